@@ -1,0 +1,53 @@
+# Each target makes .venv first, so that a fresh machine with Python 3.11 needs nothing else.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+OUT ?= demo-output
+
+.PHONY: demo test check unit lint format types imports install lab clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all,dev]"
+	touch $@
+
+demo: install  ## the main job, end to end, on this machine: about two minutes
+	$(BIN)/dlrover-nb demo --out $(OUT)
+
+lab: install  ## JupyterLab on the quick start
+	$(BIN)/jupyter lab notebooks/00_quickstart.ipynb
+
+test: install browser check unit  ## all that must pass
+
+check: lint types imports
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+types: install
+	$(BIN)/mypy
+
+imports: install
+	$(BIN)/lint-imports
+
+unit: install
+	$(BIN)/python -m pytest
+
+.PHONY: browser
+browser:  ## headless Chromium for the browser tests, where we may install it
+	@command -v chromium >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	      chromium fonts-dejavu-core >/dev/null; \
+	  else echo "chromium is not here: the browser tests will be skipped"; fi; }
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info $(OUT)

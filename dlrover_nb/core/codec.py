@@ -1,0 +1,81 @@
+"""Records to bytes and back: the one encoding of the wire, the journal, the history and files.
+
+A record on its own is encoded by its fields. Where the reader cannot know the type (wire, journal), the
+record travels as a pair (name of its type, fields) and the reader passes the types that it expects:
+anything else is refused, so no input can make it build an object that nobody foresaw.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar, get_args
+
+import msgspec
+
+from dlrover_nb.core.errors import DlroverError, WireError
+
+T = TypeVar("T")
+
+
+def to_json(record: object) -> bytes:
+    """Encode one record as JSON."""
+    return msgspec.json.encode(record)
+
+
+def from_json(data: bytes | str, kind: type[T]) -> T:
+    """Decode one record of a known type.
+
+    Raises
+    ------
+    WireError
+        When the text is not such a record; it names the field at fault.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, DlroverError) as error:
+        raise WireError(f"expected a {kind.__name__} as JSON, got something else: {error}") from error
+
+
+class Tagged(Generic[T]):
+    """Encoder and decoder of one closed union of record types.
+
+    Parameters
+    ----------
+    union
+        A union of dataclasses, such as `core.structs.messages.FromNode`, or a single one.
+    """
+
+    def __init__(self, *unions: Any) -> None:  # noqa: ANN401 - a union is no type to the type checker
+        kinds = [kind for union in unions for kind in (get_args(union) or (union,))]
+        self._decoders = {kind.__name__: msgspec.msgpack.Decoder(kind) for kind in kinds}
+        self._json = {kind.__name__: msgspec.json.Decoder(kind) for kind in kinds}
+        self._encode = msgspec.msgpack.Encoder().encode
+
+    def pack(self, record: T) -> bytes:
+        """Encode as msgpack: the wire's form."""
+        return self._encode((type(record).__name__, record))
+
+    def unpack(self, data: bytes) -> T:
+        """Decode what `pack` made.
+
+        Raises
+        ------
+        WireError
+            When it is not one of the union's records.
+        """
+        try:
+            name, body = msgspec.msgpack.decode(data, type=tuple[str, msgspec.Raw])
+            return self._decoders[name].decode(body)  # type: ignore[no-any-return]  # T is one of the kinds
+        except (msgspec.MsgspecError, KeyError, DlroverError) as error:
+            raise WireError(f"not one of {sorted(self._decoders)}: {error}") from error
+
+    def to_line(self, record: T) -> bytes:
+        """Encode as one line of JSON: the journal's form."""
+        return msgspec.json.encode((type(record).__name__, record)) + b"\n"
+
+    def from_line(self, line: bytes) -> T:
+        """Decode what `to_line` made; `WireError` where it is anything else."""
+        try:
+            name, body = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
+            return self._json[name].decode(body)  # type: ignore[no-any-return]  # T is one of the kinds
+        except (msgspec.MsgspecError, KeyError, DlroverError) as error:
+            raise WireError(f"not one of {sorted(self._json)}: {error}") from error

@@ -1,0 +1,37 @@
+"""Validation shared by the records: one wording for one kind of mistake."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from dlrover_nb.core.errors import InvalidValueError
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
+
+
+def at_least(what: str, value: float, least: float, *, hint: str = "") -> None:
+    """Refuse a value below `least`, NaN or infinite."""
+    if not (math.isfinite(value) and value >= least):
+        raise InvalidValueError(f"{what} must be >= {least:g}, got {value}{hint and '; ' + hint}")
+
+
+def above_zero(what: str, value: float, *, hint: str = "") -> None:
+    """Refuse a value that is not a finite number above zero."""
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidValueError(f"{what} must be > 0, got {value}{hint and '; ' + hint}")
+
+
+def fraction(what: str, value: float) -> None:
+    """Refuse a value outside [0, 1)."""
+    if not 0 <= value < 1:
+        raise InvalidValueError(f"{what} must be in [0, 1), got {value}")
+
+
+def job_name(value: str) -> None:
+    """Refuse a name that no cluster would take (RFC 1035 label, with room for suffixes)."""
+    if not _NAME.fullmatch(value):
+        raise InvalidValueError(
+            f"job name must be 1-52 lower-case letters, digits or '-', starting with a letter, "
+            f"got {value!r}; for example quick-start"
+        )

@@ -1,0 +1,165 @@
+"""Candidates, proposals, decisions, and how they turned out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.resources import ResourcePlan, ScalePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Throughput of a plan with its 90 % band, in samples per second.
+
+    `extrapolates` says that the plan lies outside what was tried, so that the band rests on the form
+    of the model more than on measurements.
+    """
+
+    samples_per_s: float
+    low: float
+    high: float
+    extrapolates: bool
+
+    @property
+    def relative_width(self) -> float:
+        """Width of the band over the central value."""
+        return (self.high - self.low) / self.samples_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class TermShare:
+    """One term of T_iter at a plan: its seconds and its share of the iteration."""
+
+    term: str
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan with what it would bring and cost."""
+
+    plan: ResourcePlan
+    prediction: Prediction
+    cost_per_hour: float
+    cost_per_million: float
+    finish_s: float | None  # seconds to the end of the job; None when it is not known
+    scale: ScalePlan
+    transition_s: float  # seconds without training that the change costs
+    gain_samples_per_s: float  # TG of Eq. 8, the transition's loss taken off
+    breakdown: tuple[TermShare, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A named choice on the front: index into its candidates."""
+
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParetoFront:
+    """Plans that nothing beats in both cost and throughput, cheapest first."""
+
+    candidates: tuple[Candidate, ...]
+    current: Candidate
+    picks: tuple[Pick, ...]
+    n_plan: int  # how many plans were weighed
+    currency: str
+
+
+class ProposalKind(StrEnum):
+    """Whether a plan is proposed to learn from it or because it is better."""
+
+    EXPLORE = "explore"
+    IMPROVE = "improve"
+
+
+class ProposalStatus(StrEnum):
+    """Life of a proposal; the transitions stand in `core.proposals`."""
+
+    PENDING = "pending"
+    ACCEPTED = "accepted"
+    OVERRIDDEN = "overridden"
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"
+    EXPIRED = "expired"
+    APPLYING = "applying"
+    APPLIED = "applied"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan put before the user; `id` (``p1``, ``p2``, …) is unique in its job."""
+
+    id: str
+    job: str
+    kind: ProposalKind
+    candidate: Candidate
+    baseline: Candidate
+    why: str
+    created_at_s: float
+    status: ProposalStatus = ProposalStatus.PENDING
+    closed_at_s: float | None = None
+    note: str = ""
+
+
+class Verdict(StrEnum):
+    """What was decided."""
+
+    ACCEPT = "accept"
+    OVERRIDE = "override"
+    REJECT = "reject"
+    SCALE = "scale"
+    MODE = "mode"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision by a user or by auto mode; magic, button and command line make the same record.
+
+    `proposal` is the id that the user saw; `plan` is given for OVERRIDE and SCALE, `mode` for MODE.
+    `id` is filled in by the controller (``d1``, ``d2``, …).
+    """
+
+    verdict: Verdict
+    by: str
+    at_s: float
+    proposal: str | None = None
+    plan: ResourcePlan | None = None
+    mode: Mode | None = None
+    why: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an applied plan turned out: predicted against measured."""
+
+    decision: str
+    plan: ResourcePlan
+    predicted: Prediction | None  # None: nothing could be predicted when it was decided
+    measured_samples_per_s: float
+    before_samples_per_s: float | None
+    n_sample: int  # steady windows behind the measurement
+    applied_at_s: float
+    pause_s: float
+
+    @property
+    def error(self) -> float | None:
+        """Relative error of the prediction."""
+        if self.predicted is None:
+            return None
+        return self.predicted.samples_per_s / self.measured_samples_per_s - 1
+
+    @property
+    def inside_band(self) -> bool | None:
+        """Whether the measurement lies in the predicted band."""
+        if self.predicted is None:
+            return None
+        return self.predicted.low <= self.measured_samples_per_s <= self.predicted.high

@@ -1,0 +1,186 @@
+"""What the user asked for: data, model, training, resources, and who decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, ResourcePlan, RolePlan
+
+
+class Mode(StrEnum):
+    """Who decides on plans: the user alone, the user on our proposal, or the optimizer."""
+
+    MANUAL = "manual"
+    SUGGEST = "suggest"
+    AUTO = "auto"
+
+
+class JobPhase(StrEnum):
+    """Where a job is in its life."""
+
+    STARTING = "starting"
+    TRAINING = "training"
+    RESCALING = "rescaling"
+    EVALUATING = "evaluating"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more will happen."""
+        return self in {JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.STOPPED}
+
+
+class DataFormat(StrEnum):
+    """Formats that the readers know."""
+
+    CENSUS = "census"  # the Census-Income rows that ship with the package
+    PARQUET = "parquet"
+    CRITEO = "criteo"  # tab-separated: label, 13 integers, 26 categories; no header
+
+
+@dataclass(frozen=True, slots=True)
+class DataSpec:
+    """The rows to train on.
+
+    Parameters
+    ----------
+    format, path
+        Where they are; `path` is absolute, and empty for the rows that ship with the package.
+    label
+        Name of the 0/1 column.
+    numeric, categorical
+        Columns to use; both empty means all but the label, by their type.
+    exclude
+        Columns never to use.
+    holdout
+        Share of the rows (the last ones) kept for evaluation, in [0, 1).
+    """
+
+    format: DataFormat = DataFormat.CENSUS
+    path: str = ""
+    label: str = "label"
+    numeric: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    holdout: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check.fraction("holdout", self.holdout)
+        if (self.format is DataFormat.CENSUS) != (not self.path):
+            raise InvalidValueError(
+                f"data format {self.format} {'takes no' if self.path else 'needs a'} path, got {self.path!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """The model and its optimizer (Adagrad, on rows and dense parameters alike)."""
+
+    name: str = "wide_deep"
+    embedding_dim: int = 16
+    hidden: tuple[int, ...] = (256, 128, 64)
+    hash_size: int = 1 << 16
+    learning_rate: float = 0.02
+    initial_accumulator: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check.at_least("embedding_dim", self.embedding_dim, 1)
+        _check.at_least("hash_size", self.hash_size, 2)
+        _check.above_zero("learning_rate", self.learning_rate)
+        _check.above_zero("initial_accumulator", self.initial_accumulator)
+        for width in self.hidden:
+            _check.at_least("hidden layer width", width, 1)
+
+    @property
+    def row_width(self) -> int:
+        """Floats of one table row: the embedding and its weight in the linear (wide) part."""
+        return self.embedding_dim + 1
+
+
+DEFAULT_PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A job as its user asked for it.
+
+    Parameters
+    ----------
+    name
+        RFC 1035 label, unique in the cluster.
+    plan
+        What runs first.
+    batch_size
+        Samples of one worker's mini-batch (the m of Eq. 1).
+    n_epoch
+        Passes over the training rows.
+    shard_batches
+        Mini-batches of one shard (the M of the count check DONE = ceil(N/(B*M)) per epoch).
+    checkpoint_every_s
+        Seconds between checkpoints against the loss of a PS; 0 = only before a change of PS.
+    heartbeat_timeout_s
+        Silence after which a node counts as dead.
+    """
+
+    name: str
+    owner: str = ""
+    data: DataSpec = field(default_factory=DataSpec)
+    model: ModelSpec = field(default_factory=ModelSpec)
+    plan: ResourcePlan = DEFAULT_PLAN
+    bounds: PlanBounds = field(default_factory=PlanBounds)
+    prices: PriceTable = field(default_factory=PriceTable)
+    mode: Mode = Mode.SUGGEST
+    batch_size: int = 512
+    n_epoch: int = 1
+    shard_batches: int = 20
+    seed: int = 0
+    checkpoint_every_s: float = 60.0
+    heartbeat_timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        _check.job_name(self.name)
+        _check.at_least("batch_size", self.batch_size, 1)
+        _check.at_least("epochs", self.n_epoch, 1)
+        _check.at_least("shard_batches", self.shard_batches, 1)
+        _check.at_least("checkpoint_every_s", self.checkpoint_every_s, 0)
+        _check.above_zero("heartbeat_timeout_s", self.heartbeat_timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class NumericColumn:
+    """A number column and how to scale it: (x - mean) / std of sign(x)*log1p(|x|)."""
+
+    name: str
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True, slots=True)
+class CategoricalColumn:
+    """A column of ids and its place in the one embedding table: rows [offset, offset + hash_size)."""
+
+    name: str
+    offset: int
+    hash_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSpec:
+    """How rows of the data become numbers; made once from the data, the same on every node."""
+
+    label: str
+    numeric: tuple[NumericColumn, ...]
+    categorical: tuple[CategoricalColumn, ...]
+    n_train: int
+    n_eval: int
+
+    @property
+    def n_table_row(self) -> int:
+        """Rows of the one embedding table that all categorical columns share."""
+        return sum(c.hash_size for c in self.categorical)

@@ -1,0 +1,205 @@
+"""What nodes and the job master say to each other over the wire (control plane).
+
+Each message is one flat record; arrays travel beside it in frames of their own. The data plane
+between worker and PS has its own few messages in `core.runtime.exchange`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.samples import NodeSample
+from dlrover_nb.core.structs.shards import Lease, Shard
+
+N_BUCKET = 256  # units in which table rows are spread over PS and moved between them
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """All that a node process needs to start.
+
+    `folder` is the job's private run folder (ipc sockets, keys, checkpoints); `master` the endpoint to
+    say Hello to; `public_key`/`secret_key` the job's CURVE pair (Z85), used on tcp. `listen` is the
+    prefix of the endpoint that a PS binds: ``ipc`` or ``tcp://ADDRESS``.
+    """
+
+    node: str
+    role: Role
+    spec: JobSpec
+    features: FeatureSpec
+    cpu: float
+    memory_mib: int
+    master: str
+    listen: str
+    folder: str
+    public_key: str
+    secret_key: str
+
+
+# node -> master
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A node is up. `endpoint` is where a PS serves. `limits` says whether its CPU limit is enforced."""
+
+    node: str
+    role: Role
+    pid: int
+    host: str
+    endpoint: str
+    cpu_enforced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Heartbeat with measurements; a worker adds how far it is in the shard that it holds."""
+
+    sample: NodeSample
+    lease: Lease | None = None
+    n_batch_done: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAsked:
+    """A worker wants work."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFinished:
+    """All gradients of the shard have reached the PS (answered by Granted or NoShard: asks for the next too).
+
+    For an evaluation shard two float32 arrays travel beside it: scores (probabilities) and labels.
+    """
+
+    node: str
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The worker stands still, nothing of it is on its way to a PS."""
+
+    node: str
+    ps_epoch: int
+    lease: Lease | None
+    n_batch_done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A PS wrote its part of a checkpoint; or could not (full disk), and says why in `error`.
+
+    After an error the PS serves on, and the files of earlier checkpoints are as they were.
+    """
+
+    node: str
+    checkpoint: int
+    file: str
+    sha256: str
+    n_row: int
+    n_byte: int
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A PS serves under `ps_epoch`."""
+
+    node: str
+    ps_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A worker was drained and goes."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailed:
+    """A node cannot go on; `retryable` is False for mistakes that a new node would make again."""
+
+    node: str
+    why: str
+    retryable: bool
+
+
+# master -> node
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """To a PS: serve part `index` of `bucket_owner` from now on, from a checkpoint's files or from nothing.
+
+    `bucket_owner[b]` is the index of the PS that owns bucket b (length N_BUCKET); of the flat dense
+    vector PS i of n owns elements [i*len//n, (i+1)*len//n).
+    """
+
+    ps_epoch: int
+    index: int
+    n_ps: int
+    bucket_owner: tuple[int, ...]
+    files: tuple[tuple[str, str], ...]  # (path, sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """To a PS: write your part of the checkpoint to `file`, atomically, and answer Saved."""
+
+    checkpoint: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """To a worker: work with these PS (in index order) under `ps_epoch`; also the way out of a pause.
+
+    `drop_shard` says that the leases of before are void (parameters and queue went back to a checkpoint):
+    the worker forgets its shard and asks for one. Else it goes on with the one that it holds.
+    """
+
+    ps_epoch: int
+    endpoints: tuple[str, ...]
+    bucket_owner: tuple[int, ...]
+    drop_shard: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """To a worker: finish the iteration at hand, keep the shard, answer Paused."""
+
+    ps_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """To a worker: a shard."""
+
+    shard: Shard
+
+
+@dataclass(frozen=True, slots=True)
+class NoShard:
+    """To a worker: nothing to do now; ask again after `wait_s`."""
+
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """To a worker: finish the shard at hand, answer Left and go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """To any node: end at once."""
+
+
+FromNode = Hello | Report | ShardAsked | ShardFinished | Paused | Saved | Loaded | Left | NodeFailed
+ToNode = Load | Save | Train | Pause | Granted | NoShard | Drain | Stop

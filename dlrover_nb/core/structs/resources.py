@@ -1,0 +1,258 @@
+"""What a job runs on: roles, plans, and the difference between two plans.
+
+A plan says how many nodes of each role run and what each may use. It is homogeneous per role, as in
+DLRover-RM's plan space (w, p, lambda_w, lambda_p); a single node's exception belongs to a mitigation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from dlrover_nb.core.errors import CapacityError, StaleDecisionError
+from dlrover_nb.core.structs import _check
+
+CPU_STEP = 0.01  # cores; finer differences mean nothing to any scheduler
+
+
+class Role(StrEnum):
+    """Kind of node of a parameter-server job."""
+
+    WORKER = "worker"
+    PS = "ps"
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    """How many nodes of one role, and what each of them may use.
+
+    Parameters
+    ----------
+    count
+        Number of nodes, >= 1.
+    cpu
+        Cores per node, > 0, rounded to 1/100.
+    memory_mib
+        Memory per node in MiB, >= 64.
+    """
+
+    count: int
+    cpu: float
+    memory_mib: int
+
+    def __post_init__(self) -> None:
+        _check.at_least("node count", self.count, 1, hint="a job needs at least 1 worker and 1 PS")
+        _check.above_zero("cpu per node", self.cpu)
+        _check.at_least("memory_mib per node", self.memory_mib, 64)
+        object.__setattr__(self, "cpu", round(max(self.cpu, CPU_STEP), 2))
+
+    @property
+    def total_cpu(self) -> float:
+        """Cores of all nodes of the role."""
+        return self.count * self.cpu
+
+    @property
+    def total_memory_mib(self) -> int:
+        """MiB of all nodes of the role."""
+        return self.count * self.memory_mib
+
+    def __str__(self) -> str:
+        return f"{self.count} x {self.cpu:g} cpu, {self.memory_mib} MiB"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePlan:
+    """What should run: one `RolePlan` for the workers, one for the parameter servers."""
+
+    worker: RolePlan
+    ps: RolePlan
+
+    @property
+    def total_cpu(self) -> float:
+        """Cores of the whole job."""
+        return round(self.worker.total_cpu + self.ps.total_cpu, 2)
+
+    @property
+    def total_memory_mib(self) -> int:
+        """MiB of the whole job."""
+        return self.worker.total_memory_mib + self.ps.total_memory_mib
+
+    def role(self, role: Role) -> RolePlan:
+        """Return the part of one role."""
+        return self.worker if role is Role.WORKER else self.ps
+
+    def __str__(self) -> str:
+        return f"workers {self.worker}; ps {self.ps}"
+
+    @property
+    def short(self) -> str:
+        """Plan without memory, for labels: ``2w x 0.5 + 1p x 0.25``."""
+        return f"{self.worker.count}w x {self.worker.cpu:g} + {self.ps.count}p x {self.ps.cpu:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChange:
+    """Change of one role: from `before` to `after`."""
+
+    role: Role
+    before: RolePlan
+    after: RolePlan
+
+    @property
+    def added(self) -> int:
+        """Nodes gained (negative: lost)."""
+        return self.after.count - self.before.count
+
+    @property
+    def replaces_nodes(self) -> bool:
+        """Whether every node must be replaced, because what each may use changes."""
+        return (self.before.cpu, self.before.memory_mib) != (self.after.cpu, self.after.memory_mib)
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.before} -> {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePlan:
+    """How to get from one plan to another: the roles that change. Empty when nothing does."""
+
+    changes: tuple[RoleChange, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.changes)) or "no change"
+
+    @property
+    def inverse(self) -> ScalePlan:
+        """The way back."""
+        return ScalePlan(tuple(RoleChange(c.role, c.after, c.before) for c in self.changes))
+
+
+def diff(current: ResourcePlan, target: ResourcePlan) -> ScalePlan:
+    """Return the change that turns `current` into `target`; `apply_scale` is its inverse."""
+    pairs = ((role, current.role(role), target.role(role)) for role in Role)
+    return ScalePlan(tuple(RoleChange(role, a, b) for role, a, b in pairs if a != b))
+
+
+def apply_scale(current: ResourcePlan, scale: ScalePlan) -> ResourcePlan:
+    """Return the plan after `scale`.
+
+    Raises
+    ------
+    StaleDecisionError
+        When `current` is not the plan that the change was computed for.
+    """
+    plan = current
+    for change in scale.changes:
+        if plan.role(change.role) != change.before:
+            raise StaleDecisionError(
+                f"the change expects {change.role} {change.before}, "
+                f"but the job runs {plan.role(change.role)}; "
+                "look at the current plan and decide again"
+            )
+        plan = (
+            replace(plan, worker=change.after)
+            if change.role is Role.WORKER
+            else replace(plan, ps=change.after)
+        )
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """What one machine offers to jobs, and how many such machines there are."""
+
+    cpu: float
+    memory_mib: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a job may use at the most: machine shapes, largest first.
+
+    A job's nodes must each fit on a machine, and all of them together on all machines (first-fit,
+    decreasing: the test that the plan space makes).
+    """
+
+    shapes: tuple[NodeShape, ...]
+
+    @property
+    def total_cpu(self) -> float:
+        """Cores of all machines."""
+        return sum(s.cpu * s.count for s in self.shapes)
+
+    @property
+    def total_memory_mib(self) -> int:
+        """MiB of all machines."""
+        return sum(s.memory_mib * s.count for s in self.shapes)
+
+
+def check_fits(plan: ResourcePlan, capacity: Capacity) -> None:
+    """Refuse a plan whose nodes do not all find a place (first-fit, largest nodes first).
+
+    Raises
+    ------
+    CapacityError
+        With what is there, so that the user can choose something that fits.
+    """
+    free = [[shape.cpu, shape.memory_mib] for shape in capacity.shapes for _ in range(shape.count)]
+    nodes = [(p.cpu, p.memory_mib) for p in (plan.worker, plan.ps) for _ in range(p.count)]
+    for cpu, memory_mib in sorted(nodes, reverse=True):
+        room = next((f for f in free if cpu <= f[0] + CPU_STEP / 2 and memory_mib <= f[1]), None)
+        if room is None:
+            machines = "; ".join(f"{s.count} x {s.cpu:g} cores, {s.memory_mib} MiB" for s in capacity.shapes)
+            raise CapacityError(
+                f"the plan ({plan}) needs {plan.total_cpu:g} cores and {plan.total_memory_mib} MiB in all, "
+                f"but a node of {cpu:g} cores and {memory_mib} MiB finds no place; there is: {machines}; "
+                "ask for fewer or smaller nodes"
+            )
+        room[0] -= cpu
+        room[1] -= memory_mib
+
+
+@dataclass(frozen=True, slots=True)
+class PlanBounds:
+    """The plans that a job may be given.
+
+    Parameters
+    ----------
+    max_workers, max_ps
+        Largest counts, >= 1.
+    worker_cpus, ps_cpus
+        Allowed cores per node, ascending, not empty.
+    """
+
+    max_workers: int = 4
+    max_ps: int = 2
+    worker_cpus: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
+    ps_cpus: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
+
+    def __post_init__(self) -> None:
+        _check.at_least("max_workers", self.max_workers, 1)
+        _check.at_least("max_ps", self.max_ps, 1)
+        for name in ("worker_cpus", "ps_cpus"):
+            values = tuple(sorted({round(float(v), 2) for v in getattr(self, name)}))
+            _check.at_least(f"number of {name}", len(values), 1)
+            _check.above_zero(f"least of {name}", values[0])
+            object.__setattr__(self, name, values)
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    """Money per resource and hour.
+
+    The default is a rounded list price of general-purpose virtual machines; it is an assumption,
+    shown as such, until the user gives the prices that they pay.
+    """
+
+    currency: str = "USD"
+    cpu_hour: float = 0.034
+    gib_hour: float = 0.0045
+    assumed: bool = True
+
+    def __post_init__(self) -> None:
+        _check.at_least("cpu_hour price", self.cpu_hour, 0)
+        _check.at_least("gib_hour price", self.gib_hour, 0)

@@ -1,0 +1,78 @@
+"""What nodes report, and what the fit is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.resources import ResourcePlan, Role
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSplit:
+    """Parts of the mean iteration of one node in seconds; they sum to its `iter_s`.
+
+    A worker waits for data, exchanges with the PS (`lookup`: until the pulled rows are here, the push
+    travels in the same message), computes, and does the rest. A PS serves: `lookup` is gathering
+    rows, `update` applying gradients, `idle` waiting for requests.
+    """
+
+    data_s: float = 0.0
+    lookup_s: float = 0.0
+    compute_s: float = 0.0
+    update_s: float = 0.0
+    idle_s: float = 0.0
+    other_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """Sum of all parts."""
+        return self.data_s + self.lookup_s + self.compute_s + self.update_s + self.idle_s + self.other_s
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSample:
+    """One report of one node over the window since its last one.
+
+    `n_iter` and `n_sample` count what was finished in the window of `window_s` seconds (for a PS:
+    requests served, and 0). `cpu_cores` is CPU time over wall time. `memory_mib` is resident memory,
+    `parameter_mib` what parameters and optimizer state take of it (PS only).
+    """
+
+    node: str
+    role: Role
+    at_s: float
+    window_s: float
+    n_iter: int
+    n_sample: int
+    iter_s: float
+    split: TimeSplit
+    cpu_cores: float
+    memory_mib: float
+    parameter_mib: float = 0.0
+    n_row: int = 0
+    loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSample:
+    """One row of the fit: what a plan did over one steady window.
+
+    `iter_s` is T_iter of Eq. 1, the mean iteration of one worker: w*m/throughput.
+    """
+
+    at_s: float
+    window_s: float
+    plan: ResourcePlan
+    batch_size: int
+    samples_per_s: float
+
+    def __post_init__(self) -> None:
+        _check.above_zero("samples_per_s", self.samples_per_s)
+        _check.above_zero("window_s", self.window_s)
+        _check.at_least("batch_size", self.batch_size, 1)
+
+    @property
+    def iter_s(self) -> float:
+        """Seconds of one iteration of one worker (Eq. 1)."""
+        return self.plan.worker.count * self.batch_size / self.samples_per_s

@@ -1,0 +1,158 @@
+"""What a client sees of a job: one frozen picture, complete enough to draw every view from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Prediction, Proposal
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.resources import Capacity, ResourcePlan, Role
+from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
+from dlrover_nb.core.structs.shards import ShardCounts
+
+
+class NodePhase(StrEnum):
+    """Where a node is in its life."""
+
+    PENDING = "pending"  # asked for, not up yet
+    READY = "ready"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node as the master knows it."""
+
+    id: str
+    role: Role
+    phase: NodePhase
+    cpu: float
+    memory_mib: int
+    cpu_enforced: bool
+    since_s: float
+    pid: int | None = None
+    last: NodeSample | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficient:
+    """One term of the fitted model: its value, standard error, and whether the data determines it."""
+
+    term: str
+    value: float
+    std_error: float
+    identified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """The fitted resource-performance model in numbers."""
+
+    coefficients: tuple[Coefficient, ...]
+    n_sample: int
+    n_plan: int  # distinct plans among the samples
+    rmsle: float
+    mape: float
+    note: str  # what the data determines and what not, in one sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Predicted throughput along one axis of the plan space, all else as now.
+
+    `axis` is one of workers, ps, worker_cpu, ps_cpu. The points of `measured_*` are steady samples of
+    plans that differ from the current one on this axis at most.
+    """
+
+    axis: str
+    at: float  # where the current plan lies
+    x: tuple[float, ...]
+    predictions: tuple[Prediction, ...]
+    measured_x: tuple[float, ...]
+    measured_samples_per_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLine:
+    """Memory of a role: the largest node's use, its straight line, and the limit of the plan."""
+
+    role: Role
+    limit_mib: int
+    now_mib: float
+    mib_per_hour: float
+    at_end_mib: float | None  # None: too few reports, or the end is not known
+    full_in_s: float | None  # None: not before the end
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Quality on the held-out rows."""
+
+    auc: float
+    log_loss: float
+    n_sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMarker:
+    """When a plan started to run: for markers in the views."""
+
+    at_s: float
+    plan: ResourcePlan
+    pause_s: float
+    predicted: Prediction | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """The state of a job at one moment."""
+
+    at_s: float
+    spec: JobSpec
+    capacity: Capacity
+    phase: JobPhase
+    message: str
+    mode: Mode
+    started_at_s: float
+    ended_at_s: float | None
+    target: ResourcePlan
+    running: ResourcePlan | None  # None while nodes are missing or being replaced
+    samples_per_s: float
+    loss: float | None
+    nodes: tuple[NodeView, ...]
+    train: ShardCounts
+    evaluate: ShardCounts
+    fit: FitReport | None
+    curves: tuple[Curve, ...]
+    samples: tuple[ProfileSample, ...]
+    front: ParetoFront | None
+    memory: tuple[MemoryLine, ...]
+    proposals: tuple[Proposal, ...]
+    decisions: tuple[Decision, ...]
+    outcomes: tuple[Outcome, ...]
+    markers: tuple[PlanMarker, ...]
+    evaluation: Evaluation | None
+    story: tuple[str, ...]  # one line per fact, oldest first
+    n_dropped_message: int = 0
+
+    @property
+    def open_proposal(self) -> Proposal | None:
+        """The proposal that waits for a decision."""
+        return next((p for p in reversed(self.proposals) if p.status == "pending"), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesChunk:
+    """Rows of telemetry since a cursor, as columns of equal length.
+
+    Job columns: at_s, samples_per_s, workers, ps. Node columns: at_s, node, role, memory_mib,
+    cpu_cores, iter_s. Pass `cursor` to the next call; `lost` counts rows that had left the ring.
+    """
+
+    cursor: int
+    job: dict[str, list[float]]
+    node: dict[str, list[float | str]]
+    lost: int = 0

@@ -1,0 +1,80 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrover_nb.core.codec import Tagged, from_json, to_json
+from dlrover_nb.core.errors import InvalidValueError, WireError
+from dlrover_nb.core.structs import events, messages
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.samples import ProfileSample
+
+names = st.from_regex(r"[a-z][a-z0-9]{0,20}", fullmatch=True)
+specs = st.builds(
+    JobSpec,
+    name=names,
+    batch_size=st.integers(1, 1 << 16),
+    n_epoch=st.integers(1, 100),
+    model=st.builds(ModelSpec, embedding_dim=st.integers(1, 256), learning_rate=st.floats(1e-6, 10)),
+)
+
+
+@given(specs)
+def test_a_job_survives_encoding(spec):
+    assert from_json(to_json(spec), JobSpec) == spec
+
+
+@pytest.mark.parametrize("name", ["", "A", "1a", "a_b", "a" * 53, "-a", "a-", "a b", "é"])
+def test_names_that_no_cluster_takes_are_refused(name):
+    with pytest.raises(InvalidValueError, match="job name"):
+        JobSpec(name=name)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("batch_size", 0), ("n_epoch", 0), ("shard_batches", 0), ("checkpoint_every_s", -1)],
+)
+def test_impossible_settings_are_refused(field, value):
+    with pytest.raises(InvalidValueError, match=field.replace("n_epoch", "epochs")):
+        JobSpec(name="a", **{field: value})
+
+
+def test_a_format_and_its_path_go_together():
+    with pytest.raises(InvalidValueError, match="needs a path"):
+        DataSpec(format=DataFormat.PARQUET)
+    with pytest.raises(InvalidValueError, match="takes no path"):
+        DataSpec(format=DataFormat.CENSUS, path="/data.parquet")
+    with pytest.raises(InvalidValueError, match="holdout"):
+        DataSpec(holdout=1.0)
+
+
+def test_a_record_that_breaks_its_own_rules_is_not_decoded():
+    text = to_json(JobSpec(name="a")).replace(b'"batch_size":512', b'"batch_size":0')
+    with pytest.raises(WireError, match="batch_size"):
+        from_json(text, JobSpec)
+
+
+def test_tagged_records_survive_both_encodings():
+    codec = Tagged(messages.FromNode, messages.ToNode)
+    for message in (
+        messages.Drain(),
+        messages.Pause(3),
+        messages.NodeFailed("worker-1", "why", retryable=False),
+    ):
+        assert codec.unpack(codec.pack(message)) == message
+        assert codec.from_line(codec.to_line(message)) == message
+
+
+@given(st.binary(max_size=64))
+def test_garbage_is_refused_and_never_anything_else(data):
+    codec = Tagged(messages.FromNode, events.Event)
+    for decode in (codec.unpack, codec.from_line):
+        with pytest.raises(WireError):
+            decode(data)
+
+
+@given(st.integers(1, 64), st.integers(1, 4096), st.floats(1e-3, 1e9))
+def test_iteration_time_and_throughput_are_one_equation(workers, batch, rate):
+    plan = ResourcePlan(RolePlan(workers, 1, 512), RolePlan(1, 1, 512))
+    sample = ProfileSample(0.0, 1.0, plan, batch, rate)
+    assert sample.iter_s * rate == pytest.approx(workers * batch)

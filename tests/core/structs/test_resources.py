@@ -1,0 +1,98 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
+from dlrover_nb.core.structs.resources import (
+    Capacity,
+    NodeShape,
+    PlanBounds,
+    ResourcePlan,
+    Role,
+    RolePlan,
+    apply_scale,
+    check_fits,
+    diff,
+)
+
+role_plans = st.builds(
+    RolePlan,
+    count=st.integers(1, 50),
+    cpu=st.floats(0.01, 64, allow_nan=False),
+    memory_mib=st.integers(64, 1 << 20),
+)
+plans = st.builds(ResourcePlan, worker=role_plans, ps=role_plans)
+
+
+@given(plans, plans)
+def test_applying_the_difference_gives_the_target(current, target):
+    assert apply_scale(current, diff(current, target)) == target
+
+
+@given(plans, plans)
+def test_the_inverse_leads_back(current, target):
+    scale = diff(current, target)
+    assert apply_scale(target, scale.inverse) == current
+    assert scale.inverse.inverse == scale
+
+
+@given(plans)
+def test_no_difference_is_empty_and_false(plan):
+    assert not diff(plan, plan)
+    assert apply_scale(plan, diff(plan, plan)) == plan
+
+
+@given(plans, plans, plans)
+def test_a_change_made_for_another_plan_is_refused(current, target, other):
+    scale = diff(current, target)
+    if any(other.role(c.role) != c.before for c in scale.changes):
+        with pytest.raises(StaleDecisionError):
+            apply_scale(other, scale)
+
+
+@given(plans, plans)
+def test_a_change_names_only_roles_that_change(current, target):
+    changed = {c.role for c in diff(current, target).changes}
+    assert changed == {r for r in Role if current.role(r) != target.role(r)}
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ((0, 1, 512), "node count"),
+        ((1, 0, 512), "cpu"),
+        ((1, -1, 512), "cpu"),
+        ((1, float("nan"), 512), "cpu"),
+        ((1, float("inf"), 512), "cpu"),
+        ((1, 1, 0), "memory"),
+    ],
+)
+def test_impossible_nodes_are_refused_by_name(values, word):
+    with pytest.raises(InvalidValueError, match=word):
+        RolePlan(*values)
+
+
+def test_bounds_sort_their_steps_and_refuse_empty_ones():
+    assert PlanBounds(worker_cpus=(1, 0.5, 1)).worker_cpus == (0.5, 1.0)
+    with pytest.raises(InvalidValueError, match="worker_cpus"):
+        PlanBounds(worker_cpus=())
+
+
+@given(plans)
+def test_a_plan_fits_on_machines_made_for_its_nodes(plan):
+    shapes = tuple(NodeShape(p.cpu, p.memory_mib, p.count) for p in (plan.worker, plan.ps))
+    check_fits(plan, Capacity(tuple(sorted(shapes, key=lambda s: (s.cpu, s.memory_mib), reverse=True))))
+
+
+@given(plans)
+def test_a_plan_larger_than_everything_does_not_fit(plan):
+    half = NodeShape(plan.total_cpu / 2, plan.total_memory_mib)
+    with pytest.raises(CapacityError, match="finds no place"):
+        check_fits(plan, Capacity((half,)))
+
+
+def test_what_fits_in_sum_but_on_no_machine_does_not_fit():
+    plan = ResourcePlan(RolePlan(1, 3, 512), RolePlan(1, 1, 512))
+    with pytest.raises(CapacityError, match="2 x 2 cores"):
+        check_fits(plan, Capacity((NodeShape(2, 4096, 2),)))
+    check_fits(plan, Capacity((NodeShape(4, 4096),)))
