@@ -1,0 +1,16 @@
+"""Rows of the user's data as numbers to train on.
+
+The one source of rows that ships with the package is a part of Census-Income (KDD), UCI Machine Learning
+Repository, doi:10.24432/C5N30T, CC BY 4.0; what was selected and how stands in ``census/README.md``.
+
+`make_features` looks at the data once, at submit, and fixes how rows become numbers. Every node then opens
+the same data with the same `FeatureSpec` in a `ShardReader` and reads the rows of its shards: shards are
+index ranges, data never travels. Nothing here depends on a node's state, hash seed or platform, so two nodes
+that read the same rows get the same batch. Only numpy and pyarrow are imported, as this runs in workers.
+"""
+
+from dlrover_nb.core.data.encode import Batch
+from dlrover_nb.core.data.features import make_features
+from dlrover_nb.core.data.reader import ShardReader
+
+__all__ = ["Batch", "ShardReader", "make_features"]

@@ -1,0 +1,208 @@
+"""Rows of a table to a batch of numbers: hashed ids, scaled numbers, labels.
+
+Ids are hashed, not looked up: a vocabulary would have to be built by a pass over all data and shipped to
+every node, and ids that come later would have no place. The hash is our own few lines, since Python's differs
+from process to process and those of pandas or pyarrow are no promise for the next version, while a checkpoint
+must find its rows again. Missing is a value of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dlrover_nb.core.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.job import FeatureSpec, NumericColumn
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+_FNV_OFFSET = np.uint64(0xCBF29CE484222325)
+_FNV_PRIME = np.uint64(0x100000001B3)
+MISSING = np.uint64(0x6D697373696E6721)  # hash of a missing value
+_MIN_STD = 1e-6  # below it a column is constant, up to rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Encoded rows.
+
+    Parameters
+    ----------
+    ids
+        int64 array of shape (n, n_categorical): rows of the one embedding table.
+    dense
+        float32 array of shape (n, n_numeric), scaled.
+    labels
+        float32 array of shape (n,), each 0 or 1.
+    """
+
+    ids: NDArray[np.int64]
+    dense: NDArray[np.float32]
+    labels: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def encode(table: pa.Table, features: FeatureSpec, first_row: int) -> Batch:
+    """Encode the rows of `table`, whose first is row `first_row` of the data."""
+    n = table.num_rows
+    ids = np.empty((n, len(features.categorical)), np.int64)
+    for i, column in enumerate(features.categorical):
+        ids[:, i] = bucket(table.column(column.name), column.hash_size) + column.offset
+    dense = np.empty((n, len(features.numeric)), np.float32)
+    for i, number in enumerate(features.numeric):
+        dense[:, i] = scaled(table.column(number.name), number)
+    return Batch(ids, dense, labels_of(table.column(features.label), features.label, first_row))
+
+
+def squashed(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Return sign(x)*log1p(|x|) of a number column; missing and infinite values become NaN."""
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    x = _floats(_one_array(column), safe=False)
+    with np.errstate(invalid="ignore"):
+        x = np.where(np.isfinite(x), x, np.nan)
+    return np.asarray(np.sign(x) * np.log1p(np.abs(x)))
+
+
+def scale_of(name: str, column: pa.ChunkedArray) -> NumericColumn:
+    """Learn how to scale a number column from a sample of it."""
+    from dlrover_nb.core.structs.job import NumericColumn  # noqa: PLC0415 - a record, made only here
+
+    x = squashed(column)
+    x = x[~np.isnan(x)]
+    if not x.size:
+        return NumericColumn(name, 0.0, 1.0)
+    std = float(x.std())
+    return NumericColumn(name, float(x.mean()), std if std > _MIN_STD else 1.0)
+
+
+def scaled(column: pa.ChunkedArray, scale: NumericColumn) -> NDArray[np.float64]:
+    """Return the column squashed and standardised; a missing value becomes 0, the mean."""
+    return np.nan_to_num((squashed(column) - scale.mean) / scale.std, nan=0.0)
+
+
+def bucket(column: pa.ChunkedArray, hash_size: int) -> NDArray[np.int64]:
+    """Return the table row of each value, in [0, hash_size)."""
+    hashes, codes = distinct(column)
+    return (hashes % np.uint64(hash_size)).astype(np.int64)[codes]
+
+
+def distinct(column: pa.ChunkedArray) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return hashes of the distinct values, `MISSING` last, and the index of each row's value in them.
+
+    Dictionary columns carry their distinct values already. A dictionary larger than the rows at hand (a slice
+    of a large file) is left alone: hashing it whole would cost more than the rows.
+    """
+    values = _one_array(column)
+    if pa.types.is_dictionary(values.type) and len(values.dictionary) > len(values):
+        values = values.dictionary_decode()
+    if not pa.types.is_dictionary(values.type):
+        values = pc.dictionary_encode(values)
+    return np.append(hash_values(values.dictionary), MISSING), _integers(values.indices, missing=-1)
+
+
+def hash_values(values: pa.Array) -> NDArray[np.uint64]:
+    """Hash values, the same on every machine; null and NaN give `MISSING`."""
+    kind = values.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        hashes = _mixed(_integers(values, missing=0).view(np.uint64))
+    elif pa.types.is_floating(kind):
+        hashes = _mixed((_floats(values) + 0.0).view(np.uint64))  # + 0.0: -0.0 and 0.0 are one value
+    else:
+        hashes = _hash_bytes(values)
+    return np.where(_absent(values), MISSING, hashes)
+
+
+def _hash_bytes(values: pa.Array) -> NDArray[np.uint64]:
+    """Hash text or bytes by FNV-1a, one byte position of all values at a time, longest values first."""
+    if not pa.types.is_large_binary(values.type):
+        text = values if pa.types.is_binary(values.type) else values.cast(pa.large_string())
+        values = text.cast(pa.large_binary())
+    n = len(values)
+    _, offsets, data = values.buffers()
+    ends = (
+        np.frombuffer(offsets, np.int64)[values.offset : values.offset + n + 1]
+        if n
+        else np.zeros(1, np.int64)
+    )
+    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    lengths = np.diff(ends)
+    order = np.argsort(-lengths, kind="stable")
+    starts = ends[:-1][order]
+    n_longer = n - np.searchsorted(np.sort(lengths), np.arange(lengths.max(initial=0)), side="right")
+    hashes = np.full(n, _FNV_OFFSET, np.uint64)
+    for position, m in enumerate(n_longer):
+        hashes[:m] = (hashes[:m] ^ raw[starts[:m] + position]) * _FNV_PRIME
+    result = np.empty(n, np.uint64)
+    result[order] = _mixed(hashes)
+    return result
+
+
+# pyarrow's own to_numpy and fill_null import pandas: 0.1 s and 40 MiB of every node for nothing. So the
+# buffers are read as they are (their layout is the Arrow standard).
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return the column as one array, dictionaries unified."""
+    values = column.unify_dictionaries().combine_chunks()
+    if isinstance(values, pa.ChunkedArray):  # what older versions give where nothing is to be combined
+        values = values.chunk(0) if values.num_chunks else pa.nulls(0, values.type)
+    return values
+
+
+def _buffer(values: pa.Array, kind: type[_Number]) -> NDArray[_Number]:
+    """Return the values of an array of fixed width; what stands where one is missing is not defined."""
+    n = len(values)
+    data = values.buffers()[1] if n else None
+    return np.zeros(n, kind) if data is None else np.frombuffer(data, kind)[values.offset : values.offset + n]
+
+
+def _absent(values: pa.Array) -> NDArray[np.bool_]:
+    """Return where a value is missing (null or NaN)."""
+    return _buffer(pc.is_null(values, nan_is_null=True).cast(pa.uint8()), np.uint8).astype(bool)
+
+
+def _floats(values: pa.Array, *, safe: bool = True) -> NDArray[np.float64]:
+    """Return numbers as floats, missing as NaN."""
+    wide = values.cast(pa.float64(), safe=safe)
+    return np.where(_absent(wide), np.nan, _buffer(wide, np.float64))
+
+
+def _integers(values: pa.Array, *, missing: int) -> NDArray[np.int64]:
+    """Return integers with `missing` where there is none; those of 2**63 and more wrap around."""
+    wide = values.cast(pa.uint64() if pa.types.is_uint64(values.type) else pa.int64())
+    return np.where(_absent(wide), missing, _buffer(wide, np.int64))
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Spread the bits of 64-bit numbers (the finalizer of splitmix64), so that any low bits may be used."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def labels_of(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np.float32]:
+    """Return the labels, refusing all that is not 0 or 1."""
+    try:
+        labels = _floats(_one_array(column))
+    except pa.ArrowInvalid as error:
+        raise InvalidValueError(f"label column {name!r} must hold 0 or 1: {error}") from error
+    wrong = np.flatnonzero((labels != 0) & (labels != 1))
+    if wrong.size:
+        value = column[int(wrong[0])].as_py()
+        raise InvalidValueError(
+            f"label column {name!r} must hold 0 or 1, got {'nothing' if value is None else value!r} "
+            f"in row {first_row + int(wrong[0])}; name another column with label"
+        )
+    return np.asarray(labels, np.float32)

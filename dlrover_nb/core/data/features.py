@@ -1,0 +1,143 @@
+"""Decide how rows become numbers, from the data's schema and a sample of its first rows.
+
+Runs at submit, so it reads at most `N_SAMPLE_ROW` rows. Table sizes follow from what the sample shows:
+
+- A column whose values keep coming (Good-Turing: the share of rows with a value seen once is the chance that
+  the next row brings a new one; above `OPEN_SHARE`) gets `ModelSpec.hash_size` table rows.
+- Any other gets the smallest power of two, from `ROOM` times its distinct values on, in which none of them
+  collide, up to `MAX_ROOM` times them (or `SMALL_TABLE`), and `hash_size`. Small vocabularies thus lose
+  nothing by hashing, and forty columns of a few dozen values do not claim forty tables of 65,536 rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.data.encode import MISSING, distinct, labels_of, scale_of
+from dlrover_nb.core.data.source import Kind, open_source
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.job import DataSpec, ModelSpec
+
+N_SAMPLE_ROW = 20_000
+OPEN_SHARE = 0.01
+ROOM = 8
+MAX_ROOM = 64
+SMALL_TABLE = 4096
+
+
+def make_features(data: DataSpec, model: ModelSpec) -> FeatureSpec:
+    """Open the data and fix its columns, scales, table sizes, and its split in training and evaluation.
+
+    Raises
+    ------
+    NotFoundError
+        When the file or a named column is not there.
+    InvalidValueError
+        When the file is no such file, a column cannot be used as asked, or a label is not 0 or 1.
+    """
+    source = open_source(data)
+    numeric, categorical = _chosen(data, source.kinds)
+    sample = source.read(0, min(source.n_row, N_SAMPLE_ROW), [*numeric, *categorical, data.label])
+    labels_of(sample.column(data.label), data.label, 0)
+    n_eval = round(source.n_row * data.holdout)
+    if n_eval >= source.n_row:
+        raise InvalidValueError(
+            f"holdout {data.holdout:g} leaves none of {source.n_row} rows to train on; use a smaller one"
+        )
+    return FeatureSpec(
+        label=data.label,
+        numeric=tuple(scale_of(name, sample.column(name)) for name in numeric),
+        categorical=_placed(categorical, sample, model.hash_size),
+        n_train=source.n_row - n_eval,
+        n_eval=n_eval,
+    )
+
+
+def _placed(names: Iterable[str], sample: pa.Table, most: int) -> tuple[CategoricalColumn, ...]:
+    """Give each column its range of the one table, one after the other."""
+    columns, offset = [], 0
+    for name in names:
+        size = table_size(*distinct(sample.column(name)), most)
+        columns.append(CategoricalColumn(name, offset, size))
+        offset += size
+    return tuple(columns)
+
+
+def table_size(hashes: NDArray[np.uint64], codes: NDArray[np.int64], most: int) -> int:
+    """Return how many table rows a column gets, at most `most`.
+
+    Parameters
+    ----------
+    hashes, codes
+        What `distinct` gave: hashes of the distinct values, and each row's index in them.
+    """
+    counts = np.bincount(codes % len(hashes), minlength=len(hashes))
+    if counts.size and (counts == 1).sum() > OPEN_SHARE * len(codes):
+        return most
+    seen = np.unique(np.append(hashes[counts > 0], MISSING))
+    size = 1 << math.ceil(math.log2(ROOM * len(seen)))
+    limit = min(max(MAX_ROOM * len(seen), SMALL_TABLE), most)
+    while size < limit and np.unique(seen % np.uint64(size)).size < seen.size:
+        size *= 2
+    return min(size, most)
+
+
+def _chosen(data: DataSpec, kinds: Mapping[str, Kind]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the number columns and the categorical columns to use."""
+    named = (data.label, *data.numeric, *data.categorical, *data.exclude)
+    for column in named:
+        _check_there(column, kinds, data)
+    if data.numeric or data.categorical:
+        chosen = data.numeric, data.categorical
+    else:
+        left_out = {data.label, *data.exclude}
+        used = [(name, kind) for name, kind in kinds.items() if name not in left_out]
+        chosen = (
+            tuple(name for name, kind in used if kind is Kind.NUMERIC),
+            tuple(name for name, kind in used if kind is Kind.CATEGORICAL),
+        )
+    _check_use(data, *chosen, kinds)
+    return chosen
+
+
+def _check_there(column: str, kinds: Mapping[str, Kind], data: DataSpec) -> None:
+    if column in kinds:
+        return
+    near = difflib.get_close_matches(column, kinds, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    shown = ", ".join(list(kinds)[:50]) + (", …" if len(kinds) > 50 else "")
+    raise NotFoundError(f"{data.path or 'the census data'} has no column {column!r}{hint} It has: {shown}")
+
+
+def _check_use(
+    data: DataSpec, numeric: tuple[str, ...], categorical: tuple[str, ...], kinds: Mapping[str, Kind]
+) -> None:
+    used = (*numeric, *categorical)
+    if not used:
+        raise InvalidValueError(
+            f"{data.path or 'the census data'} leaves no column to train on; "
+            "name some in numeric or categorical"
+        )
+    twice = next((name for name in (*used, data.label) if (*used, data.label).count(name) > 1), None)
+    if twice is not None:
+        raise InvalidValueError(
+            f"column {twice!r} is named twice; use it once, and never the label as a feature"
+        )
+    for name in used:
+        if kinds[name] is Kind.OTHER:
+            raise InvalidValueError(f"column {name!r} holds lists or structures; exclude it")
+    for name in numeric:
+        if kinds[name] is not Kind.NUMERIC:
+            raise InvalidValueError(f"column {name!r} holds no numbers; name it in categorical")

@@ -1,0 +1,54 @@
+"""Read a shard's rows: what a worker does with the index ranges that the ledger gives it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.data.encode import encode
+from dlrover_nb.core.data.source import open_source
+from dlrover_nb.core.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.data.encode import Batch
+    from dlrover_nb.core.structs.job import DataSpec, FeatureSpec
+
+
+class ShardReader:
+    """Reader of encoded rows by index: training rows are [0, n_train), evaluation rows the n_eval after them.
+
+    Parameters
+    ----------
+    data
+        Where the rows are.
+    features
+        What `make_features` made of them when the job was submitted.
+
+    Raises
+    ------
+    InvalidValueError
+        When the file has not the rows that it had then.
+    """
+
+    def __init__(self, data: DataSpec, features: FeatureSpec) -> None:
+        self._source = open_source(data)
+        self._features = features
+        numeric, categorical = ([c.name for c in features.numeric], [c.name for c in features.categorical])
+        self._columns = (*numeric, *categorical, features.label)
+        self._n_row = features.n_train + features.n_eval
+        if self._source.n_row != self._n_row:
+            raise InvalidValueError(
+                f"{data.path} has {self._source.n_row} rows, but had {self._n_row} when the job was "
+                "submitted; stop the job and submit it again"
+            )
+
+    def read(self, start: int, stop: int) -> Batch:
+        """Return rows [start, stop), encoded.
+
+        Raises
+        ------
+        InvalidValueError
+            When there are no such rows, or they are not what the features say; it names the row.
+        """
+        if not 0 <= start <= stop <= self._n_row:
+            raise InvalidValueError(f"rows must be within [0, {self._n_row}), got [{start}, {stop})")
+        return encode(self._source.read(start, stop, self._columns), self._features, start)
