@@ -1,0 +1,114 @@
+"""What happened, in words, and the proposals with their lives."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import NotFoundError
+from dlrover_nb.core.proposals import check_move, move
+from dlrover_nb.core.structs.decisions import Proposal, ProposalStatus
+from dlrover_nb.core.structs.events import Remember
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.planner import Advice
+    from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+N_LINE = 1000  # lines of story kept; the history keeps everything
+
+
+class Story:
+    """One line per fact, with seconds since the first."""
+
+    def __init__(self) -> None:
+        self._began_s: float | None = None
+        self._lines: deque[tuple[str, str]] = deque(maxlen=N_LINE)
+
+    def tell(self, at_s: float, text: str, *, about: str = "") -> None:
+        """Add a fact; `about` is the id of the proposal that it belongs to."""
+        if self._began_s is None:
+            self._began_s = at_s
+        self._lines.append((about, f"{at_s - self._began_s:+.1f} s  {text}"))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All lines, oldest first."""
+        return tuple(line for _, line in self._lines)
+
+    def about(self, proposal: str) -> tuple[str, ...]:
+        """Return the lines of one proposal."""
+        return tuple(line for about, line in self._lines if about == proposal)
+
+
+class ProposalBook:
+    """Proposals of one job in order of birth; every change of status goes through the table.
+
+    Attributes
+    ----------
+    barred
+        Plans not to propose again, with the throughput that was predicted when they were turned down.
+    """
+
+    def __init__(self, job: str, story: Story) -> None:
+        self._job = job
+        self._story = story
+        self._proposals: dict[str, Proposal] = {}
+        self.barred: dict[ResourcePlan, float] = {}
+
+    @property
+    def all(self) -> tuple[Proposal, ...]:
+        """All proposals, oldest first."""
+        return tuple(self._proposals.values())
+
+    @property
+    def open(self) -> Proposal | None:
+        """The proposal that waits for a decision."""
+        return next((p for p in self._proposals.values() if p.status is ProposalStatus.PENDING), None)
+
+    def find(self, name: str | None) -> Proposal:
+        """Return a proposal by id.
+
+        Raises
+        ------
+        NotFoundError
+            When there is none of that id.
+        """
+        found = self._proposals.get(name or "")
+        if found is None:
+            known = ", ".join(self._proposals) or "none so far"
+            raise NotFoundError(
+                f"job {self._job} must know the proposal, got {name!r} (known: {known}); see its plans"
+            )
+        return found
+
+    def check(self, proposal: Proposal, to: ProposalStatus) -> None:
+        """Refuse a transition that cannot be, with the proposal's story."""
+        check_move(proposal, to, story=self._story.about(proposal.id))
+
+    def add(self, advice: Advice, baseline: Candidate, at_s: float) -> Remember:
+        """Put advice before the user."""
+        proposal = Proposal(
+            id=f"p{len(self._proposals) + 1}",
+            job=self._job,
+            kind=advice.kind,
+            candidate=advice.candidate,
+            baseline=baseline,
+            why=advice.why,
+            created_at_s=at_s,
+        )
+        self._proposals[proposal.id] = proposal
+        self._story.tell(
+            at_s,
+            f"{proposal.id} proposed ({advice.kind}): {advice.candidate.plan.short}. {advice.why}",
+            about=proposal.id,
+        )
+        return Remember(at_s, proposal)
+
+    def move(self, name: str, to: ProposalStatus, at_s: float, note: str = "") -> Remember:
+        """Move a proposal on."""
+        before = self.find(name)
+        after = move(before, to, at_s=at_s, note=note, story=self._story.about(name))
+        self._proposals[name] = after
+        self._story.tell(at_s, f"{name} is {to}{note and ': ' + note}", about=name)
+        return Remember(at_s, after)

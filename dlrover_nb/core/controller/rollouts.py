@@ -1,0 +1,135 @@
+"""Changes of plan: the one under way, the one being scored, and all that ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.decisions import Outcome, Prediction
+from dlrover_nb.core.structs.events import Remember
+from dlrover_nb.core.structs.snapshot import PlanMarker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.controller.book import Story
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.samples import ProfileSample
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A change under way, with what was expected of it when it was decided."""
+
+    decision: str
+    before: ResourcePlan
+    target: ResourcePlan
+    proposal: str | None
+    predicted: Prediction | None
+    before_samples_per_s: float | None
+
+    def __str__(self) -> str:
+        return f"{self.decision}: to {self.target.short}"
+
+
+@dataclass(slots=True)
+class _Trial:
+    """An applied change whose outcome is being measured."""
+
+    rollout: Rollout
+    applied_at_s: float
+    pause_s: float
+    speeds: list[float] = field(default_factory=list)
+
+
+class Rollouts:
+    """Plans of one job through time.
+
+    Attributes
+    ----------
+    target
+        The plan that should run.
+    current
+        The change under way, None while there is none.
+    changed_at_s
+        When the last change was decided, applied or given up.
+    markers, outcomes
+        When each plan started to run; how each decided change turned out.
+    """
+
+    def __init__(self, plan: ResourcePlan, story: Story) -> None:
+        self._story = story
+        self._trial: _Trial | None = None
+        self.target = plan
+        self.current: Rollout | None = None
+        self.changed_at_s = 0.0
+        self.markers: list[PlanMarker] = []
+        self.outcomes: list[Outcome] = []
+
+    def start(self, rollout: Rollout, at_s: float) -> tuple[Remember, ...]:
+        """Begin a change; the one before is scored by what was seen of it, if that says anything."""
+        scored = self.score(at_s, least=2)
+        self._trial = None
+        self.current, self.target, self.changed_at_s = rollout, rollout.target, at_s
+        return scored
+
+    def applied(self, at_s: float, pause_s: float) -> Rollout:
+        """Note that the change under way is in place, and score it from now on."""
+        rollout = self._end(at_s)
+        self.mark(PlanMarker(at_s, rollout.target, pause_s, rollout.predicted))
+        self._trial = _Trial(rollout, at_s, pause_s)
+        return rollout
+
+    def failed(self, at_s: float) -> Rollout:
+        """Note that the change under way is given up: the plan before is what should run."""
+        rollout = self._end(at_s)
+        self.target = rollout.before
+        return rollout
+
+    def mark(self, marker: PlanMarker) -> None:
+        """Note that a plan started to run; the same plan again is no news."""
+        if self.markers and self.markers[-1].plan == marker.plan:
+            return
+        self.markers.append(marker)
+        self._story.tell(marker.at_s, f"plan {marker.plan.short} runs")
+
+    def measured(self, samples: Iterable[ProfileSample]) -> None:
+        """Add steady windows to the score of the last change."""
+        if self._trial is not None:
+            target = self._trial.rollout.target
+            self._trial.speeds += [s.samples_per_s for s in samples if s.plan == target]
+
+    def score(self, at_s: float, *, least: int) -> tuple[Remember, ...]:
+        """Compare the last change with its prediction, once `least` steady windows of it are there."""
+        trial = self._trial
+        if trial is None or len(trial.speeds) < least:
+            return ()
+        self._trial = None
+        outcome = Outcome(
+            decision=trial.rollout.decision,
+            plan=trial.rollout.target,
+            predicted=trial.rollout.predicted,
+            measured_samples_per_s=median(trial.speeds),
+            before_samples_per_s=trial.rollout.before_samples_per_s,
+            n_sample=len(trial.speeds),
+            applied_at_s=trial.applied_at_s,
+            pause_s=trial.pause_s,
+        )
+        self.outcomes.append(outcome)
+        self._story.tell(at_s, _outcome_words(outcome), about=trial.rollout.proposal or "")
+        return (Remember(at_s, outcome),)
+
+    def _end(self, at_s: float) -> Rollout:
+        rollout, self.current = self.current, None
+        assert rollout is not None
+        self.changed_at_s = at_s
+        return rollout
+
+
+def _outcome_words(outcome: Outcome) -> str:
+    text = f"{outcome.decision} turned out at {outcome.measured_samples_per_s:,.0f} samples/s"
+    if outcome.predicted is not None and outcome.error is not None:
+        where = "inside" if outcome.inside_band else "outside"
+        text += f", predicted {outcome.predicted.samples_per_s:,.0f} ({outcome.error:+.0%}, {where} the band)"
+    return text

@@ -1,0 +1,64 @@
+"""The controller's durations and thresholds, in one record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dlrover_nb.core.planner import PlannerSettings
+from dlrover_nb.core.structs import _check
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """How the controller measures and how eager it is.
+
+    Parameters
+    ----------
+    window_s, max_window_s, min_window_iter
+        A window closes after `window_s` once every worker was heard and did `min_window_iter` iterations
+        (fewer would count iterations, not speed), or after `max_window_s`.
+    settle_s
+        Time after a change of plan that is left out.
+    n_stable, stable_cv
+        Steady: the last `n_stable` windows have a coefficient of variation below `stable_cv` (NEARCHUS).
+    n_patience
+        After so many windows the last `n_stable` count with whatever scatter they have: a noisy machine
+        gets wide bands, not none.
+    n_kept
+        Newest windows kept of each plan.
+    n_outcome
+        Steady windows behind the measured side of an outcome.
+    refit_growth, refit_s
+        Refit when a plan's first windows arrive, then when samples grew by this share or time passed.
+    max_explore
+        Experiments proposed in a row.
+    cool_down_s
+        Time that auto mode leaves between two changes.
+    supersede_gain
+        How much better a plan must be, at the low end of its band, to replace an open proposal.
+    """
+
+    window_s: float = 2.0
+    max_window_s: float = 15.0
+    min_window_iter: int = 10
+    settle_s: float = 3.0
+    n_stable: int = 5
+    stable_cv: float = 0.05
+    n_patience: int = 12
+    n_kept: int = 40
+    n_outcome: int = 5
+    refit_growth: float = 0.2
+    refit_s: float = 20.0
+    max_explore: int = 3
+    cool_down_s: float = 10.0
+    supersede_gain: float = 0.1
+    planner: PlannerSettings = field(default_factory=PlannerSettings)
+
+    def __post_init__(self) -> None:
+        _check.above_zero("window_s", self.window_s)
+        _check.at_least("max_window_s", self.max_window_s, self.window_s)
+        _check.at_least("settle_s", self.settle_s, 0)
+        _check.at_least("n_stable", self.n_stable, 2)
+        _check.at_least("n_patience", self.n_patience, self.n_stable)
+        _check.at_least("n_kept", self.n_kept, self.n_stable)
+        _check.at_least("n_outcome", self.n_outcome, 1)

@@ -1,0 +1,114 @@
+"""From node reports to steady windows: which measurements a fit may believe.
+
+A window holds about two seconds of reports of all workers of one running plan. Windows are left out
+while a change settles, and until NEARCHUS's test holds: coefficient of variation < 5 % over 5
+consecutive windows. A machine that is never that calm is believed after `n_patience` windows, with the
+scatter it has. Once steady, every further window of the plan counts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.controller.settings import ControllerSettings
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What one worker did in the open window."""
+
+    n_sample: int = 0
+    n_iter: int = 0
+    window_s: float = 0.0
+
+
+class SteadyWindows:
+    """Builds windows of the running plan and hands out those that count.
+
+    Parameters
+    ----------
+    settings
+        Durations and the stability test.
+    batch_size
+        m of Eq. 1.
+    """
+
+    def __init__(self, settings: ControllerSettings, batch_size: int) -> None:
+        self._settings = settings
+        self._batch_size = batch_size
+        self._plan: ResourcePlan | None = None
+        self._from_s = 0.0
+        self._tallies: dict[str, _Tally] = {}
+        self._opened_s: float | None = None
+        self._recent: deque[ProfileSample] = deque(maxlen=settings.n_stable)
+        self._n_window = 0
+        self._steady = False
+
+    def restart(self, plan: ResourcePlan | None, at_s: float) -> None:
+        """Start anew with the plan that runs from `at_s` on (None: no plan is in place)."""
+        self._plan, self._from_s = plan, at_s + self._settings.settle_s
+        self._tallies, self._opened_s = {}, None
+        self._recent.clear()
+        self._n_window, self._steady = 0, False
+
+    def add(self, sample: NodeSample, at_s: float) -> tuple[ProfileSample, ...]:
+        """Take one report in; return the windows that count from now on (mostly none or one)."""
+        plan = self._plan
+        starts_s = at_s - sample.window_s
+        if plan is None or sample.role is not Role.WORKER or starts_s < self._from_s:
+            return ()
+        if self._opened_s is None:
+            self._opened_s = starts_s
+        tally = self._tallies.setdefault(sample.node, _Tally())
+        tally.n_sample += sample.n_sample
+        tally.n_iter += sample.n_iter
+        tally.window_s += sample.window_s
+        if not self._may_close(plan, at_s - self._opened_s):
+            return ()
+        window = self._close(plan, at_s)
+        return self._judge(window) if window is not None else ()
+
+    def _may_close(self, plan: ResourcePlan, open_s: float) -> bool:
+        s = self._settings
+        if open_s >= s.max_window_s:
+            return True
+        heard = len(self._tallies) >= plan.worker.count
+        return (
+            open_s >= s.window_s
+            and heard
+            and all(
+                t.n_iter >= s.min_window_iter and t.window_s >= s.window_s / 2 for t in self._tallies.values()
+            )
+        )
+
+    def _close(self, plan: ResourcePlan, at_s: float) -> ProfileSample | None:
+        """Return the window, None when not exactly the plan's workers trained in it."""
+        tallies, opened_s = self._tallies, self._opened_s or at_s
+        self._tallies, self._opened_s = {}, None
+        if len(tallies) != plan.worker.count or any(t.n_sample == 0 for t in tallies.values()):
+            return None
+        speed = sum(t.n_sample / t.window_s for t in tallies.values() if t.window_s > 0)
+        return ProfileSample(at_s, at_s - opened_s, plan, self._batch_size, speed)
+
+    def _judge(self, window: ProfileSample) -> tuple[ProfileSample, ...]:
+        if self._steady:
+            return (window,)
+        self._recent.append(window)
+        self._n_window += 1
+        if not (self._is_stable() or self._n_window >= self._settings.n_patience):
+            return ()
+        self._steady = True
+        return tuple(self._recent)
+
+    def _is_stable(self) -> bool:
+        if len(self._recent) < self._settings.n_stable:
+            return False
+        speeds = [w.samples_per_s for w in self._recent]
+        return pstdev(speeds) < self._settings.stable_cv * fmean(speeds)

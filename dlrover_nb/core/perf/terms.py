@@ -1,0 +1,60 @@
+"""The five terms of T_iter as columns of a design matrix.
+
+T_iter = a_grad*m/lambda_w + a_upd*w/(p*lambda_p) + a_sync*(M/p)/(B/w) + a_emb*m*D/p + beta, all >= 0.
+DLRover-RM writes one beta per term; they enter only through their sum, so there is one column for all.
+B is 1 here: inside one machine it cannot be told from a_sync, and between machines it is constant over a
+job ("constants during a short time", DLRover-RM section 4.1), so that a_sync absorbs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+AXES = ("workers", "ps", "worker_cpu", "ps_cpu")
+TERMS = ("gradients", "updates", "sync", "embeddings", "constant")
+
+
+def axes_of(plans: Sequence[ResourcePlan]) -> NDArray[np.float64]:
+    """Return the plans as rows (w, p, lambda_w, lambda_p): ndarray of shape (n_plans, 4)."""
+    rows = [(p.worker.count, p.ps.count, p.worker.cpu, p.ps.cpu) for p in plans]
+    return np.asarray(rows, dtype=np.float64).reshape(-1, 4)
+
+
+def design(
+    axes: NDArray[np.float64],
+    batch_size: NDArray[np.float64] | float,
+    *,
+    dense_bytes: float,
+    embedding_dim: float,
+) -> NDArray[np.float64]:
+    """Return what each coefficient is multiplied with: ndarray of shape (n_plans, 5).
+
+    Parameters
+    ----------
+    axes
+        ndarray of shape (n_plans, 4), as `axes_of` makes it.
+    batch_size
+        m, samples of one worker's mini-batch: one number, or one per plan.
+    dense_bytes, embedding_dim
+        M in bytes and D in floats.
+    """
+    w, p, worker_cpu, ps_cpu = axes.T
+    m = np.broadcast_to(np.asarray(batch_size, dtype=np.float64), w.shape)
+    return np.column_stack(
+        (
+            m / worker_cpu,  # T_grad (eq. 2)
+            w / (p * ps_cpu),  # T_upd (eq. 3)
+            dense_bytes / p * w,  # T_sync with B = 1 (eq. 4)
+            m * embedding_dim / p,  # T_emb (eq. 5)
+            np.ones_like(w),  # the sum of all beta (eqs. 2-5)
+        )
+    )

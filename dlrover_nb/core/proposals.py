@@ -1,0 +1,84 @@
+"""The life of a proposal as a table that one can read and draw.
+
+PENDING -> ACCEPTED | OVERRIDDEN | REJECTED | SUPERSEDED | EXPIRED;
+ACCEPTED | OVERRIDDEN -> APPLYING -> APPLIED | FAILED. Nothing else happens to a proposal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import StaleDecisionError
+from dlrover_nb.core.structs.decisions import Proposal, ProposalStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_S = ProposalStatus
+
+TRANSITIONS: dict[ProposalStatus, frozenset[ProposalStatus]] = {
+    _S.PENDING: frozenset({_S.ACCEPTED, _S.OVERRIDDEN, _S.REJECTED, _S.SUPERSEDED, _S.EXPIRED}),
+    _S.ACCEPTED: frozenset({_S.APPLYING}),
+    _S.OVERRIDDEN: frozenset({_S.APPLYING}),
+    _S.APPLYING: frozenset({_S.APPLIED, _S.FAILED}),
+    _S.REJECTED: frozenset(),
+    _S.SUPERSEDED: frozenset(),
+    _S.EXPIRED: frozenset(),
+    _S.APPLIED: frozenset(),
+    _S.FAILED: frozenset(),
+}
+
+
+def is_closed(status: ProposalStatus) -> bool:
+    """Whether nothing more can happen to a proposal in this status."""
+    return not TRANSITIONS[status]
+
+
+def check_move(proposal: Proposal, to: ProposalStatus, *, story: Iterable[str] = ()) -> None:
+    """Refuse a transition that the table does not have; nothing is changed.
+
+    Raises
+    ------
+    StaleDecisionError
+        With the proposal's story.
+    """
+    if to in TRANSITIONS[proposal.status]:
+        return
+    raise StaleDecisionError(
+        f"proposal {proposal.id} must be {_sources(to)} to become {to}, but it is {proposal.status}"
+        f"{proposal.note and ' (' + proposal.note + ')'}; decide on what is open now",
+        story,
+    )
+
+
+def move(
+    proposal: Proposal, to: ProposalStatus, *, at_s: float, note: str = "", story: Iterable[str] = ()
+) -> Proposal:
+    """Return the proposal in its next status.
+
+    Parameters
+    ----------
+    at_s
+        When; kept as `closed_at_s` once nothing more can happen.
+    note
+        Why, in a few words; the note before is kept where this is empty.
+    story
+        What happened to the proposal so far, told when the move is refused.
+
+    Raises
+    ------
+    StaleDecisionError
+        When the table has no such transition.
+    """
+    check_move(proposal, to, story=story)
+    return replace(
+        proposal,
+        status=to,
+        closed_at_s=at_s if is_closed(to) else None,
+        note=note or proposal.note,
+    )
+
+
+def _sources(to: ProposalStatus) -> str:
+    return " or ".join(status for status, targets in TRANSITIONS.items() if to in targets) or "new"

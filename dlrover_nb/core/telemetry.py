@@ -1,0 +1,82 @@
+"""Recent measurements of a job, bounded, readable by cursor.
+
+Rows of all nodes and of the job share one numbering, so that one number says what a client has seen, and
+the rows that left the ring before it came back can be counted instead of silently missing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import takewhile
+from typing import TYPE_CHECKING, TypeVar
+
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.snapshot import SeriesChunk
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.samples import NodeSample
+
+JOB_COLUMNS = ("at_s", "samples_per_s", "workers", "ps")
+NODE_COLUMNS = ("at_s", "node", "role", "memory_mib", "cpu_cores", "iter_s")
+
+JobRow = tuple[float, float, float, float]
+NodeRow = tuple[float, str, str, float, float, float]
+Row = TypeVar("Row")
+
+
+class JobTelemetry:
+    """Two rings of rows: one of the job, one of its nodes.
+
+    Parameters
+    ----------
+    n_job_row, n_node_row
+        Rows kept: an hour of one job row and of ten node rows a second by default.
+    """
+
+    def __init__(self, *, n_job_row: int = 3600, n_node_row: int = 36_000) -> None:
+        _check.at_least("n_job_row", n_job_row, 1)
+        _check.at_least("n_node_row", n_node_row, 1)
+        self._next = 0
+        self._job: deque[tuple[int, JobRow]] = deque(maxlen=n_job_row)
+        self._node: deque[tuple[int, NodeRow]] = deque(maxlen=n_node_row)
+
+    def record_job(self, at_s: float, samples_per_s: float, workers: int, ps: int) -> None:
+        """Add a row of the job: its throughput and how many nodes of each role run."""
+        self._job.append((self._number(), (at_s, samples_per_s, float(workers), float(ps))))
+
+    def record_node(self, sample: NodeSample) -> None:
+        """Add a row of a node."""
+        row = (
+            sample.at_s,
+            sample.node,
+            str(sample.role),
+            sample.memory_mib,
+            sample.cpu_cores,
+            sample.iter_s,
+        )
+        self._node.append((self._number(), row))
+
+    def read(self, cursor: int = 0) -> SeriesChunk:
+        """Return all rows since `cursor`, oldest first.
+
+        A cursor beyond the end comes from before a restart of the job master: it reads from the start.
+        """
+        _check.at_least("cursor", cursor, 0)
+        since = cursor if cursor <= self._next else 0
+        job = _since(self._job, since)
+        node = _since(self._node, since)
+        return SeriesChunk(
+            cursor=self._next,
+            job={name: [row[i] for row in job] for i, name in enumerate(JOB_COLUMNS)},
+            node={name: [row[i] for row in node] for i, name in enumerate(NODE_COLUMNS)},
+            lost=self._next - since - len(job) - len(node),
+        )
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+
+def _since(rows: deque[tuple[int, Row]], cursor: int) -> list[Row]:
+    newest_first = takewhile(lambda numbered: numbered[0] >= cursor, reversed(rows))
+    return [row for _, row in newest_first][::-1]

@@ -1,0 +1,139 @@
+"""A job in virtual time that obeys Eqs. 1-6, so that a test of the controller reads like a conversation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dlrover_nb.core.controller import Controller, ControllerSettings
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.events import (
+    Decided,
+    JobSubmitted,
+    NodeReported,
+    PhaseChanged,
+    PlanApplied,
+    ProgressMade,
+    Remember,
+    Scale,
+)
+from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+
+START = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
+
+
+def true_speed(plan: ResourcePlan, m: int = 512) -> float:
+    """Throughput of the job in this test, unknown to the controller."""
+    iter_s = (
+        0.004 * 0.5 / plan.worker.cpu
+        + 0.003 * plan.worker.count / (plan.ps.count * plan.ps.cpu * 4)
+        + 0.004 / plan.ps.count
+        + 0.001
+    )
+    return plan.worker.count * m / iter_s
+
+
+class FakeJob:
+    """Feeds a controller with the events of one job and obeys its orders at once, keeping a journal."""
+
+    def __init__(self, spec: JobSpec, *, n_sample_total: int = 50_000_000, speed=true_speed) -> None:
+        self.controller = Controller(ControllerSettings())
+        self.spec, self.at_s, self.plan, self.speed = spec, 0.0, spec.plan, speed
+        self.journal: list = []
+        self.orders: list = []
+        self.n_done = 0
+        capacity = Capacity((NodeShape(2.0, 8000),))
+        self.tell(JobSubmitted(0.0, spec, capacity, n_sample_total, 100_000, 16))
+        self.tell(PhaseChanged(0.0, JobPhase.TRAINING))
+        self.tell(PlanApplied(0.0, spec.plan, 0.0))
+
+    def tell(self, event) -> list:
+        new = list(self.controller.handle(event))
+        is_auto = isinstance(event, Decided) and event.decision.by == "auto"
+        if not is_auto:
+            self.journal.append(event)
+        self.orders += new
+        return new
+
+    def decide(self, verdict: Verdict, **fields) -> list:
+        return self.tell(Decided(self.at_s, Decision(verdict, "ada", self.at_s, **fields)))
+
+    def apply(self, plan: ResourcePlan, pause_s: float = 1.0) -> list:
+        self.at_s += pause_s
+        self.plan = plan
+        return self.tell(PlanApplied(self.at_s, plan, pause_s))
+
+    def train(self, seconds: int) -> list:
+        """Report once a second and node; obey `Scale` orders. Return the orders of this stretch."""
+        orders = []
+        for second in range(seconds):
+            self.at_s += 1.0
+            rate = self.speed(self.plan) * (1 + 0.01 * ((second * 7) % 5 - 2))
+            self.n_done += int(rate)
+            new = self.tell(ProgressMade(self.at_s, self.n_done))
+            for i in range(self.plan.worker.count):
+                n = int(rate / self.plan.worker.count)
+                new += self.tell(
+                    NodeReported(self.at_s, _report(f"w{i}", Role.WORKER, self.at_s, n), self.plan)
+                )
+            for i in range(self.plan.ps.count):
+                new += self.tell(NodeReported(self.at_s, _report(f"s{i}", Role.PS, self.at_s, 0), self.plan))
+            orders += new
+            for order in new:
+                if isinstance(order, Scale):
+                    orders += self.apply(order.target)
+        return orders
+
+    @property
+    def view(self):
+        return self.controller.view(self.at_s)
+
+    @property
+    def open(self):
+        return next((p for p in self.view.proposals if p.status == "pending"), None)
+
+
+def _report(node: str, role: Role, at_s: float, n_sample: int) -> NodeSample:
+    return NodeSample(
+        node=node,
+        role=role,
+        at_s=at_s,
+        window_s=1.0,
+        n_iter=max(n_sample // 512, 20),
+        n_sample=n_sample,
+        iter_s=0.01,
+        split=TimeSplit(compute_s=0.01),
+        cpu_cores=0.5,
+        memory_mib=300.0,
+    )
+
+
+@pytest.fixture
+def spec() -> JobSpec:
+    return JobSpec("clicks", owner="ada", plan=START)
+
+
+@pytest.fixture
+def job(spec) -> FakeJob:
+    return FakeJob(spec)
+
+
+@pytest.fixture
+def make_job(spec):
+    def make(*, speed=true_speed, n_sample_total: int = 50_000_000, **fields) -> FakeJob:
+        return FakeJob(replace(spec, **fields), n_sample_total=n_sample_total, speed=speed)
+
+    return make
+
+
+@pytest.fixture
+def kinds():
+    """Return the records of one type among orders."""
+
+    def of(orders, kind):
+        return [o.record for o in orders if isinstance(o, Remember) and isinstance(o.record, kind)]
+
+    return of

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+
+from dlrover_nb.core.perf.explore import Options, next_experiment, plausible_worth
+from dlrover_nb.core.perf.model import ThroughputModel
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.samples import ProfileSample
+
+NOW = np.array([1.0, 1.0, 0.5, 0.5])
+TARGETS = np.array([[4.0, 1, 0.5, 0.5], [4, 2, 0.5, 0.5], [1, 2, 0.5, 0.5]])
+
+
+def fitted(more: list[ProfileSample] | None = None) -> ThroughputModel:
+    plan = ResourcePlan(RolePlan(1, 0.5, 512), RolePlan(1, 0.5, 512))
+    samples = [ProfileSample(0, 2, plan, 512, 10_000)] * 5
+    return ThroughputModel(dense_bytes=1e5, embedding_dim=16).fit([*samples, *(more or [])])
+
+
+def options(*rows: list[float]) -> Options:
+    axes = np.array(rows, dtype=float).reshape(-1, 4)
+    return Options(axes, axes[:, 0] * axes[:, 2] + axes[:, 1] * axes[:, 3])
+
+
+def choose(trials: Options, targets: Options):
+    return next_experiment(fitted(), 512, trials, targets=targets, now=(10_000.0, 1.0))
+
+
+def test_experiment_that_tells_about_better_plans_wins():
+    found = choose(options([1, 1, 0.75, 0.5], [2, 1, 0.5, 0.5]), options([4, 1, 0.5, 0.5], [3, 1, 0.5, 0.5]))
+    assert found.index == 1
+    assert 0 < found.removes <= 1
+
+
+def test_dearer_of_two_equal_experiments_loses():
+    trials = options([2, 1, 0.5, 0.5], [2, 1, 0.5, 0.5])
+    dear = Options(trials.axes, np.array([3.0, 1.0]))
+    assert choose(dear, options(*TARGETS.tolist())).index == 1
+
+
+def test_nothing_to_try_or_nothing_at_stake_gives_none():
+    assert choose(options(), options(*TARGETS.tolist())) is None
+    slow = ResourcePlan(RolePlan(1, 0.25, 512), RolePlan(1, 0.5, 512))
+    model = fitted([ProfileSample(0, 2, slow, 512, 5_000)] * 5)
+    slow_and_dear = Options(np.array([[1.0, 1, 0.25, 0.5]]), np.array([2.0]))
+    assert next_experiment(model, 512, slow_and_dear, targets=slow_and_dear, now=(10_000.0, 1.0)) is None
+
+
+def test_experiment_that_stops_the_training_for_long_loses():
+    trials = Options(np.array([[2.0, 1, 0.5, 0.5]] * 2), np.ones(2))
+    found = next_experiment(
+        fitted(),
+        512,
+        trials,
+        targets=options(*TARGETS.tolist()),
+        now=(10_000.0, 1.0),
+        effort=np.array([2.0, 1.0]),
+    )
+    assert found.index == 1
+
+
+def test_worth_counts_speed_and_half_of_a_saving():
+    worth = plausible_worth(
+        fitted(), 512, Options(np.array([[2.0, 1, 0.5, 0.5], NOW]), np.array([1.5, 0.5])), (10_000.0, 1.0)
+    )
+    assert worth[0] > 0.9
+    assert worth[1] >= 0.25

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.telemetry import JOB_COLUMNS, NODE_COLUMNS, JobTelemetry
+
+
+def node(at_s: float) -> NodeSample:
+    return NodeSample("w0", Role.WORKER, at_s, 1.0, 10, 5120, 0.1, TimeSplit(), 0.5, 300.0)
+
+
+def record(telemetry: JobTelemetry, at_s: float, *, is_job: bool) -> None:
+    if is_job:
+        telemetry.record_job(at_s, 1000.0, 2, 1)
+    else:
+        telemetry.record_node(node(at_s))
+
+
+@settings(deadline=None)
+@given(rows=st.lists(st.booleans(), max_size=60), reads=st.sets(st.integers(0, 60)), n=st.integers(1, 20))
+def test_reading_by_cursor_shows_each_row_once_or_counts_it_as_lost(rows, reads, n):
+    telemetry, cursor, seen, lost = JobTelemetry(n_job_row=n, n_node_row=n), 0, [], 0
+    for i, is_job in enumerate([*rows, True]):
+        record(telemetry, float(i), is_job=is_job)
+        if i in reads or i == len(rows):
+            chunk = telemetry.read(cursor)
+            assert chunk.cursor >= cursor
+            cursor, lost = chunk.cursor, lost + chunk.lost
+            seen += chunk.job["at_s"] + chunk.node["at_s"]
+    assert len(seen) == len(set(seen))
+    assert len(seen) + lost == len(rows) + 1
+
+
+def test_columns_are_of_equal_length_and_named():
+    telemetry = JobTelemetry()
+    telemetry.record_node(node(1.0))
+    telemetry.record_job(2.0, 5120.0, 2, 1)
+    chunk = telemetry.read()
+    assert tuple(chunk.job) == JOB_COLUMNS
+    assert tuple(chunk.node) == NODE_COLUMNS
+    assert [column[0] for column in chunk.job.values()] == [2.0, 5120.0, 2.0, 1.0]
+    assert [column[0] for column in chunk.node.values()] == [1.0, "w0", "worker", 300.0, 0.5, 0.1]
+
+
+def test_nothing_new_reads_nothing():
+    telemetry = JobTelemetry()
+    record(telemetry, 1.0, is_job=True)
+    chunk = telemetry.read(telemetry.read().cursor)
+    assert chunk.job["at_s"] == []
+    assert chunk.lost == 0
+
+
+def test_cursor_of_an_earlier_life_reads_from_the_start():
+    telemetry = JobTelemetry()
+    record(telemetry, 1.0, is_job=True)
+    assert telemetry.read(999).job["at_s"] == [1.0]
+
+
+def test_negative_cursor_is_refused():
+    with pytest.raises(InvalidValueError, match="cursor"):
+        JobTelemetry().read(-1)
