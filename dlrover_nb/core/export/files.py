@@ -1,0 +1,47 @@
+"""Text to files that nobody loses."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+
+
+def write(path: Path | str, text: str, *, force: bool = False) -> Path:
+    """Write a whole file or none of it, and return its absolute path.
+
+    Raises
+    ------
+    InvalidValueError
+        When the file is there and `force` is not given, or it cannot be written.
+    NotFoundError
+        When its folder is not there.
+    """
+    path = Path(path).expanduser().absolute()
+    if not path.parent.is_dir():
+        raise NotFoundError(f"no folder {path.parent}; make it first, or name another file")
+    if path.is_dir():
+        raise InvalidValueError(f"{path} is a folder, expected a file; add a file name")
+    if path.exists() and not force:
+        raise InvalidValueError(f"{path} is there already; use --force to overwrite it, or name another file")
+    try:
+        _replace(path, text)
+    except OSError as error:
+        raise InvalidValueError(f"cannot write {path}: {error.strerror}; name another file") from error
+    return path
+
+
+def _replace(path: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(name).chmod(0o666 & ~umask)  # what open() would have given; mkstemp's files are private
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,237 @@
+"""Job files: what a user writes in YAML, to a `JobSpec` and back.
+
+The file's keys are the record's fields (``n_epoch`` is written ``epochs``), groups are nested, everything but
+the name has a default, and a group that is given in part keeps the defaults of the rest. The readers below
+are driven by the records' own types, so a new field needs no second place. `dump_job` writes every value out:
+``parse_job(dump_job(spec)) == spec``.
+
+Each mistake is one line with the path of the field: nothing is guessed, except the data's format from its
+file's ending. Keys given twice are refused; YAML itself would silently keep the last one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+from dataclasses import fields, is_dataclass, replace
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, get_args, get_origin, get_type_hints
+
+import yaml
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.job import DataFormat, JobSpec
+from dlrover_nb.core.yamltext import to_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+T = TypeVar("T")
+
+WRITTEN_AS = {"n_epoch": "epochs"}  # field of the record -> key of the file
+ENDINGS = {".parquet": DataFormat.PARQUET, ".pq": DataFormat.PARQUET, ".tsv": DataFormat.CRITEO}
+_DEFAULTS = JobSpec("unnamed")
+
+
+def parse_job(text: str, *, base: Path | None = None) -> JobSpec:
+    """Read a job file.
+
+    Parameters
+    ----------
+    text
+        YAML.
+    base
+        Folder that a relative data path starts from; the working directory by default.
+
+    Raises
+    ------
+    InvalidValueError
+        For malformed YAML (with line and column), an unknown key (with the nearest known one), a value of
+        the wrong type or out of range (with its path), or no name.
+    """
+    return job_from(load_mapping(text), base=base)
+
+
+def load_mapping(text: str) -> dict[str, object]:
+    """Read YAML text that holds one mapping, without looking at its keys; empty text is an empty one."""
+    try:
+        content = yaml.load(text, _UniqueKeys)  # noqa: S506 - a SafeLoader that also refuses double keys
+    except yaml.YAMLError as error:
+        raise InvalidValueError(f"malformed YAML{_place(error)}: {_problem(error)}") from error
+    except (ValueError, RecursionError) as error:  # a date that is none, a thousand brackets
+        raise InvalidValueError(f"malformed YAML: {error}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise InvalidValueError(
+            f"a job file holds keys and values such as `name: my-job`, got {_named(content)}"
+        )
+    return content
+
+
+def job_from(content: Mapping[str, object], *, base: Path | None = None) -> JobSpec:
+    """Make a job from the content of a job file; raises as `parse_job` does."""
+    if content.get("name") is None:
+        raise InvalidValueError("the job has no name; add `name: my-job`")
+    return _record(_with_data(content, base), _DEFAULTS, "")
+
+
+def dump_job(spec: JobSpec) -> str:
+    """Write a job as a job file with every value spelled out."""
+    return to_yaml(_plain(spec))
+
+
+@cache
+def known_keys(group: str = "") -> tuple[str, ...]:
+    """Return the keys of the file, or of a group such as ``data`` or ``plan.worker``; none for no group."""
+    record: object = _DEFAULTS
+    for part in filter(None, group.split(".")):
+        record = getattr(record, part, None)
+    if not is_dataclass(record):
+        return ()
+    return tuple(WRITTEN_AS.get(f.name, f.name) for f in fields(record))
+
+
+def check_known(what: str, name: str, known: tuple[str, ...]) -> None:
+    """Refuse a name that is not known, with the nearest one that is."""
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {str(near[0])!r}?" if near else f"known: {', '.join(known)}"
+        raise InvalidValueError(f"unknown {what} {name!r}; {hint}")
+
+
+def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, object]:
+    """Complete the data group: its format by the file's ending, its path made absolute."""
+    data = content.get("data")
+    path = data.get("path") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(path, str) or not path:
+        return dict(content)
+    full = (base or Path.cwd()) / Path(path).expanduser()
+    if "format" not in data:
+        kind = ENDINGS.get(full.suffix.lower())
+        if kind is None:
+            formats = ", ".join(f for f in DataFormat if f is not DataFormat.CENSUS)
+            raise InvalidValueError(
+                f"data.format is missing and {path!r} does not tell; give one of {formats}"
+            )
+        data = {"format": kind.value, **data}
+    return {**content, "data": {**data, "path": str(full)}}
+
+
+def _record(content: Mapping[str, object], default: T, path: str) -> T:
+    """Return `default` with the values of `content`."""
+    kinds = _kinds(type(default))  # type: ignore[arg-type]  # mypy doubts that a type can be hashed
+    given = {}
+    for key, value in content.items():
+        check_known(f"key in {path}" if path else "key", str(key), tuple(kinds))
+        name, kind = kinds[str(key)]
+        given[name] = _value(value, kind, getattr(default, name), f"{path}.{key}" if path else str(key))
+    if path == "prices" and given.keys() & {"cpu_hour", "gib_hour"}:
+        given.setdefault("assumed", False)  # a price that the user gives is none that we assumed
+    try:
+        return replace(default, **given)  # type: ignore[type-var]  # only records come here
+    except InvalidValueError as error:
+        raise InvalidValueError(f"{path}: {error}" if path else str(error)) from error
+
+
+@cache
+def _kinds(record: Hashable) -> dict[str, tuple[str, type]]:
+    """Return key -> (field, type) of a record."""
+    assert isinstance(record, type)
+    hints = get_type_hints(record)
+    return {WRITTEN_AS.get(f.name, f.name): (f.name, hints[f.name]) for f in fields(record)}
+
+
+def _value(value: object, kind: type, default: object, path: str) -> object:
+    """Return `value` as the type that a field has."""
+    if is_dataclass(kind):
+        if value is None:
+            return default
+        if not isinstance(value, dict):
+            raise InvalidValueError(
+                f"{path} must be a group of {', '.join(known_keys(path))}, got {_named(value)}"
+            )
+        return _record(value, default, path)
+    if get_origin(kind) is tuple:
+        items = value if isinstance(value, list) else [value]
+        item_kind = get_args(kind)[0]
+        return tuple(_value(item, item_kind, None, f"{path}[{i}]") for i, item in enumerate(items))
+    if issubclass(kind, StrEnum):
+        if isinstance(value, str):
+            check_known(path, value, tuple(kind))
+            return kind(value)
+        raise InvalidValueError(f"{path} must be one of {', '.join(kind)}, got {_named(value)}")
+    return _scalar(value, kind, path)
+
+
+def _scalar(value: object, kind: type, path: str) -> object:
+    match value:
+        case bool() if kind is bool:
+            return value
+        case int() if kind is int and not isinstance(value, bool):
+            return value
+        case str() if kind is str:
+            return value
+        case int() | float() | str() if kind is float and not isinstance(value, bool):
+            if (number := _number(value)) is not None:  # text too: YAML reads 1e-3 as text
+                return number
+    raise InvalidValueError(f"{path} must be {_KINDS[kind]}, got {_named(value)}")
+
+
+_KINDS = types.MappingProxyType(
+    {bool: "true or false", int: "a whole number", float: "a number", str: "text (in quotes where YAML asks)"}
+)
+
+
+def _number(value: float | str) -> float | None:
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _named(value: object) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case dict():
+            return "a group"
+        case list():
+            return "a list"
+    return repr(value)[:60]
+
+
+def _plain(value: object) -> object:
+    """Return a record as what YAML can write."""
+    if is_dataclass(value):
+        return {WRITTEN_AS.get(f.name, f.name): _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.value if isinstance(value, StrEnum) else value
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML's safe reader, refusing a key that stands twice in one group."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002 - the base's signature
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # no key of ours; the base refuses what cannot be one
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r} stands twice", problem_mark=key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _place(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    return "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    text = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
+    context = getattr(error, "context", None)
+    return f"{context}: {text}" if context else str(text)

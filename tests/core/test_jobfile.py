@@ -1,0 +1,144 @@
+"""Job files: the round trip, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.jobfile import dump_job, known_keys, parse_job
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, ResourcePlan, RolePlan
+
+names = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
+columns = st.lists(st.text(max_size=8), max_size=3).map(tuple)
+positive = st.floats(1e-9, 1e9)
+roles = st.builds(RolePlan, st.integers(1, 99), st.floats(0.01, 64), st.integers(64, 1 << 20))
+cpus = st.lists(st.floats(0.01, 64), min_size=1, max_size=4).map(tuple)
+data = st.one_of(
+    st.builds(DataSpec, label=st.text(max_size=8), holdout=st.floats(0, 0.99)),
+    st.builds(
+        DataSpec,
+        st.sampled_from([DataFormat.PARQUET, DataFormat.CRITEO]),
+        st.text(min_size=1, max_size=12).map(lambda s: "/" + s.replace("/", "_").replace("~", "_")),
+        st.text(max_size=8),
+        columns,
+        columns,
+        columns,
+    ),
+)
+jobs = st.builds(
+    JobSpec,
+    names,
+    owner=st.text(max_size=8),
+    data=data,
+    model=st.builds(
+        ModelSpec,
+        embedding_dim=st.integers(1, 256),
+        hidden=st.lists(st.integers(1, 999), max_size=3).map(tuple),
+        learning_rate=positive,
+        initial_accumulator=positive,
+    ),
+    plan=st.builds(ResourcePlan, roles, roles),
+    bounds=st.builds(PlanBounds, st.integers(1, 99), st.integers(1, 99), cpus, cpus),
+    prices=st.builds(PriceTable, st.text(max_size=8), st.floats(0, 99), st.floats(0, 99), st.booleans()),
+    mode=st.sampled_from(Mode),
+    batch_size=st.integers(1, 1 << 20),
+    n_epoch=st.integers(1, 99),
+    checkpoint_every_s=st.floats(0, 1e6),
+    heartbeat_timeout_s=positive,
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(jobs)
+def test_a_job_written_and_read_is_the_same_job(spec: JobSpec) -> None:
+    assert parse_job(dump_job(spec)) == spec
+
+
+def test_a_name_is_enough() -> None:
+    assert parse_job("name: quick-start") == JobSpec("quick-start")
+
+
+def test_a_group_given_in_part_keeps_the_other_defaults() -> None:
+    spec = parse_job("name: x\nplan: {worker: {count: 3}}\nmodel: {learning_rate: 1e-3, hidden: 64}\n")
+    default = JobSpec("x")
+    assert spec.plan.worker == RolePlan(3, default.plan.worker.cpu, default.plan.worker.memory_mib)
+    assert spec.plan.ps == default.plan.ps
+    assert spec.model == ModelSpec(learning_rate=0.001, hidden=(64,))
+
+
+def test_a_price_that_the_user_gives_is_not_assumed() -> None:
+    assert not parse_job("name: x\nprices: {cpu_hour: 0.05}").prices.assumed
+    assert parse_job("name: x\nprices: {currency: EUR}").prices.assumed
+
+
+def test_a_relative_path_starts_from_the_files_folder_and_tells_the_format() -> None:
+    read = parse_job("name: x\ndata: {path: day1.parquet, label: click}", base=Path("/jobs")).data
+    assert read == DataSpec(DataFormat.PARQUET, "/jobs/day1.parquet", "click")
+    assert parse_job("name: x\ndata: {path: ~/a.tsv}").data.path == str(Path.home() / "a.tsv")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: x\nplan: {worker: [", "malformed YAML in line 2, column 17"),
+        ("name: x\n\tmode: auto", "malformed YAML in line 2, column 1"),
+        ("name: a\nname: b", "malformed YAML in line 2, column 1: 'name' stands twice"),
+        ("name: x\nlabel: \x01", "malformed YAML: special characters are not allowed"),
+        ("name: !!python/object:os.system x", "malformed YAML in line 1, column 7"),
+        ("? [a]\n: b", "malformed YAML in line 1, column 3"),
+        ("name: 2001-99-99", "malformed YAML: month must be in 1..12"),
+        ("[" * 5000, "malformed YAML: maximum recursion depth"),
+        ("name: x\ndata: {holdout: 1" + "0" * 400 + "}", "data.holdout must be a number"),
+        ("- a\n- b", "a job file holds keys and values such as `name: my-job`, got a list"),
+        ("mode: auto", "the job has no name; add `name: my-job`"),
+        ("name: x\nbatchsize: 2", "unknown key 'batchsize'; did you mean 'batch_size'?"),
+        ("name: x\nn_epoch: 2", "unknown key 'n_epoch'; did you mean 'epochs'?"),
+        ("name: x\nplan: {worker: {cpus: 1}}", "unknown key in plan.worker 'cpus'; did you mean 'cpu'?"),
+        ("name: x\n7: 2", "unknown key '7'; known: name, owner"),
+        ("name: x\nbatch_size: many", "batch_size must be a whole number, got 'many'"),
+        ("name: x\nbatch_size: 2.5", "batch_size must be a whole number, got 2.5"),
+        ("name: x\nepochs: true", "epochs must be a whole number, got True"),
+        ("name: x\nepochs:", "epochs must be a whole number, got nothing"),
+        ("name: no", "name must be text (in quotes where YAML asks), got False"),
+        ("name: x\ndata: {holdout: [1]}", "data.holdout must be a number, got a list"),
+        ("name: x\nbounds: {ps_cpus: [1, x]}", "bounds.ps_cpus[1] must be a number, got 'x'"),
+        ("name: x\ndata: day1.parquet", "data must be a group of format, path, label"),
+        ("name: x\nmode: autp", "unknown mode 'autp'; did you mean 'auto'?"),
+        ("name: x\nmode: 3", "mode must be one of manual, suggest, auto, got 3"),
+        ("name: x\ndata: {path: day1.csv}", "data.format is missing and 'day1.csv' does not tell"),
+        ("name: x\nplan: {ps: {count: 0}}", "plan.ps: node count must be >= 1, got 0"),
+        ("name: x\ndata: {holdout: 2}", "data: holdout must be in [0, 1), got 2.0"),
+        ("name: X", "job name must be 1-52 lower-case letters"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_where(text: str, message: str) -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        parse_job(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_keys_of_groups_are_known_for_completion() -> None:
+    assert known_keys()[:2] == ("name", "owner")
+    assert "epochs" in known_keys()
+    assert known_keys("plan.ps") == ("count", "cpu", "memory_mib")
+    assert known_keys("name") == known_keys("plan.nope") == ()
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.one_of(
+        st.text(max_size=8), st.recursive(st.text(max_size=5), lambda c: st.dictionaries(names, c)).map(repr)
+    )
+)
+def test_any_text_is_a_job_or_a_refusal(text: str) -> None:
+    try:
+        spec = parse_job(text)
+    except InvalidValueError:
+        return
+    assert parse_job(dump_job(spec)) == spec
