@@ -1,0 +1,118 @@
+"""Forward and backward pass of one batch, with the dense parameters and gradients as one buffer each.
+
+What a worker sends and receives is then one array per PS, and nothing is copied parameter by parameter. The
+optimizer is not here: gradients are applied where the parameters live.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from dlrover_nb.core.models.table import model_kind
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.job import ModelSpec
+
+    Floats = NDArray[np.float32]
+    Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """What one batch gives: its mean loss, and gradients of its distinct rows [u, row_width]."""
+
+    loss: float
+    rows: Floats
+
+
+class Learner:
+    """A model and its flat views.
+
+    `values` and `gradients` are float32 arrays over all dense parameters, and the very memory that torch
+    computes with: write new values into the first, read the second after `step`.
+
+    Parameters
+    ----------
+    model
+        What to build, and from which seed.
+    n_categorical, n_numeric
+        Columns of the data.
+    """
+
+    def __init__(self, model: ModelSpec, n_categorical: int, n_numeric: int) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(model.seed)
+            self._module = _module_class(model.name)(model, n_categorical, n_numeric)
+        self._shape = (n_categorical, model.row_width)
+        values, gradients = _flatten(self._module)
+        self.values: Floats = values.numpy()
+        self.gradients: Floats = gradients.numpy()
+
+    def step(self, rows: Floats, inverse: Ids, dense: Floats, labels: Floats) -> Gradients:
+        """Return loss and row gradients of one batch; `gradients` holds the dense ones afterwards.
+
+        Parameters
+        ----------
+        rows
+            Values of the distinct rows, [u, row_width].
+        inverse
+            For each id of the batch, row by row, its place in `rows`: [batch * n_categorical].
+        """
+        self.gradients[:] = 0
+        leaf = _tensor(rows).requires_grad_()
+        logits = self._logits(leaf, inverse, dense)
+        loss = functional.binary_cross_entropy_with_logits(logits, _tensor(labels))
+        torch.autograd.backward(loss)
+        assert leaf.grad is not None
+        return Gradients(float(loss.detach()), leaf.grad.numpy())
+
+    def scores(self, rows: Floats, inverse: Ids, dense: Floats) -> Floats:
+        """Return the probabilities of one batch; arguments as in `step`."""
+        with torch.inference_mode():
+            probabilities: Floats = torch.sigmoid(self._logits(_tensor(rows), inverse, dense)).numpy()
+        return probabilities
+
+    def _logits(self, rows: torch.Tensor, inverse: Ids, dense: Floats) -> torch.Tensor:
+        embedded = functional.embedding(torch.from_numpy(inverse), rows).view(len(dense), *self._shape)
+        logits: torch.Tensor = self._module(embedded, _tensor(dense))
+        return logits
+
+
+def set_threads(n_thread: int) -> None:
+    """Let torch compute with so many threads."""
+    torch.set_num_threads(n_thread)
+
+
+def _tensor(array: Floats) -> torch.Tensor:
+    """Share memory with `array` where torch may; it takes none that is read-only, such as a message's."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def _module_class(name: str) -> type[nn.Module]:
+    module, _, attribute = model_kind(name).module.partition(":")
+    found: type[nn.Module] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def _flatten(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+    """Move all parameters into one flat tensor and all gradients into another; return both."""
+    parameters = list(module.parameters())
+    total = sum(p.numel() for p in parameters)
+    values, gradients = torch.empty(total), torch.zeros(total)
+    start = 0
+    for p in parameters:
+        stop = start + p.numel()
+        values[start:stop] = p.data.reshape(-1)
+        p.data = values[start:stop].view_as(p)
+        p.grad = gradients[start:stop].view_as(p)
+        start = stop
+    return values, gradients

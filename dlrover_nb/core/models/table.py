@@ -1,0 +1,64 @@
+"""The models by name, and what is to be known of them without torch.
+
+A model is added by one line in `MODELS`: how many dense parameters it has, and where its module stands. The
+count is a formula and not a built module, because the job master and the PS need it and neither can spare
+the 200 MiB that torch takes; a test holds formula and module together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.structs.job import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKind:
+    """One kind of model.
+
+    Parameters
+    ----------
+    count
+        (spec, n_categorical, n_numeric) -> number of dense parameters.
+    module
+        ``package.module:Class`` of its torch module, built as ``Class(spec, n_categorical, n_numeric)`` and
+        called with `embedded` [batch, n_categorical, row_width] and `dense` [batch, n_numeric].
+    """
+
+    count: Callable[[ModelSpec, int, int], int]
+    module: str
+
+
+def _count_wide_deep(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:
+    widths = (n_categorical * model.embedding_dim + n_numeric, *model.hidden, 1)
+    return sum(a * b + b for a, b in pairwise(widths)) + n_numeric + 1
+
+
+MODELS = {
+    "wide_deep": ModelKind(_count_wide_deep, "dlrover_nb.core.models.wide_deep:WideDeep"),
+}
+
+
+def model_kind(name: str) -> ModelKind:
+    """Return the kind of model called `name`.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is none.
+    """
+    if name not in MODELS:
+        raise InvalidValueError(f"model must be one of {', '.join(sorted(MODELS))}, got {name!r}")
+    return MODELS[name]
+
+
+def dense_parameter_count(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:
+    """Return the length of the flat vector of dense parameters; M of Eq. 4 is four bytes for each."""
+    return model_kind(model.name).count(model, n_categorical, n_numeric)

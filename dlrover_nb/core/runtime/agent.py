@@ -1,0 +1,166 @@
+"""A node's line to the job master: orders in, reports out, and the end when the master is gone.
+
+There is one thread per node. It waits in `Agent.wait` alone, which wakes for the master, for the sockets
+that the node watches, and once a second for the report, which is the heartbeat too. A master that is quiet
+is healthy (a PS may hear nothing for hours); one without a connection is gone. ZeroMQ's own heartbeats tell,
+also when a host vanishes. A node whose master stays away for four heartbeat time-outs ends itself, so that
+nothing is left behind when a cluster kills the master.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket as host_socket
+import struct
+from typing import TYPE_CHECKING, Any
+
+import zmq
+
+from dlrover_nb.core.errors import BackendError, WireError
+from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode
+from dlrover_nb.core.structs.messages import FromNode, Hello, NodeConfig, Report, ToNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.runtime.meter import Meter
+    from dlrover_nb.core.runtime.wire import Context, Socket
+    from dlrover_nb.core.structs.samples import NodeSample
+
+_log = logging.getLogger(__name__)
+
+REPORT_EVERY_S = 1.0
+GONE_AFTER_HEARTBEATS = 4
+_MONITOR_EVENT = struct.Struct("=hi")  # number of the event, its value
+_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+
+
+class Agent:
+    """Connection of one node to its master.
+
+    Parameters
+    ----------
+    context
+        Where the sockets are made.
+    config
+        Who the node is and where its master listens.
+    clock, meter
+        Of the reports.
+    """
+
+    def __init__(self, context: Context, config: NodeConfig, clock: Clock, meter: Meter) -> None:
+        self._config, self._clock, self._meter = config, clock, meter
+        keys = JobKeys(config.public_key, config.secret_key)
+        self._socket = connect_dealer(context, config.master, config.node, keys)
+        self._monitor = self._socket.get_monitor_socket(_EVENTS)
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
+        self._apart_since_s: float | None = clock.now_s()  # None: connected
+        self._report_at_s: float | None = None  # None: not before Hello
+        self.obey: Callable[[ToNode], None] = _ignore
+        self.describe: Callable[[NodeSample], Report] = Report
+
+    def hello(self, endpoint: str, *, cpu_enforced: bool) -> None:
+        """Tell the master that the node is up, and begin to report."""
+        host = host_socket.gethostname()
+        self.send(Hello(self._config.node, self._config.role, os.getpid(), host, endpoint, cpu_enforced))
+        self._report_at_s = self._clock.now_s() + REPORT_EVERY_S
+
+    def send(self, message: FromNode, arrays: Iterable[NDArray[Any]] = ()) -> None:
+        """Send one message to the master.
+
+        Raises
+        ------
+        BackendError
+            When a thousand messages wait to be sent: the master reads nothing any more.
+        """
+        try:
+            self._socket.send_multipart(encode(message, arrays), zmq.NOBLOCK)
+        except zmq.Again as error:
+            raise BackendError("the job master reads no messages; look at its log") from error
+
+    def watch(self, socket: Socket) -> None:
+        """Let `wait` wake for this socket too."""
+        self._poller.register(socket, zmq.POLLIN)
+
+    def unwatch(self, socket: Socket) -> None:
+        """Undo `watch`."""
+        self._poller.unregister(socket)
+
+    def wait(self, timeout_s: float) -> set[Socket]:
+        """Sleep until a watched socket has a message, the master gave an order, or the time is over.
+
+        Orders are passed to `obey` here, and a report that is due is sent. Returns the watched sockets with
+        messages.
+
+        Raises
+        ------
+        BackendError
+            When the master has been gone for too long.
+        """
+        sleep_s = max(0.0, min(timeout_s, self._until_due_s()))
+        ready = {socket for socket, _ in self._poller.poll(math.ceil(sleep_s * 1000))}
+        if self._monitor in ready:
+            self._follow_connection()
+        if self._socket in ready:
+            self._read_orders()
+        self.tick()
+        return ready - {self._socket, self._monitor}
+
+    def tick(self) -> None:
+        """Send the report if it is due; long work between two waits calls this."""
+        now_s = self._clock.now_s()
+        if self._report_at_s is not None and now_s >= self._report_at_s:
+            self._report_at_s = now_s + REPORT_EVERY_S
+            self.send(self.describe(self._meter.take(self._config.node, self._config.role)))
+        self._check_master(now_s)
+
+    def close(self, linger_s: float = 1.0) -> None:
+        """Close the sockets; last messages have `linger_s` to leave."""
+        self._socket.disable_monitor()
+        self._monitor.close()
+        self._socket.close(linger=round(linger_s * 1000))
+
+    def _until_due_s(self) -> float:
+        if self._report_at_s is None:
+            return REPORT_EVERY_S
+        return self._report_at_s - self._clock.now_s()
+
+    def _read_orders(self) -> None:
+        while True:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                message, _ = decode(frames)
+            except WireError as error:
+                _log.warning("%s: dropped a message of the master: %s", self._config.node, error)
+                continue
+            self.obey(message)
+
+    def _follow_connection(self) -> None:
+        while self._monitor.poll(0):
+            event, _ = _MONITOR_EVENT.unpack(self._monitor.recv_multipart()[0])
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._apart_since_s = None
+            elif self._apart_since_s is None:
+                self._apart_since_s = self._clock.now_s()
+
+    def _check_master(self, now_s: float) -> None:
+        limit_s = GONE_AFTER_HEARTBEATS * self._config.spec.heartbeat_timeout_s
+        if self._apart_since_s is not None and now_s - self._apart_since_s > limit_s:
+            raise BackendError(
+                f"{self._config.node} had no connection to its master {self._config.master} "
+                f"for {limit_s:g} s, so it ends"
+            )
+
+
+def _ignore(_message: ToNode) -> None:
+    """Obey nothing: orders before the node is ready are not for it."""

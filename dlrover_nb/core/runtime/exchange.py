@@ -1,0 +1,71 @@
+"""The data plane between worker and PS: one combined push and pull per PS and iteration.
+
+A worker ends step t with gradients for the rows that it used, and step t+1 needs rows of its own. Both
+travel in one message, so that an iteration costs one round trip, and the PS applies before it reads: a
+lone worker sees exactly what one process would compute. Arrays travel beside the records:
+
+=============  ===================================================================================
+`Exchange`     push_rows int64 [n], push_grads float32 [n, width], dense gradient float32 [slice or 0],
+               pull_rows int64 [m]
+`Exchanged`    rows float32 [m, width], dense float32 [slice]
+`InitDense`    dense float32 [slice]
+=============  ===================================================================================
+
+Rows of one push are distinct. Nothing in an array counts as applied before its `Exchanged` is here; a
+request may be sent again, as the PS applies a step of one connection once only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Worker to PS: apply these gradients, then send me those rows and your dense slice.
+
+    `step` grows by one with each request of a connection (identity) and is how a repetition is known.
+    """
+
+    ps_epoch: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class InitDense:
+    """Worker to PS: start the dense slice from these values unless it has some; the first one wins."""
+
+    ps_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """PS to worker: the gradients of `step` are applied; here is what was asked for."""
+
+    ps_epoch: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class DenseReady:
+    """PS to worker: the dense slice has values."""
+
+    ps_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StaleEpoch:
+    """PS to worker: refused and nothing applied, because the PS serves `ps_epoch` (-1: none yet)."""
+
+    ps_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """PS to worker: this can never be served, as it is of another model; the sender is at fault and fails."""
+
+    why: str
+
+
+ToPs = Exchange | InitDense
+FromPs = Exchanged | DenseReady | StaleEpoch | Refused

@@ -1,0 +1,124 @@
+"""The same training in one process: the baseline that a distributed run is held against.
+
+Same model, batches, store and loop; only the line to the parameters is a function call. So a run with one
+worker and one PS must give the same losses, and any difference in quality of an elastic run is the price of
+its asynchrony and not of another program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.data import ShardReader
+from dlrover_nb.core.models.learner import set_threads
+from dlrover_nb.core.runtime.batches import Layout, Prepared, ShardWork
+from dlrover_nb.core.runtime.meter import Meter
+from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
+from dlrover_nb.core.runtime.trainer import Push, Trainer
+from dlrover_nb.core.sharding.split import Split
+from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+
+    Floats = NDArray[np.float32]
+
+
+class LocalLine:
+    """Parameters in this process.
+
+    Parameters
+    ----------
+    store
+        All of them, with initialised dense values.
+    """
+
+    interrupted = False
+
+    def __init__(self, store: ParameterStore) -> None:
+        self.layout = Layout(np.array(even_bucket_owner(1), np.int64), 1)
+        self._store = store
+        self._pull: Prepared | None = None
+
+    def start(self, push: Push | None, pull: Prepared | None) -> None:
+        """Apply gradients and note what is asked for."""
+        if push is not None:
+            self._store.push(push.batch.rows, push.rows)
+            self._store.push_dense(push.dense)
+        self._pull = pull
+
+    def finish(self, dense: Floats) -> Floats:
+        """Fill `dense` and return the rows."""
+        dense[:] = self._store.dense
+        return self._store.pull(np.empty(0, np.int64) if self._pull is None else self._pull.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleRun:
+    """What a run in one process gave.
+
+    `losses` has the mean loss of each batch in order; `train_s` leaves out start and evaluation.
+    """
+
+    scores: Floats
+    labels: Floats
+    losses: tuple[float, ...]
+    n_sample: int
+    train_s: float
+
+    @property
+    def samples_per_s(self) -> float:
+        """Training throughput."""
+        return self.n_sample / self.train_s
+
+
+def training_shards(spec: JobSpec, features: FeatureSpec) -> Iterator[Shard]:
+    """Return the shards of all passes in the order in which a ledger hands them to a lone worker."""
+    split = Split(features.n_train, spec.batch_size, spec.shard_batches, n_epoch=spec.n_epoch, seed=spec.seed)
+    for epoch in range(spec.n_epoch):
+        for shard in split.order(epoch):
+            yield Shard(Lease(Purpose.TRAIN, int(shard), 1), epoch, *split.rows(int(shard)))
+
+
+def train_single(
+    spec: JobSpec, features: FeatureSpec, *, shards: Iterable[Shard] | None = None, n_thread: int = 1
+) -> SingleRun:
+    """Train and evaluate a job in this process.
+
+    Parameters
+    ----------
+    shards
+        What to train, in order; None means all passes over the training rows.
+    n_thread
+        Threads of torch.
+    """
+    set_threads(n_thread)
+    clock, losses = SystemClock(), list[float]()
+    reader = ShardReader(spec.data, features)
+    trainer = Trainer(spec, features, reader, Meter(clock), on_loss=losses.append)
+    store = ParameterStore(spec.model, features.n_table_row, len(trainer.learner.values))
+    store.init_dense(trainer.learner.values)
+    line, n_sample, began_s = LocalLine(store), 0, clock.now_s()
+    for shard in training_shards(spec, features) if shards is None else shards:
+        trainer.run(trainer.begin(shard), line)
+        n_sample += shard.stop - shard.start
+    train_s = clock.now_s() - began_s
+    work = _evaluated(trainer, line, features)
+    scores = np.concatenate(work.scores) if work.scores else np.empty(0, np.float32)
+    return SingleRun(scores, work.labels, tuple(losses), n_sample, train_s)
+
+
+def _evaluated(trainer: Trainer, line: LocalLine, features: FeatureSpec) -> ShardWork:
+    """Score the held-out rows, as one shard."""
+    stop = features.n_train + features.n_eval
+    work = trainer.begin(Shard(Lease(Purpose.EVALUATE, 0, 1), 0, features.n_train, stop))
+    trainer.run(work, line)
+    return work

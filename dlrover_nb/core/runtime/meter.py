@@ -1,0 +1,104 @@
+"""Where a node's time goes: every moment belongs to exactly one part, so that the parts sum to the whole.
+
+A node says which part begins (`switch`); nothing has to be closed. Once a second the agent takes what came
+together as a `NodeSample`. Pauses and times without any shard count as idle, which for a worker is left out
+of its iteration: they belong to the plan's change or the job's end and not to T_iter of Eq. 1.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import psutil
+
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.clock import Clock
+
+_MIB = 1 << 20
+
+
+class Part(StrEnum):
+    """Parts of an iteration; the fields of `TimeSplit`."""
+
+    DATA = "data_s"
+    LOOKUP = "lookup_s"
+    COMPUTE = "compute_s"
+    UPDATE = "update_s"
+    IDLE = "idle_s"
+    OTHER = "other_s"
+
+
+class Meter:
+    """Sums of one node over the window since the last `take`; begins idle.
+
+    Parameters
+    ----------
+    clock
+        Of wall time; CPU time and memory are those of this process.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._process = psutil.Process(os.getpid())
+        self._part = Part.IDLE
+        self._cpu_s = time.process_time()
+        self._opened_at_s = self._since_s = clock.now_s()
+        self._clear()
+
+    def switch(self, part: Part) -> None:
+        """End the part at hand and begin another."""
+        now_s = self._clock.now_s()
+        self._seconds[self._part] += now_s - self._since_s
+        self._part, self._since_s = part, now_s
+
+    def count(self, n_sample: int = 0, loss: float | None = None) -> None:
+        """Count one finished iteration (PS: one served request)."""
+        self._n_iter += 1
+        self._n_sample += n_sample
+        if loss is not None:
+            self._loss_sum += loss
+
+    def take(self, node: str, role: Role) -> NodeSample:
+        """Return the means of the window and open the next one."""
+        self.switch(self._part)
+        cpu_s = time.process_time()
+        window_s = max(self._since_s - self._opened_at_s, 1e-9)
+        split = self._split(role)
+        sample = NodeSample(
+            node=node,
+            role=role,
+            at_s=self._since_s,
+            window_s=window_s,
+            n_iter=self._n_iter,
+            n_sample=self._n_sample,
+            iter_s=split.total_s,
+            split=split,
+            cpu_cores=(cpu_s - self._cpu_s) / window_s,
+            memory_mib=self._process.memory_info().rss / _MIB,
+            loss=self._loss_sum / self._n_iter if role is Role.WORKER and self._n_iter else None,
+        )
+        self._opened_at_s, self._cpu_s = self._since_s, cpu_s
+        self._clear()
+        return sample
+
+    def _split(self, role: Role) -> TimeSplit:
+        """Return the parts of the mean iteration; none was finished: nothing can be said."""
+        if not self._n_iter:
+            return TimeSplit()
+        parts = {
+            part.value: seconds / self._n_iter
+            for part, seconds in self._seconds.items()
+            if role is Role.PS or part is not Part.IDLE
+        }
+        return TimeSplit(**parts)
+
+    def _clear(self) -> None:
+        self._seconds = dict.fromkeys(Part, 0.0)
+        self._n_iter = self._n_sample = 0
+        self._loss_sum = 0.0

@@ -1,0 +1,158 @@
+"""Run one node in this process until its work ends: the entry of Ray actors, of processes and of pods.
+
+``python -m dlrover_nb.core.runtime.node CONFIG.json`` runs the node that a `NodeConfig` in JSON describes. A
+PS imports numpy and ZeroMQ only; torch and the data readers are imported for a worker. The order of a start
+matters: first the imports and the data, which may take all CPU they get, then the CPU limit, then Hello, so
+that no measurement of the node is of its start.
+
+Exit code 0: stopped, drained or ended by SIGTERM; 1: failed, with the reason logged and sent to the master.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import zmq
+
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.errors import BackendError, DlroverError, WireError
+from dlrover_nb.core.runtime.agent import Agent
+from dlrover_nb.core.runtime.limits import CpuLimit, thread_count
+from dlrover_nb.core.runtime.meter import Meter
+from dlrover_nb.core.structs.messages import NodeConfig, NodeFailed
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.runtime.wire import Context
+
+_log = logging.getLogger(__name__)
+
+
+def run(config: NodeConfig) -> None:
+    """Run the node until it is stopped, drained or fails; then leave nothing behind.
+
+    Raises
+    ------
+    DlroverError
+        When the node failed; its master was told, if it could be.
+    SystemExit
+        On SIGTERM, after all was cleaned up.
+    """
+    _calm_threads(config.cpu)
+    clock = SystemClock()
+    meter = Meter(clock)
+    limit = CpuLimit(f"{config.spec.name}-{config.node}")
+    context: Context = zmq.Context()
+    agent = Agent(context, config, clock, meter)
+    try:
+        with _sigterm_exits(), _failures_told(agent, config):
+            _serve(context, config, agent, meter, clock, limit)
+    finally:
+        limit.release()
+        agent.close()
+        context.destroy(linger=0)  # an error amid connecting may have left sockets open
+
+
+def _serve(
+    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: CpuLimit
+) -> None:
+    if config.role is Role.PS:
+        _serve_ps(context, config, agent, meter, limit)
+    else:
+        _serve_worker(context, config, agent, meter, clock, limit)
+
+
+def _serve_ps(context: Context, config: NodeConfig, agent: Agent, meter: Meter, limit: CpuLimit) -> None:
+    from dlrover_nb.core.runtime.ps import ParameterServer  # noqa: PLC0415 - a worker needs none
+
+    server = ParameterServer(context, config, agent, meter)
+    with contextlib.closing(server):
+        agent.hello(server.endpoint, cpu_enforced=limit.apply(config.cpu))
+        server.run()
+
+
+def _serve_worker(
+    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: CpuLimit
+) -> None:
+    from dlrover_nb.core.data import ShardReader  # noqa: PLC0415 - a PS takes no pyarrow
+    from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch
+    from dlrover_nb.core.runtime.trainer import Trainer  # noqa: PLC0415 - the same
+    from dlrover_nb.core.runtime.worker import Worker  # noqa: PLC0415 - nor pandas
+
+    set_threads(thread_count(config.cpu))
+    reader = ShardReader(config.spec.data, config.features)
+    trainer = Trainer(config.spec, config.features, reader, meter)
+    worker = Worker(context, config, agent=agent, meter=meter, clock=clock, trainer=trainer)
+    with contextlib.closing(worker):
+        agent.hello("", cpu_enforced=limit.apply(config.cpu))
+        worker.run()
+
+
+def _calm_threads(cpu: float) -> None:
+    """Give libraries, before their import, as many threads as the plan has cores, none of them spinning."""
+    n_thread = str(thread_count(cpu))
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_NUM_THREADS"):
+        os.environ.setdefault(name, n_thread)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+@contextlib.contextmanager
+def _failures_told(agent: Agent, config: NodeConfig) -> Iterator[None]:
+    """Tell the master why the node ends, then let the error go on."""
+    try:
+        yield
+    except Exception as error:
+        _log.exception("%s failed", config.node)
+        # A mistake in the input is the same for the next node; a lost connection or a bug may not be.
+        is_lasting = isinstance(error, DlroverError) and not isinstance(error, BackendError | WireError)
+        why = str(error) if isinstance(error, DlroverError) else f"{type(error).__name__}: {error}"
+        with contextlib.suppress(BackendError):
+            agent.send(NodeFailed(config.node, why, retryable=not is_lasting))
+        raise
+
+
+@contextlib.contextmanager
+def _sigterm_exits() -> Iterator[None]:
+    """Let SIGTERM end the node through its clean-up; only a main thread hears signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(0)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the node of a configuration file; return the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    if len(arguments) != 1:
+        _log.error("expected the path of one node configuration, got %d arguments", len(arguments))
+        return 2
+    try:
+        run(from_json(Path(arguments[0]).read_bytes(), NodeConfig))
+    except DlroverError as error:
+        _log.error("%s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

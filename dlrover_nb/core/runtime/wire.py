@@ -1,0 +1,266 @@
+"""Sockets and frames: how records and arrays travel between the processes of a job.
+
+A message is a list of frames. The first holds a mark, the version of this format, the headers of the arrays
+and the record; each further frame is the memory of one array, sent and read without a copy. Only records of
+the closed unions and the listed array types can come out of `decode`: nothing in a message is ever
+executed, so there is no pickle here.
+
+On one host messages travel through unix sockets (``ipc``) in a folder that only its owner may enter. Between
+hosts they travel over TCP under CURVE with the one key pair of the job, which is server and client key at
+once: who does not hold it can neither speak nor listen. ZeroMQ asks a ZAP handler about each client's key,
+one per context; ours keeps no state, because the socket's ZAP domain is the public key that it admits.
+That handler's thread ends with the context: close the sockets, then call `Context.term`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import struct
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import zmq
+from zmq.utils import z85
+
+from dlrover_nb.core.codec import Tagged
+from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
+from dlrover_nb.core.runtime.exchange import FromPs, ToPs
+from dlrover_nb.core.structs.messages import FromNode, ToNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+Context: TypeAlias = "zmq.Context[zmq.Socket[bytes]]"
+Socket: TypeAlias = "zmq.Socket[bytes]"
+
+MAX_FRAME_BYTES = 256 << 20  # one frame; a PS shares its part of the model out in frames far below it
+MAX_FRAMES = 16
+MAX_IPC_PATH_BYTES = 107  # sun_path of a unix socket is 108 bytes with its end mark
+HIGH_WATER = 1000  # messages queued per peer, each way
+HEARTBEAT_MS = 5_000  # ZMTP's own heartbeat: a dead host is noticed, though nothing is said for long
+HEARTBEAT_TIMEOUT_MS = 30_000
+
+_MARK = b"DN"
+_VERSION = 1
+_HEAD = struct.Struct("<2sBB")  # mark, version, number of arrays
+_ARRAY = struct.Struct("<BB")  # type, number of dimensions
+_DTYPES = tuple(np.dtype(name) for name in ("<f4", "<f8", "<i4", "<i8", "|u1"))
+_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+_MAX_DIMENSIONS = 4
+_RECORDS: Tagged[Any] = Tagged(FromNode, ToNode, ToPs, FromPs)
+_ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # the address that ZeroMQ prescribes
+
+
+@dataclass(frozen=True, slots=True)
+class JobKeys:
+    """The CURVE pair of one job in Z85 (40 characters each); it is never reused for another job."""
+
+    public: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"JobKeys(public={self.public!r}, secret=...)"
+
+
+def new_keys() -> JobKeys:
+    """Make a key pair."""
+    public, secret = zmq.curve_keypair()
+    return JobKeys(public.decode(), secret.decode())
+
+
+def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tuple[Socket, str]:
+    """Bind a ROUTER socket and return it with the endpoint to connect to.
+
+    Parameters
+    ----------
+    listen
+        ``ipc`` to bind `path` (in a folder of mode 0700, made if missing), or ``tcp://ADDRESS`` to bind a
+        free port of that address, for holders of `keys` only.
+
+    Raises
+    ------
+    BackendError
+        When the folder is open to other users or the address cannot be bound.
+    InvalidValueError
+        When `listen` is neither, or the path is too long for a unix socket.
+    """
+    if listen == "ipc":
+        endpoint = _ipc_endpoint(path)
+    elif listen.startswith("tcp://") and len(listen) > len("tcp://"):
+        endpoint = f"{listen}:*"
+    else:
+        raise InvalidValueError(f"listen must be ipc or tcp://ADDRESS, got {listen!r}")
+    socket = _new_socket(context, zmq.ROUTER)
+    socket.router_handover = True  # a node that connects again under its name takes it over
+    if endpoint.startswith("tcp"):
+        _guard(socket, context, keys)
+    try:
+        socket.bind(endpoint)
+    except zmq.ZMQError as error:
+        socket.close()
+        raise BackendError(f"cannot bind {endpoint}: {error}; choose another address to listen on") from error
+    return socket, socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+
+def connect_dealer(context: Context, endpoint: str, identity: str, keys: JobKeys) -> Socket:
+    """Return a DEALER socket that connects, now or as soon as it can, to a router of the job."""
+    socket = _new_socket(context, zmq.DEALER)
+    socket.identity = identity.encode()
+    socket.reconnect_ivl_max = 2_000  # ms
+    if endpoint.startswith("tcp"):
+        socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
+        socket.curve_serverkey = keys.public.encode()
+    socket.connect(endpoint)
+    return socket
+
+
+def encode(message: object, arrays: Iterable[NDArray[Any]] = ()) -> list[Any]:
+    """Return the frames of a record and the arrays beside it.
+
+    Arrays are not copied: with ``send_multipart(frames, copy=False)`` their memory must stay as it is until
+    the answer is here.
+
+    Raises
+    ------
+    WireError
+        When an array's type is not one of the wire's, or it is too large.
+    """
+    parts = [np.asarray(array, order="C") for array in arrays]
+    head = [_HEAD.pack(_MARK, _VERSION, len(parts)), *(_array_header(part) for part in parts)]
+    if len(parts) >= MAX_FRAMES:
+        raise WireError(f"a message holds at most {MAX_FRAMES - 1} arrays, got {len(parts)}")
+    return [b"".join((*head, _RECORDS.pack(message))), *(_memory(part) for part in parts)]
+
+
+def decode(frames: Sequence[Any]) -> tuple[Any, list[NDArray[Any]]]:
+    """Return the record and the arrays of a message; the arrays are views of the frames' memory.
+
+    Raises
+    ------
+    WireError
+        When it is not a message of this version, or its arrays are not what its header says.
+    """
+    try:
+        return _decode([memoryview(getattr(frame, "buffer", frame)) for frame in frames])
+    except (struct.error, ValueError, TypeError) as error:
+        raise WireError(f"malformed message: {error}; do all nodes run the same release?") from error
+
+
+def _decode(frames: list[memoryview]) -> tuple[Any, list[NDArray[Any]]]:
+    if not 1 <= len(frames) <= MAX_FRAMES:
+        raise WireError(f"expected 1 to {MAX_FRAMES} frames, got {len(frames)}")
+    mark, version, n_array = _HEAD.unpack_from(frames[0])
+    if mark != _MARK or version != _VERSION:
+        raise WireError(f"expected wire version {_VERSION}, got mark {mark!r} and version {version}")
+    if n_array != len(frames) - 1:
+        raise WireError(f"the header says {n_array} arrays, {len(frames) - 1} came")
+    at, arrays = _HEAD.size, []
+    for frame in frames[1:]:
+        dtype, shape, at = _read_array_header(frames[0], at)
+        arrays.append(_array(frame, dtype, shape))
+    return _RECORDS.unpack(frames[0][at:]), arrays  # type: ignore[arg-type]  # any buffer will do
+
+
+def _array_header(array: NDArray[Any]) -> bytes:
+    code = _CODES.get(array.dtype)
+    if code is None or array.ndim > _MAX_DIMENSIONS or array.nbytes > MAX_FRAME_BYTES:
+        raise WireError(
+            f"expected an array of {', '.join(d.name for d in _DTYPES)}, <= {_MAX_DIMENSIONS} dimensions "
+            f"and <= {MAX_FRAME_BYTES >> 20} MiB, got {array.dtype} {array.shape}; use more PS"
+        )
+    return _ARRAY.pack(code, array.ndim) + struct.pack(f"<{array.ndim}Q", *array.shape)
+
+
+def _read_array_header(head: memoryview, at: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    code, n_dimension = _ARRAY.unpack_from(head, at)
+    if code >= len(_DTYPES) or n_dimension > _MAX_DIMENSIONS:
+        raise WireError(f"unknown array type {code} with {n_dimension} dimensions")
+    sizes = struct.Struct(f"<{n_dimension}Q")
+    shape = sizes.unpack_from(head, at + _ARRAY.size)
+    return _DTYPES[code], shape, at + _ARRAY.size + sizes.size
+
+
+def _array(frame: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if frame.nbytes > MAX_FRAME_BYTES or math.prod(shape) * dtype.itemsize != frame.nbytes:
+        raise WireError(f"an array {dtype} {shape} does not fit a frame of {frame.nbytes} bytes")
+    if not frame.nbytes:
+        return np.empty(shape, dtype)  # numpy reads no empty buffers
+    return np.frombuffer(frame, dtype).reshape(shape)
+
+
+def _memory(array: NDArray[Any]) -> memoryview | bytes:
+    return memoryview(array.data).cast("B") if array.size and array.ndim else array.tobytes()
+
+
+def _new_socket(context: Context, kind: int) -> Socket:
+    socket: Socket = context.socket(kind)
+    socket.linger = 0
+    socket.sndhwm = socket.rcvhwm = HIGH_WATER
+    socket.maxmsgsize = MAX_FRAME_BYTES
+    socket.tcp_keepalive = 1
+    socket.heartbeat_ivl, socket.heartbeat_timeout = HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS
+    return socket
+
+
+def _ipc_endpoint(path: Path) -> str:
+    n_byte = len(str(path).encode())
+    if n_byte > MAX_IPC_PATH_BYTES:
+        raise InvalidValueError(
+            f"the path of a unix socket must be <= {MAX_IPC_PATH_BYTES} bytes, got {n_byte}: {path}; "
+            "use a run folder with a shorter path"
+        )
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = path.parent.stat().st_mode & 0o777
+    if mode & 0o077:
+        raise BackendError(
+            f"the folder of a job's sockets must be closed to other users (mode 700), "
+            f"got {mode:o}: {path.parent}"
+        )
+    return f"ipc://{path}"
+
+
+def _guard(socket: Socket, context: Context, keys: JobKeys) -> None:
+    """Admit only clients with the job's own key."""
+    _start_zap(context)
+    socket.zap_domain = keys.public.encode()
+    socket.curve_secretkey = keys.secret.encode()
+    socket.curve_server = True
+
+
+def _start_zap(context: Context) -> None:
+    """Start the context's ZAP handler unless it has one.
+
+    Its socket belongs to a shadow of the context, so that `Context.destroy` of the owner does not close it
+    under the thread's feet: it ends when the context is terminated.
+    """
+    shadow: Context = zmq.Context.shadow(context)
+    socket = shadow.socket(zmq.REP)
+    socket.linger = 0
+    try:
+        socket.bind(_ZAP_ENDPOINT)
+    except zmq.ZMQError as error:
+        socket.close()
+        if error.errno != zmq.EADDRINUSE:
+            raise
+        return
+    threading.Thread(target=_serve_zap, args=(socket,), name="zap", daemon=True).start()
+
+
+def _serve_zap(socket: Socket) -> None:
+    with contextlib.suppress(zmq.ContextTerminated), socket:
+        while True:
+            socket.send_multipart(_zap_answer(socket.recv_multipart()))
+
+
+def _zap_answer(request: list[bytes]) -> list[bytes]:
+    """Answer one ZAP 1.0 request: 200 for the key that the domain names, 400 for anything else."""
+    version, sequence, domain, _address, _identity, mechanism, *credentials = request
+    admitted = mechanism == b"CURVE" and len(credentials) == 1 and z85.encode(credentials[0]) == domain
+    status = (b"200", b"OK") if admitted else (b"400", b"not a key of this job")
+    return [version, sequence, *status, b"", b""]

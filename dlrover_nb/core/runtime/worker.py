@@ -1,0 +1,240 @@
+"""A worker: asks for shards, trains them, and does what the master says between two iterations.
+
+The loop in `run` looks at the orders that came so far and takes the one step that they call for. Orders
+arrive while the worker waits, wherever that is (`Agent.wait`), and are only noted then (`Orders`); the
+training loop returns at the next batch boundary when something else is wanted. So a pause leaves the shard
+in hand, with an exact count of the batches whose gradients the PS have acknowledged.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.runtime.line import ExchangeDroppedError, PsLine
+from dlrover_nb.core.runtime.meter import Meter, Part
+from dlrover_nb.core.runtime.wire import JobKeys
+from dlrover_nb.core.structs.messages import (
+    Drain,
+    Granted,
+    Left,
+    NodeConfig,
+    NoShard,
+    Pause,
+    Paused,
+    Report,
+    ShardAsked,
+    ShardFinished,
+    Stop,
+    ToNode,
+    Train,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.runtime.agent import Agent
+    from dlrover_nb.core.runtime.batches import ShardWork
+    from dlrover_nb.core.runtime.trainer import Trainer
+    from dlrover_nb.core.runtime.wire import Context
+    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.shards import Lease, Shard
+
+_log = logging.getLogger(__name__)
+
+GRACE_S = 3.0  # for the answers of the iteration at hand when the master wants something else
+
+
+class Orders:
+    """What the master wants, as far as it is known.
+
+    `train` is the latest order to train, `obeyed` the one that the worker follows, `ask_at_s` when to ask
+    for a shard, if none came until then.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.train: Train | None = None
+        self.obeyed: Train | None = None
+        self.pause: Pause | None = None
+        self.drained = False
+        self.stopped = False
+        self.granted: deque[Shard] = deque()
+        self.ask_at_s = 0.0
+        self.has_nothing = False  # the answer to the last question was NoShard
+
+    @property
+    def patience_s(self) -> float:
+        """How long a silent PS may be waited for: for ever, unless something else is wanted."""
+        if self.stopped:
+            return 0.0
+        return GRACE_S if self.pause is not None or self.train is not self.obeyed else math.inf
+
+    def note(self, order: ToNode) -> None:
+        """Take one order."""
+        match order:
+            case Train():
+                self._note_train(order)
+            case Pause():
+                self.pause = order
+            case Granted(shard=shard):
+                self.granted.append(shard)
+                self.has_nothing = False
+            case NoShard(wait_s=wait_s):
+                self.ask_at_s = self._clock.now_s() + wait_s
+                self.has_nothing = True
+            case Drain():
+                self.drained = True
+            case Stop():
+                self.stopped = True
+            case _:
+                _log.warning("%s is no order for a worker", type(order).__name__)
+
+    def _note_train(self, train: Train) -> None:
+        self.train, self.pause = train, None
+        if train.drop_shard:
+            self.granted.clear()
+            self.ask_at_s = 0.0
+
+
+class Worker:
+    """One worker of a job; see the module.
+
+    Parameters
+    ----------
+    context
+        Where sockets are made.
+    config
+        Who it is.
+    agent, meter, clock
+        Its line to the master, and where its time is noted.
+    trainer
+        Model and data.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        config: NodeConfig,
+        *,
+        agent: Agent,
+        meter: Meter,
+        clock: Clock,
+        trainer: Trainer,
+    ) -> None:
+        self._context, self._config, self._agent = context, config, agent
+        self._meter, self._clock, self._trainer = meter, clock, trainer
+        self._orders = Orders(clock)
+        self._line: PsLine | None = None
+        self._n_line = 0
+        self._work: ShardWork | None = None
+        self._left = False
+        agent.obey, agent.describe = self._orders.note, self._describe
+
+    def run(self) -> None:
+        """Work until the master says stop, or the worker is drained."""
+        while not self._orders.stopped and not self._left:
+            try:
+                self._take_step()
+            except ExchangeDroppedError as error:
+                _log.info("%s dropped a step: %s", self._config.node, error)
+                self._disconnect()
+
+    def close(self) -> None:
+        """Close the sockets to the PS."""
+        self._disconnect()
+
+    def _take_step(self) -> None:
+        """Do what is wanted most: pause, connect, train, ask, or wait."""
+        if self._orders.pause is not None:
+            self._pause(self._orders.pause)
+        elif self._orders.train is not None and self._orders.train is not self._orders.obeyed:
+            self._connect(self._orders.train)
+        elif self._work is not None and self._line is not None:
+            if self._trainer.run(self._work, self._line):
+                self._finish(self._work)
+        elif self._orders.drained and self._work is None:
+            self._leave()
+        elif self._line is not None:
+            self._get_shard()
+        else:
+            self._wait(1.0)
+
+    def _get_shard(self) -> None:
+        now_s = self._clock.now_s()
+        if self._orders.granted:
+            self._work = self._trainer.begin(self._orders.granted.popleft())
+        elif now_s >= self._orders.ask_at_s:
+            self._expect_answer()
+            self._agent.send(ShardAsked(self._config.node))
+        else:
+            self._wait(self._orders.ask_at_s - now_s)
+
+    def _finish(self, work: ShardWork) -> None:
+        """Tell that a shard is done, which asks for the next too."""
+        self._work = None
+        self._expect_answer()
+        arrays = () if work.trains else (_concatenate(work.scores), work.labels)
+        self._agent.send(ShardFinished(self._config.node, work.shard.lease), arrays)
+
+    def _expect_answer(self) -> None:
+        """Ask again only if nothing comes for so long that the answer must be lost."""
+        self._orders.ask_at_s = self._clock.now_s() + self._config.spec.heartbeat_timeout_s
+        self._orders.has_nothing = False
+
+    def _wait(self, timeout_s: float) -> None:
+        """Sleep until an order comes; waiting for a shard to be granted counts as data, else as idle."""
+        is_asking = self._line is not None and not self._orders.has_nothing
+        self._meter.switch(Part.DATA if is_asking else Part.IDLE)
+        self._agent.wait(timeout_s)
+
+    def _pause(self, pause: Pause) -> None:
+        self._disconnect()
+        self._orders.pause, self._orders.obeyed = None, self._orders.train
+        lease, n_batch_done = self._position()
+        self._agent.send(Paused(self._config.node, pause.ps_epoch, lease, n_batch_done))
+
+    def _connect(self, train: Train) -> None:
+        self._disconnect()
+        self._orders.obeyed = train
+        if train.drop_shard:
+            self._work = None
+        self._n_line += 1
+        self._line = PsLine(
+            self._context,
+            keys=JobKeys(self._config.public_key, self._config.secret_key),
+            identity=f"{self._config.node}/{os.getpid()}/{self._n_line}",
+            agent=self._agent,
+            train=train,
+            dense_length=len(self._trainer.learner.values),
+            patience_s=lambda: self._orders.patience_s,
+        )
+        self._line.init_dense(self._trainer.learner.values)
+
+    def _disconnect(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _leave(self) -> None:
+        self._left = True
+        self._agent.send(Left(self._config.node))
+
+    def _position(self) -> tuple[Lease | None, int]:
+        """Return the lease in hand and how many of its batches are acknowledged (evaluation: all or none)."""
+        if self._work is None:
+            return None, 0
+        return self._work.shard.lease, self._work.n_done if self._work.trains else 0
+
+    def _describe(self, sample: NodeSample) -> Report:
+        return Report(sample, *self._position())
+
+
+def _concatenate(scores: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    return np.concatenate(scores) if scores else np.empty(0, np.float32)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.learner import Learner
+from dlrover_nb.core.models.table import MODELS, dense_parameter_count
+from dlrover_nb.core.structs.job import ModelSpec
+
+N_CATEGORICAL, N_NUMERIC, BATCH = 3, 2, 8
+MODEL = ModelSpec(embedding_dim=4, hidden=(6, 5))
+
+
+def batch(seed=0, n_row=10):
+    rng = np.random.default_rng(seed)
+    f4 = np.float32
+    return (
+        rng.normal(size=(n_row, 5)).astype(f4),
+        rng.integers(0, n_row, BATCH * N_CATEGORICAL),
+        rng.normal(size=(BATCH, N_NUMERIC)).astype(f4),
+        rng.integers(0, 2, BATCH).astype(f4),
+    )
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+@settings(deadline=None, max_examples=20)
+@given(
+    dim=st.integers(1, 8),
+    hidden=st.lists(st.integers(1, 9), max_size=3),
+    n_categorical=st.integers(0, 5),
+    n_numeric=st.integers(0, 5),
+)
+def test_the_count_without_torch_is_the_modules_own(name, dim, hidden, n_categorical, n_numeric):
+    model = ModelSpec(name=name, embedding_dim=dim, hidden=tuple(hidden))
+    assume(n_categorical + n_numeric > 0)
+    learner = Learner(model, n_categorical, n_numeric)
+    rows = np.ones((1, dim + 1), np.float32)
+    ids, dense = np.zeros(2 * n_categorical, np.int64), np.ones((2, n_numeric), np.float32)
+    assert learner.scores(rows, ids, dense).shape == (2,)
+    assert len(learner.values) == dense_parameter_count(model, n_categorical, n_numeric)
+
+
+def test_counting_does_not_import_torch():
+    code = (
+        "import sys\nfrom dlrover_nb.core.models.table import dense_parameter_count\n"
+        "import dlrover_nb.core.models.metrics\n"
+        "from dlrover_nb.core.structs.job import ModelSpec\nprint(dense_parameter_count(ModelSpec(), 33, 7))\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == (33 * 16 + 7 + 1) * 256 + 257 * 128 + 129 * 64 + 65 + 8
+
+
+def test_an_unknown_model_names_the_known_ones():
+    with pytest.raises(InvalidValueError, match="wide_deep"):
+        dense_parameter_count(ModelSpec(name="deep_wide"), 1, 1)
+
+
+def numerical_gradient(function, array, at, step=1e-2):
+    old = array[at]
+    array[at] = old + step
+    above = function()
+    array[at] = old - step
+    below = function()
+    array[at] = old
+    return (above - below) / (2 * step)
+
+
+def test_gradients_are_the_slope_of_the_loss():
+    learner = Learner(MODEL, N_CATEGORICAL, N_NUMERIC)
+    rows, inverse, dense, labels = batch()
+
+    def loss():
+        return learner.step(rows, inverse, dense, labels).loss
+
+    of_rows = learner.step(rows, inverse, dense, labels).rows.copy()
+    of_dense = learner.gradients.copy()
+    for at in np.ndindex(rows.shape):
+        assert of_rows[at] == pytest.approx(numerical_gradient(loss, rows, at), abs=2e-3)
+    for at in range(0, len(of_dense), 3):
+        assert of_dense[at] == pytest.approx(numerical_gradient(loss, learner.values, at), abs=2e-3)
+
+
+def test_the_wide_weight_adds_to_the_logit():
+    learner = Learner(MODEL, N_CATEGORICAL, N_NUMERIC)
+    rows, inverse, dense, _ = batch()
+    before = learner.scores(rows, inverse, dense)
+    rows[:, -1] += 0.5
+    after = learner.scores(rows, inverse, dense)
+    np.testing.assert_allclose(logit(after) - logit(before), 0.5 * N_CATEGORICAL, atol=1e-4)
+
+
+def logit(p):
+    return np.log(p / (1 - p))
+
+
+def test_one_seed_gives_one_model_and_leaves_the_global_generator_alone():
+    torch.manual_seed(11)
+    first = torch.rand(1)
+    torch.manual_seed(11)
+    learner = Learner(MODEL, N_CATEGORICAL, N_NUMERIC)
+    assert torch.rand(1) == first
+    np.testing.assert_array_equal(learner.values, Learner(MODEL, N_CATEGORICAL, N_NUMERIC).values)
+
+
+def test_read_only_rows_of_a_message_are_taken():
+    learner = Learner(MODEL, N_CATEGORICAL, N_NUMERIC)
+    rows, inverse, dense, labels = batch()
+    rows.flags.writeable = False
+    assert np.isfinite(learner.step(rows, inverse, dense, labels).loss)
+
+
+def test_scores_are_probabilities_of_the_same_logits_as_the_loss():
+    learner = Learner(MODEL, N_CATEGORICAL, N_NUMERIC)
+    rows, inverse, dense, labels = batch()
+    p = learner.scores(rows, inverse, dense)
+    loss = -np.mean(np.where(labels > 0.5, np.log(p), np.log1p(-p)))
+    assert learner.step(rows, inverse, dense, labels).loss == pytest.approx(loss, rel=1e-5)

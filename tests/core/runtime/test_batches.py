@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from dlrover_nb.core.data import Batch
+from dlrover_nb.core.runtime.batches import Layout, ShardWork, prepare
+from dlrover_nb.core.runtime.store import even_bucket_owner
+from dlrover_nb.core.structs.messages import N_BUCKET
+from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
+
+IDS = hnp.arrays(np.int64, st.tuples(st.integers(1, 20), st.integers(0, 4)), elements=st.integers(0, 2000))
+
+
+def layout(n_ps):
+    return Layout(np.array(even_bucket_owner(n_ps)), n_ps)
+
+
+@settings(deadline=None, max_examples=100)
+@given(ids=IDS, n_ps=st.integers(1, 5))
+def test_a_prepared_batch_has_each_row_once_at_its_owner(ids, n_ps):
+    n = len(ids)
+    batch = prepare(ids, np.zeros((n, 1), np.float32), np.zeros(n, np.float32), layout(n_ps))
+    np.testing.assert_array_equal(batch.rows[batch.inverse], ids.ravel())
+    assert len(np.unique(batch.rows)) == len(batch.rows)
+    assert (batch.bounds[0], batch.bounds[-1], len(batch.bounds)) == (0, len(batch.rows), n_ps + 1)
+    for i in range(n_ps):
+        mine = batch.rows[batch.bounds[i] : batch.bounds[i + 1]]
+        assert np.all(mine % N_BUCKET % n_ps == i)
+
+
+def work(n, batch_size, *, purpose=Purpose.TRAIN, start=0, epoch=0, seed=0, offset=0):
+    data = Batch(np.arange(n)[:, None], np.zeros((n, 1), np.float32), np.arange(n, dtype=np.float32))
+    shard = Shard(Lease(purpose, 0, 1), epoch, start, start + n, offset)
+    return ShardWork(shard, data, batch_size=batch_size, seed=seed)
+
+
+def order(work):
+    batches = [work.batch(i, layout(2)) for i in range(work.n_batch)]
+    assert work.batch(work.n_batch, layout(2)) is None
+    return [batch.labels for batch in batches]
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    n=st.integers(1, 100), batch_size=st.integers(1, 30), start=st.integers(0, 1000), seed=st.integers(-5, 5)
+)
+def test_batches_hold_every_row_once_in_an_order_that_only_the_seed_and_place_decide(
+    n, batch_size, start, seed
+):
+    batches = order(work(n, batch_size, start=start, seed=seed))
+    assert [len(b) for b in batches[:-1]] == [batch_size] * (len(batches) - 1)
+    np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(n))
+    again = order(work(n, batch_size, start=start, seed=seed, offset=1))
+    for one, other in zip(batches, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_passes_and_shards_are_shuffled_differently():
+    orders = [np.concatenate(order(work(50, 10, start=s, epoch=e, seed=d))) for s, e, d in SOME_PLACES]
+    assert len({o.tobytes() for o in orders}) == len(SOME_PLACES)
+
+
+SOME_PLACES = [(0, 0, 0), (50, 0, 0), (0, 1, 0), (0, 0, 1)]
+
+
+def test_evaluation_rows_stay_in_their_order_and_start_at_the_beginning():
+    evaluation = work(25, 10, purpose=Purpose.EVALUATE, offset=2)
+    np.testing.assert_array_equal(np.concatenate(order(evaluation)), np.arange(25))
+    assert evaluation.n_done == 0
+    assert work(25, 10, offset=2).n_done == 2
+    assert work(25, 10, offset=3).finished

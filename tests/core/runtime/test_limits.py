@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrover_nb.core.runtime.limits import CpuLimit, _sweep, quota_us, thread_count
+
+
+@given(cpu=st.floats(0.01, 64))
+def test_the_quota_is_the_share_of_the_period_within_what_the_kernel_takes(cpu):
+    quota, period = quota_us(cpu)
+    assert quota >= 1_000
+    assert 20_000 <= period <= 1_000_000
+    assert quota / period == pytest.approx(cpu, rel=0.01)
+
+
+def test_threads_are_whole_cores():
+    assert [thread_count(cpu) for cpu in (0.1, 1, 1.9, 2, 7.5)] == [1, 1, 1, 2, 7]
+
+
+def test_where_groups_cannot_be_made_the_share_is_advisory(tmp_path):
+    limit = CpuLimit("job-w0", root=tmp_path / "none")
+    assert limit.apply(0.5) is False
+    limit.release()
+
+
+SPIN = textwrap.dedent("""
+    import os, sys, time
+    from dlrover_nb.core.runtime.limits import CpuLimit, _own_groups
+    limit = CpuLimit("test")
+    before = _own_groups()
+    if not limit.apply(0.2):
+        print("advisory"); sys.exit()
+    group = limit._group
+    start = time.monotonic(), time.process_time()
+    while time.monotonic() - start[0] < 1.0:
+        pass
+    used = (time.process_time() - start[1]) / (time.monotonic() - start[0])
+    limit.release()
+    assert _own_groups() == before
+    print(used, group.exists())
+""")
+
+
+def spin():
+    done = subprocess.run([sys.executable, "-c", SPIN], capture_output=True, text=True, check=True)
+    if done.stdout.strip() == "advisory":
+        pytest.skip("this process may not make control groups")
+    used, left_over = done.stdout.split()
+    return float(used), left_over
+
+
+def test_a_process_gets_no_more_than_its_share_and_its_group_goes_with_it():
+    used, left_over = spin()
+    assert used < 0.3
+    assert left_over == "False"
+
+
+WAIT = textwrap.dedent("""
+    import sys
+    from dlrover_nb.core.runtime.limits import CpuLimit
+    limit = CpuLimit("dead")
+    print(limit.apply(0.5) and limit._group, flush=True)
+    sys.stdin.read()
+""")
+
+
+def test_the_group_of_a_killed_process_is_swept_by_the_next():
+    command = [sys.executable, "-c", WAIT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killed:
+        group = Path(killed.stdout.readline().strip())
+        killed.kill()
+    if group.name == "False":
+        pytest.skip("this process may not make control groups")
+    assert group.is_dir()
+    spin()
+    assert not group.is_dir()
+
+
+def test_a_group_that_a_living_process_has_just_made_is_not_swept(tmp_path):
+    for name in (f"job-w0-{os.getpid()}", "job-w1-999999999", "not-ours"):
+        (tmp_path / name).mkdir()
+    _sweep(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {f"job-w0-{os.getpid()}", "not-ours"}

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+
+import psutil
+import pytest
+from node_world import SPEC, World, shard, with_heartbeat
+
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.runtime.node import main
+from dlrover_nb.core.structs.job import DataFormat, DataSpec
+from dlrover_nb.core.structs.messages import Hello, NodeFailed, ShardAsked, Stop
+from dlrover_nb.core.structs.resources import Role
+
+MODULE = "dlrover_nb.core.runtime.node"
+
+
+class Processes(ExitStack):
+    """Node processes of one world; they end with the test."""
+
+    def __init__(self, world):
+        super().__init__()
+        self.world = world
+
+    def start(self, node, role, **changes):
+        config = replace(self.world.config(node, role), **changes)
+        path = self.world.folder / f"{node}.json"
+        path.write_bytes(to_json(config))
+        process = subprocess.Popen(
+            [sys.executable, "-m", MODULE, str(path)], stderr=subprocess.PIPE, text=True
+        )
+        self.enter_context(process)
+        self.callback(process.kill)
+        return process
+
+
+def test_node_processes_train_and_end_when_told():
+    with World() as world, Processes(world) as processes:
+        ps, worker = processes.start("ps0", Role.PS, cpu=0.5), processes.start("w0", Role.WORKER)
+        hello = world.receive(Hello, "ps0")[0]
+        assert hello.pid == ps.pid
+        # A PS is small: no torch, no pandas, no pyarrow.
+        assert not [
+            m.path for m in psutil.Process(ps.pid).memory_maps() if "torch" in m.path or "pandas" in m.path
+        ]
+        train = world.load(["ps0"], (hello.endpoint,))
+        assert world.receive(Hello, "w0")[0].role is Role.WORKER
+        world.send("w0", train)
+        world.train("w0", [shard(0)])
+        world.send("w0", Stop())
+        assert worker.wait(20) == 0
+        ps.send_signal(signal.SIGTERM)
+        assert ps.wait(20) == 0
+        assert sorted(path.suffix for path in world.folder.iterdir()) == [
+            "",
+            ".json",
+            ".json",
+        ]  # sockets are gone
+
+
+def test_a_mistake_in_the_data_is_told_once_and_not_to_be_tried_again(tmp_path):
+    missing = DataSpec(DataFormat.PARQUET, str(tmp_path / "no.parquet"))
+    with World() as world, Processes(world) as processes:
+        worker = processes.start("w0", Role.WORKER, spec=replace(SPEC, data=missing))
+        failed = world.receive(NodeFailed)[0]
+        assert failed.node == "w0"
+        assert not failed.retryable
+        assert "no.parquet" in failed.why
+        assert worker.wait(20) == 1
+
+
+def test_orphans_end_by_themselves():
+    with World(spec=with_heartbeat(0.1)) as world, Processes(world) as processes:
+        ps = processes.start("ps0", Role.PS)
+        world.receive(Hello)
+        world.router.close(linger=0)
+        assert ps.wait(20) == 1
+        assert "no connection to its master" in ps.stderr.read()
+
+
+def test_sigterm_amid_training_ends_a_worker_at_once():
+    with World() as world, Processes(world) as processes:
+        worker = processes.start("w0", Role.WORKER)
+        world.receive(Hello, "w0")
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        worker.terminate()
+        assert worker.wait(20) == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b"]])
+def test_the_command_wants_one_configuration(arguments):
+    assert main(arguments) == 2
+
+
+def test_a_configuration_that_is_none_is_a_clear_error(tmp_path, caplog):
+    (tmp_path / "c.json").write_text('{"node": 3}')
+    assert main([str(tmp_path / "c.json")]) == 1
+    assert "NodeConfig" in caplog.text

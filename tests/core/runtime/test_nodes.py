@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from node_world import FEATURES, MODEL, SPEC, Gate, World, shard, with_heartbeat
+
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.runtime import worker
+from dlrover_nb.core.runtime.exchange import (
+    DenseReady,
+    Exchange,
+    Exchanged,
+    InitDense,
+    Refused,
+    StaleEpoch,
+)
+from dlrover_nb.core.runtime.local import train_single
+from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode
+from dlrover_nb.core.structs.messages import (
+    Drain,
+    Granted,
+    Left,
+    NoShard,
+    Pause,
+    Paused,
+    Report,
+    Save,
+    Saved,
+    ShardAsked,
+    ShardFinished,
+)
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
+
+SHARDS = [shard(n) for n in (4, 0, 2)]
+EVALUATION = Shard(Lease(Purpose.EVALUATE, 0, 1), 0, FEATURES.n_train, FEATURES.n_train + 1000)
+
+
+@pytest.fixture(scope="module")
+def single():
+    return train_single(SPEC, FEATURES, shards=SHARDS)
+
+
+@pytest.mark.parametrize("listen", ["ipc", "tcp://127.0.0.1"])
+@pytest.mark.parametrize("n_ps", [1, 3])
+def test_a_worker_and_its_ps_give_the_losses_and_scores_of_one_process(single, n_ps, listen):
+    losses = []
+    with World(listen=listen) as world:
+        world.start("w0", Role.WORKER, losses.append)
+        world.send("w0", world.start_ps(n_ps))
+        world.train("w0", SHARDS)
+        world.send("w0", Granted(EVALUATION))
+        finished, (scores, labels) = world.receive(ShardFinished)
+    assert finished.lease == EVALUATION.lease
+    np.testing.assert_allclose(losses, single.losses, rtol=1e-6)
+    np.testing.assert_allclose(scores, single.scores[:1000], atol=1e-6)
+    np.testing.assert_array_equal(labels, single.labels[:1000])
+
+
+def pause(world, gate):
+    gate.reached()
+    world.send("w0", Pause(world.epoch))
+    gate.open()
+    return world.receive(Paused)[0]
+
+
+def test_a_change_of_ps_amid_a_shard_goes_on_where_it_was(single):
+    gate = Gate(at=13)
+    with World() as world:
+        world.start("w0", Role.WORKER, gate)
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        world.receive(ShardFinished)
+        world.send("w0", Granted(SHARDS[1]))
+        paused = pause(world, gate)
+        assert paused.lease == SHARDS[1].lease
+        assert 3 <= paused.n_batch_done == len(gate.losses) - 10 < 10
+        files = world.save(["ps0"])
+        world.end("ps0")
+        world.send("w0", world.start_ps(2, files, first=1))
+        world.receive(ShardFinished)
+        world.send("w0", Granted(SHARDS[2]))
+        world.receive(ShardFinished)
+    np.testing.assert_allclose(gate.losses, single.losses, rtol=1e-6)
+
+
+def test_another_worker_goes_on_at_the_acknowledged_batch(single):
+    gate, rest = Gate(at=4), []
+    with World() as world:
+        world.start("w0", Role.WORKER, gate)
+        train = world.start_ps(1)
+        world.send("w0", train)
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        done = pause(world, gate).n_batch_done
+        world.end("w0")
+        world.start("w1", Role.WORKER, rest.append)
+        world.send("w1", train)
+        world.train("w1", [replace(SHARDS[0], offset=done)])
+    np.testing.assert_allclose([*gate.losses, *rest], single.losses[:10], rtol=1e-6)
+
+
+def test_a_dead_ps_hangs_nobody_and_nothing_unacknowledged_is_claimed(single, monkeypatch):
+    monkeypatch.setattr(worker, "GRACE_S", 0.3)
+    gate = Gate(at=13)
+    with World() as world:
+        world.start("w0", Role.WORKER, gate)
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        world.receive(ShardFinished)
+        files = world.save(["ps0"])
+        world.send("w0", Granted(SHARDS[1]))
+        gate.reached()
+        world.end("ps0")
+        gate.open()
+        world.send("w0", Pause(world.epoch))
+        paused = world.receive(Paused)[0]
+        assert paused.n_batch_done == len(gate.losses) - 10 < 10
+        train = replace(world.start_ps(1, files, first=1), drop_shard=True)
+        del gate.losses[10:]  # the new PS knows nothing of them
+        world.send("w0", train)
+        world.train("w0", [replace(s, lease=replace(s.lease, grant=2)) for s in SHARDS[1:]])
+    np.testing.assert_allclose(gate.losses, single.losses, rtol=1e-6)
+
+
+def test_a_drained_worker_finishes_its_shard_and_leaves():
+    gate = Gate(at=2)
+    with World() as world:
+        world.start("w0", Role.WORKER, gate)
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        gate.reached()
+        world.send("w0", Drain())
+        gate.open()
+        assert world.receive(ShardFinished)[0].lease == SHARDS[0].lease
+        assert world.receive(Left)[0].node == "w0"
+        world.threads.pop("w0").join(20)
+        assert len(gate.losses) == 10
+        assert not world.errors
+
+
+def test_a_worker_without_a_shard_asks_again_when_told():
+    with World() as world:
+        world.start("w0", Role.WORKER)
+        world.send("w0", world.start_ps(1))
+        for _ in range(3):
+            world.receive(ShardAsked)
+            world.send("w0", NoShard(0.01))
+        world.train("w0", [SHARDS[0]])
+
+
+def test_a_pause_without_a_shard_is_answered_too():
+    with World() as world:
+        world.start("w0", Role.WORKER)
+        world.send("w0", Pause(7))
+        assert world.receive(Paused)[0] == Paused("w0", 7, None, 0)
+
+
+def test_reports_add_up_and_say_where_the_time_went():
+    gate = Gate(at=12)
+    with World() as world:
+        world.start("w0", Role.WORKER, gate)
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        world.receive(ShardFinished)
+        world.send("w0", Granted(SHARDS[1]))
+        gate.reached()  # the time behind the gate is a slow iteration
+        world.receive(Report)
+        gate.open()
+        world.receive(ShardFinished)
+        world.send("w0", NoShard(60))
+        while sum(s.n_sample for s in samples_of(world, "w0")) < 1280:
+            world.receive(Report)
+        while not samples_of(world, "ps0")[-1:] or samples_of(world, "ps0")[-1].n_row == 0:
+            world.receive(Report)
+    for report in world.reports:
+        sample = report.sample
+        assert sample.split.total_s == pytest.approx(sample.iter_s)
+        assert sample.n_iter * sample.iter_s <= sample.window_s * 1.001
+        assert sample.memory_mib > 10
+    busy = [s for s in samples_of(world, "w0") if s.n_iter]
+    assert sum(s.n_iter for s in busy) == 20
+    mean_loss = np.average([s.loss for s in busy], weights=[s.n_iter for s in busy])
+    assert mean_loss == pytest.approx(np.mean(gate.losses), rel=1e-6)
+    assert all(s.split.compute_s > 0 and s.split.lookup_s > 0 for s in busy)
+    ps = samples_of(world, "ps0")[-1]
+    assert ps.n_row > 100
+    assert ps.parameter_mib >= ps.n_row * 2 * 4 * MODEL.row_width / 2**20
+    assert {r.n_batch_done for r in world.reports if r.lease == SHARDS[1].lease} <= set(range(10))
+
+
+def samples_of(world, node):
+    return [r.sample for r in world.reports if r.sample.node == node]
+
+
+class Client:
+    """A bare connection to a PS."""
+
+    def __init__(self, world, endpoint, identity="c"):
+        self.socket = connect_dealer(world.context, endpoint, identity, world.keys)
+
+    def ask(self, message, arrays=()):
+        self.socket.send_multipart(encode(message, arrays))
+        assert self.socket.poll(5000)
+        return decode(self.socket.recv_multipart())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+
+NO_ROWS, NO_FLOATS = np.empty(0, np.int64), np.empty(0, np.float32)
+
+
+def n_dense():
+    from dlrover_nb.core.models.table import dense_parameter_count  # noqa: PLC0415 - one use
+
+    return dense_parameter_count(MODEL, len(FEATURES.categorical), len(FEATURES.numeric))
+
+
+def test_a_ps_refuses_other_epochs_and_applies_a_repeated_push_once():
+    with World() as world:
+        (endpoint,) = world.start_ps(1).endpoints
+        rows, ones = np.array([5, 9]), np.ones((2, MODEL.row_width), np.float32)
+        gradient = np.ones(n_dense(), np.float32)
+        push = [rows, ones, gradient, rows]
+        with Client(world, endpoint) as client:
+            pull = [NO_ROWS, NO_FLOATS, NO_FLOATS, rows]
+            assert client.ask(Exchange(99, 1), push)[0] == StaleEpoch(1)
+            assert client.ask(InitDense(99), [gradient])[0] == StaleEpoch(1)
+            assert client.ask(InitDense(1), [np.zeros(n_dense(), np.float32)])[0] == DenseReady(1)
+            _, before = client.ask(Exchange(1, 1), pull)
+            answer, once = client.ask(Exchange(1, 2), push)
+            assert answer == Exchanged(1, 2)
+            _, again = client.ask(Exchange(1, 2), push)
+            _, then = client.ask(Exchange(1, 3), push)
+        step = MODEL.learning_rate / np.sqrt(MODEL.initial_accumulator + 1)
+        for first, second in zip(before, once, strict=True):
+            np.testing.assert_allclose(first - second, step, rtol=1e-4)
+        for first, second, third in zip(once, again, then, strict=True):
+            np.testing.assert_array_equal(first, second)
+            assert np.all(third < second)
+
+
+def test_a_ps_answers_nonsense_and_serves_on():
+    with World() as world:
+        (endpoint,) = world.start_ps(1).endpoints
+        with Client(world, endpoint) as client:
+            wrong = [
+                (Exchange(1, 1), []),
+                (Exchange(1, 1), [NO_FLOATS] * 4),
+                (Exchange(1, 1), [NO_ROWS, NO_FLOATS, NO_FLOATS, np.array([-1])]),
+                (Exchange(1, 2), [np.array([1]), NO_FLOATS, NO_FLOATS, NO_ROWS]),
+                (InitDense(1), [NO_FLOATS]),
+                (Drain(), []),
+            ]
+            for message, arrays in wrong:
+                assert isinstance(client.ask(message, arrays)[0], Refused)
+            client.socket.send_multipart([b"junk", b"junk"])
+            assert isinstance(decode(client.socket.recv_multipart())[0], Refused)
+            assert isinstance(
+                client.ask(Exchange(1, 9), [NO_ROWS, NO_FLOATS, NO_FLOATS, NO_ROWS])[0], Exchanged
+            )
+
+
+def test_a_ps_that_cannot_save_says_why_and_serves_on():
+    with World() as world:
+        (endpoint,) = world.start_ps(1).endpoints
+        (world.folder / "file").touch()
+        world.send("ps0", Save(3, str(world.folder / "file" / "below")))
+        saved = world.receive(Saved)[0]
+        assert "cannot write the checkpoint" in saved.error
+        with Client(world, endpoint) as client:
+            assert client.ask(InitDense(1), [np.zeros(n_dense(), np.float32)])[0] == DenseReady(1)
+        assert world.save(["ps0"])
+
+
+def test_nodes_end_when_their_master_is_gone():
+    with World(spec=with_heartbeat(0.1)) as world:
+        train = world.start_ps(1)
+        world.start("w0", Role.WORKER)
+        world.send("w0", train)
+        world.receive(ShardAsked)
+        world.router.close(linger=0)
+        for thread in world.threads.values():
+            thread.join(20)
+        assert set(world.errors) == {"ps0", "w0"}
+        for error in world.errors.values():
+            assert isinstance(error, BackendError)
+            assert "no connection to its master" in str(error)
+        world.threads.clear()
