@@ -1,0 +1,123 @@
+"""What the verbs return: objects that show themselves as text and as static HTML, in any front end.
+
+The HTML holds inline SVG and tables only, so a saved notebook shows every plot and number with neither
+kernel nor network. Nothing here imports panel or bokeh; live views are asked for (`%dlrover watch`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.widgets import plans, status, units
+from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Verbatim, View
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.session.client import JobSummary
+    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+
+class Shown:
+    """What all of them share: one `View`, rendered as text and as HTML."""
+
+    __slots__ = ()
+
+    def view(self) -> View:
+        """Return the content."""
+        raise NotImplementedError
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002 - IPython's signature
+        return self.view().mimebundle()
+
+    def __str__(self) -> str:
+        return self.view().text()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JobsView(Shown):
+    """The list of jobs."""
+
+    jobs: tuple[JobSummary, ...]
+
+    def view(self) -> View:
+        """Return the content."""
+        return status.jobs_view(self.jobs)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StatusView(Shown):
+    """The state of one job, with its telemetry where given."""
+
+    snapshot: JobSnapshot
+    series: SeriesChunk | None = None
+
+    def view(self) -> View:
+        """Return the content."""
+        return status.status_view(self.snapshot, self.series)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PlansView(Shown):
+    """The open proposal, the front, the curves, the fit, and earlier plans."""
+
+    snapshot: JobSnapshot
+
+    def view(self) -> View:
+        """Return the content."""
+        return plans.plans_view(self.snapshot)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DecisionView(Shown):
+    """What was decided, and how far it has got."""
+
+    decision: Decision
+    snapshot: JobSnapshot
+
+    def view(self) -> View:
+        """Return the content."""
+        return plans.decision_view(self.decision, self.snapshot)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ExportView(Shown):
+    """An exported document, and the file it was written to (None: only shown)."""
+
+    path: str | None
+    text: str
+
+    def view(self) -> View:
+        """Return the content."""
+        where = f"Exported to {self.path}" if self.path else "Export (not written to a file)"
+        return View(where, (Verbatim(self.text),))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Note(Shown):
+    """A short message."""
+
+    title: str
+    text: str = ""
+
+    def view(self) -> View:
+        """Return the content."""
+        return View(self.title, tuple(Paragraph(line) for line in self.text.splitlines() if line.strip()))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ConnectionView(Shown):
+    """Where jobs will run, and what is there to use."""
+
+    description: str
+    capacity: Capacity
+
+    def view(self) -> View:
+        """Return the content."""
+        c = self.capacity
+        total = Facts((("in all", f"{c.total_cpu:g} cores, {units.memory(c.total_memory_mib)}"),))
+        rows = tuple((f"{s.count}", f"{s.cpu:g}", units.memory(s.memory_mib)) for s in c.shapes)
+        return View(
+            self.description, (total, Table("Machines", ("machines", "cores each", "memory each"), rows))
+        )

@@ -1,0 +1,223 @@
+"""The Pareto front: cost per hour against predicted throughput, with bands, today's plan and the proposal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.widgets import svg, units
+from dlrover_nb.widgets.blocks import Facts, Picture, Table, block_html
+from dlrover_nb.widgets.charts.chart import Chart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+TITLE = "Plans that nothing beats in both cost and throughput"
+SHORT_TITLE = "Pareto front of plans"
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """One plan on the chart."""
+
+    candidate: Candidate
+    names: tuple[str, ...]  # picks; "now"; the open proposal
+
+    @property
+    def label(self) -> str:
+        """Names, then the plan."""
+        return ", ".join((*self.names, self.candidate.plan.short))
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Front, today's plan, and the plan of the open proposal (which may lie off the front)."""
+
+    front: tuple[Dot, ...]
+    now: Dot | None
+    proposal: Dot | None
+    currency: str
+    n_plan: int
+
+
+def columns(snapshot: JobSnapshot) -> Columns:
+    """Return the chart's data."""
+    currency = snapshot.spec.prices.currency
+    opened = snapshot.open_proposal
+    proposal = Dot(opened.candidate, (f"proposal {opened.id}",)) if opened else None
+    front = snapshot.front
+    if front is None:
+        return Columns((), None, proposal, currency, 0)
+    picks: dict[int, tuple[str, ...]] = {}
+    for pick in front.picks:
+        picks[pick.index] = (*picks.get(pick.index, ()), pick.name)
+    dots = tuple(Dot(c, picks.get(i, ())) for i, c in enumerate(front.candidates))
+    return Columns(dots, Dot(front.current, ("now",)), proposal, front.currency, front.n_plan)
+
+
+def static(data: Columns) -> str:
+    """Return the chart as SVG."""
+    plain = [d for d in data.front if not d.names]
+    picked = [d for d in data.front if d.names]
+    ordered = sorted(data.front, key=lambda d: d.candidate.cost_per_hour)
+    layers: list[svg.Layer] = [
+        svg.Line(
+            [d.candidate.cost_per_hour for d in ordered],
+            [d.candidate.prediction.samples_per_s for d in ordered],
+            svg.SKY,
+            step=True,
+        ),
+        _points(plain, svg.BLUE, "circle", "plan on the front, 90 % band"),
+        _points(picked, svg.GREEN, "triangle", "named pick"),
+        _points([data.now] if data.now else [], svg.BLACK, "square", "plan now"),
+        _points([data.proposal] if data.proposal else [], svg.RED, "diamond", "open proposal", 6.0),
+    ]
+    empty = "" if data.front else ": none yet, no fit"
+    return svg.draw(
+        svg.Plot(
+            SHORT_TITLE + empty,
+            _words(data),
+            f"cost in {data.currency} per hour",
+            "samples/s",
+            tuple(layers),
+            height=320 if data.front or data.now or data.proposal else 120,
+        )
+    )
+
+
+def _points(dots: list[Dot], color: str, shape: str, label: str, size: float = 4.0) -> svg.Points:
+    return svg.Points(
+        x=[d.candidate.cost_per_hour for d in dots],
+        y=[d.candidate.prediction.samples_per_s for d in dots],
+        color=color,
+        label=label if dots else "",
+        shape=shape,
+        size=size,
+        low=[d.candidate.prediction.low for d in dots],
+        high=[d.candidate.prediction.high for d in dots],
+        titles=[d.label for d in dots],
+    )
+
+
+def _words(data: Columns) -> str:
+    now = f"now {units.rate(data.now.candidate.prediction.samples_per_s)}; " if data.now else ""
+    return f"{TITLE}: {now}{len(data.front)} plans of {data.n_plan:,} weighed."
+
+
+def twin(data: Columns) -> Table:
+    """Return the same numbers as a table."""
+    extra = [d for d in (data.now, data.proposal) if d is not None]
+    rows = tuple(_row(dot) for dot in (*extra, *data.front))
+    head = ("which", "plan", f"{data.currency}/h", "samples/s", "90 % band", "finish", "pause", "range")
+    note = f"{len(data.front)} of {data.n_plan:,} plans weighed; cheapest first." if data.front else ""
+    return Table("Pareto front", head, rows, note)
+
+
+def _row(dot: Dot) -> tuple[str, ...]:
+    c = dot.candidate
+    return (
+        ", ".join(dot.names) or "front",
+        c.plan.short,
+        units.number(c.cost_per_hour),
+        units.number(c.prediction.samples_per_s),
+        units.interval(c.prediction.low, c.prediction.high),
+        units.duration(c.finish_s),
+        units.duration(c.transition_s),
+        "untried" if c.prediction.extrapolates else "tried",
+    )
+
+
+class Figure:
+    """Live drawing; a tap on a plan calls `on_tap` with its candidate."""
+
+    def __init__(self, on_tap: Callable[[Candidate], None] | None = None) -> None:
+        from dlrover_nb.widgets.charts import kit  # noqa: PLC0415 - bokeh only when drawn live
+
+        self.root = kit.plain_figure(
+            f"{SHORT_TITLE} (bars: 90 %)", "cost per hour", "samples/s", tools="tap,reset"
+        )
+        self.root.add_tools(kit.hover("label", "plan"))
+        empty = ("x", "y", "low", "high", "label", "color", "marker", "size", "kind")
+        self._place_legend = kit.place_legend
+        self._dots = kit.Source(**{name: [] for name in empty})
+        self._on_tap = on_tap
+        self._candidates: tuple[Candidate, ...] = ()
+        self._draw()
+        self._dots.model.selected.on_change("indices", self._tapped)
+
+    def _draw(self) -> None:
+        source = self._dots.model
+        self.root.segment("x", "low", "x", "high", source=source, color="color", alpha=0.5)
+        self.root.scatter(
+            "x", "y", source=source, color="color", marker="marker", size="size", legend_field="kind"
+        )
+        self._place_legend(self.root)
+        self.root.y_range.start = 0
+
+    def _tapped(self, attr: str, old: list[int], new: list[int]) -> None:  # noqa: ARG002 - bokeh's signature
+        if new and self._on_tap and new[0] < len(self._candidates):
+            self._on_tap(self._candidates[new[0]])
+
+    def plan_at(self, index: int) -> ResourcePlan:
+        """Return the plan of a drawn point."""
+        return self._candidates[index].plan
+
+    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:  # noqa: ARG002 - one signature
+        """Show the front of a new snapshot."""
+        data = columns(snapshot)
+        self.root.xaxis.axis_label = f"cost in {data.currency} per hour"
+        rows = [*((d, _KINDS["pick" if d.names else "front"]) for d in data.front)]
+        rows += [(d, _KINDS[kind]) for kind, d in (("now", data.now), ("open", data.proposal)) if d]
+        self._candidates = tuple(d.candidate for d, _ in rows)
+        return self._dots.show(_columns_of(rows))
+
+
+_KINDS = {
+    "front": (svg.BLUE, "circle", 9, "front"),
+    "pick": (svg.GREEN, "triangle", 12, "pick"),
+    "now": (svg.BLACK, "square", 11, "now"),
+    "open": (svg.RED, "diamond", 18, "proposal"),
+}
+
+
+def _columns_of(rows: list[tuple[Dot, tuple[str, str, int, str]]]) -> dict[str, list[object]]:
+    return {
+        "x": [d.candidate.cost_per_hour for d, _ in rows],
+        "y": [d.candidate.prediction.samples_per_s for d, _ in rows],
+        "low": [d.candidate.prediction.low for d, _ in rows],
+        "high": [d.candidate.prediction.high for d, _ in rows],
+        "label": [d.label for d, _ in rows],
+        "color": [color for _, (color, _, _, _) in rows],
+        "marker": [marker for _, (_, marker, _, _) in rows],
+        "size": [size for _, (_, _, size, _) in rows],
+        "kind": [kind for _, (_, _, _, kind) in rows],
+    }
+
+
+def inspect_html(candidate: Candidate, snapshot: JobSnapshot) -> str:
+    """Return what a tapped plan is: its numbers and its reason."""
+    c, currency = candidate, columns(snapshot).currency
+    basis = ", extrapolated" if c.prediction.extrapolates else ""
+    band = units.interval(c.prediction.low, c.prediction.high)
+    rows = (
+        ("plan", str(c.plan)),
+        ("throughput", f"{units.rate(c.prediction.samples_per_s)} ({band}{basis})"),
+        ("cost", units.money(c.cost_per_hour, currency, per="h")),
+        ("finish in", units.duration(c.finish_s)),
+        ("transition", f"about {units.duration(c.transition_s)}"),
+        ("reason", c.reason),
+    )
+    return block_html(Facts(rows))
+
+
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:  # noqa: ARG001 - one signature for all charts
+    """Return the static front with its table."""
+    data = columns(snapshot)
+    return Picture(static(data), twin(data))
+
+
+CHART = Chart("front", SHORT_TITLE, picture, Figure)

@@ -1,0 +1,125 @@
+"""The only module that draws with Bokeh: figures of one look, and sources that send as little as possible.
+
+A live chart is a handful of `Source`s. `show` compares the new columns with those the browser has and sends
+the least that makes them equal: nothing, the rows appended (`stream` with rollover), a corrected last row
+(`patch`), or everything. Canvas drawing, never webgl: without a GPU webgl is 50 times slower to pan.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from bokeh.models import AdaptiveTicker, ColumnDataSource, HoverTool, NumeralTickFormatter, Range1d
+from bokeh.plotting import figure
+
+from dlrover_nb.widgets import svg
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+DASH = [6, 3]
+HEIGHT = 260
+
+
+def plain_figure(title: str, x_label: str, y_label: str, *, tools: str = "xpan,xwheel_zoom,reset") -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return an empty figure in the house's look."""
+    fig = figure(
+        title=title,
+        height=HEIGHT,
+        sizing_mode="stretch_width",
+        min_width=320,
+        tools=tools,
+        active_drag=None,
+        active_scroll=None,
+        toolbar_location="above",
+        x_axis_label=x_label,
+        y_axis_label=y_label,
+        output_backend="canvas",
+        background_fill_color="#ffffff",
+        border_fill_color="#ffffff",
+    )
+    fig.toolbar.logo = None
+    fig.toolbar.autohide = True
+    fig.yaxis.formatter = NumeralTickFormatter(format="0,0[.]00")
+    fig.axis.axis_label_text_font_style = "normal"
+    fig.axis.axis_label_text_color = svg.INK
+    fig.grid.grid_line_color = svg.GRID
+    return fig
+
+
+def time_figure(title: str, y_label: str) -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return an empty figure over seconds since the job's start; y is set by its owner, from zero."""
+    fig = plain_figure(title, "time since start (h:mm:ss)", y_label)
+    fig.xaxis.formatter = NumeralTickFormatter(format="00:00:00")
+    fig.xaxis.ticker = AdaptiveTicker(
+        base=60, mantissas=[1, 2, 5, 10, 15, 30], min_interval=1, desired_num_ticks=5
+    )
+    fig.y_range = Range1d(0, 1)
+    return fig
+
+
+def place_legend(fig: Any) -> None:  # noqa: ANN401 - bokeh has no types
+    """Move the legend above the plot, where it covers no data; call it once glyphs with labels are there."""
+    legend = fig.legend[0]
+    if legend not in fig.above:
+        fig.center = [item for item in fig.center if item is not legend]
+        fig.add_layout(legend, "above")
+    legend.orientation = "horizontal"
+    legend.ncols = "auto"
+    legend.location = "left"
+    legend.border_line_color = None
+    legend.label_text_font_size = "11px"
+    legend.margin = legend.padding = 0
+    legend.spacing = 12
+
+
+def hover(column: str, title: str) -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return a hover tool that shows one column, as text."""
+    return HoverTool(tooltips=[(title, f"@{{{column}}}")], visible=False)
+
+
+class Source:
+    """Columns in the browser, changed by the least message."""
+
+    def __init__(self, **columns: list[object]) -> None:
+        self.model = ColumnDataSource(columns)
+
+    def show(self, new: Mapping[str, Sequence[object]]) -> bool:
+        """Make the browser's columns equal to `new`; return whether anything was sent."""
+        old = self.model.data
+        if set(old) != set(new):
+            self.model.data = {name: list(column) for name, column in new.items()}
+            return True
+        n_old, n_new = _length(old), _length(new)
+        at = _first_difference(old, new, min(n_old, n_new))
+        if at == n_old == n_new:
+            return False
+        if n_old and n_new >= n_old and at >= n_old - 1:
+            self._append(new, at, n_old)
+        else:
+            self.model.data = {name: list(column) for name, column in new.items()}
+        return True
+
+    def _append(self, new: Mapping[str, Sequence[object]], at: int, n_old: int) -> None:
+        if at < n_old:
+            self.model.patch({name: [(at, column[at])] for name, column in new.items()})
+        tail = {name: list(column[n_old:]) for name, column in new.items()}
+        if _length(tail):
+            self.model.stream(tail, rollover=_length(new))
+
+
+def _length(columns: Mapping[str, Sequence[object]]) -> int:
+    return len(next(iter(columns.values()), ()))
+
+
+def _first_difference(a: Mapping[str, Sequence[object]], b: Mapping[str, Sequence[object]], n: int) -> int:
+    differences = (next((i for i in range(n) if not _same(a[name][i], b[name][i])), n) for name in a)
+    return min(differences, default=n)
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b):
+        return True
+    return bool(a == b)

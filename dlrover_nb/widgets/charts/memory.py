@@ -1,0 +1,207 @@
+"""Memory of every node over time, the limit of its role, and the straight line into the near future.
+
+All nodes come from one wide source on one time grid (see `series.widen`): fifty nodes at one report a second
+cost what one costs, where a figure for each would freeze the browser.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.widgets import svg, units
+from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.charts.chart import Chart
+from dlrover_nb.widgets.series import WideTable, node_rows, widen
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, SeriesChunk
+
+TITLE = "Memory per node"
+_LEAST_LOOK_AHEAD_S = 30.0
+_ROLE_COLOR = {Role.WORKER: svg.RED, Role.PS: svg.PURPLE}
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The straight line of one role from now on, and its limit."""
+
+    role: Role
+    limit_mib: int
+    t_s: tuple[float, float]
+    mib: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the chart shows, times in seconds since the job's start."""
+
+    nodes: WideTable
+    forecasts: tuple[Forecast, ...]
+    lines: tuple[MemoryLine, ...]
+    role_of: dict[str, Role]
+
+
+def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
+    """Return the chart's data."""
+    rows = node_rows(series)
+    wide = widen([t - snapshot.started_at_s for t in rows.at_s], rows.node, rows.memory_mib)
+    now_s = snapshot.at_s - snapshot.started_at_s
+    forecasts = () if snapshot.phase.is_final else tuple(_forecast(m, now_s) for m in snapshot.memory)
+    roles = {n.id: n.role for n in snapshot.nodes}
+    role_of = {name: roles.get(name, _role_by_name(name)) for name in wide.values}
+    return Columns(wide, forecasts, snapshot.memory, role_of)
+
+
+def _role_by_name(name: str) -> Role:
+    """Nodes that are gone are no longer in the snapshot; their names start with their role."""
+    return Role.PS if name.startswith(Role.PS) else Role.WORKER
+
+
+def _forecast(line: MemoryLine, now_s: float) -> Forecast:
+    ahead_s = max(_LEAST_LOOK_AHEAD_S, 0.25 * now_s)
+    if line.full_in_s is not None:
+        ahead_s = min(ahead_s, line.full_in_s) or ahead_s
+    end = max(0.0, line.now_mib + line.mib_per_hour * ahead_s / 3600)
+    return Forecast(line.role, line.limit_mib, (now_s, now_s + ahead_s), (line.now_mib, end))
+
+
+def static(data: Columns) -> str:
+    """Return the chart as SVG."""
+    layers: list[svg.Layer] = [
+        svg.Line(data.nodes.t_s, y, _color(i), name, _dash(i))
+        for i, (name, y) in enumerate(data.nodes.values.items())
+    ]
+    for line in data.lines:
+        label = f"limit of a {line.role}: {units.memory(line.limit_mib)}"
+        layers.append(
+            svg.Rule(
+                line.limit_mib, label, svg.Along.HORIZONTAL, _ROLE_COLOR[line.role], _limit_dash(line.role)
+            )
+        )
+    layers += [
+        svg.Line(f.t_s, f.mib, _ROLE_COLOR[f.role], f"{f.role} forecast", "1 4") for f in data.forecasts
+    ]
+    plot = svg.Plot(TITLE, _words(data), "time since start", "MiB", tuple(layers), x_is_time=True, height=290)
+    return svg.draw(plot)
+
+
+def _limit_dash(role: Role) -> str:
+    return "8 4" if role is Role.WORKER else "12 3 2 3"
+
+
+def _color(i: int) -> str:
+    return svg.CYCLE[i % len(svg.CYCLE)]
+
+
+def _dash(i: int) -> str:
+    return svg.DASHES[i // len(svg.CYCLE) % len(svg.DASHES)]
+
+
+def _words(data: Columns) -> str:
+    parts = [
+        f"largest {m.role} uses {units.memory(m.now_mib)} of {units.memory(m.limit_mib)}" for m in data.lines
+    ]
+    uses = "; ".join(parts) or "no reports yet"
+    return f"Resident memory of {len(data.nodes.values)} nodes over time; {uses}."
+
+
+def twin(data: Columns) -> Table:
+    """Return the same numbers as a table: per node, its last and greatest use against the limit."""
+    limits = {m.role: m.limit_mib for m in data.lines}
+    rows = []
+    for name, column in data.nodes.values.items():
+        finite = [v for v in column if math.isfinite(v)]
+        limit = limits.get(data.role_of[name])
+        share = finite[-1] / limit if finite and limit else None
+        rows.append(
+            (
+                name,
+                units.memory(finite[0] if finite else None),
+                units.memory(finite[-1] if finite else None),
+                units.memory(max(finite, default=math.nan)),
+                units.memory(limit),
+                units.percent(share),
+            )
+        )
+    return Table("Memory of each node", ("node", "first", "last", "greatest", "limit", "used"), tuple(rows))
+
+
+class Figure:
+    """Live drawing: one wide source for all nodes, one for limits and forecasts."""
+
+    def __init__(self) -> None:
+        from dlrover_nb.widgets.charts import kit  # noqa: PLC0415 - bokeh only when drawn live
+
+        self.root = kit.time_figure(TITLE, "MiB")
+        self._nodes = kit.Source(t=[])
+        self._forecast = kit.Source(t=[], mib=[], color=[])
+        self._limit = kit.Source(mib=[], label=[], color=[])
+        self._drawn: set[str] = set()
+        self._place_legend = kit.place_legend
+        self._draw()
+
+    def _draw(self) -> None:
+        limit = self._limit.model
+        self.root.hspan("mib", source=limit, line_color="color", line_dash=[8, 4], line_width=1.5)
+        self.root.text(
+            4, "mib", "label", source=limit, text_font_size="10px", text_color="color", y_offset=-3
+        )
+        self.root.multi_line(
+            "t", "mib", source=self._forecast.model, line_color="color", line_dash="dotted", line_width=2
+        )
+
+    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
+        """Show new data; a node that joins gets a line, one that leaves keeps it."""
+        data = columns(snapshot, series)
+        wide: dict[str, list[object]] = {"t": [*data.nodes.t_s]}
+        wide |= {name: [*column] for name, column in data.nodes.values.items()}
+        changed = [self._nodes.show(wide), self._show_forecast(data), self._show_limits(data)]
+        self._add_lines(data)
+        top = max([m.limit_mib for m in data.lines] + _finite(data.nodes), default=1.0)
+        self.root.y_range.update(start=0, end=1.15 * top)
+        return any(changed)
+
+    def _add_lines(self, data: Columns) -> None:
+        for i, name in enumerate(data.nodes.values):
+            if name not in self._drawn:
+                dash = [int(d) for d in _dash(i).split()]
+                self.root.line(
+                    "t", name, name=name, source=self._nodes.model, width=2, line_dash=dash,
+                    color=_color(i), legend_label=name,
+                )  # fmt: skip
+                self._drawn.add(name)
+                self._place_legend(self.root)
+
+    def _show_forecast(self, data: Columns) -> bool:
+        return self._forecast.show(
+            {
+                "t": [[*f.t_s] for f in data.forecasts],
+                "mib": [[*f.mib] for f in data.forecasts],
+                "color": [_ROLE_COLOR[f.role] for f in data.forecasts],
+            }
+        )
+
+    def _show_limits(self, data: Columns) -> bool:
+        return self._limit.show(
+            {
+                "mib": [m.limit_mib for m in data.lines],
+                "label": [f"limit of a {m.role}: {units.memory(m.limit_mib)}" for m in data.lines],
+                "color": [_ROLE_COLOR[m.role] for m in data.lines],
+            }
+        )
+
+
+def _finite(wide: WideTable) -> list[float]:
+    return [v for column in wide.values.values() for v in column if math.isfinite(v)]
+
+
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
+    """Return the static chart with its table."""
+    data = columns(snapshot, series)
+    return Picture(static(data), twin(data))
+
+
+CHART = Chart("memory", TITLE, picture, Figure)

@@ -1,0 +1,248 @@
+"""Plans and decisions in views: the open proposal, the front, the fit, and how earlier plans turned out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
+from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.status import commands, fit_words, kind_words
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.decisions import Candidate, Outcome, Proposal
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.snapshot import Coefficient, JobSnapshot
+
+
+def plans_view(snapshot: JobSnapshot) -> View:
+    """Return the proposal that is open, what it was weighed against, and what came of earlier ones."""
+    blocks: list[Block] = [
+        *proposal_blocks(snapshot),
+        CHARTS["front"].picture(snapshot, None),
+        CHARTS["curve"].picture(snapshot, None),
+        *fit_blocks(snapshot),
+        *past_blocks(snapshot),
+    ]
+    return View(f"Plans of {snapshot.spec.name}", tuple(blocks))
+
+
+def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return the open proposal in full, or that none is open."""
+    proposal = snapshot.open_proposal
+    if proposal is None:
+        return (Paragraph(_none_open(snapshot)),)
+    explores = proposal.kind is ProposalKind.EXPLORE
+    facts = Facts(change_facts(proposal, currency(snapshot)))
+    reason = Paragraph(f"{kind_words(proposal)} {proposal.why}", Tone.EXPLORE if explores else Tone.PLAIN)
+    return (
+        Heading(f"Open proposal {proposal.id}: {str(proposal.kind).upper()}"),
+        reason,
+        facts,
+        diff_table(proposal),
+        Paragraph("Answer it with one of:", Tone.HINT, commands(snapshot.spec.name, proposal)),
+    )
+
+
+def _none_open(snapshot: JobSnapshot) -> str:
+    if snapshot.phase.is_final:
+        return f"The job has {snapshot.phase}: nothing to decide any more."
+    if snapshot.front is None:
+        return "No proposal yet: the fit waits for steady samples."
+    return "No proposal is open: no plan is materially better than the one that runs."
+
+
+def currency(snapshot: JobSnapshot) -> str:
+    """Return the currency of the job's prices."""
+    return snapshot.front.currency if snapshot.front else snapshot.spec.prices.currency
+
+
+def change_facts(proposal: Proposal, money: str) -> tuple[tuple[str, str], ...]:
+    """Return what a proposal is predicted to change, and what the change itself costs."""
+    new, old = proposal.candidate, proposal.baseline
+    before, after = (units.money(c.cost_per_hour, money, per="h") for c in (old, new))
+    more = units.signed_money(new.cost_per_hour - old.cost_per_hour, money, per="h")
+    return (
+        ("throughput", _change_words(new, old)),
+        ("90 % band", f"{units.interval(new.prediction.low, new.prediction.high)} samples/s{_basis(new)}"),
+        ("cost", f"{before} to {after} ({more})"),
+        (
+            "per million",
+            f"{units.money(old.cost_per_million, money)} to {units.money(new.cost_per_million, money)}",
+        ),
+        ("finish in", f"{units.duration(old.finish_s)} to {units.duration(new.finish_s)}"),
+        ("transition", f"about {units.duration(new.transition_s)} without training"),
+        ("because", new.reason),
+    )
+
+
+def _change_words(new: Candidate, old: Candidate) -> str:
+    before, after = old.prediction.samples_per_s, new.prediction.samples_per_s
+    change = units.signed_percent(after / before - 1) if before else units.MISSING
+    return f"{units.number(before)} to {units.rate(after)} ({change})"
+
+
+def _basis(candidate: Candidate) -> str:
+    return ", extrapolated beyond what was tried" if candidate.prediction.extrapolates else ""
+
+
+def diff_rows(before: ResourcePlan, after: ResourcePlan) -> tuple[tuple[str, str, str, str], ...]:
+    """Return plan fields as (field, now, then, change), changed or not."""
+    rows: list[tuple[str, str, str, str]] = []
+    for name, a, b in (("workers", before.worker, after.worker), ("ps", before.ps, after.ps)):
+        rows += [
+            (name, f"{a.count}", f"{b.count}", _signed(b.count - a.count)),
+            (f"{name}: cores each", f"{a.cpu:g}", f"{b.cpu:g}", _signed(b.cpu - a.cpu)),
+            (
+                f"{name}: memory each",
+                units.memory(a.memory_mib),
+                units.memory(b.memory_mib),
+                f"{_signed(b.memory_mib - a.memory_mib)}{' MiB' if a.memory_mib != b.memory_mib else ''}",
+            ),
+        ]
+    total = (f"{before.total_cpu:g}", f"{after.total_cpu:g}", _signed(after.total_cpu - before.total_cpu))
+    return (*rows, ("cores in all", *total))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4g}" if abs(value) > 1e-9 else "same"
+
+
+def diff_table(proposal: Proposal) -> Table:
+    """Return the plan now and the plan proposed, side by side."""
+    rows = diff_rows(proposal.baseline.plan, proposal.candidate.plan)
+    return Table("Plan now and plan proposed", ("", "now", "proposed", "change"), rows)
+
+
+def fit_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return the fitted coefficients; one that the data does not determine shows no number to trust."""
+    if snapshot.fit is None:
+        return (Paragraph(f"Fit: {fit_words(snapshot)}."),)
+    rows = tuple(_coefficient_row(c) for c in snapshot.fit.coefficients)
+    head = ("term", "coefficient", "standard error", "determined")
+    note = f"RMSLE {snapshot.fit.rmsle:.3g}; {fit_words(snapshot)}"
+    return (Table("Terms of the fitted iteration time", head, rows, note),)
+
+
+def _coefficient_row(c: Coefficient) -> tuple[str, str, str, str]:
+    if c.identified:
+        return (c.term, f"{c.value:.3g}", f"{c.std_error:.2g}", "yes")
+    return (c.term, f"{c.value:.3g}", units.MISSING, "not determined by the data")
+
+
+def past_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return proposals so far, decisions, and outcomes."""
+    blocks: list[Block] = []
+    if snapshot.proposals:
+        head = ("id", "kind", "change", "predicted samples/s", "status", "note")
+        blocks.append(Table("Proposals so far", head, tuple(map(_proposal_row, snapshot.proposals))))
+    if snapshot.decisions:
+        blocks.append(decisions_table(snapshot))
+    if snapshot.outcomes:
+        blocks.append(outcomes_table(snapshot.outcomes))
+    return tuple(blocks)
+
+
+def _proposal_row(p: Proposal) -> tuple[str, ...]:
+    kind, status = str(p.kind).upper(), str(p.status)
+    return (
+        p.id, kind, _short_change(p), units.number(p.candidate.prediction.samples_per_s), status,
+        p.note or units.MISSING,
+    )  # fmt: skip
+
+
+def _short_change(p: Proposal) -> str:
+    before, after = p.baseline.plan.short, p.candidate.plan.short
+    return f"{before} -> {after}" if before != after else str(p.candidate.scale)
+
+
+def decisions_table(snapshot: JobSnapshot) -> Table:
+    """Return who decided what, when and why."""
+    rows = tuple(
+        (d.id or units.MISSING, units.clock(d.at_s), d.by, decision_words(d), d.why or units.MISSING)
+        for d in snapshot.decisions
+    )
+    return Table("Decisions", ("id", "when", "who", "what", "why"), rows)
+
+
+def decision_words(decision: Decision) -> str:
+    """Say what was decided."""
+    what = f"{decision.verdict} {decision.proposal or ''}".strip()
+    if decision.plan is not None:
+        return f"{what}: {decision.plan}"
+    return f"{what}: {decision.mode}" if decision.mode is not None else what
+
+
+def outcomes_table(outcomes: tuple[Outcome, ...]) -> Table:
+    """Return predicted against measured throughput of the plans that were applied."""
+    head = ("decision", "plan", "before", "predicted", "90 % band", "measured", "error", "in band", "pause")
+    return Table("Predicted and measured (samples/s)", head, tuple(map(_outcome_row, outcomes)))
+
+
+def _outcome_row(o: Outcome) -> tuple[str, ...]:
+    p = o.predicted
+    inside = {True: "yes", False: "no", None: units.MISSING}[o.inside_band]
+    return (
+        o.decision,
+        o.plan.short,
+        units.number(o.before_samples_per_s),
+        units.number(p.samples_per_s if p else None),
+        units.interval(p.low, p.high) if p else units.MISSING,
+        units.number(o.measured_samples_per_s),
+        units.signed_percent(o.error),
+        inside,
+        units.duration(o.pause_s),
+    )
+
+
+def decision_view(decision: Decision, snapshot: JobSnapshot) -> View:
+    """Return what was decided and what has become of it so far."""
+    proposal = next((p for p in snapshot.proposals if p.id == decision.proposal), None)
+    facts = [
+        ("decision", f"{decision.id or units.MISSING}: {decision_words(decision)}"),
+        ("by", f"{decision.by}, {units.clock(decision.at_s)}"),
+        ("why", decision.why or units.MISSING),
+        ("state", state_words(decision, proposal, snapshot)),
+    ]
+    blocks: list[Block] = [Facts(tuple(facts))]
+    target = decision.plan or (proposal.candidate.plan if proposal else None)
+    if proposal is not None and decision.verdict is Verdict.ACCEPT:
+        blocks += [Facts(change_facts(proposal, currency(snapshot))), diff_table(proposal)]
+    elif target is not None and proposal is not None and decision.verdict is Verdict.OVERRIDE:
+        rows = diff_rows(proposal.baseline.plan, target)
+        blocks.append(Table("Plan now and plan asked for", ("", "now", "asked for", "change"), rows))
+    return View(f"Decision on {snapshot.spec.name}", tuple(blocks))
+
+
+def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnapshot) -> str:
+    """Say how far a decision has got, from facts alone: never 'done' before the plan runs."""
+    if decision.verdict is Verdict.MODE:
+        return f"the job is in {snapshot.mode} mode"
+    if proposal is not None:
+        return f"proposal {proposal.id} is {status_words(proposal, snapshot)}"
+    if decision.plan is not None and snapshot.running == decision.plan:
+        return "applied: the plan runs"
+    return "asked for; the job has not reached the plan yet"
+
+
+def status_words(proposal: Proposal, snapshot: JobSnapshot) -> str:
+    """Say where a proposal stands, with the pause that was measured once it is applied."""
+    note = f" ({proposal.note})" if proposal.note else ""
+    match proposal.status:
+        case ProposalStatus.PENDING:
+            return "open"
+        case ProposalStatus.ACCEPTED | ProposalStatus.OVERRIDDEN:
+            return f"{proposal.status}, not applied yet{note}"
+        case ProposalStatus.APPLYING:
+            return f"applying: nodes are being changed{note}"
+        case ProposalStatus.APPLIED:
+            return f"applied{_pause_words(proposal, snapshot)}{note}"
+        case _:
+            return f"{proposal.status}{note}"
+
+
+def _pause_words(proposal: Proposal, snapshot: JobSnapshot) -> str:
+    after = (m for m in snapshot.markers if m.at_s >= proposal.created_at_s)
+    marker = next(after, None)
+    return f" after a pause of {units.duration(marker.pause_s)}" if marker else ""

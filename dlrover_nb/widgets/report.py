@@ -1,0 +1,105 @@
+"""A job as one self-contained HTML file: opened anywhere, years later, it shows every plot and number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Verbatim, View, escape
+from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.plans import fit_blocks, past_blocks, proposal_blocks
+from dlrover_nb.widgets.status import evaluation_words, memory_blocks, nodes_blocks, summary_facts
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.shards import ShardCounts
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+
+def write_report(path: str | Path, snapshot: JobSnapshot, series: SeriesChunk | None = None) -> Path:
+    """Write the report of a job to `path` and return it."""
+    target = Path(path)
+    target.write_text(report_html(snapshot, series), encoding="utf-8")
+    return target
+
+
+def report_html(snapshot: JobSnapshot, series: SeriesChunk | None = None) -> str:
+    """Return the whole file: no script, no request."""
+    name = snapshot.spec.name
+    view = View(f"Report of job {name}", tuple(report_blocks(snapshot, series)))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(name)}: training report</title>"
+        "<style>body{margin:24px auto;max-width:1020px;padding:0 12px;background:#f6f8fa}</style></head>"
+        f"<body>{view.html()}</body></html>\n"
+    )
+
+
+def report_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Block]:
+    """Return the report's content, most asked for first."""
+    return [
+        Facts((*summary_facts(snapshot), *_setting_facts(snapshot))),
+        Heading("Throughput"),
+        CHARTS["throughput"].picture(snapshot, series),
+        Heading("Decisions and how they turned out"),
+        *(past_blocks(snapshot) or (Paragraph("No plan was proposed or decided."),)),
+        *(proposal_blocks(snapshot) if snapshot.open_proposal else ()),
+        Heading("Plans: cost and throughput"),
+        CHARTS["front"].picture(snapshot, series),
+        Heading("Resource-performance model"),
+        CHARTS["curve"].picture(snapshot, series),
+        *fit_blocks(snapshot),
+        Heading("Memory"),
+        CHARTS["memory"].picture(snapshot, series),
+        *memory_blocks(snapshot),
+        Heading("Nodes"),
+        *nodes_blocks(snapshot.nodes),
+        Heading("Data"),
+        _shards_table(snapshot),
+        Paragraph(f"Evaluation: {evaluation_words(snapshot)}."),
+        Heading("Story"),
+        Verbatim("\n".join(snapshot.story) or "nothing happened yet"),
+    ]
+
+
+def _setting_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
+    spec = snapshot.spec
+    assumed = " (assumed; give your own in the job)" if spec.prices.assumed else ""
+    price = (
+        f"{spec.prices.cpu_hour:g} per core hour, {spec.prices.gib_hour:g} per GiB hour, "
+        f"in {spec.prices.currency}{assumed}"
+    )
+    return (
+        ("owner", spec.owner or units.MISSING),
+        ("data", f"{spec.data.format} {spec.data.path}".strip()),
+        (
+            "training set-up",
+            f"{spec.model.name}, batch {spec.batch_size:,}, {spec.n_epoch} epochs, seed {spec.seed}",
+        ),
+        ("prices", price),
+        ("started", units.clock(snapshot.started_at_s)),
+        ("ended", units.clock(snapshot.ended_at_s)),
+    )
+
+
+def _shards_table(snapshot: JobSnapshot) -> Table:
+    rows = (_shards_row("train", snapshot.train), _shards_row("evaluate", snapshot.evaluate))
+    head = (
+        "purpose",
+        "shards",
+        "done",
+        "doing",
+        "to do",
+        "samples done",
+        "samples",
+        "returned",
+        "late reports",
+    )
+    note = "Returned: taken back from workers that died or left, and trained by another one."
+    return Table("Accounting of shards", head, rows, note)
+
+
+def _shards_row(name: str, c: ShardCounts) -> tuple[str, ...]:
+    numbers = (c.total, c.done, c.doing, c.todo, c.n_sample_done, c.n_sample_total, c.returned, c.refused)
+    return (name, *(f"{n:,}" for n in numbers))

@@ -1,0 +1,216 @@
+"""The state of a job in one view: phase, plan, throughput, progress, nodes, memory, fit, what is open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
+from dlrover_nb.widgets.charts import CHARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.session.client import JobSummary
+    from dlrover_nb.core.structs.decisions import Proposal
+    from dlrover_nb.core.structs.samples import TimeSplit
+    from dlrover_nb.core.structs.shards import ShardCounts
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView, SeriesChunk
+
+SPLIT_PARTS = ("data", "lookup", "compute", "update", "idle", "other")
+
+
+def jobs_view(jobs: Sequence[JobSummary]) -> View:
+    """Return the list of jobs."""
+    head = ("job", "phase", "owner", "started", "plan", "samples/s", "done", "open")
+    rows = tuple(_job_row(job) for job in jobs)
+    note = "Open: a proposal that waits for a decision. (past): known from the history alone." if jobs else ""
+    empty = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit my-first-job",)),)
+    return View("Jobs", (Table(f"{len(jobs)} jobs, newest first", head, rows, note),) if jobs else empty)
+
+
+def _job_row(job: JobSummary) -> tuple[str, ...]:
+    return (
+        job.name,
+        f"{job.phase}{'' if job.live else ' (past)'}",
+        job.owner or units.MISSING,
+        units.clock(job.started_at_s),
+        job.plan.short if job.plan else units.MISSING,
+        units.number(job.samples_per_s) if job.live else units.MISSING,
+        units.percent(job.done),
+        job.open_proposal or units.MISSING,
+    )
+
+
+def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
+    """Return the state of one job."""
+    blocks: list[Block] = [Facts(summary_facts(snapshot)), *hint(snapshot)]
+    if series is not None and series.job.get("at_s"):
+        blocks.append(CHARTS["throughput"].picture(snapshot, series))
+    blocks += [*nodes_blocks(snapshot.nodes), *memory_blocks(snapshot)]
+    if series is not None and series.node.get("at_s"):
+        blocks.append(CHARTS["memory"].picture(snapshot, series))
+    return View(f"Job {snapshot.spec.name}: {snapshot.phase}", tuple(blocks))
+
+
+def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
+    """Return the head of every view of a job."""
+    end_s = snapshot.ended_at_s or snapshot.at_s
+    phase = f"{snapshot.phase}{': ' + snapshot.message if snapshot.message else ''}"
+    facts = [
+        ("phase", phase),
+        (
+            "as of",
+            f"{units.clock(snapshot.at_s)}, {units.duration(end_s - snapshot.started_at_s)} after start",
+        ),
+        ("plan", plan_words(snapshot)),
+        ("decides", f"{snapshot.mode} mode"),
+        ("throughput", units.rate(snapshot.samples_per_s)),
+        ("training", progress_words(snapshot.train)),
+        ("loss", f"{snapshot.loss:.4f}" if snapshot.loss is not None else units.MISSING),
+        ("fit", fit_words(snapshot)),
+        ("evaluation", evaluation_words(snapshot)),
+    ]
+    if snapshot.n_dropped_message:
+        facts.append(("dropped", f"{snapshot.n_dropped_message:,} messages could not be understood"))
+    return tuple(facts)
+
+
+def plan_words(snapshot: JobSnapshot) -> str:
+    """Say what runs and, where it differs, what should."""
+    if snapshot.running is None:
+        return f"changing to {snapshot.target}"
+    if snapshot.running != snapshot.target:
+        return f"{snapshot.running} (changing to {snapshot.target})"
+    return str(snapshot.running)
+
+
+def progress_words(counts: ShardCounts) -> str:
+    """Say how far the training is, in samples and in shards."""
+    share = counts.n_sample_done / counts.n_sample_total if counts.n_sample_total else None
+    return (
+        f"{units.percent(share, 1)}: {counts.n_sample_done:,} of {counts.n_sample_total:,} samples; "
+        f"shards {counts.done:,} done, {counts.doing:,} doing, {counts.todo:,} to do"
+    )
+
+
+def fit_words(snapshot: JobSnapshot) -> str:
+    """Say what the fit rests on."""
+    fit = snapshot.fit
+    if fit is None:
+        return "none yet: no steady samples"
+    return (
+        f"{fit.n_sample} steady samples of {fit.n_plan} plans, "
+        f"mean error {units.percent(fit.mape, 1)}. {fit.note}"
+    )
+
+
+def evaluation_words(snapshot: JobSnapshot) -> str:
+    """Say how good the model is on held-out rows."""
+    result = snapshot.evaluation
+    if result is None:
+        return "not yet"
+    return f"AUC {result.auc:.4f}, log loss {result.log_loss:.4f} on {result.n_sample:,} held-out rows"
+
+
+def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return what the user can do now, with the exact commands."""
+    proposal = snapshot.open_proposal
+    if proposal is None:
+        return ()
+    tone = Tone.EXPLORE if proposal.kind is ProposalKind.EXPLORE else Tone.HINT
+    text = f"Proposal {proposal.id} waits: {proposal.candidate.scale}. {kind_words(proposal)}"
+    return (Paragraph(text, tone, commands(snapshot.spec.name, proposal)),)
+
+
+def kind_words(proposal: Proposal) -> str:
+    """Say what a proposal is for: an exploring one is not a promise of speed."""
+    if proposal.kind is ProposalKind.EXPLORE:
+        return "It is an experiment: its use is what the fit learns from it, it need not be faster."
+    return "It is expected to be better than the plan now."
+
+
+def commands(job: str, proposal: Proposal) -> tuple[str, ...]:
+    """Return what to type to answer a proposal."""
+    plan = proposal.candidate.plan
+    counts = f"--workers {plan.worker.count} --ps {plan.ps.count}"
+    cpus = f"--worker-cpu {plan.worker.cpu:g} --ps-cpu {plan.ps.cpu:g}"
+    return (
+        f"%dlrover accept {job} {proposal.id}",
+        f'%dlrover reject {job} {proposal.id} --why "..."',
+        f"%dlrover override {job} {proposal.id} {counts} {cpus}",
+    )
+
+
+def nodes_blocks(nodes: Sequence[NodeView]) -> tuple[Block, ...]:
+    """Return the nodes, and where their time goes."""
+    if not nodes:
+        return (Paragraph("No nodes."),)
+    head = ("node", "phase", "cpu used / limit", "cpu limit is", "memory", "of limit", "iteration")
+    table = Table("Nodes", head, tuple(_node_row(n) for n in nodes), _cpu_note(nodes))
+    spent = tuple(_split_row(n) for n in nodes if n.last is not None)
+    return (
+        (table, Table("Where an iteration's time goes", ("node", *SPLIT_PARTS), spent)) if spent else (table,)
+    )
+
+
+def _node_row(node: NodeView) -> tuple[str, ...]:
+    last = node.last
+    return (
+        node.id,
+        str(node.phase),
+        f"{units.cores(last.cpu_cores) if last else units.MISSING} / {node.cpu:g}",
+        "enforced" if node.cpu_enforced else "advisory",
+        units.memory(last.memory_mib if last else None),
+        units.percent(last.memory_mib / node.memory_mib if last else None),
+        units.duration(last.iter_s if last else None),
+    )
+
+
+def _cpu_note(nodes: Sequence[NodeView]) -> str:
+    if all(node.cpu_enforced for node in nodes):
+        return ""
+    return "Advisory: this machine does not hold the node to its CPU limit, so it may use more."
+
+
+def _split_row(node: NodeView) -> tuple[str, ...]:
+    assert node.last is not None
+    return (node.id, *split_cells(node.last.split))
+
+
+def split_cells(split: TimeSplit) -> tuple[str, ...]:
+    """Return the parts of an iteration in percent."""
+    total = split.total_s
+    return tuple(
+        units.percent(getattr(split, f"{part}_s") / total) if total else units.MISSING for part in SPLIT_PARTS
+    )
+
+
+def memory_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return use, growth and limit of memory per role, with a warning where a limit will be met."""
+    if not snapshot.memory:
+        return ()
+    head = ("role", "largest node", "limit", "growth per hour", "at the end", "limit met in")
+    rows = tuple(
+        (
+            str(m.role),
+            units.memory(m.now_mib),
+            units.memory(m.limit_mib),
+            units.memory(m.mib_per_hour),
+            units.memory(m.at_end_mib),
+            units.duration(m.full_in_s) if m.full_in_s is not None else "not before the end",
+        )
+        for m in snapshot.memory
+    )
+    full = [m for m in snapshot.memory if m.full_in_s is not None]
+    warnings = tuple(
+        Paragraph(
+            f"a {m.role} will meet its memory limit of {units.memory(m.limit_mib)} in about "
+            f"{units.duration(m.full_in_s)} if it goes on growing as now.",
+            Tone.WARNING,
+        )
+        for m in full
+        if not snapshot.phase.is_final
+    )
+    return (Table("Memory", head, rows), *warnings)

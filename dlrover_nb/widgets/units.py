@@ -1,0 +1,90 @@
+"""Numbers as people read them: one wording for text, HTML, charts and live views."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+MISSING = "-"  # a value that is not known
+
+
+def known(value: float | None) -> bool:
+    """Whether there is a finite number to show."""
+    return value is not None and math.isfinite(value)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number with `digits` significant figures and thousands separators."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def rate(value: float | None) -> str:
+    """Return samples per second."""
+    return f"{number(value)} samples/s" if known(value) else MISSING
+
+
+def interval(low: float, high: float) -> str:
+    """Return a band."""
+    return f"{number(low)}-{number(high)}"
+
+
+def percent(share: float | None, digits: int = 0) -> str:
+    """Return a share (1.0 = all) in percent."""
+    if share is None or not math.isfinite(share):
+        return MISSING
+    return f"{100 * share:.{digits}f} %"
+
+
+def signed_percent(share: float | None) -> str:
+    """Return a relative change, with its sign."""
+    if share is None or not math.isfinite(share):
+        return MISSING
+    return f"{100 * share:+.1f} %"
+
+
+def memory(mib: float | None) -> str:
+    """Return MiB, or GiB from 1 GiB on."""
+    if mib is None or not math.isfinite(mib):
+        return MISSING
+    return f"{mib / 1024:,.2f} GiB" if abs(mib) >= 1024 else f"{mib:,.0f} MiB"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time span in the unit that reads best."""
+    if seconds is None or not math.isfinite(seconds):
+        return MISSING
+    if abs(seconds) < 1:
+        return f"{1000 * seconds:.3g} ms"
+    if abs(seconds) < 90:
+        return f"{seconds:.3g} s"
+    if abs(seconds) < 5400:
+        return f"{seconds / 60:.3g} min"
+    return f"{seconds / 3600:,.1f} h"
+
+
+def money(value: float | None, currency: str, *, per: str = "") -> str:
+    """Return an amount with its currency, ``per`` something."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{value:,.4g} {currency}{'/' + per if per else ''}"
+
+
+def signed_money(value: float, currency: str, *, per: str) -> str:
+    """Return a difference of amounts, with its sign."""
+    return f"{'+' if value >= 0 else '-'}{money(abs(value), currency, per=per)}"
+
+
+def cores(value: float | None) -> str:
+    """Return CPU cores."""
+    return f"{value:.3g}" if value is not None and math.isfinite(value) else MISSING
+
+
+def clock(at_s: float | None) -> str:
+    """Return a moment as UTC: a saved view is read elsewhere, later."""
+    if at_s is None or not math.isfinite(at_s):
+        return MISSING
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

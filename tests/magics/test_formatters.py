@@ -1,0 +1,159 @@
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "widgets"))
+import builders as b
+
+from dlrover_nb.core.session.client import JobSummary
+from dlrover_nb.core.structs.decisions import Decision, ProposalKind, Verdict
+from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role
+from dlrover_nb.magics.formatters import (
+    ConnectionView,
+    DecisionView,
+    ExportView,
+    JobsView,
+    Note,
+    PlansView,
+    StatusView,
+)
+
+
+def views(hostile: str = ""):
+    snapshot = b.snapshot(message=hostile, story=(hostile,))
+    decision = Decision(Verdict.ACCEPT, f"ada{hostile}", b.START_S, "p2", why=hostile, id="d2")
+    job = JobSummary(
+        "quick-start",
+        JobPhase.TRAINING,
+        f"ada{hostile}",
+        b.START_S,
+        b.NOW_PLAN,
+        26_947.4,
+        0.439,
+        "p2",
+        live=True,
+    )
+    return {
+        "jobs": JobsView((job,)),
+        "no jobs": JobsView(()),
+        "status": StatusView(snapshot, b.series(nodes=(f"worker-0{hostile}", "ps-0"))),
+        "status without series": StatusView(snapshot),
+        "plans": PlansView(snapshot),
+        "decision": DecisionView(decision, snapshot),
+        "export": ExportView("job.yaml", f"kind: ElasticJob\nname: {hostile}"),
+        "note": Note(f"Stopped {hostile}", "all nodes are gone"),
+        "connection": ConnectionView(f"Ray on this machine {hostile}", Capacity((NodeShape(2, 8192, 3),))),
+    }
+
+
+VIEWS = views()
+
+
+class Words(HTMLParser):
+    """Collects the text of HTML outside of SVG."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self._svg = 0
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):  # noqa: ARG002 - its signature
+        self._svg += tag == "svg"
+
+    def handle_endtag(self, tag):
+        self._svg -= tag == "svg"
+
+    def handle_data(self, data):
+        if not self._svg:
+            self.words.append(data)
+
+
+def numbers(text: str) -> list[str]:
+    return sorted(set(re.findall(r"\d[\d,.]*", text)))
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_text_holds_the_numbers_that_the_html_holds(name):
+    bundle = VIEWS[name]._repr_mimebundle_()
+    assert numbers(bundle["text/plain"]) == numbers(" ".join(Words(bundle["text/html"]).words))
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_text_fits_a_terminal(name):
+    assert max(map(len, str(VIEWS[name]).splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_html_needs_no_network_no_script_and_no_style_sheet(name):
+    html = VIEWS[name]._repr_mimebundle_()["text/html"]
+    assert not re.search(r"<(script|link|style|img|iframe)", html)
+    assert not re.search(r"(src|href|url)\s*[=(]\s*[\"']?https?:", html)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_names_from_the_cluster_are_escaped(name):
+    html = views(b.HOSTILE)[name]._repr_mimebundle_()["text/html"]
+    assert "<script" not in html
+
+
+def test_status_says_whether_cpu_limits_are_enforced():
+    text = str(VIEWS["status"])
+    assert "advisory" in text
+    assert "enforced" in text
+    assert "does not hold the node to its CPU limit" in text
+
+
+def test_status_names_the_exact_commands_for_an_open_proposal():
+    assert "%dlrover accept quick-start p2" in str(VIEWS["status"])
+
+
+def test_status_without_a_proposal_has_no_hint():
+    assert "%dlrover" not in str(StatusView(b.snapshot(proposals=())))
+
+
+def test_exploring_proposals_say_so_in_words():
+    snapshot = b.snapshot(proposals=(b.proposal(kind=ProposalKind.EXPLORE),))
+    for view in (StatusView(snapshot), PlansView(snapshot)):
+        assert "EXPLORE: " in str(view)
+        assert "need not be faster" in " ".join(str(view).split())
+
+
+def test_a_coefficient_that_the_data_does_not_determine_says_so():
+    assert "not determined by the data" in str(VIEWS["plans"])
+
+
+def test_a_job_that_just_started_has_views_too():
+    young = b.snapshot(fit=None, front=None, curves=(), memory=(), proposals=(), decisions=(), outcomes=(),
+                       markers=(), nodes=(), running=None, loss=None, evaluation=None, story=())  # fmt: skip
+    assert "No proposal yet" in str(PlansView(young))
+    assert "changing to" in str(StatusView(young))
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Decision(Verdict.SCALE, "ada", b.START_S, plan=b.plan(2, 1), id="d3"),
+        Decision(Verdict.OVERRIDE, "ada", b.START_S, "p2", plan=b.plan(2, 1), id="d3"),
+        Decision(Verdict.MODE, "ada", b.START_S, mode=Mode.AUTO, id="d3"),
+        Decision(Verdict.REJECT, "ada", b.START_S, "p1", id="d3"),
+    ],
+)
+def test_no_decision_is_called_applied_before_the_plan_runs(decision):
+    assert "applied" not in str(DecisionView(decision, b.snapshot())).replace("not applied yet", "")
+
+
+def test_memory_near_its_limit_warns():
+    assert "Warning: a ps will meet its memory limit of 512 MiB in about 1.72 min" in str(VIEWS["status"])
+    assert next(m for m in b.snapshot().memory if m.role is Role.PS).full_in_s == 103.0
+
+
+def test_formatters_import_neither_panel_nor_bokeh():
+    code = "import sys, dlrover_nb.magics.formatters; print([m for m in ('panel', 'bokeh', 'ray') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,81 @@
+"""An in-process job master for the views' tests: it keeps a snapshot and answers decisions as a real one does.
+
+The decision core is tested elsewhere; here its answers are steps that a test takes by hand.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import builders
+
+from dlrover_nb.core.errors import BackendError, StaleDecisionError
+from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.snapshot import JobSnapshot, PlanMarker, SeriesChunk
+
+
+class Master:
+    """A `MasterLink` over a snapshot that the test changes."""
+
+    def __init__(self, snapshot: JobSnapshot | None = None, series: SeriesChunk | None = None) -> None:
+        self.lock = threading.Lock()
+        self.state = snapshot or builders.snapshot()
+        self._series = [series or builders.series()]
+        self.asked: list[Decision] = []
+        self.reachable = True
+
+    def snapshot(self) -> JobSnapshot:
+        with self.lock:
+            if not self.reachable:
+                raise BackendError("the master of quick-start does not answer; it is asked again")
+            return self.state
+
+    def series(self, cursor: int) -> SeriesChunk:
+        with self.lock:
+            fresh = [c for c in self._series if c.cursor > cursor]
+            return fresh[0] if fresh else SeriesChunk(cursor, {}, {})
+
+    def decide(self, decision: Decision) -> Decision:
+        with self.lock:
+            opened = self.state.open_proposal
+            if opened is None or decision.proposal != opened.id:
+                raise StaleDecisionError(
+                    f"proposal {decision.proposal} is no longer open", ("t+299 superseded by p3",)
+                )
+            made = replace(decision, id=f"d{len(self.state.decisions) + 1}")
+            self.asked.append(made)
+            status = {
+                Verdict.ACCEPT: ProposalStatus.ACCEPTED,
+                Verdict.OVERRIDE: ProposalStatus.OVERRIDDEN,
+                Verdict.REJECT: ProposalStatus.REJECTED,
+            }[decision.verdict]
+            self.state = replace(self.state, decisions=(*self.state.decisions, made))
+            self._set_status(opened.id, status)
+            return made
+
+    def stop(self, by: str, why: str) -> None:
+        raise BackendError(f"{by} may not stop quick-start here: {why}")
+
+    def _set_status(self, proposal: str, status: ProposalStatus) -> None:
+        proposals = tuple(replace(p, status=status) if p.id == proposal else p for p in self.state.proposals)
+        self.state = replace(self.state, proposals=proposals, at_s=self.state.at_s + 1)
+
+    def step(self, proposal: str, status: ProposalStatus) -> None:
+        """Move a proposal on, as the master would; APPLIED makes its plan the running one."""
+        with self.lock:
+            self._set_status(proposal, status)
+            if status == ProposalStatus.APPLIED:
+                plan = next(p for p in self.state.proposals if p.id == proposal).candidate.plan
+                marker = PlanMarker(self.state.at_s, plan, 2.4, builders.prediction(plan))
+                self.state = replace(
+                    self.state, running=plan, target=plan, markers=(*self.state.markers, marker)
+                )
+
+    def pass_time(self, n_s: int = 1) -> None:
+        """Let the job train on for some seconds."""
+        with self.lock:
+            start = int(self.state.at_s - builders.START_S)
+            cursor = self._series[-1].cursor + 1
+            self._series.append(builders.series(start + n_s, start=start, cursor=cursor))
+            self.state = replace(self.state, at_s=self.state.at_s + n_s)

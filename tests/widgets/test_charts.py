@@ -1,0 +1,131 @@
+import math
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import builders as b
+import pytest
+from bokeh.document import Document
+
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.widgets.charts import CHARTS, curve, front, memory, throughput
+from dlrover_nb.widgets.series import Window
+
+
+@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize(
+    ("snapshot", "series"),
+    [
+        (b.snapshot(), b.series()),
+        (b.snapshot(), None),
+        (
+            b.snapshot(front=None, curves=(), fit=None, memory=(), markers=(), proposals=(), nodes=()),
+            b.series(1),
+        ),
+    ],
+    ids=["full", "no telemetry", "just started"],
+)
+def test_each_chart_draws_well_formed_svg_of_less_than_30_kb(name, snapshot, series):
+    picture = CHARTS[name].picture(snapshot, series)
+    ET.fromstring(picture.svg)
+    assert len(picture.svg) < 30_000
+
+
+@pytest.mark.parametrize("name", ["throughput", "memory"])
+def test_a_day_of_telemetry_still_gives_less_than_30_kb(name):
+    day = 86_400
+    snapshot = b.snapshot(at_s=b.START_S + day)
+    assert len(CHARTS[name].picture(snapshot, b.series(day)).svg) < 30_000
+
+
+def test_throughput_level_lasts_until_the_next_plan():
+    data = throughput.columns(b.snapshot(), b.series())
+    first, second = data.levels
+    assert first.predicted is None
+    assert first.to_s == second.from_s == 150
+    assert second.to_s == 300
+
+
+def test_predicted_levels_are_separate_lines():
+    snapshot = b.snapshot(
+        markers=tuple(replace(m, predicted=b.prediction(b.NOW_PLAN)) for m in b.snapshot().markers)
+    )
+    x, level, low, high = throughput.band(throughput.columns(snapshot, b.series()))
+    assert len(x) == len(level) == len(low) == len(high) == 6
+    assert sum(map(math.isnan, level)) == 2
+
+
+def test_memory_forecast_starts_at_the_present_use_and_never_passes_the_limit():
+    data = memory.columns(b.snapshot(), b.series())
+    for forecast, line in zip(data.forecasts, data.lines, strict=True):
+        assert forecast.mib[0] == line.now_mib
+        assert forecast.mib[1] <= line.limit_mib * 1.001
+
+
+def test_a_finished_job_has_no_forecast():
+    assert memory.columns(b.snapshot(phase=JobPhase.SUCCEEDED), b.series()).forecasts == ()
+
+
+def test_curve_parts_cover_the_curve_and_meet():
+    data = curve.columns(b.snapshot().curves[0])
+    for y, inside, outside in zip(data.y, data.inside, data.outside, strict=True):
+        assert y in (inside, outside)
+    assert any(math.isfinite(i) and math.isfinite(o) for i, o in zip(data.inside, data.outside, strict=True))
+    assert all(low <= y <= high for low, y, high in zip(data.low, data.y, data.high, strict=True))
+
+
+def test_front_names_its_picks_and_shows_the_open_proposal():
+    data = front.columns(b.snapshot())
+    assert {n for d in data.front for n in d.names} == {"cheapest", "best value", "knee", "fastest"}
+    assert data.proposal is not None
+    assert data.proposal.names == ("proposal p2",)
+    assert front.columns(b.snapshot(proposals=())).proposal is None
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_live_figure_shows_nothing_new_as_no_change_and_new_rows_as_one(name):
+    figure = CHARTS[name].figure()
+    assert figure.update(b.snapshot(), b.series())
+    assert not figure.update(b.snapshot(), b.series())
+    assert figure.update(
+        b.snapshot(
+            at_s=b.START_S + 301,
+            curves=b.snapshot().curves[:0] or (b.curve("workers", (1.0, 2.0), 2.0),),
+            proposals=(),
+        ),
+        b.series(301),
+    )
+
+
+def test_live_throughput_appends_instead_of_sending_all_again():
+    figure = throughput.Figure()
+    window = Window()
+    window.add(b.series(200))
+    figure.update(b.snapshot(), window.chunk())
+    source = figure.root.select({"name": "measured"})[0].data_source
+    sent: list[str] = []
+    document = Document()
+    document.add_root(figure.root)
+    document.on_change(lambda event: sent.append(getattr(event, "kind", "")))
+    n = len(source.data["t"])
+    window.add(b.series(203, start=200))
+    figure.update(b.snapshot(), window.chunk())
+    assert "ColumnsStreamed" in sent
+    assert len(source.data["t"]) == n + 3
+    assert source.data["t"][-1] == 202
+
+
+def test_a_joining_node_gets_its_own_line_from_the_same_source():
+    figure = memory.Figure()
+    figure.update(b.snapshot(), b.series())
+    figure.update(b.snapshot(), b.series(nodes=("worker-0", "worker-1", "ps-0")))
+    lines = [r for r in figure.root.renderers if r.name in {"worker-0", "worker-1", "ps-0"}]
+    assert len(lines) == 3
+    assert len({id(r.data_source) for r in lines}) == 1
+
+
+def test_a_tap_tells_which_candidate():
+    tapped = []
+    figure = front.Figure(tapped.append)
+    figure.update(b.snapshot(), None)
+    figure._dots.model.selected.indices = [2]
+    assert tapped == [b.snapshot().front.candidates[2]]

@@ -1,0 +1,198 @@
+import gc
+import threading
+import time
+import weakref
+
+import builders as b
+import pytest
+from masters import Master
+
+from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
+from dlrover_nb.widgets.feed import Feed
+from dlrover_nb.widgets.live import LiveView
+from dlrover_nb.widgets.poller import Poller
+from dlrover_nb.widgets.review import Answer
+
+
+class Changes:
+    """Counts calls, and lets a test wait for a state."""
+
+    def __init__(self) -> None:
+        self.happened = threading.Condition()
+
+    def __call__(self) -> None:
+        with self.happened:
+            self.happened.notify_all()
+
+    def until(self, predicate) -> None:
+        with self.happened:
+            assert self.happened.wait_for(predicate, timeout=10)
+
+
+@pytest.fixture
+def master() -> Master:
+    return Master()
+
+
+def feed_of(master: Master, **options):
+    changes = Changes()
+    return Feed(JobHandle("quick-start", master, user="ada"), changes, **options), changes
+
+
+def answer_of(feed: Feed):
+    asked = feed.picture().asked
+    return asked and asked.answer
+
+
+def test_accept_sends_the_proposal_that_the_user_saw(master):
+    feed, changes = feed_of(master)
+    feed.accept("p2", "looks right")
+    changes.until(lambda: answer_of(feed) is Answer.TAKEN)
+    (decision,) = master.asked
+    assert (decision.proposal, decision.by, decision.why) == ("p2", "ada", "looks right")
+    assert feed.picture().snapshot.proposals[-1].status == ProposalStatus.ACCEPTED
+
+
+def test_accepting_what_was_superseded_is_refused_with_the_story(master):
+    feed, changes = feed_of(master)
+    master.step("p2", ProposalStatus.SUPERSEDED)
+    feed.accept("p2")
+    changes.until(lambda: answer_of(feed) is Answer.REFUSED)
+    assert "superseded by p3" in feed.picture().asked.why
+    assert not master.asked
+
+
+def test_a_double_click_asks_once(master):
+    feed, changes = feed_of(master)
+    with master.lock:  # the master is slow
+        feed.accept("p2")
+        feed.accept("p2")
+    changes.until(lambda: answer_of(feed) is not Answer.ASKED)
+    assert len(master.asked) == 1
+
+
+def test_override_sends_the_plan_of_the_fields(master):
+    feed, changes = feed_of(master)
+    feed.override("p2", b.plan(3, 1))
+    changes.until(lambda: answer_of(feed) is Answer.TAKEN)
+    assert master.asked[0].verdict is Verdict.OVERRIDE
+    assert master.asked[0].plan == b.plan(3, 1)
+
+
+def test_an_unreachable_master_is_told_and_recovers(master):
+    now = [100.0]
+    feed, _ = feed_of(master, monotonic=lambda: now[0])
+    master.reachable = False
+    now[0] += 14
+    feed.fetch()
+    assert feed.picture().link.badge.startswith("stale 14 s: the master of quick-start")
+    master.reachable = True
+    master.pass_time()
+    feed.fetch()
+    assert feed.picture().link.badge == ""
+
+
+def test_new_telemetry_is_appended_by_cursor(master):
+    feed, _ = feed_of(master)
+    n = len(feed.picture().series.job["at_s"])
+    master.pass_time(3)
+    feed.fetch()
+    feed.fetch()
+    assert len(feed.picture().series.job["at_s"]) == n + 3
+
+
+def test_poller_refreshes_a_view_and_lets_go_of_it():
+    polled = threading.Event()
+
+    class View:
+        def poll(self) -> None:
+            polled.set()
+
+        def tick(self) -> None:
+            pass
+
+    poller, view = Poller(0.01), View()
+    poller.watch(view)
+    assert polled.wait(10)
+    gone = weakref.ref(view)
+    thread = poller._thread
+    del view
+    end = time.monotonic() + 10
+    while thread is not None and thread.is_alive() and time.monotonic() < end:
+        gc.collect()
+        thread.join(0.05)
+    assert gone() is None
+    assert poller._thread is None
+
+
+def test_a_hanging_master_delays_its_own_view_only():
+    release, other_polled, ticked = threading.Event(), threading.Event(), threading.Event()
+
+    class Hanging:
+        def poll(self) -> None:
+            release.wait(10)
+
+        def tick(self) -> None:
+            ticked.set()
+
+    class Quick:
+        def poll(self) -> None:
+            other_polled.set()
+
+        def tick(self) -> None:
+            pass
+
+    poller, hanging, quick = Poller(0.01), Hanging(), Quick()
+    poller.watch(hanging)
+    poller.watch(quick)
+    try:
+        assert other_polled.wait(10)
+        assert ticked.wait(10)
+    finally:
+        release.set()
+
+
+def test_saved_form_of_a_live_view_is_static_and_complete(master):
+    bundle = LiveView(JobHandle("quick-start", master))._repr_mimebundle_()
+    assert "Job quick-start: training" in bundle["text/plain"]
+    assert bundle["text/html"].count("<svg") >= 4
+    assert "<script" not in bundle["text/html"]
+
+
+def test_screen_follows_the_proposal_on_its_buttons(master):
+    view = LiveView(JobHandle("quick-start", master, user="ada"))
+    screen = view._new_screen()
+    assert screen._accept.label == "Accept p2"
+    master.step("p2", ProposalStatus.REJECTED)
+    view.feed.fetch()
+    screen._show(view.feed.picture())
+    assert screen._accept.label == "Accept"
+    assert all(button.disabled for button in screen._buttons().values())
+
+
+def test_a_press_means_the_proposal_on_the_button_even_if_the_view_moved_on(master):
+    view = LiveView(JobHandle("quick-start", master, user="ada"))
+    screen = view._new_screen()
+    screen._press.value = "accept p1 1"  # the label that the browser still showed
+    end = time.monotonic() + 10
+    while answer_of(view.feed) in {None, Answer.ASKED} and time.monotonic() < end:
+        time.sleep(0.01)
+    assert answer_of(view.feed) is Answer.REFUSED
+    assert not master.asked
+
+
+def test_impossible_numbers_in_the_fields_are_refused_in_words(master):
+    view = LiveView(JobHandle("quick-start", master, user="ada"))
+    screen = view._new_screen()
+    screen._n_ps.value = None
+    screen._press.value = "override p2 1"
+    assert "node count must be >= 1" in view.feed.picture().asked.why
+
+
+def test_a_tapped_plan_goes_into_the_fields(master):
+    screen = LiveView(JobHandle("quick-start", master))._new_screen()
+    fastest = b.front().candidates[-1]
+    screen._inspect(fastest)
+    assert screen._typed_plan() == fastest.plan
+    assert fastest.reason in screen._tapped.text

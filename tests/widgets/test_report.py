@@ -1,0 +1,36 @@
+import re
+import xml.etree.ElementTree as ET
+
+import builders as b
+
+from dlrover_nb.widgets.report import report_html, write_report
+
+
+def test_report_is_one_file_that_asks_for_nothing(tmp_path):
+    path = write_report(tmp_path / "report.html", b.snapshot(), b.series())
+    html = path.read_text()
+    assert "<script" not in html
+    assert not re.search(r"(src|href|url|@import)\s*[=(]?\s*[\"']?https?:", html)
+    assert html.count("<svg") == 4 + len(b.snapshot().curves)
+    for svg in re.findall(r"<svg.*?</svg>(?=</div>)", html, flags=re.DOTALL):
+        ET.fromstring(svg)
+
+
+def test_report_tells_who_decided_what_when_and_why_and_how_it_turned_out():
+    html = report_html(b.snapshot(), b.series())
+    for text in (
+        "reject p1",
+        "ada",
+        "not now",
+        "+4.2 %",
+        "AUC 0.9401",
+        "583,680",
+        "t+150 plan applied",
+        "assumed",
+    ):
+        assert text in html
+
+
+def test_hostile_names_stay_text():
+    snapshot = b.snapshot(story=(b.HOSTILE,), message=b.HOSTILE)
+    assert "<script" not in report_html(snapshot, b.series(nodes=(b.HOSTILE, "ps-0")))

@@ -1,0 +1,95 @@
+from dataclasses import replace
+
+import builders as b
+import pytest
+
+from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.widgets.review import Answer, Asked, Link, card_html, header_html, review
+
+FRESH = Link(0.5)
+TAKEN = Asked(Verdict.ACCEPT, "p2", Answer.TAKEN, Decision(Verdict.ACCEPT, "ada", 0.0, "p2", id="d2"))
+
+
+def with_status(status: ProposalStatus, note: str = ""):
+    return b.snapshot(proposals=(b.proposal("p2", status=status, note=note),))
+
+
+@pytest.mark.parametrize("status", ProposalStatus)
+def test_buttons_can_be_pressed_for_a_pending_proposal_only(status):
+    card = review(with_status(status), None, FRESH)
+    assert card.can_decide is (status is ProposalStatus.PENDING)
+
+
+@pytest.mark.parametrize("status", ProposalStatus)
+def test_only_an_applied_proposal_is_called_applied(status):
+    message = review(with_status(status), TAKEN, FRESH).message
+    assert ("applied after" in message) is (status is ProposalStatus.APPLIED and "pause" in message)
+    assert "done" not in message
+    if status not in {ProposalStatus.PENDING, ProposalStatus.APPLIED}:
+        assert " applied" not in message.replace("not applied yet", "")
+
+
+def test_a_press_says_asked_and_locks_the_buttons_until_the_master_answers():
+    card = review(b.snapshot(), Asked(Verdict.ACCEPT, "p2"), FRESH)
+    assert "Asked to accept p2" in card.message
+    assert not card.can_decide
+
+
+def test_a_refusal_is_told_with_its_reason_and_the_newer_proposal_is_open():
+    stale = Asked(
+        Verdict.ACCEPT, "p1", Answer.REFUSED, why="proposal p1 is no longer open\n  superseded by p2"
+    )
+    card = review(b.snapshot(), stale, FRESH)
+    assert "Refused to accept p1: proposal p1 is no longer open" in card.message
+    assert "p2" in card.message
+    assert card.can_decide
+
+
+def test_the_pause_of_an_applied_plan_is_the_measured_one():
+    applied = with_status(ProposalStatus.APPLIED)
+    marker = replace(applied.markers[-1], at_s=applied.proposals[0].created_at_s + 5, pause_s=3.25)
+    message = review(replace(applied, markers=(*applied.markers, marker)), TAKEN, FRESH).message
+    assert "as d2: applied after a pause of 3.25 s" in message
+
+
+@pytest.mark.parametrize("link", [Link(14.0), Link(1.0, "the master does not answer")])
+def test_nothing_can_be_decided_from_a_stale_picture(link):
+    card = review(b.snapshot(), None, link)
+    assert not card.can_decide
+    assert "stale" in card.message
+    assert link.badge in header_html(b.snapshot(), link)
+
+
+def test_stale_badge_tells_the_age():
+    assert Link(14.0).badge == "stale 14 s"
+    assert Link(1.0).badge == ""
+
+
+def test_a_finished_job_takes_no_decision_and_is_never_stale():
+    snapshot = b.snapshot(phase=JobPhase.SUCCEEDED)
+    assert not review(snapshot, None, Link(999.0)).can_decide
+    assert "stale" not in header_html(snapshot, Link(999.0))
+
+
+def test_an_exploring_proposal_says_so_on_its_card():
+    snapshot = b.snapshot(proposals=(b.proposal(kind=ProposalKind.EXPLORE),))
+    html = card_html(review(snapshot, None, FRESH), snapshot)
+    assert "EXPLORE" in html
+    assert "experiment" in html
+
+
+def test_names_from_the_cluster_are_escaped():
+    snapshot = b.snapshot(message=b.HOSTILE, proposals=(b.proposal(why=b.HOSTILE, note=b.HOSTILE),))
+    card = review(snapshot, Asked(Verdict.ACCEPT, "p1", Answer.REFUSED, why=b.HOSTILE), Link(1.0, b.HOSTILE))
+    out = card_html(card, snapshot) + header_html(snapshot, Link(1.0, b.HOSTILE))
+    assert "<script" not in out
+    assert "&lt;script" in out
+
+
+def test_an_override_is_told_as_the_users_own_plan():
+    mine = Asked(Verdict.OVERRIDE, "p2", Answer.TAKEN, Decision(Verdict.OVERRIDE, "ada", 0.0, "p2", id="d2"))
+    assert (
+        "Your plan instead of p2 as d2: applying"
+        in review(with_status(ProposalStatus.APPLYING), mine, FRESH).message
+    )
