@@ -1,0 +1,77 @@
+"""What a cluster must do for a job: start, stop and watch nodes. Life cycle only.
+
+A backend never talks to a node about training: nodes say Hello to the job master themselves and take
+their orders over the wire. So it needs no answer from a node, its calls return at once, and everything
+that it learns comes out of one non-blocking `poll`. The master's loop is the only caller; a backend
+needs no lock.
+
+A wide interface (restart, scale, wait until ready) was rejected: these are decisions, and they stand
+once, in `core.runtime.master`, instead of once per kind of cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.messages import NodeConfig
+    from dlrover_nb.core.structs.resources import Capacity
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExited:
+    """A node that was started is gone, whatever the cause.
+
+    Parameters
+    ----------
+    node
+        Its id, as in its `NodeConfig`.
+    why
+        For people: exit code or signal, and the last words of its log where there are any.
+    retryable
+        False when a new node would fail in the same way (its image or program is missing, the cluster
+        can never hold it): the job fails with `why` instead of starting another.
+    """
+
+    node: str
+    why: str
+    retryable: bool = True
+
+
+class Backend(Protocol):
+    """Starts, stops and watches the nodes of one job; held to `tests/core/backends/conformance.py`."""
+
+    def capacity(self) -> Capacity:
+        """Return what the job may use at the most."""
+        ...
+
+    def listen(self) -> str:
+        """Return the prefix of endpoints for master and nodes: ``ipc``, or ``tcp://ADDRESS`` across hosts."""
+        ...
+
+    def start_node(self, config: NodeConfig) -> None:
+        """Ask for a node that runs `core.runtime.node` with `config`; return at once.
+
+        Whatever goes wrong, now or later, is told by `poll`, except a backend that is closed.
+
+        Raises
+        ------
+        BackendError
+            When the cluster cannot be reached at all.
+        InvalidValueError
+            When a node of this id was started before: ids are never used twice.
+        """
+        ...
+
+    def stop_node(self, node: str) -> None:
+        """End a node by force; no error when it is gone already or was never known."""
+        ...
+
+    def poll(self) -> tuple[NodeExited, ...]:
+        """Return the nodes that ended since the last call, each once, those of `stop_node` too."""
+        ...
+
+    def close(self) -> None:
+        """End all that this backend started and give back what it holds; a second call does nothing."""
+        ...

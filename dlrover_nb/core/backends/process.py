@@ -1,0 +1,159 @@
+"""Nodes as processes of this machine: for tests, for one machine without Ray, and beside a debugger.
+
+Each node leads a session and process group of its own, so that a Ctrl-C in the parent's terminal does not
+reach it and all that it starts ends with it. The kernel kills it when the thread that started it ends, also
+by a kill -9 (PR_SET_PDEATHSIG): nothing outlives its driver. That flag is set by a few lines of Python
+that then become the node (exec), because `preexec_fn` may deadlock in a process that has threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+
+from dlrover_nb.core.backends.base import NodeExited
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.structs.resources import Capacity, NodeShape
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.messages import NodeConfig
+
+logger = logging.getLogger(__name__)
+
+NODE_MODULE = "dlrover_nb.core.runtime.node"
+END_WAIT_S = 5.0
+_MIB = 1 << 20
+_LAST_WORDS = 2000  # bytes at the end of a log that are looked at
+_LAST_LINE = 300  # characters of its last line that are told
+_LAUNCH = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("its driver ended before it began")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class ProcessBackend:
+    """Backend on this machine.
+
+    Parameters
+    ----------
+    folder
+        The job's run folder; configurations and logs of nodes lie in ``nodes`` in it, for its owner only.
+    cpus, memory_mib
+        What to offer; None: all that the machine has.
+    """
+
+    def __init__(self, folder: Path, *, cpus: float | None = None, memory_mib: int | None = None) -> None:
+        self._folder = folder / "nodes"
+        cpu = cpus or float(len(os.sched_getaffinity(0)))
+        memory = memory_mib or psutil.virtual_memory().total // _MIB
+        self._capacity = Capacity((NodeShape(cpu, int(memory)),))
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._stillborn: list[NodeExited] = []
+        self._known: set[str] = set()
+        self._closed = False
+
+    def capacity(self) -> Capacity:
+        """Return one machine: this one."""
+        return self._capacity
+
+    def listen(self) -> str:
+        """Return ``ipc``: all nodes are here."""
+        return "ipc"
+
+    def start_node(self, config: NodeConfig) -> None:
+        """Start the process."""
+        if self._closed:
+            raise BackendError(f"the process backend is closed: {config.node} cannot be started")
+        if config.node in self._known:
+            raise InvalidValueError(f"node ids must be new, got {config.node} again; use the next number")
+        self._known.add(config.node)
+        try:
+            self._processes[config.node] = self._launch(config)
+        except OSError as error:
+            self._stillborn.append(NodeExited(config.node, f"it could not be started: {error}"))
+
+    def stop_node(self, node: str) -> None:
+        """Kill the node's whole process group."""
+        process = self._processes.get(node)
+        if process is not None and process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself in this moment
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def poll(self) -> tuple[NodeExited, ...]:
+        """Return the nodes that ended, with the last line that they wrote."""
+        ended = [(node, process.returncode) for node, process in self._processes.items() if _is_over(process)]
+        for node, _ in ended:
+            del self._processes[node]
+        stillborn, self._stillborn = self._stillborn, []
+        return (*stillborn, *(NodeExited(node, self._why(node, code)) for node, code in ended))
+
+    def close(self) -> None:
+        """Kill all processes and wait until they are gone."""
+        self._closed = True
+        for node in self._processes:
+            self.stop_node(node)
+        for node, process in self._processes.items():
+            try:
+                process.wait(END_WAIT_S)
+            except subprocess.TimeoutExpired:
+                logger.warning("%s (pid %d) does not end; it may hang in the kernel", node, process.pid)
+        self._processes.clear()
+
+    def log(self, node: str) -> Path:
+        """Return the file that holds what a node wrote."""
+        return self._folder / f"{node}.log"
+
+    def _launch(self, config: NodeConfig) -> subprocess.Popen[bytes]:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._folder / f"{config.node}.json"
+        path.touch(mode=0o600)  # it holds the job's secret key
+        path.write_bytes(to_json(config))
+        launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid())]
+        with self.log(config.node).open("wb") as log:
+            return subprocess.Popen(
+                [*launch, sys.executable, "-m", NODE_MODULE, str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _why(self, node: str, code: int) -> str:
+        if code < 0:  # what it wrote before says nothing about who killed it
+            return f"killed by signal {-code} ({_signal_name(-code)})"
+        told, words = f"exit code {code}", self._last_words(node)
+        return f"{told}: {words}" if words else told
+
+    def _last_words(self, node: str) -> str:
+        try:
+            with self.log(node).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS))
+                lines = file.read().decode(errors="replace").split("\n")
+        except OSError:
+            return ""  # a log that cannot be read has nothing to say
+        written = [line.strip() for line in lines if line.strip()]
+        return written[-1][:_LAST_LINE] if written else ""
+
+
+def _is_over(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is not None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

@@ -1,0 +1,91 @@
+"""What the job master tells its surroundings to do, and what it hands on to the controller.
+
+`JobMaster` does no input or output: every method returns a tuple of these, and the driver carries them
+out in their order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.sharding.split import LedgerCheckpoint  # noqa: TC001 - a manifest is decoded by its annotations
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.events import Event
+    from dlrover_nb.core.structs.messages import ToNode
+    from dlrover_nb.core.structs.resources import Role
+
+
+@dataclass(frozen=True, slots=True)
+class StartNode:
+    """Ask the backend for a node."""
+
+    node: str
+    role: Role
+    cpu: float
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopNode:
+    """End a node by force."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a message to a node."""
+
+    node: str
+    message: ToNode
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareCheckpoint:
+    """Make the folder of a checkpoint and see that some `n_byte` can be written to it."""
+
+    number: int
+    n_byte: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A checkpoint: the parts that the PS wrote, and the data queue as it was at that moment.
+
+    It is written last and atomically: a checkpoint without its manifest does not exist.
+    """
+
+    number: int
+    at_s: float
+    ps_epoch: int
+    bucket_owner: tuple[int, ...]
+    files: tuple[tuple[str, str], ...]  # (path, sha256), in index order of the PS
+    n_row: int
+    n_byte: int
+    ledger: LedgerCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class WriteManifest:
+    """Write the manifest of a checkpoint, all parts of which are there."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class DropCheckpoint:
+    """Delete a checkpoint that is no longer needed."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Hand a fact to the controller."""
+
+    event: Event
+
+
+Order = StartNode | StopNode | Send | PrepareCheckpoint | WriteManifest | DropCheckpoint | Tell

@@ -1,0 +1,312 @@
+"""The parameter servers of a job: from one group to the next without losing a shard or a parameter.
+
+A level-triggered machine: `advance` compares what is there with what should be and takes the next step
+that is possible now, however it came to be there. So a target that changes on the way, a node that dies
+in a pause and a lost message need no code of their own: the next call finds the difference again.
+
+Everything that must not change together with training (who the PS are, what is on disk) changes between
+PAUSING and SERVING. Standing still, every worker has told exactly how far it is, so parameters and data
+queue of a checkpoint belong together, and workers keep their shards over the change.
+
+When a PS dies its parameters since the last checkpoint are gone. Going on with a part of them (as some
+systems do) was rejected: then no count of trained samples means anything. Parameters and queue go back
+together, and what was trained since is trained again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from dlrover_nb.core.runtime.orders import DropCheckpoint, Manifest, PrepareCheckpoint, Tell, WriteManifest
+from dlrover_nb.core.runtime.placement import assign_buckets, n_more
+from dlrover_nb.core.runtime.state import PsGroup, Stage, evaluation_split
+from dlrover_nb.core.sharding.ledger import ShardLedger
+from dlrover_nb.core.structs.events import PlanFailed
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.messages import Load, Pause, Save, Train
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.roster import Node
+    from dlrover_nb.core.runtime.state import JobState
+
+N_CHECKPOINT_KEPT = 2
+FIRST_CHECKPOINT_BYTES = 1 << 20  # asked for when no earlier checkpoint tells the size
+
+
+def advance(state: JobState, at_s: float) -> None:
+    """Take every step that is possible now."""
+    before = None
+    while before is not state.stage:
+        before = state.stage
+        _step(state, at_s)
+
+
+def _step(state: JobState, at_s: float) -> None:
+    match state.stage:
+        case Stage.ASSEMBLING:
+            _assemble(state, at_s)
+        case Stage.LOADING:
+            _end_loading(state, at_s)
+        case Stage.SERVING:
+            _serve(state, at_s)
+        case Stage.PAUSING:
+            _end_pause(state, at_s)
+        case Stage.SAVING:
+            _end_saving(state, at_s)
+        case Stage.ENDED:
+            pass
+        case _ as never:
+            assert_never(never)
+
+
+# ASSEMBLING
+
+
+def _assemble(state: JobState, at_s: float) -> None:
+    if state.is_stopping:
+        state.end(JobPhase.STOPPED, state.is_stopping, at_s)
+        return
+    want = state.target.ps
+    _stop_misfits(state, keep=want.count)
+    missing = want.count - len(state.roster.ps)
+    state.start_nodes(Role.PS, _n_start(state, missing), at_s)
+    members = state.roster.ps
+    if len(members) == want.count and all(node.is_up for node in members):
+        _load(state, members, at_s)
+
+
+def _stop_misfits(state: JobState, *, keep: int) -> None:
+    """Stop PS that are not as the target says, and those beyond `keep`: rather new and unborn ones."""
+    fitting = [node for node in state.roster.ps if node.has_shape(state.target.ps)]
+    kept = sorted(fitting, key=lambda node: not node.is_up)[:keep]
+    for node in state.roster.ps:
+        if node not in kept:
+            state.stop_node(node)
+
+
+def _n_start(state: JobState, missing: int) -> int:
+    plan = state.target.ps
+    return n_more(state.capacity, state.roster.needs, (plan.cpu, plan.memory_mib), at_most=missing)
+
+
+def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:
+    """Make `members` the group and give each its part."""
+    state.n_group += 1
+    state.bucket_owner = assign_buckets(state.bucket_owner, len(members))
+    names = tuple(node.id for node in members)
+    state.group = PsGroup(state.n_group, names, state.target.ps, state.bucket_owner)
+    files = state.source.files if state.source else ()
+    for index, node in enumerate(members):
+        state.send(node, Load(state.n_group, index, len(members), state.bucket_owner, files))
+    state.enter(Stage.LOADING, at_s)
+
+
+# LOADING
+
+
+def _end_loading(state: JobState, at_s: float) -> None:
+    if state.is_stopping:
+        state.end(JobPhase.STOPPED, state.is_stopping, at_s)
+    elif all(node.loaded_epoch == state.n_group for node in group_nodes(state)):
+        state.enter(Stage.SERVING, at_s)
+        state.last_checkpoint_s = at_s
+
+
+def group_nodes(state: JobState) -> tuple[Node, ...]:
+    """Return the PS that serve, in index order."""
+    assert state.group is not None
+    nodes = [state.roster.get(name) for name in state.group.nodes]
+    return tuple(node for node in nodes if node is not None)
+
+
+# SERVING
+
+
+def _serve(state: JobState, at_s: float) -> None:
+    _let_train(state)
+    is_ready = _prepare_change(state, at_s)
+    if state.is_stopping or is_ready or _is_trained(state) or _checkpoint_is_due(state, at_s):
+        assert state.group is not None
+        for node in state.roster.workers:
+            if node.is_training:
+                state.send(node, Pause(state.group.ps_epoch))
+        state.enter(Stage.PAUSING, at_s)
+
+
+def _let_train(state: JobState) -> None:
+    """Tell every worker that is up and stands still whom to work with."""
+    group = state.group
+    assert group is not None
+    endpoints = tuple(node.endpoint for node in group_nodes(state))
+    for node in state.roster.workers:
+        if node.is_up and not node.is_training:
+            if node.must_drop:  # also what was granted since: it cannot tell the one from the other
+                state.take_back(node)
+            state.send(node, Train(group.ps_epoch, endpoints, group.bucket_owner, node.must_drop))
+            node.is_training, node.must_drop = True, False
+
+
+def _is_trained(state: JobState) -> bool:
+    return state.train.finished and not state.is_evaluating
+
+
+def _checkpoint_is_due(state: JobState, at_s: float) -> bool:
+    every_s = state.spec.checkpoint_every_s
+    return every_s > 0 and not state.is_evaluating and at_s >= state.last_checkpoint_s + every_s
+
+
+def changes_ps(state: JobState) -> bool:
+    """Whether other PS should serve than do."""
+    return state.group is not None and state.group.shape != state.target.ps and not state.is_evaluating
+
+
+def _prepare_change(state: JobState, at_s: float) -> bool:
+    """Start what the next group needs beside the present one; whether all is ready to change over.
+
+    Where the new PS do not fit beside the old ones nothing can be prepared, and that is ready too.
+    """
+    group, want = state.group, state.target.ps
+    assert group is not None
+    keeps = (group.shape.cpu, group.shape.memory_mib) == (want.cpu, want.memory_mib)
+    n_kept = min(group.shape.count, want.count) if keeps else 0
+    _stop_standby(state, keep=want.count - n_kept if changes_ps(state) else 0)
+    if not changes_ps(state):
+        return False
+    missing = want.count - n_kept - len(_standby(state))
+    if missing > 0 and _n_start(state, missing) < missing:
+        return True
+    state.start_nodes(Role.PS, max(0, missing), at_s)
+    standby = _standby(state)
+    return len(standby) == want.count - n_kept and all(node.is_up for node in standby)
+
+
+def _standby(state: JobState) -> tuple[Node, ...]:
+    assert state.group is not None
+    return tuple(node for node in state.roster.ps if node.id not in state.group.nodes)
+
+
+def _stop_standby(state: JobState, *, keep: int) -> None:
+    fitting = [node for node in _standby(state) if node.has_shape(state.target.ps)]
+    kept = sorted(fitting, key=lambda node: not node.is_up)[:keep]
+    for node in _standby(state):
+        if node not in kept:
+            state.stop_node(node)
+
+
+# PAUSING and SAVING
+
+
+def _end_pause(state: JobState, at_s: float) -> None:
+    if any(node.is_training for node in state.roster.workers):
+        return
+    state.n_checkpoint += 1
+    state.saved, state.pending_manifest = {}, None
+    n_byte = state.checkpoints[-1].n_byte if state.checkpoints else FIRST_CHECKPOINT_BYTES
+    state.orders.append(PrepareCheckpoint(state.n_checkpoint, n_byte))
+    for index, node in enumerate(group_nodes(state)):
+        state.send(node, Save(state.n_checkpoint, part_file(state, index)))
+    state.enter(Stage.SAVING, at_s)
+
+
+def part_file(state: JobState, index: int) -> str:
+    """Return where a PS writes its part of the checkpoint at hand."""
+    return f"{state.folder}/checkpoints/{state.n_checkpoint}/ps-{index}.part"
+
+
+def _end_saving(state: JobState, at_s: float) -> None:
+    members = group_nodes(state)
+    if state.pending_manifest is not None or any(node.id not in state.saved for node in members):
+        return
+    parts = [state.saved[node.id] for node in members]
+    state.pending_manifest = Manifest(
+        number=state.n_checkpoint,
+        at_s=at_s,
+        ps_epoch=state.n_group,
+        bucket_owner=state.bucket_owner,
+        files=tuple((part.file, part.sha256) for part in parts),
+        n_row=sum(part.n_row for part in parts),
+        n_byte=sum(part.n_byte for part in parts),
+        ledger=state.train.checkpoint(),
+    )
+    state.orders.append(WriteManifest(state.pending_manifest))
+
+
+def manifest_written(state: JobState, number: int, at_s: float) -> None:
+    """Go on after a complete checkpoint: do what the workers stand still for, or resume."""
+    manifest = state.pending_manifest
+    if state.stage is not Stage.SAVING or manifest is None or manifest.number != number:
+        return
+    state.pending_manifest = None
+    state.checkpoints.append(manifest)
+    for old in state.checkpoints[:-N_CHECKPOINT_KEPT]:
+        state.orders.append(DropCheckpoint(old.number))
+    del state.checkpoints[:-N_CHECKPOINT_KEPT]
+    if not state.is_stopping and not _is_trained(state) and changes_ps(state):
+        state.source, state.group = manifest, None
+        state.enter(Stage.ASSEMBLING, at_s)
+        return
+    _after_save(state, at_s)
+
+
+def checkpoint_failed(state: JobState, number: int, why: str, at_s: float) -> None:
+    """Go on without a checkpoint that could not be written: the PS still hold all."""
+    if state.stage is not Stage.SAVING or number != state.n_checkpoint:
+        return
+    state.pending_manifest = None
+    state.orders.append(DropCheckpoint(number))
+    text = f"checkpoint {number} could not be written: {why}"
+    is_needed = not state.is_stopping and not _is_trained(state) and changes_ps(state)
+    state.note(text, at_s)
+    if state.is_stopping:
+        state.is_stopping += f"; {text}"
+    _after_save(state, at_s)
+    if is_needed:
+        state.fail_plan(text, at_s)
+
+
+def _after_save(state: JobState, at_s: float) -> None:
+    """Go on as the job stands: it was stopped, it has trained all, or it trains on with the same PS."""
+    state.last_checkpoint_s = at_s
+    if state.is_stopping:
+        state.end(JobPhase.STOPPED, state.is_stopping, at_s)
+        return
+    if _is_trained(state):
+        _begin_evaluation(state, at_s)
+    state.enter(Stage.SERVING, at_s)
+
+
+def _begin_evaluation(state: JobState, at_s: float) -> None:
+    """Give up a plan that is on its way: nothing is left that it could speed up."""
+    state.is_evaluating = True
+    if state.change is not None and state.applied is not None:
+        if not state.change.is_fallback:
+            why = "all rows were trained before the plan was in place"
+            state.orders.append(Tell(PlanFailed(at_s, state.target, why)))
+        state.target = state.applied
+    state.change = None
+
+
+# loss of a PS
+
+
+def ps_lost(state: JobState, node: str, at_s: float) -> None:
+    """Go back to the last checkpoint if `node` held parameters; it has left the roster already."""
+    if state.group is None or node not in state.group.nodes:
+        return
+    state.group, state.pending_manifest = None, None
+    if state.stage is not Stage.LOADING:  # while loading, the source holds all that was learnt
+        _roll_back(state)
+    for worker in state.roster.workers:
+        worker.is_training = False  # it waits for the lost PS until it is told to train with others
+    state.enter(Stage.ASSEMBLING, at_s)
+
+
+def _roll_back(state: JobState) -> None:
+    state.source = state.checkpoints[-1] if state.checkpoints else None
+    state.train.restore(state.source.ledger if state.source else None)
+    for worker in state.roster.workers:
+        worker.must_drop = True
+    if not state.train.finished:
+        state.is_evaluating = False
+        state.evaluate = ShardLedger(evaluation_split(state.spec, state.features))

@@ -1,0 +1,193 @@
+"""What the job master knows at one moment, and the stages that its parameter servers go through.
+
+The stages are those of one stop-and-resume of the PS group; a job passes through them at its start, at
+each checkpoint, at each change of its PS and after the loss of one. `NEXT_STAGES` is the whole graph:
+
+ASSEMBLING  PS are started until as many are up as the plan says
+LOADING     the group reads its parts from the source checkpoint (or starts from nothing)
+SERVING     workers train
+PAUSING     workers finish the iteration at hand
+SAVING      PS write their parts, then the manifest is written
+ENDED       nothing more happens
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.runtime.orders import Order, Send, StartNode, StopNode, Tell
+from dlrover_nb.core.runtime.restarts import RestartBudget
+from dlrover_nb.core.runtime.roster import Node, Roster
+from dlrover_nb.core.sharding.split import Split
+from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.shards import Purpose
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.orders import Manifest
+    from dlrover_nb.core.sharding.ledger import ShardLedger
+    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.messages import Saved, ToNode
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan, RolePlan
+
+
+class Stage(StrEnum):
+    """Where the PS group is; see the module."""
+
+    ASSEMBLING = "assembling"
+    LOADING = "loading"
+    SERVING = "serving"
+    PAUSING = "pausing"
+    SAVING = "saving"
+    ENDED = "ended"
+
+
+NEXT_STAGES: dict[Stage, frozenset[Stage]] = {
+    Stage.ASSEMBLING: frozenset({Stage.LOADING, Stage.ENDED}),
+    Stage.LOADING: frozenset({Stage.SERVING, Stage.ASSEMBLING, Stage.ENDED}),
+    Stage.SERVING: frozenset({Stage.PAUSING, Stage.ASSEMBLING, Stage.ENDED}),
+    Stage.PAUSING: frozenset({Stage.SAVING, Stage.ASSEMBLING, Stage.ENDED}),
+    Stage.SAVING: frozenset({Stage.SERVING, Stage.ASSEMBLING, Stage.ENDED}),
+    Stage.ENDED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PsGroup:
+    """The PS that serve together under one epoch, in index order."""
+
+    ps_epoch: int
+    nodes: tuple[str, ...]
+    shape: RolePlan
+    bucket_owner: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class PlanChange:
+    """A target that does not run yet. A fallback goes back to the plan before and is not reported."""
+
+    since_s: float
+    is_fallback: bool = False
+    pause_s: float = 0.0
+
+
+def train_split(spec: JobSpec, features: FeatureSpec) -> Split:
+    """Return the shards to train: all passes over the first `n_train` rows."""
+    return Split(features.n_train, spec.batch_size, spec.shard_batches, spec.n_epoch, spec.seed)
+
+
+def evaluation_split(spec: JobSpec, features: FeatureSpec) -> Split:
+    """Return the shards to evaluate: the held-out rows after the training rows, once."""
+    return Split(
+        features.n_eval,
+        spec.batch_size,
+        spec.shard_batches,
+        first_row=features.n_train,
+        purpose=Purpose.EVALUATE,
+    )
+
+
+@dataclass(slots=True)
+class JobState:
+    """All that changes in the life of a job; one `JobMaster` owns it, nobody else sees it."""
+
+    spec: JobSpec
+    features: FeatureSpec
+    capacity: Capacity
+    folder: str
+    target: ResourcePlan
+    train: ShardLedger
+    evaluate: ShardLedger
+    roster: Roster = field(default_factory=Roster)
+    stage: Stage = Stage.ASSEMBLING
+    stage_since_s: float = 0.0
+    group: PsGroup | None = None
+    n_group: int = 0
+    bucket_owner: tuple[int, ...] = ()
+    source: Manifest | None = None  # what the next group loads; None: starts from nothing
+    checkpoints: list[Manifest] = field(default_factory=list)
+    n_checkpoint: int = 0
+    last_checkpoint_s: float = 0.0
+    saved: dict[str, Saved] = field(default_factory=dict)
+    pending_manifest: Manifest | None = None
+    applied: ResourcePlan | None = None  # the last plan that ran
+    change: PlanChange | None = None
+    is_evaluating: bool = False
+    is_stopping: str = ""  # who asked and why
+    phase: JobPhase = JobPhase.STARTING
+    message: str = ""
+    restarts: dict[Role, RestartBudget] = field(default_factory=lambda: {r: RestartBudget() for r in Role})
+    last_step_s: float = 0.0  # when a node last came a step further: what a stuck plan is measured by
+    orders: list[Order] = field(default_factory=list)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing more happens."""
+        return self.stage is Stage.ENDED
+
+    def enter(self, stage: Stage, at_s: float) -> None:
+        """Go to a stage; only along `NEXT_STAGES`."""
+        assert stage in NEXT_STAGES[self.stage], f"{self.stage} -> {stage}"
+        self.stage, self.stage_since_s = stage, at_s
+
+    def send(self, node: Node, message: ToNode) -> None:
+        """Order a message to a node."""
+        self.orders.append(Send(node.id, message))
+
+    def start_nodes(self, role: Role, n_node: int, at_s: float) -> None:
+        """Order nodes of the shape that the target says, unless losses say to wait."""
+        plan = self.target.role(role)
+        if self.restarts[role].not_before_s(at_s, plan.count) > at_s:
+            return
+        for _ in range(n_node):
+            node = self.roster.add(role, plan, at_s)
+            self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib))
+
+    def stop_node(self, node: Node) -> None:
+        """Order the end of a node, forget it and take back its shards."""
+        self.orders.append(StopNode(node.id))
+        self.roster.remove(node.id)
+        self.take_back(node)
+
+    def take_back(self, node: Node) -> None:
+        """Take back the shards that a node holds."""
+        self.train.release(node.id)
+        self.evaluate.release(node.id)
+
+    def note(self, text: str, at_s: float) -> None:
+        """Tell what happened in words; the phase stays."""
+        self.message = text
+        self.orders.append(Tell(PhaseChanged(at_s, self.phase, text)))
+
+    def set_phase(self, phase: JobPhase, at_s: float, message: str = "") -> None:
+        """Enter a phase of the job and tell it, unless it is there already."""
+        if phase is not self.phase:
+            self.phase = phase
+            self.note(message, at_s)
+
+    def aim(self, target: ResourcePlan, at_s: float, *, is_fallback: bool = False) -> None:
+        """Work towards another plan from now on."""
+        self.target, self.last_step_s = target, at_s
+        self.change = PlanChange(at_s, is_fallback)
+        for budget in self.restarts.values():
+            budget.clear()
+
+    def fail_plan(self, why: str, at_s: float) -> None:
+        """Give the target up for the plan that ran before; with none, or failing too, the job fails."""
+        if self.change is None or self.change.is_fallback or self.applied in {None, self.target}:
+            self.end(JobPhase.FAILED, why, at_s)
+            return
+        assert self.applied is not None
+        self.orders.append(Tell(PlanFailed(at_s, self.target, why)))
+        self.aim(self.applied, at_s, is_fallback=True)
+
+    def end(self, phase: JobPhase, message: str, at_s: float) -> None:
+        """End the job and all of its nodes."""
+        for node in self.roster.nodes:
+            self.stop_node(node)
+        self.group = None
+        self.enter(Stage.ENDED, at_s)
+        self.set_phase(phase, at_s, message)

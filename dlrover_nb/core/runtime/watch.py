@@ -1,0 +1,135 @@
+"""What the job master sees by looking: who is silent, what is stuck, whether the plan runs, and the phase.
+
+All limits of time stand here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.runtime import rollout
+from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.messages import Stop
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.roster import Node
+    from dlrover_nb.core.runtime.state import JobState
+
+START_LIMIT_S = 90.0  # until Hello: a node has to find a place, start and import its libraries
+DRAIN_LIMIT_S = 60.0  # for the shard at hand; what was acknowledged of it is not lost by ending it then
+PAUSE_LIMIT_S = 60.0  # for one iteration
+DISK_LIMIT_S = 300.0  # to save or load all parts
+PLAN_LIMIT_S = 120.0  # without any node coming a step further
+STOP_LIMIT_S = 20.0
+
+
+def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: bool = True) -> None:
+    """Take back what a lost node held, and replace it unless that is pointless."""
+    was_leaving = node.is_draining
+    state.send(node, Stop())  # it may live behind a broken line
+    state.stop_node(node)
+    rollout.ps_lost(state, node.id, at_s)
+    if was_leaving:
+        return
+    if not retryable:
+        state.end(JobPhase.FAILED, f"{node.id} cannot go on: {why}", at_s)
+        return
+    budget, n_planned = state.restarts[node.role], state.target.role(node.role).count
+    budget.record(at_s)
+    if budget.exhausted(at_s, n_planned):
+        state.fail_plan(f"{node.role} nodes are lost again and again, the last one, {node.id}: {why}", at_s)
+    else:
+        went_back = state.stage is Stage.ASSEMBLING and node.role is Role.PS
+        where = f"checkpoint {state.source.number}" if state.source else "the beginning"
+        _tell_loss(
+            state, f"{node.id} was lost: {why}" + (f"; going on from {where}" if went_back else ""), at_s
+        )
+
+
+def _tell_loss(state: JobState, text: str, at_s: float) -> None:
+    """Tell it once: with the phase that it brings, or by itself."""
+    before, state.message = state.phase, text
+    see_phase(state, at_s)
+    if state.phase is before:
+        state.note(text, at_s)
+
+
+def check_time(state: JobState, at_s: float) -> None:
+    """End what has been silent or stuck for too long."""
+    for node in state.roster.nodes:
+        why = _overdue(state, node, at_s)
+        if why and state.roster.get(node.id) is node:
+            node_lost(state, node, why, at_s)
+    _check_stage(state, at_s)
+    _check_plan(state, at_s)
+
+
+def _check_plan(state: JobState, at_s: float) -> None:
+    """End a stop and a plan that come no further."""
+    if state.is_ended:
+        return
+    if state.is_stopping and at_s > state.last_step_s + STOP_LIMIT_S:
+        state.end(JobPhase.STOPPED, f"{state.is_stopping}; there was no time to save", at_s)
+    elif state.change is not None and at_s > state.last_step_s + PLAN_LIMIT_S:
+        state.fail_plan(
+            f"its nodes did not come up within {PLAN_LIMIT_S:g} s; look at their logs, "
+            "or choose a smaller plan",
+            at_s,
+        )
+
+
+def _overdue(state: JobState, node: Node, at_s: float) -> str:
+    """Return why a node counts as lost; empty when it does not."""
+    if not node.is_up:
+        is_late = at_s > node.since_s + START_LIMIT_S
+        return f"it did not come up within {START_LIMIT_S:g} s" if is_late else ""
+    silence_s = at_s - node.heard_s
+    if silence_s > state.spec.heartbeat_timeout_s:
+        return f"it was silent for {silence_s:.0f} s"
+    if node.is_draining and at_s > node.since_s + DRAIN_LIMIT_S:
+        return f"it did not finish its shard within {DRAIN_LIMIT_S:g} s"
+    if state.stage is Stage.PAUSING and node.is_training and at_s > state.stage_since_s + PAUSE_LIMIT_S:
+        return f"it did not pause within {PAUSE_LIMIT_S:g} s"
+    return ""
+
+
+def _check_stage(state: JobState, at_s: float) -> None:
+    """End PS that neither save nor load."""
+    if at_s <= state.stage_since_s + DISK_LIMIT_S:
+        return
+    if state.stage is Stage.SAVING:
+        text = f"the PS did not finish it within {DISK_LIMIT_S:g} s"
+        rollout.checkpoint_failed(state, state.n_checkpoint, text, at_s)
+    elif state.stage is Stage.LOADING:
+        late = [n for n in rollout.group_nodes(state) if n.loaded_epoch != state.n_group]
+        for node in late:
+            if not state.is_ended:
+                node_lost(state, node, f"it did not load its part within {DISK_LIMIT_S:g} s", at_s)
+
+
+def is_in_place(state: JobState) -> bool:
+    """Whether the nodes that the target asks for, and no others, train."""
+    target, group = state.target, state.group
+    if state.stage is not Stage.SERVING or group is None or group.shape != target.ps:
+        return False
+    workers = state.roster.workers
+    if len(workers) != target.worker.count or len(state.roster.ps) != target.ps.count:
+        return False
+    return all(w.is_training and not w.is_draining and w.has_shape(target.worker) for w in workers)
+
+
+def see_phase(state: JobState, at_s: float) -> None:
+    """Enter the phase that the state amounts to."""
+    if state.is_ended:
+        return
+    trains = any(w.is_training for w in state.roster.workers)
+    if state.is_evaluating:
+        state.set_phase(JobPhase.EVALUATING, at_s)
+    elif state.change is not None and state.applied is not None:
+        state.set_phase(JobPhase.RESCALING, at_s, f"changing to {state.target.short}")
+    elif state.stage in {Stage.ASSEMBLING, Stage.LOADING} or (state.applied is None and not trains):
+        state.set_phase(JobPhase.STARTING, at_s, state.message)
+    else:
+        state.set_phase(JobPhase.TRAINING, at_s)

@@ -1,0 +1,47 @@
+"""The session: one driver loop per job in the master, handles and clusters for clients."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.session.client import Cluster
+
+KINDS = ("ray",)
+
+
+def connect(
+    kind: str = "ray", address: str | None = None, *, cpus: float | None = None, start: bool = True
+) -> Cluster:
+    """Connect to a place where jobs run.
+
+    Parameters
+    ----------
+    kind
+        One of `KINDS`.
+    address
+        Of an existing cluster; None for one of our own on this machine, started when there is none.
+    cpus
+        Cores that a cluster of our own offers; all by default.
+    start
+        Whether one of our own may be started when none runs.
+
+    Raises
+    ------
+    InvalidValueError
+        For an unknown kind.
+    BackendError
+        When it cannot be reached or started.
+    NotFoundError
+        When there is none of our own and none may be started.
+    """
+    if kind != "ray":
+        near = difflib.get_close_matches(kind, KINDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(KINDS)}"
+        raise InvalidValueError(f"cannot connect to {kind!r}; {hint}")
+    from dlrover_nb.core.backends.ray.cluster import connect_ray  # noqa: PLC0415 - Ray takes a second to import
+
+    return connect_ray(address, cpus=cpus, start=start)

@@ -1,0 +1,218 @@
+"""A client's side of a job: read frozen snapshots, send decisions; it decides nothing itself.
+
+`JobHandle` is what notebooks, the command line and the live views hold. It knows no backend: the way to
+the job master is a `MasterLink`, which a Ray actor handle or an in-process driver provides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+POLL_S = 0.5
+STOP_TIMEOUT_S = 60.0
+
+
+class Until(StrEnum):
+    """What one can wait for."""
+
+    END = "end"
+    PROPOSAL = "proposal"  # an open one, or the end
+
+
+class MasterLink(Protocol):
+    """The calls that a job master answers; each raises `BackendError` when it cannot be reached."""
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest picture of the job."""
+        ...
+
+    def series(self, cursor: int) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        ...
+
+    def decide(self, decision: Decision) -> Decision:
+        """Hand in a decision; return it with its id, or raise why it cannot be."""
+        ...
+
+    def stop(self, by: str, why: str) -> None:
+        """End the job's nodes, keeping what it learnt so far."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """One line of the list of jobs."""
+
+    name: str
+    phase: JobPhase
+    owner: str
+    started_at_s: float
+    plan: ResourcePlan | None
+    samples_per_s: float
+    done: float  # share of the training samples, 0 to 1
+    open_proposal: str | None
+    live: bool  # False: known from the history alone
+
+
+class JobHandle:
+    """One job, as a client sees and steers it.
+
+    Parameters
+    ----------
+    name
+        The job's name.
+    link
+        Way to its master.
+    user
+        Who decides, for the audit trail; the login name by default.
+    """
+
+    def __init__(self, name: str, link: MasterLink, *, user: str | None = None) -> None:
+        self.name = name
+        self._link = link
+        self._user = user or getpass.getuser()
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest picture of the job."""
+        return self._link.snapshot()
+
+    def series(self, cursor: int = 0) -> SeriesChunk:
+        """Return telemetry newer than `cursor` (0: all that is kept)."""
+        return self._link.series(cursor)
+
+    def accept(self, proposal: str | None = None, *, why: str = "") -> Decision:
+        """Accept a proposal: the one named, or the open one.
+
+        Raises
+        ------
+        NotFoundError
+            When none is open and none was named.
+        StaleDecisionError
+            When it is no longer open.
+        """
+        return self._decide(Verdict.ACCEPT, proposal=proposal or self._open_proposal(), why=why)
+
+    def reject(self, proposal: str | None = None, *, why: str = "") -> Decision:
+        """Reject a proposal: the one named, or the open one."""
+        return self._decide(Verdict.REJECT, proposal=proposal or self._open_proposal(), why=why)
+
+    def override(self, plan: ResourcePlan, *, proposal: str | None = None, why: str = "") -> Decision:
+        """Answer a proposal with a plan of one's own, which is applied instead."""
+        return self._decide(Verdict.OVERRIDE, proposal=proposal or self._open_proposal(), plan=plan, why=why)
+
+    def scale(self, plan: ResourcePlan, *, why: str = "") -> Decision:
+        """Change the running job to `plan`, whether or not anything was proposed."""
+        return self._decide(Verdict.SCALE, plan=plan, why=why)
+
+    def set_mode(self, mode: Mode, *, why: str = "") -> Decision:
+        """Say who decides from now on: the user (manual, suggest) or the optimizer (auto)."""
+        return self._decide(Verdict.MODE, mode=mode, why=why)
+
+    def stop(self, *, why: str = "") -> JobSnapshot:
+        """Stop the job and return its last picture."""
+        self._link.stop(self._user, why)
+        return self.wait(timeout_s=STOP_TIMEOUT_S)
+
+    def wait(self, timeout_s: float | None = None, *, until: Until = Until.END) -> JobSnapshot:
+        """Block until the job has ended (or proposes a plan), or `timeout_s` has passed.
+
+        An interrupt leaves the job alone.
+        """
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        while not _is_reached(snapshot := self.snapshot(), until):
+            if end is not None and time.monotonic() >= end:
+                break
+            time.sleep(POLL_S)
+        return snapshot
+
+    def __await__(self) -> Generator[object, None, JobSnapshot]:
+        """Wait without blocking the event loop: ``await job``."""
+        return self._await_final().__await__()
+
+    def _open_proposal(self) -> str:
+        snapshot = self.snapshot()
+        if snapshot.open_proposal is None:
+            last = snapshot.proposals[-1] if snapshot.proposals else None
+            told = f"the last one, {last.id}, is {last.status}" if last else "there was none yet"
+            raise NotFoundError(
+                f"job {self.name} has no open proposal ({told}); use scale to set a plan yourself"
+            )
+        return snapshot.open_proposal.id
+
+    def _decide(
+        self,
+        verdict: Verdict,
+        *,
+        proposal: str | None = None,
+        plan: ResourcePlan | None = None,
+        mode: Mode | None = None,
+        why: str = "",
+    ) -> Decision:
+        snapshot = self.snapshot()
+        if snapshot.phase.is_final:
+            raise StaleDecisionError(f"job {self.name} has {snapshot.phase}: nothing to decide any more")
+        decision = Decision(
+            verdict, self._user, time.time(), proposal=proposal, plan=plan, mode=mode, why=why
+        )
+        return self._link.decide(decision)
+
+    async def _await_final(self) -> JobSnapshot:
+        while not (snapshot := await asyncio.to_thread(self.snapshot)).phase.is_final:  # noqa: ASYNC110 - the master is another process: it sets no event here
+            await asyncio.sleep(POLL_S)
+        return snapshot
+
+
+def _is_reached(snapshot: JobSnapshot, until: Until) -> bool:
+    return snapshot.phase.is_final or (until is Until.PROPOSAL and snapshot.open_proposal is not None)
+
+
+class Cluster(Protocol):
+    """Where jobs run."""
+
+    @property
+    def description(self) -> str:
+        """One line: what it is, where, and what it offers."""
+        ...
+
+    def capacity(self) -> Capacity:
+        """Return what jobs may use."""
+        ...
+
+    def submit(self, spec: JobSpec) -> JobHandle:
+        """Start a job and return at once.
+
+        Raises
+        ------
+        InvalidValueError
+            When a job of that name is there, or the data is not what the specification says.
+        CapacityError
+            When the plan does not fit.
+        """
+        ...
+
+    def jobs(self) -> tuple[JobSummary, ...]:
+        """Return all jobs, newest first: running ones, and those the history knows."""
+        ...
+
+    def job(self, name: str) -> JobHandle:
+        """Find a job by name; `NotFoundError` names the nearest ones."""
+        ...
+
+    def shutdown(self, *, force: bool = False) -> str:
+        """End the cluster if this product started it, and say what was done; else only let go of it."""
+        ...

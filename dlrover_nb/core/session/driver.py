@@ -1,0 +1,386 @@
+"""The driver of a job: one thread, one loop, one command queue around the sans-IO master and controller.
+
+Everything that happens to a job happens in this loop, one thing at a time: a message, the end of a node, a
+tick, a command of a user. So neither the master nor the controller needs a lock, and what they decide
+depends on nothing but the order of these facts, which the journal keeps.
+
+Other threads read the last published picture (a frozen record, exchanged whole), and hand in commands with a
+future that the loop answers. An error that nobody foresaw ends the job as FAILED with its nodes stopped: a
+master that goes on after a bug it does not understand is worse than none.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import deque
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar, assert_never
+
+from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.errors import BackendError, CheckpointError, DlroverError, StaleDecisionError
+from dlrover_nb.core.pareto.space import check_capacity
+from dlrover_nb.core.runtime.master import JobMaster
+from dlrover_nb.core.runtime.orders import (
+    DropCheckpoint,
+    Order,
+    PrepareCheckpoint,
+    Send,
+    StartNode,
+    StopNode,
+    Tell,
+    WriteManifest,
+)
+from dlrover_nb.core.runtime.wire import new_keys
+from dlrover_nb.core.session import picture
+from dlrover_nb.core.session.checkpoints import CheckpointFolder
+from dlrover_nb.core.session.facts import evaluate, submitted
+from dlrover_nb.core.session.line import MasterLine
+from dlrover_nb.core.session.record import Journal, Memory
+from dlrover_nb.core.structs.decisions import Decision
+from dlrover_nb.core.structs.events import Decided, Event, NodeReported, Remember, Scale, Ticked
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.telemetry import JobTelemetry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from dlrover_nb.core.backends.base import Backend
+    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.structs.events import Instruction
+    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TICK_S = 0.25
+SECOND_S = 1.0
+PUBLISH_S = 0.5
+ANSWER_LIMIT_S = 30.0
+
+
+class JobDriver:
+    """Runs one job on a backend; fits `core.session.client.MasterLink`.
+
+    Parameters
+    ----------
+    spec, features
+        What to run, and how its rows become numbers.
+    backend
+        Where nodes run; the driver closes it at the end of the job.
+    folder
+        The job's run folder, made if missing, closed to other users.
+    history_url
+        Of the history; None for the user's own file.
+    clock
+        The time.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        features: FeatureSpec,
+        backend: Backend,
+        *,
+        folder: Path,
+        history_url: str | None,
+        clock: Clock,
+    ) -> None:
+        self._spec, self._features, self._backend = spec, features, backend
+        self._folder, self._clock = folder, clock
+        self._capacity = backend.capacity()
+        self._controller = Controller()
+        self._master = JobMaster(spec, features, self._capacity, folder=str(folder), evaluate=evaluate)
+        self._checkpoints, self._journal = CheckpointFolder(folder), Journal(folder)
+        self._memory = Memory(spec.name, history_url)
+        self._telemetry, self._telemetry_lock = JobTelemetry(), threading.Lock()
+        self._keys = new_keys()
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._orders: deque[Order] = deque()
+        self._accepts = threading.Lock()  # guards _is_over against a command that comes too late
+        self._is_over = False
+        self._broken = ""
+        self._loss: float | None = None
+        self._started_at_s = self._ticked_at_s = self._second_at_s = self._published_at_s = clock.now_s()
+        self._snapshot: JobSnapshot | None = None
+        self._thread = threading.Thread(target=self._run, name=f"driver-{spec.name}", daemon=True)
+
+    # for any thread
+
+    def start(self) -> None:
+        """Begin the job and return.
+
+        Raises
+        ------
+        CapacityError
+            When the first plan does not fit.
+        BackendError, InvalidValueError
+            When the master's endpoint cannot be bound, for example in a folder that others may enter.
+        """
+        check_capacity(self._spec.plan, self._capacity)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._line = MasterLine(self._backend.listen(), self._folder, self._keys)
+        self._tell(submitted(self._spec, self._features, self._capacity, self._now_s()))
+        self._publish()
+        self._thread.start()
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest picture of the job."""
+        if self._snapshot is None:
+            raise BackendError(f"job {self._spec.name} has not begun; call start first")
+        return self._snapshot
+
+    def series(self, cursor: int = 0) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        with self._telemetry_lock:
+            return self._telemetry.read(cursor)
+
+    def decide(self, decision: Decision) -> Decision:
+        """Hand in a decision and wait for the verdict.
+
+        Raises
+        ------
+        StaleDecisionError, NotFoundError, InvalidValueError, CapacityError
+            Why it cannot be; then nothing changed.
+        BackendError
+            When the loop does not answer.
+        """
+        return self._ask(lambda: self._decide(decision))
+
+    def stop(self, by: str, why: str = "") -> None:
+        """Save what was learnt and end the job; nothing happens when it has ended."""
+        if not self.snapshot().phase.is_final:
+            self._ask(lambda: self._carry_out(self._master.stop(by, why, self._now_s())))
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until the job has ended and all is put away; whether it has."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """End the job at once if it runs, and wait for the end."""
+        if self._thread.is_alive():
+            self._submit(lambda: self._carry_out(self._master.fail("its driver was closed", self._now_s())))
+            self._thread.join()
+
+    def _ask(self, command: Callable[[], T]) -> T:
+        answer: Future[T] = Future()
+        self._submit(lambda: _answer(answer, command), answer)
+        try:
+            return answer.result(ANSWER_LIMIT_S)
+        except FutureTimeoutError as error:
+            raise BackendError(
+                f"the master of job {self._spec.name} did not answer within {ANSWER_LIMIT_S:g} s; try again"
+            ) from error
+
+    def _submit(self, command: Callable[[], None], answer: Future[T] | None = None) -> None:
+        with self._accepts:
+            if not self._is_over:
+                self._commands.put(command)
+                self._line.wake()
+            elif answer is not None:
+                phase = self.snapshot().phase
+                answer.set_exception(StaleDecisionError(f"job {self._spec.name} has {phase}: nothing to do"))
+
+    # the loop's thread
+
+    def _run(self) -> None:
+        try:
+            self._carry_out(self._master.start(self._now_s()))
+            while not self._master.phase.is_final:
+                self._turn()
+        except Exception as error:
+            logger.exception("the driver of job %s failed", self._spec.name)
+            self._fail(f"the job master failed: {type(error).__name__}: {error}")
+        finally:
+            self._put_away()
+
+    def _turn(self) -> None:
+        """Hear what there is, then see to commands, ended nodes and time."""
+        wait_s = self._ticked_at_s + TICK_S - self._now_s()
+        for heard in self._line.hear(wait_s if self._commands.empty() else 0):
+            sender, message, arrays = heard
+            self._carry_out(self._master.on_message(sender, message, self._now_s(), arrays))
+        while not self._commands.empty():
+            self._commands.get()()
+            self._publish()
+        self._see_time()
+
+    def _see_time(self) -> None:
+        at_s = self._now_s()
+        if at_s >= self._ticked_at_s + TICK_S:
+            self._ticked_at_s = at_s
+            self._see_exits(at_s)
+            self._carry_out(self._master.tick(at_s))
+        if at_s >= self._second_at_s + SECOND_S:
+            self._second_at_s = at_s
+            self._carry_out((Tell(Ticked(at_s)),))
+            self._record(at_s)
+        if at_s >= self._published_at_s + PUBLISH_S:
+            self._publish()
+
+    def _see_exits(self, at_s: float) -> None:
+        for exited in self._backend.poll():
+            told = self._master.on_exit(exited.node, exited.why, at_s, retryable=exited.retryable)
+            self._carry_out(told)
+
+    def _record(self, at_s: float) -> None:
+        nodes = self._master.nodes
+        n_worker = sum(node.role is Role.WORKER for node in nodes)
+        speed = picture.samples_per_s(nodes, at_s)
+        with self._telemetry_lock:
+            self._telemetry.record_job(at_s, speed, n_worker, len(nodes) - n_worker)
+
+    def _publish(self) -> None:
+        at_s = self._published_at_s = self._now_s()
+        self._snapshot = picture.draw(
+            at_s,
+            spec=self._spec,
+            capacity=self._capacity,
+            started_at_s=self._started_at_s,
+            ended_at_s=at_s if self._master.phase.is_final else None,
+            loss=self._loss,
+            master=self._master,
+            controller=self._controller,
+            n_dropped=self._line.n_dropped,
+        )
+        self._loss = self._snapshot.loss
+
+    def _fail(self, why: str) -> None:
+        """End the job though something is broken: what can still be carried out, is."""
+        self._orders.clear()
+        self._broken = why
+        for order in self._master.fail(why, self._now_s()):
+            try:
+                self._do(order)
+            except Exception:
+                logger.exception("%s could not be carried out", order)
+                self._orders.clear()
+
+    def _put_away(self) -> None:
+        self._backend.close()
+        with self._accepts:
+            self._is_over = True
+        while not self._commands.empty():
+            self._commands.get()()
+        self._publish_end()
+        self._line.close()
+        self._journal.close()
+        self._memory.close()
+
+    def _publish_end(self) -> None:
+        """Publish the last picture; after a failure that no picture can be drawn of, the one before."""
+        try:
+            self._publish()
+        except Exception:
+            logger.exception("no last picture of job %s could be drawn", self._spec.name)
+        last = self.snapshot()
+        if not last.phase.is_final:
+            why = self._broken or "the job master ended without a reason"
+            self._snapshot = replace(
+                last, phase=JobPhase.FAILED, message=why, ended_at_s=self._now_s(), running=None
+            )
+
+    # orders
+
+    def _carry_out(self, orders: Iterable[Order]) -> None:
+        """Carry out orders in their order, those that follow from them too; a nested call only adds."""
+        is_nested = bool(self._orders)
+        self._orders.extend(orders)
+        while self._orders and not is_nested:
+            self._do(self._orders[0])
+            self._orders.popleft()
+
+    def _do(self, order: Order) -> None:
+        match order:
+            case StartNode():
+                self._start_node(order)
+            case StopNode(node):
+                self._backend.stop_node(node)
+            case Send(node, message):
+                self._line.send(node, message)
+            case PrepareCheckpoint(number, n_byte):
+                self._try_checkpoint(number, lambda: self._checkpoints.prepare(number, n_byte))
+            case WriteManifest(manifest):
+                if self._try_checkpoint(manifest.number, lambda: self._checkpoints.write(manifest)):
+                    self._carry_out(self._master.manifest_written(manifest.number, self._now_s()))
+            case DropCheckpoint(number):
+                self._checkpoints.drop(number)
+            case Tell(event):
+                self._tell(event)
+            case _ as never:
+                assert_never(never)
+
+    def _start_node(self, order: StartNode) -> None:
+        config = NodeConfig(
+            node=order.node,
+            role=order.role,
+            spec=self._spec,
+            features=self._features,
+            cpu=order.cpu,
+            memory_mib=order.memory_mib,
+            master=self._line.endpoint,
+            listen=self._backend.listen(),
+            folder=str(self._folder),
+            public_key=self._keys.public,
+            secret_key=self._keys.secret,
+        )
+        try:
+            self._backend.start_node(config)
+        except BackendError as error:
+            self._carry_out(self._master.on_exit(order.node, str(error), self._now_s()))
+
+    def _try_checkpoint(self, number: int, work: Callable[[], None]) -> bool:
+        try:
+            work()
+        except CheckpointError as error:
+            logger.warning("job %s: checkpoint %d failed: %s", self._spec.name, number, error)
+            self._carry_out(self._master.checkpoint_failed(number, str(error), self._now_s()))
+            return False
+        return True
+
+    # the controller
+
+    def _tell(self, event: Event) -> tuple[Instruction, ...]:
+        """Hand a fact to the controller and do what it orders; what it refuses has not happened."""
+        if isinstance(event, NodeReported):
+            with self._telemetry_lock:
+                self._telemetry.record_node(event.sample)
+        instructions = self._controller.handle(event)
+        self._journal.append(event)
+        for instruction in instructions:
+            match instruction:
+                case Scale(_, target):
+                    self._carry_out(self._master.set_target(target, self._now_s()))
+                case Remember():
+                    self._memory.remember(instruction)
+                case _ as never:
+                    assert_never(never)
+        return instructions
+
+    def _decide(self, decision: Decision) -> Decision:
+        instructions = self._tell(Decided(self._now_s(), decision))
+        taken = [i.record for i in instructions if isinstance(i, Remember)]
+        return next(record for record in taken if isinstance(record, Decision))
+
+    def _now_s(self) -> float:
+        return self._clock.now_s()
+
+
+def _answer(answer: Future[T], command: Callable[[], T]) -> None:
+    """Run a command; an error meant for the user is its answer, any other one ends the loop too."""
+    try:
+        answer.set_result(command())
+    except DlroverError as error:
+        answer.set_exception(error)
+    except Exception as error:
+        answer.set_exception(BackendError(f"the job master failed: {error}"))
+        raise

@@ -1,0 +1,83 @@
+"""The published picture of a job: what the master and the controller know, and the speed of the moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.controller import Controller
+    from dlrover_nb.core.runtime.master import JobMaster
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.samples import NodeSample
+
+FRESH_S = 3.0  # an older report says nothing about now
+
+
+def _fresh(nodes: Iterable[NodeView], at_s: float) -> list[NodeSample]:
+    """Return the last reports of workers, as far as they are about now."""
+    samples = [node.last for node in nodes if node.role is Role.WORKER and node.last is not None]
+    return [sample for sample in samples if sample.at_s >= at_s - FRESH_S]
+
+
+def samples_per_s(nodes: Iterable[NodeView], at_s: float) -> float:
+    """Return the throughput of all workers over their last reports."""
+    return sum(s.n_sample / s.window_s for s in _fresh(nodes, at_s) if s.window_s > 0)
+
+
+def mean_loss(nodes: Iterable[NodeView], at_s: float) -> float | None:
+    """Return the mean loss per sample over the last reports; None when nothing was trained."""
+    told = [(s.loss, s.n_sample) for s in _fresh(nodes, at_s) if s.loss is not None and s.n_sample]
+    n_sample = sum(n for _, n in told)
+    return sum(loss * n for loss, n in told) / n_sample if n_sample else None
+
+
+def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
+    at_s: float,
+    *,
+    spec: JobSpec,
+    capacity: Capacity,
+    started_at_s: float,
+    ended_at_s: float | None,
+    loss: float | None,
+    master: JobMaster,
+    controller: Controller,
+    n_dropped: int,
+) -> JobSnapshot:
+    """Return the picture at `at_s`; `loss` is the last one that was known."""
+    view, nodes = controller.view(at_s), master.nodes
+    now = mean_loss(nodes, at_s)
+    return JobSnapshot(
+        at_s=at_s,
+        spec=spec,
+        capacity=capacity,
+        phase=master.phase,
+        message=master.message,
+        mode=view.mode,
+        started_at_s=started_at_s,
+        ended_at_s=ended_at_s,
+        target=master.target,
+        running=master.running,
+        samples_per_s=samples_per_s(nodes, at_s),
+        loss=loss if now is None else now,
+        nodes=nodes,
+        train=master.train_counts,
+        evaluate=master.evaluation_counts,
+        fit=view.fit,
+        curves=view.curves,
+        samples=view.samples,
+        front=view.front,
+        memory=view.memory,
+        proposals=view.proposals,
+        decisions=view.decisions,
+        outcomes=view.outcomes,
+        markers=view.markers,
+        evaluation=master.evaluation,
+        story=view.story,
+        n_dropped_message=n_dropped,
+    )

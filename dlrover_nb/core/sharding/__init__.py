@@ -1,0 +1,1 @@
+"""Dynamic data sharding: who works on which rows, counted exactly."""

@@ -1,0 +1,73 @@
+"""The process backend: the contract, and what only processes have."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+from conformance import BackendConformance, Master
+
+from dlrover_nb.core.backends.process import ProcessBackend
+from dlrover_nb.core.codec import to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from dlrover_nb.core.backends.process import ProcessBackend
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.structs.messages import NodeConfig
+backend = ProcessBackend(Path(sys.argv[1]))
+backend.start_node(from_json(Path(sys.argv[2]).read_bytes(), NodeConfig))
+time.sleep(60)
+"""
+
+
+class TestProcessBackend(BackendConformance):
+    def make(self, folder: Path) -> ProcessBackend:
+        return ProcessBackend(folder)
+
+    def test_the_file_with_the_secret_key_is_its_owners_alone(
+        self, backend: ProcessBackend, master: Master, folder: Path
+    ) -> None:
+        self.start(backend, master)
+        path = folder / "nodes" / "ps-0.json"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert backend.log("ps-0").exists()
+
+    def test_a_failing_program_is_told_with_its_last_line(
+        self, backend: ProcessBackend, master: Master
+    ) -> None:
+        backend.start_node(self.config(master, "smoke-signals"))
+        (exited,) = self.exits(backend)
+        assert exited.why.startswith("exit code 1: ")
+        assert "smoke-signals" in exited.why
+
+    def test_a_program_that_is_not_there_is_told_and_not_raised(
+        self, backend: ProcessBackend, master: Master, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        backend.start_node(self.config(master, "ipc"))
+        (exited,) = self.exits(backend)
+        assert "could not be started" in exited.why
+
+    def test_no_node_outlives_its_parent_not_even_a_killed_one(self, master: Master, folder: Path) -> None:
+        config = folder / "config.json"
+        config.write_bytes(to_json(self.config(master, "ipc")))
+        parent = subprocess.Popen([sys.executable, "-c", PARENT, str(folder), str(config)])
+        hello = master.hello(self.start_limit_s)
+        parent.kill()
+        parent.wait()
+        end = time.monotonic() + 10
+        while psutil.pid_exists(hello.pid) and psutil.Process(hello.pid).status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < end
+            time.sleep(0.02)

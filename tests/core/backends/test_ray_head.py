@@ -1,0 +1,81 @@
+"""What the head's module decides without a Ray: records, remains, tokens."""
+
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from dlrover_nb.core.backends.ray import head
+from dlrover_nb.core.codec import to_json
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def record_of(process, folder):
+    started = psutil.Process(process.pid).create_time()
+    return head.HeadRecord("127.0.0.1:1", process.pid, started, str(folder), 2.0)
+
+
+@pytest.fixture
+def sleeper():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_there_is_no_head_without_a_record_or_with_garbage_for_one(state):
+    assert head.running_head() is None
+    head._record_file().write_text("{")
+    assert head.running_head() is None
+    assert head.stop_head() is False
+
+
+def test_a_record_whose_process_is_another_by_now_is_no_head(state, sleeper, tmp_path):
+    record = record_of(sleeper, tmp_path / "f")
+    head._record_file().write_bytes(
+        to_json(head.HeadRecord("a", sleeper.pid, record.started_at_s - 99, "/x", 2))
+    )
+    assert head.running_head() is None
+    head._record_file().write_bytes(to_json(record))
+    assert head.running_head() == record
+
+
+def test_stopping_ends_the_session_and_nothing_else(state, sleeper, tmp_path):
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    try:
+        folder = tmp_path / "head"
+        folder.mkdir()
+        head._record_file().write_bytes(to_json(record_of(sleeper, folder)))
+        assert head.stop_head() is True
+        assert sleeper.wait(timeout=10) != 0
+        assert other.poll() is None
+        assert not folder.exists()
+        assert head.running_head() is None
+        assert head.stop_head() is False
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_the_token_is_made_once_and_private(state):
+    path = head.token_file()
+    token = path.read_text()
+    assert len(token) == 64
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert head.token_file().read_text() == token
+    assert head.ray_environment()["RAY_AUTH_TOKEN_PATH"] == str(path)
+
+
+def test_nothing_of_an_outer_ray_is_inherited(state, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    environment = head._process_environment()
+    assert "RAY_ADDRESS" not in environment
+    assert environment["RAY_AUTH_MODE"] == "token"
+    assert environment["PATH"] == os.environ["PATH"]

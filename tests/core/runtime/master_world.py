@@ -1,0 +1,289 @@
+"""A world for the job master: nodes that answer as real ones do, message by message, in any order.
+
+`World` carries orders out on simulated nodes and queues what these say; a test decides who is heard next,
+who dies, and what time it is. Per pair, messages keep their order, as on a socket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.runtime.master import JobMaster
+from dlrover_nb.core.runtime.orders import (
+    DropCheckpoint,
+    Manifest,
+    Order,
+    PrepareCheckpoint,
+    Send,
+    StartNode,
+    StopNode,
+    Tell,
+    WriteManifest,
+)
+from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.structs import messages as m
+from dlrover_nb.core.structs.job import (
+    CategoricalColumn,
+    FeatureSpec,
+    JobSpec,
+)
+from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.shards import Purpose, Shard
+from dlrover_nb.core.structs.snapshot import Evaluation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.structs.events import Event
+
+
+def plan(workers: int = 1, ps: int = 1, *, worker_cpu: float = 0.5, ps_cpu: float = 0.25) -> ResourcePlan:
+    return ResourcePlan(RolePlan(workers, worker_cpu, 512), RolePlan(ps, ps_cpu, 512))
+
+
+def spec(first: ResourcePlan | None = None, **changes: object) -> JobSpec:
+    fields = {"plan": first or plan(), "batch_size": 10, "shard_batches": 4, "checkpoint_every_s": 0.0}
+    return JobSpec("job", **(fields | changes))  # type: ignore[arg-type]
+
+
+def features(n_train: int = 395, n_eval: int = 45) -> FeatureSpec:
+    return FeatureSpec("label", (), (CategoricalColumn("c", 0, 8),), n_train, n_eval)
+
+
+@dataclass
+class FakeNode:
+    """A worker trains one batch per turn; a PS holds the set of (epoch, row) that it was taught."""
+
+    order: StartNode
+    inbox: deque[m.ToNode] = field(default_factory=deque)
+    outbox: deque[tuple[m.FromNode, tuple[np.ndarray, ...]]] = field(default_factory=deque)
+    train: m.Train | None = None
+    is_paused: bool = False
+    is_draining: bool = False
+    wants_shard: bool = True
+    shard: Shard | None = None
+    granted: deque[Shard] = field(default_factory=deque)
+    n_done: int = 0
+    ps_epoch: int = -1
+    is_alive: bool = True
+
+    @property
+    def id(self) -> str:
+        return self.order.node
+
+    def say(self, message: m.FromNode, *arrays: np.ndarray) -> None:
+        self.outbox.append((message, arrays))
+
+
+class World:
+    """One job master among simulated nodes."""
+
+    def __init__(self, job: JobSpec, rows: FeatureSpec | None = None, *, cpu: float = 8.0) -> None:
+        self.job, self.rows, self.at_s = job, rows or features(), 0.0
+        self.capacity = Capacity((NodeShape(cpu, 65536),))
+        self.master = JobMaster(job, self.rows, self.capacity, folder="/run", evaluate=self._evaluate)
+        self.nodes: dict[str, FakeNode] = {}
+        self.learnt: dict[tuple[int, int], int] = {}
+        self.disk: dict[int, tuple[Manifest, dict[tuple[int, int], int]]] = {}
+        self.saving: dict[tuple[int, int], int] = {}
+        self.events: list[Event] = []
+        self.dropped: list[int] = []
+        self.fails_to_write = ""
+        self.fails_to_save = ""
+        self.starts: list[StartNode] = []
+        self.do(self.master.start(self.at_s))
+
+    def _evaluate(self, scores: np.ndarray, labels: np.ndarray) -> Evaluation:
+        return Evaluation(float(scores.mean()), 0.1, len(labels))
+
+    # orders
+
+    def do(self, orders: Iterable[Order]) -> None:  # noqa: C901 - one flat branch per order
+        for order in orders:
+            match order:
+                case StartNode():
+                    self._check_start(order)
+                    self.starts.append(order)
+                    self.nodes[order.node] = FakeNode(order)
+                case StopNode(node):
+                    if node in self.nodes:
+                        self.nodes[node].is_alive = False
+                case Send(node, message):
+                    if node in self.nodes and self.nodes[node].is_alive:
+                        self.nodes[node].inbox.append(message)
+                case PrepareCheckpoint(number):
+                    assert all(n.is_paused or not n.train for n in self._living(Role.WORKER))
+                    self.saving = dict(self.learnt)
+                    if self.fails_to_write:
+                        self.do(self.master.checkpoint_failed(number, self.fails_to_write, self.at_s))
+                case WriteManifest(manifest):
+                    self.disk[manifest.number] = manifest, self.saving
+                    self.do(self.master.manifest_written(manifest.number, self.at_s))
+                case DropCheckpoint(number):
+                    self.dropped.append(number)
+                    self.disk.pop(number, None)
+                case Tell(event):
+                    self.events.append(event)
+
+    def _check_start(self, order: StartNode) -> None:
+        """A node is started under a new name, and only where the target asks for one more."""
+        assert order.node not in self.nodes
+        want = self.master.target.role(order.role)
+        same = [n for n in self.master._state.roster.nodes if n.role is order.role and n.has_shape(want)]
+        assert sum(not n.is_draining for n in same) <= want.count
+
+    def _living(self, role: Role) -> list[FakeNode]:
+        return [n for n in self.nodes.values() if n.is_alive and n.order.role is role]
+
+    def living(self, role: Role) -> list[str]:
+        return [n.id for n in self._living(role)]
+
+    # nodes
+
+    def hello(self, name: str) -> None:
+        node = self.nodes[name]
+        node.say(m.Hello(name, node.order.role, 1, "host", f"ipc://{name}", False))
+
+    def turn(self, name: str) -> bool:
+        """Let a living node handle one order, or train one batch; whether it did anything."""
+        node = self.nodes[name]
+        if not node.is_alive:
+            return False
+        if node.inbox:
+            self._obey(node, node.inbox.popleft())
+            return True
+        return node.order.role is Role.WORKER and self._work(node)
+
+    def _obey(self, node: FakeNode, message: m.ToNode) -> None:
+        match message:
+            case m.Load():
+                self._load(message)
+                node.ps_epoch = message.ps_epoch
+                node.say(m.Loaded(node.id, message.ps_epoch))
+            case m.Save():
+                node.say(
+                    m.Saved(node.id, message.checkpoint, message.file, "0" * 64, 1, 8, self.fails_to_save)
+                )
+            case m.Train():
+                node.train, node.is_paused = message, False
+                if message.drop_shard:
+                    node.shard, node.wants_shard = None, True
+                    node.granted.clear()
+            case m.Pause():
+                node.is_paused = True
+                lease = node.shard.lease if node.shard else None
+                node.say(m.Paused(node.id, message.ps_epoch, lease, node.n_done))
+            case m.Granted(shard):
+                node.granted.append(shard)
+            case m.NoShard():
+                node.wants_shard = True
+            case m.Drain():
+                node.is_draining = True
+            case m.Stop():
+                node.is_alive = False
+
+    def _load(self, load: m.Load) -> None:
+        """Take the parameters from the files, or none."""
+        if load.index == 0:
+            number = int(load.files[0][0].split("/")[-2]) if load.files else 0
+            self.learnt = dict(self.disk[number][1]) if number else {}
+
+    def _work(self, node: FakeNode) -> bool:
+        if node.train is None or node.is_paused:
+            return False
+        if any(not self.nodes[e.removeprefix("ipc://")].is_alive for e in node.train.endpoints):
+            return False  # its PS does not answer
+        if node.shard is None:
+            return self._ask(node)
+        self._train_batch(node, node.shard)
+        return True
+
+    def _ask(self, node: FakeNode) -> bool:
+        if node.is_draining:
+            node.say(m.Left(node.id))
+            node.is_alive, node.is_draining = False, False
+            return True
+        if node.granted:
+            node.shard = node.granted.popleft()
+            node.n_done = node.shard.offset
+            return True
+        if node.wants_shard:
+            node.wants_shard = False
+            node.say(m.ShardAsked(node.id))
+            return True
+        return False
+
+    def _train_batch(self, node: FakeNode, shard: Shard) -> None:
+        start = shard.start + node.n_done * self.job.batch_size
+        stop = min(start + self.job.batch_size, shard.stop)
+        if shard.lease.purpose is Purpose.TRAIN and node.train and node.train.ps_epoch == self._ps_epoch():
+            for row in range(start, stop):
+                self.learnt[shard.epoch, row] = self.learnt.get((shard.epoch, row), 0) + 1
+        node.n_done += 1
+        if stop < shard.stop:
+            return
+        n_row = shard.stop - shard.start  # an evaluation is all or nothing
+        arrays = (np.full(n_row, 0.5, np.float32),) * 2 if shard.lease.purpose is Purpose.EVALUATE else ()
+        node.say(m.ShardFinished(node.id, shard.lease), *arrays)
+        node.shard = None
+        node.wants_shard = False
+
+    def _ps_epoch(self) -> int:
+        return max((n.ps_epoch for n in self._living(Role.PS)), default=-1)
+
+    def report(self, name: str) -> None:
+        node = self.nodes[name]
+        sample = NodeSample(name, node.order.role, self.at_s, 1.0, 1, 10, 0.1, TimeSplit(), 0.5, 100.0)
+        node.say(m.Report(sample, node.shard.lease if node.shard else None, node.n_done))
+
+    def hear(self, name: str) -> bool:
+        """Deliver one message of a node, dead or not; whether there was one."""
+        node = self.nodes[name]
+        if not node.outbox:
+            return False
+        message, arrays = node.outbox.popleft()
+        self.do(self.master.on_message(name, message, self.at_s, arrays))
+        return True
+
+    def kill(self, name: str, why: str = "exit code -9") -> None:
+        self.nodes[name].is_alive = False
+        self.do(self.master.on_exit(name, why, self.at_s))
+
+    def tick(self, seconds: float) -> None:
+        self.at_s += seconds
+        self.do(self.master.tick(self.at_s))
+
+    # a well-behaved cluster
+
+    def round(self, seconds: float = 0.1) -> None:
+        """Let every node come up, act, report and be heard; then time passes."""
+        for name in list(self.nodes):
+            node = self.nodes[name]
+            if node.is_alive and node.train is None and node.ps_epoch < 0 and not node.outbox:
+                self.hello(name)
+            self.turn(name)
+        for name in list(self.nodes):
+            if self.nodes[name].is_alive:
+                self.report(name)
+            while self.hear(name):
+                pass
+        self.tick(seconds)
+
+    def run_until(self, condition: object, n_round: int = 400) -> None:
+        """Run rounds until `condition()` holds."""
+        for _ in range(n_round):
+            if condition():  # type: ignore[operator]
+                return
+            self.round()
+        raise AssertionError(f"not reached in {n_round} rounds: {self.master.phase} {self.master.message}")
+
+    def run_to_end(self) -> None:
+        self.run_until(lambda: self.master.stage is Stage.ENDED, 3000)
+
+    def told(self, kind: type) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]

@@ -1,0 +1,227 @@
+"""Real jobs on processes of this machine: real rows, real gradients, real deaths."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from dlrover_nb.core.backends.process import ProcessBackend
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.controller import replay
+from dlrover_nb.core.data import make_features
+from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
+from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.session.checkpoints import CheckpointFolder
+from dlrover_nb.core.session.driver import JobDriver
+from dlrover_nb.core.session.record import JOURNAL, read_journal
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, FeatureSpec, JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+LIMIT_S = 60.0
+GOOD_AUC = 0.85
+
+
+def plan(workers: int = 1, ps: int = 1, *, worker_cpu: float = 0.5, ps_cpu: float = 0.4) -> ResourcePlan:
+    return ResourcePlan(RolePlan(workers, worker_cpu, 512), RolePlan(ps, ps_cpu, 256))
+
+
+@pytest.fixture(scope="module")
+def features() -> FeatureSpec:
+    return make_features(DataSpec(), ModelSpec())
+
+
+class Job:
+    """A job in a folder of its own."""
+
+    def __init__(self, folder: Path, features: FeatureSpec, **changes: object) -> None:
+        fields = {"plan": plan(), "mode": Mode.MANUAL, "checkpoint_every_s": 0.0}
+        self.spec = JobSpec("real", **(fields | changes))  # type: ignore[arg-type]
+        self.folder, self.features = folder / "run", features
+        self.history = f"sqlite:///{folder / 'history.db'}"
+        self.backend = ProcessBackend(self.folder, cpus=3.0)
+        self.driver = JobDriver(
+            self.spec,
+            features,
+            self.backend,
+            folder=self.folder,
+            history_url=self.history,
+            clock=SystemClock(),
+        )
+        self.pids: set[int] = set()
+
+    @property
+    def now(self) -> JobSnapshot:
+        return self.driver.snapshot()
+
+    def until(self, condition: Callable[[JobSnapshot], object]) -> JobSnapshot:
+        end = time.monotonic() + LIMIT_S
+        while not condition(now := self.now):
+            self.pids |= {node.pid for node in now.nodes if node.pid}
+            assert not now.phase.is_final, f"{now.phase}: {now.message}"
+            assert time.monotonic() < end, f"{now.phase}: {now.message} {now.nodes} {now.train}"
+            time.sleep(0.05)
+        return now
+
+    def until_end(self) -> JobSnapshot:
+        assert self.driver.join(LIMIT_S), self.now
+        return self.now
+
+    def kill(self, role: Role) -> str:
+        node = next(n for n in self.now.nodes if n.role is role and n.pid)
+        assert node.pid is not None
+        os.kill(node.pid, signal.SIGKILL)
+        return node.id
+
+
+@pytest.fixture
+def start(tmp_path: Path, features: FeatureSpec) -> Iterator[Callable[..., Job]]:
+    jobs = []
+
+    def begin(rows: FeatureSpec = features, **changes: object) -> Job:
+        job = Job(tmp_path, rows, **changes)
+        jobs.append(job)
+        job.driver.start()
+        return job
+
+    yield begin
+    for job in jobs:
+        job.driver.close()
+        assert not [pid for pid in job.pids if psutil.pid_exists(pid)]
+
+
+def succeeded(job: Job) -> JobSnapshot:
+    """Assert that the job trained every row, counted exactly, and learnt something."""
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, end.message
+    n_shard = math.ceil(job.features.n_train / (job.spec.batch_size * job.spec.shard_batches))
+    assert end.train.done == end.train.total == n_shard * job.spec.n_epoch
+    assert end.train.n_sample_done == job.features.n_train * job.spec.n_epoch
+    assert end.evaluation is not None
+    assert end.evaluation.n_sample == job.features.n_eval
+    assert end.evaluation.auc > GOOD_AUC
+    assert not end.nodes
+    return end
+
+
+def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpoint(
+    start: Callable[..., Job],
+) -> None:
+    job = start(plan=plan(worker_cpu=1.0, ps_cpu=0.5))
+    job.until(lambda now: now.running == job.spec.plan)
+    mode = job.driver.decide(Decision(Verdict.MODE, "ada", time.time(), mode=Mode.SUGGEST, why="to see"))
+    assert mode.id == "d1"
+    with pytest.raises(InvalidValueError):  # it has that mode already; nothing is journalled
+        job.driver.decide(Decision(Verdict.MODE, "ada", time.time(), mode=Mode.SUGGEST))
+    end = succeeded(job)
+    assert end.loss is not None
+    assert end.loss < 0.5
+    series = job.driver.series()
+    assert max(series.job["samples_per_s"]) > 0
+    assert {"worker-0", "ps-0"} <= set(series.node["node"])
+    again = replay(read_journal(job.folder / JOURNAL)).view(end.at_s)
+    assert (again.story, again.decisions, again.mode) == (end.story, end.decisions, end.mode)
+    store = HistoryStore(job.history)
+    assert [run.phase for run in store.jobs()] == [JobPhase.SUCCEEDED]
+    store.close()
+    manifest = CheckpointFolder(job.folder).read(1)
+    assert manifest.ledger.split.n_shard == end.train.done
+    assert not [path for path in job.folder.iterdir() if path.is_socket()]
+    with pytest.raises(StaleDecisionError):
+        job.driver.decide(replace(mode, mode=Mode.MANUAL))
+    job.driver.stop("ada", "too late")  # nothing happens
+
+
+def test_a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact(start: Callable[..., Job]) -> None:
+    job = start(plan=plan(2, 1))
+    job.until(lambda now: now.running and now.train.n_sample_done > 10_000)
+    killed = job.kill(Role.WORKER)
+    end = succeeded(job)
+    assert end.train.returned >= 1
+    assert any(f"{killed} was lost: killed by signal 9" in line for line in end.story)
+
+
+def test_workers_and_ps_are_doubled_by_a_decision_while_training(start: Callable[..., Job]) -> None:
+    job = start(n_epoch=2)
+    job.until(lambda now: now.running and now.train.n_sample_done > 10_000)
+    job.driver.decide(Decision(Verdict.SCALE, "ada", time.time(), plan=plan(2, 2), why="to be quicker"))
+    now = job.until(lambda now: now.running == plan(2, 2))
+    assert now.phase is JobPhase.TRAINING
+    assert 0 < now.train.n_sample_done < now.train.n_sample_total
+    end = succeeded(job)
+    assert end.train.returned == end.train.refused == 0
+    assert [marker.plan for marker in end.markers] == [plan(), plan(2, 2)]
+    assert end.markers[-1].pause_s > 0
+
+
+def test_a_killed_ps_is_restored_from_the_last_checkpoint(start: Callable[..., Job]) -> None:
+    job = start(n_epoch=2, checkpoint_every_s=1.0)
+    manifest = job.folder / "checkpoints" / "1" / "manifest.json"
+    job.until(lambda now: manifest.exists() and now.phase is JobPhase.TRAINING and now.running)
+    killed = job.kill(Role.PS)
+    end = succeeded(job)
+    assert any(f"{killed} was lost" in line and "going on from checkpoint" in line for line in end.story)
+
+
+def test_a_checkpoint_folder_that_cannot_be_made_is_told_and_training_goes_on(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    (tmp_path / "run" / "checkpoints").write_text("in the way")
+    job = start(plan=plan(worker_cpu=1.0), checkpoint_every_s=1.0)
+    end = succeeded(job)
+    assert any("could not be written: cannot make the folder" in line for line in end.story)
+
+
+def test_a_stopped_job_saves_what_it_learnt(start: Callable[..., Job]) -> None:
+    job = start(n_epoch=50)
+    job.until(lambda now: now.train.n_sample_done > 0)
+    job.driver.stop("ada", "enough")
+    end = job.until_end()
+    assert (end.phase, end.message) == (JobPhase.STOPPED, "stopped by ada: enough")
+    assert 0 < end.train.n_sample_done < end.train.n_sample_total
+    assert CheckpointFolder(job.folder).read(1).n_row > 0
+
+
+def test_a_file_that_is_not_there_fails_the_job_with_one_clear_line(start: Callable[..., Job]) -> None:
+    job = start(data=DataSpec(DataFormat.PARQUET, "/nowhere/rows.parquet"))
+    end = job.until_end()
+    assert end.phase is JobPhase.FAILED
+    assert "worker-0 cannot go on" in end.message
+    assert "/nowhere/rows.parquet" in end.message
+
+
+def test_a_plan_that_does_not_fit_is_refused_before_anything_starts(
+    tmp_path: Path, features: FeatureSpec
+) -> None:
+    job = Job(tmp_path, features, plan=plan(9, 1))
+    with pytest.raises(CapacityError, match="workers of this size would fit"):
+        job.driver.start()
+    assert not job.folder.exists()
+
+
+def test_a_bug_in_the_loop_fails_the_job_and_stops_its_nodes(
+    tmp_path: Path, features: FeatureSpec, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job(tmp_path, features)
+    job.backend.poll = lambda: 1 / 0  # type: ignore[assignment, method-assign, return-value]
+    job.driver.start()
+    end = job.until_end()
+    assert end.phase is JobPhase.FAILED
+    assert "ZeroDivisionError" in end.message
+    assert not end.nodes
+    assert not job.backend._processes
+    assert "Traceback" in caplog.text
