@@ -1,0 +1,164 @@
+"""Nodes as Ray actors: started, stopped and watched through Ray, talking over our own wire.
+
+The actors are owned by the job master's actor, so Ray ends them when the master is gone: nothing is
+left behind. A node's CPU and memory are asked of Ray's scheduler (placement); that the CPU share is kept
+is the node's own work (`core.runtime.limits`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from dlrover_nb.core.backends.base import NodeExited
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.resources import Capacity, NodeShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+logger = logging.getLogger(__name__)
+
+NAMESPACE = "dlrover-nb"
+MIB = 1 << 20
+
+
+class RayNode:
+    """The actor: one node process, whose main thread is the node's loop until it ends."""
+
+    def run(self, config_json: bytes) -> None:
+        """Run the node to its end; what it raises reaches the master through Ray."""
+        from dlrover_nb.core.runtime import node  # noqa: PLC0415 - in the actor's process alone
+
+        config = from_json(config_json, NodeConfig)
+        if config.listen != "ipc":
+            config = replace(config, listen=f"tcp://{ray.util.get_node_ip_address()}")
+        node.run(config)
+
+
+class RayBackend:
+    """Backend for the Ray that this process is connected to.
+
+    Parameters
+    ----------
+    job
+        The job's name: nodes are named actors ``JOB/NODE``.
+    one_host
+        Whether all nodes share one machine, so that they can talk over ipc.
+    """
+
+    def __init__(self, job: str, *, one_host: bool) -> None:
+        self._job = job
+        self._listen = "ipc" if one_host else f"tcp://{ray.util.get_node_ip_address()}"
+        self._actors: dict[str, Any] = {}
+        self._refs: dict[Any, str] = {}
+        self._known: set[str] = set()
+        self._closed = False
+
+    def capacity(self) -> Capacity:
+        """Return the shapes of the cluster's machines."""
+        return ray_capacity()
+
+    def listen(self) -> str:
+        """Return ``ipc`` on one machine, else this machine's address."""
+        return self._listen
+
+    def start_node(self, config: NodeConfig) -> None:
+        """Create the actor; Ray places it when there is room."""
+        if self._closed:
+            raise BackendError(f"the Ray backend of job {self._job} is closed: no node can be started")
+        if config.node in self._known:
+            raise InvalidValueError(f"node {config.node} was started before; use an id that is new")
+        self._known.add(config.node)
+        options = {
+            "num_cpus": config.cpu,
+            "memory": config.memory_mib * MIB,
+            "name": f"{self._job}/{config.node}",
+            "namespace": NAMESPACE,
+            "max_restarts": 0,
+        }
+        try:
+            actor = ray.remote(RayNode).options(**options).remote()
+            self._refs[actor.run.remote(to_json(config))] = config.node
+        except (RayError, ValueError, ConnectionError) as error:
+            raise BackendError(f"Ray does not take node {config.node}: {error}") from error
+        self._actors[config.node] = actor
+
+    def stop_node(self, node: str) -> None:
+        """Kill the actor's process; its end is told by `poll`."""
+        if (actor := self._actors.get(node)) is not None:
+            with contextlib.suppress(RayError, ValueError):
+                ray.kill(actor)
+
+    def poll(self) -> tuple[NodeExited, ...]:
+        """Return the nodes whose run has ended."""
+        if not self._refs:
+            return ()
+        ended, _ = ray.wait(list(self._refs), num_returns=len(self._refs), timeout=0)
+        return tuple(self._ended(ref) for ref in ended)
+
+    def close(self) -> None:
+        """Kill all actors that still run."""
+        self._closed = True
+        for node in tuple(self._actors):
+            self.stop_node(node)
+        self._actors.clear()
+        self._refs.clear()
+
+    def _ended(self, ref: Any) -> NodeExited:  # noqa: ANN401 - Ray's reference has no public type
+        node = self._refs.pop(ref)
+        exited = NodeExited(node, *_cause(ref))
+        self.stop_node(node)  # a run that returned leaves its actor idle
+        self._actors.pop(node, None)
+        return exited
+
+
+def _cause(ref: Any) -> tuple[str, bool]:  # noqa: ANN401 - as above
+    """Return why a run ended, and whether another try makes sense."""
+    try:
+        ray.get(ref)
+    except RayTaskError as error:
+        return f"the node's program failed: {error.cause}", True
+    except RayActorError as error:
+        return f"its process died: {_first_line(str(error))}", True
+    except RayError as error:
+        return f"Ray: {_first_line(str(error))}", True
+    return "ended by itself", True
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else "no reason given"
+
+
+def ray_capacity() -> Capacity:
+    """Return the machines of the connected Ray that are alive and offer CPU, largest first.
+
+    Raises
+    ------
+    BackendError
+        When there are none, or Ray cannot be reached.
+    """
+    try:
+        shapes = _shapes(node["Resources"] for node in ray.nodes() if node["Alive"])
+    except (RayError, ConnectionError) as error:
+        raise BackendError(f"Ray cannot be reached: {error}; connect again") from error
+    if not shapes:
+        raise BackendError("no machine of the Ray cluster offers CPU to jobs; start one with cores")
+    return Capacity(shapes)
+
+
+def _shapes(resources: Iterable[Mapping[str, float]]) -> tuple[NodeShape, ...]:
+    shapes = [
+        NodeShape(float(offer["CPU"]), int(offer.get("memory", 0)) // MIB)
+        for offer in resources
+        if offer.get("CPU", 0) > 0
+    ]
+    return tuple(sorted(shapes, key=lambda s: (s.cpu, s.memory_mib), reverse=True))

@@ -1,0 +1,328 @@
+"""A Ray cluster as clients see it: join or start it, submit jobs, find them again by name.
+
+Jobs are named, detached actors in one namespace, so any process that reaches the same Ray finds them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray._private import ray_constants
+from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
+from ray.exceptions import RayError
+
+from dlrover_nb.core.backends.ray.backend import NAMESPACE, ray_capacity
+from dlrover_nb.core.backends.ray.head import (
+    LOOPBACK,
+    HeadRecord,
+    ray_environment,
+    running_head,
+    start_head,
+    state_folder,
+    stop_head,
+)
+from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.data import make_features
+from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.history.store import HistoryStore, JobRun
+from dlrover_nb.core.session.client import JobHandle, JobSummary
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.resources import check_fits
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+logger = logging.getLogger(__name__)
+
+
+class RayCluster:
+    """The Ray that this process is connected to.
+
+    Parameters
+    ----------
+    address
+        Where it is, for people.
+    head
+        The local head, when it is ours; None for a cluster that somebody else runs.
+    """
+
+    def __init__(self, address: str, head: HeadRecord | None) -> None:
+        self._address = address
+        self._head = head
+
+    @property
+    def description(self) -> str:
+        """One line: what it is, where, and what it offers."""
+        kind = "local Ray (our own head)" if self._head else "Ray cluster"
+        capacity = self.capacity()
+        machines = sum(shape.count for shape in capacity.shapes)
+        return (
+            f"{kind} at {self._address}: {machines} machine{'s' * (machines != 1)}, "
+            f"{capacity.total_cpu:g} cores, {capacity.total_memory_mib / 1024:.1f} GiB"
+        )
+
+    def capacity(self) -> Capacity:
+        """Return what jobs may use."""
+        return ray_capacity()
+
+    def submit(self, spec: JobSpec) -> JobHandle:
+        """Start a job and return at once; see `Cluster.submit`."""
+        features = make_features(spec.data, spec.model)
+        check_fits(spec.plan, self.capacity())
+        self._make_room_for(spec.name)
+        folder = _run_folder(spec.name)
+        actor = _create_master(spec.name, to_json(spec), to_json(features), folder, one_host=self._one_host())
+        return self._handle(spec.name, actor)
+
+    def jobs(self) -> tuple[JobSummary, ...]:
+        """Return all jobs, newest first: those with a live master, then those the history alone knows."""
+        live = [_summary(handle) for handle in self._handles()]
+        names = {summary.name for summary in live}
+        past = [summary for summary in _past_jobs() if summary.name not in names]
+        return tuple(sorted([*live, *past], key=lambda s: s.started_at_s, reverse=True))
+
+    def job(self, name: str) -> JobHandle:
+        """Find a job by name."""
+        names = _job_names()
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"jobs here: {', '.join(names) or 'none'}"
+            raise NotFoundError(f"no job {name!r} at {self._address}; {hint}")
+        return self._handle(name, _actor(name))
+
+    def shutdown(self, *, force: bool = False) -> str:
+        """End the local head, or let go of a cluster that is not ours."""
+        if self._head is None:
+            ray.shutdown()
+            return f"disconnected from {self._address}; the cluster and its jobs go on"
+        running = [h.name for h in self._handles() if not _is_final(h)]
+        if running and not force:
+            raise InvalidValueError(
+                f"{len(running)} job(s) still run here ({', '.join(running)}); "
+                "stop them first, or shutdown --force to end them with Ray"
+            )
+        ray.shutdown()
+        stop_head()
+        return f"local Ray at {self._address} has ended" + (
+            f", and with it {', '.join(running)}" * bool(running)
+        )
+
+    def _handles(self) -> list[JobHandle]:
+        found = []
+        for name in _job_names():
+            with contextlib.suppress(NotFoundError):  # gone since it was listed
+                found.append(self._handle(name, _actor(name)))
+        return found
+
+    def _handle(self, name: str, actor: Any) -> JobHandle:  # noqa: ANN401 - Ray's handle has no public type
+
+        return JobHandle(name, RayLink(name, actor))
+
+    def _one_host(self) -> bool:
+        return self._head is not None
+
+    def _make_room_for(self, name: str) -> None:
+        """Refuse a name that runs; let go of an ended job's master, whose results the history keeps."""
+        if name not in _job_names():
+            return
+        handle = self._handle(name, _actor(name))
+        with contextlib.suppress(BackendError):  # its master is gone: nothing runs any more
+            phase = handle.snapshot().phase
+            if not phase.is_final:
+                raise InvalidValueError(
+                    f"a job named {name} is here already ({phase}); "
+                    f"attach {name}, stop {name}, or choose another name"
+                )
+        with contextlib.suppress(NotFoundError):
+            ray.kill(_actor(name))
+        _await_name_free(name)
+
+
+def connect_ray(address: str | None = None, *, cpus: float | None = None, start: bool = True) -> RayCluster:
+    """Join the Ray at `address`; without one join this user's local head, or start it.
+
+    Parameters
+    ----------
+    address
+        ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``; None for the local head.
+    cpus
+        Cores that a local head offers when it is started.
+    start
+        Whether a local head may be started; else one must run.
+
+    Raises
+    ------
+    BackendError
+        When there is no Ray at the address, or the local one does not start.
+    """
+    if address is None:
+        head = start_head(cpus=cpus) if start else running_head()
+        if head is None:
+            raise NotFoundError("no local Ray of ours runs, so no job does; `connect ray` starts one")
+        if cpus is not None and head.cpus != cpus:
+            logger.warning(
+                "the local Ray runs already, with %g cores; shutdown first to change that", head.cpus
+            )
+        _apply_local_settings()
+        _init(head.address, local=True)
+        return RayCluster(head.address, head)
+    head_here = running_head()
+    if head_here is not None and address == head_here.address:
+        return connect_ray(None)
+    _init(address, local=False)
+    return RayCluster(address, None)
+
+
+def _apply_local_settings() -> None:
+    """Make this process a client of the private head; Ray read both settings when it was imported."""
+    os.environ.update(ray_environment())
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    Config.initialize("")
+
+
+def _init(address: str, *, local: bool) -> None:
+
+    if ray.is_initialized():
+        if _same_cluster(address):
+            return
+        raise BackendError(
+            f"this process is connected to another Ray ({ray.get_runtime_context().gcs_address}); "
+            "call ray.shutdown() first, or connect to that one by its address"
+        )
+    options: dict[str, Any] = {"_node_ip_address": LOOPBACK} if local else {}
+    try:
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            configure_logging=False,
+            logging_level=logging.ERROR,
+            **options,
+        )
+    except Exception as error:
+        # Ray raises a dozen unrelated types here, all of which mean the same to the user
+        raise BackendError(
+            f"no Ray at {address}: {str(error).splitlines()[0] if str(error) else error!r}"
+        ) from error
+
+
+def _same_cluster(address: str) -> bool:
+
+    return address in {"auto", ray.get_runtime_context().gcs_address}
+
+
+def _create_master(name: str, spec: bytes, features: bytes, folder: Path, *, one_host: bool) -> Any:  # noqa: ANN401 - Ray's handle has no public type
+
+    options = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "num_cpus": 0,
+        "max_concurrency": 16,
+        "max_restarts": 0,
+    }
+    try:
+        return ray.remote(RayMaster).options(**options).remote(spec, features, str(folder), one_host=one_host)
+    except ValueError as error:  # the name was taken since we looked
+        raise InvalidValueError(
+            f"a job named {name} was submitted at the same moment; choose another name"
+        ) from error
+
+
+def _job_names() -> list[str]:
+    """Return the names of job masters; nodes are named JOB/NODE."""
+    try:
+        actors = ray.util.list_named_actors(all_namespaces=True)
+    except (RayError, ConnectionError) as error:
+        raise BackendError(f"Ray cannot be reached ({error}); connect again") from error
+    return sorted(a["name"] for a in actors if a["namespace"] == NAMESPACE and "/" not in a["name"])
+
+
+def _actor(name: str) -> Any:  # noqa: ANN401 - as above
+
+    try:
+        return ray.get_actor(name, namespace=NAMESPACE)
+    except ValueError as error:
+        raise NotFoundError(f"job {name} is gone") from error
+
+
+def _await_name_free(name: str, timeout_s: float = 10.0) -> None:
+    end = time.monotonic() + timeout_s
+    while name in _job_names():
+        if time.monotonic() > end:
+            raise BackendError(f"the master of the ended job {name} does not go; choose another name")
+        time.sleep(0.02)
+
+
+def _run_folder(name: str) -> Path:
+    stamp = time.strftime("%Y%m%dT%H%M%S") + f"{time.time() % 1:.3f}"[1:].replace(".", "-")
+    folder = state_folder() / "jobs" / f"{name}-{stamp}"
+    folder.mkdir(mode=0o700, parents=True)
+    return folder
+
+
+def _is_final(handle: JobHandle) -> bool:
+    try:
+        return handle.snapshot().phase.is_final
+    except BackendError:
+        return True
+
+
+def _summary(handle: JobHandle) -> JobSummary:
+    try:
+        return summarize(handle.snapshot())
+    except DlroverError as error:
+        logger.warning("job %s: %s", handle.name, error)
+
+        return JobSummary(handle.name, JobPhase.FAILED, "", 0.0, None, 0.0, 0.0, None, live=False)
+
+
+def summarize(snapshot: JobSnapshot) -> JobSummary:
+    """Return the one line that the list of jobs shows."""
+    total = snapshot.train.n_sample_total
+    return JobSummary(
+        name=snapshot.spec.name,
+        phase=snapshot.phase,
+        owner=snapshot.spec.owner,
+        started_at_s=snapshot.started_at_s,
+        plan=snapshot.target,
+        samples_per_s=snapshot.samples_per_s,
+        done=snapshot.train.n_sample_done / total if total else 0.0,
+        open_proposal=snapshot.open_proposal.id if snapshot.open_proposal else None,
+        live=True,
+    )
+
+
+def _past_jobs() -> list[JobSummary]:
+    """Return the newest run of each job that the history knows; without a history, say so and go on."""
+    try:
+        history = HistoryStore()
+        try:
+            runs = history.jobs()
+        finally:
+            history.close()
+    except BackendError as error:
+        logger.warning("past jobs are not listed: %s", error)
+        return []
+    newest: dict[str, JobRun] = {}
+    for run in runs:
+        newest.setdefault(run.job, run)
+    return [_past(run) for run in newest.values()]
+
+
+def _past(run: JobRun) -> JobSummary:
+    """Return a job of the history; one that never ended there was lost with its master."""
+    phase = run.phase if run.phase.is_final else JobPhase.FAILED
+    done = 1.0 if phase is JobPhase.SUCCEEDED else 0.0
+    return JobSummary(run.job, phase, run.owner, run.started_at_s, run.spec.plan, 0.0, done, None, live=False)

@@ -1,0 +1,252 @@
+"""A local Ray head of our own: started, found again, and ended without touching anybody else's Ray.
+
+A Ray that a notebook kernel starts dies with that kernel, and the job with it; so the head is a process
+of its own session. It listens on loopback alone and asks for a token (Ray's own token authentication),
+because whoever reaches an open Ray port runs code as us. Ray turns 127.0.0.1 into the machine's outside
+address unless its clusters are switched off for the platform: that switch is what `_ray_environment`
+sets. `ray stop` would end every Ray of this machine; we end the processes of the one session that we
+started, by pid.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+import psutil
+
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.errors import BackendError, WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+logger = logging.getLogger(__name__)
+
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 2.0  # the raylet is gone by then; the rest waits for it in vain, for up to 30 s
+OBJECT_STORE_BYTES = 100 << 20  # parameters do not travel through it
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRecord:
+    """What is needed to find a head again, and to end it. `session` is its session id, the head's pid."""
+
+    address: str
+    session: int
+    started_at_s: float
+    folder: str
+    cpus: float
+
+
+def state_folder() -> Path:
+    """Return the user's private folder for what must outlive a process."""
+    folder = platformdirs.user_state_path("dlrover-nb", appauthor=False)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def token_file() -> Path:
+    """Return the file with the token of this user's local Ray, made on first use."""
+    path = state_folder() / "ray-token"
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32))
+    return path
+
+
+def ray_environment() -> dict[str, str]:
+    """Return the settings that keep a local Ray private, for its processes and for its clients."""
+    return {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else 127.0.0.1 is replaced by an outside address
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token_file()),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    }
+
+
+def running_head() -> HeadRecord | None:
+    """Return this user's local head, or None when none is alive."""
+    try:
+        record = from_json(_record_file().read_bytes(), HeadRecord)
+    except (FileNotFoundError, WireError):
+        return None
+    return record if _leader_alive(record) else None
+
+
+def start_head(*, cpus: float | None = None) -> HeadRecord:
+    """Start a local head, or return the one that runs; safe when two processes ask at once.
+
+    Parameters
+    ----------
+    cpus
+        Cores to offer; by default those this process may use.
+
+    Raises
+    ------
+    BackendError
+        When Ray does not come up; the text ends with Ray's own last lines.
+    """
+    with _locked():
+        if (record := running_head()) is not None:
+            return record
+        _remove_remains()
+        record = _launch(cpus or len(os.sched_getaffinity(0)))
+        _record_file().write_bytes(to_json(record))
+        return record
+
+
+def stop_head() -> bool:
+    """End this user's local head with all its processes; False when there was none."""
+    with _locked():
+        try:
+            record = from_json(_record_file().read_bytes(), HeadRecord)
+        except (FileNotFoundError, WireError):
+            return False
+        alive = bool(_session_processes(record))
+        _end_session(record)
+        shutil.rmtree(record.folder, ignore_errors=True)
+        _record_file().unlink(missing_ok=True)
+        return alive
+
+
+def _record_file() -> Path:
+    return state_folder() / "ray-head.json"
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    with (state_folder() / "ray-head.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _remove_remains() -> None:
+    """End what a head that died left behind, and remove its folder."""
+    try:
+        record = from_json(_record_file().read_bytes(), HeadRecord)
+    except (FileNotFoundError, WireError):
+        return
+    _end_session(record)
+    shutil.rmtree(record.folder, ignore_errors=True)
+    _record_file().unlink(missing_ok=True)
+
+
+def _launch(cpus: float) -> HeadRecord:
+    folder = Path(tempfile.mkdtemp(prefix="dlrover-ray-"))  # short: Ray puts unix sockets below it
+    log = folder / "head.log"
+    pid = _spawn(_command(folder, cpus), log)
+    record = HeadRecord("", pid, psutil.Process(pid).create_time(), str(folder), cpus)
+    try:
+        address = _wait_for_address(pid, folder, log)
+    except BaseException:
+        _end_session(record)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    logger.info("started a local Ray head at %s with %g cores", address, cpus)
+    return replace(record, address=address)
+
+
+def _spawn(command: list[str], log: Path) -> int:
+    """Start a process in a session of its own that outlives us; return its pid.
+
+    Not `subprocess.Popen`: its object complains when it is dropped before the process has ended.
+    """
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    streams = [(os.POSIX_SPAWN_DUP2, nothing, 0), *((os.POSIX_SPAWN_DUP2, output, to) for to in (1, 2))]
+    try:
+        return os.posix_spawn(command[0], command, _process_environment(), file_actions=streams, setsid=True)
+    finally:
+        os.close(output)
+        os.close(nothing)
+
+
+def _process_environment() -> Mapping[str, str]:
+    """Return our environment with Ray's settings; of an outer Ray (RAY_ADDRESS) nothing is inherited."""
+    outer = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    return outer | ray_environment()
+
+
+def _command(folder: Path, cpus: float) -> list[str]:
+    return [
+        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
+        *("--node-ip-address", LOOPBACK, "--port", "0", "--num-cpus", f"{cpus:g}"),
+        *("--include-dashboard=false", "--disable-usage-stats"),
+        *("--object-store-memory", str(OBJECT_STORE_BYTES), "--temp-dir", str(folder / "ray")),
+    ]
+
+
+def _wait_for_address(pid: int, folder: Path, log: Path) -> str:
+    """Return the address that Ray writes when it is up."""
+    address_file = folder / "ray" / "ray_current_cluster"
+    end = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < end:
+        if (ended := os.waitpid(pid, os.WNOHANG))[0]:
+            code = os.waitstatus_to_exitcode(ended[1])
+            raise BackendError(f"Ray did not start (exit {code}); its last lines: {_tail(log)}")
+        if b"Ray runtime started" in log.read_bytes() and address_file.exists():
+            return address_file.read_text().strip()
+        time.sleep(0.1)
+    raise BackendError(f"Ray did not start within {START_TIMEOUT_S:g} s; its last lines: {_tail(log)}")
+
+
+def _tail(log: Path, n_line: int = 4) -> str:
+    return " | ".join(log.read_text(errors="replace").strip().splitlines()[-n_line:])
+
+
+def _leader_alive(record: HeadRecord) -> bool:
+    try:
+        leader = psutil.Process(record.session)
+        return abs(leader.create_time() - record.started_at_s) < 1 and leader.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _session_processes(record: HeadRecord) -> list[psutil.Process]:
+    """Return the live processes of the session; its id is not given to another while one of them lives."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getsid(process.pid) != record.session or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if process.create_time() >= record.started_at_s - 1:
+                found.append(process)
+    return found
+
+
+def _end_session(record: HeadRecord) -> None:
+    """Ask the session's processes to end, leader last so that it does not restart any, then end them."""
+    for process in sorted(_session_processes(record), key=lambda p: p.pid == record.session):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+    if _await_end(record, STOP_TIMEOUT_S):
+        return
+    for process in _session_processes(record):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    _await_end(record, STOP_TIMEOUT_S)
+
+
+def _await_end(record: HeadRecord, timeout_s: float) -> bool:
+    """Wait until no process of the session lives; one that is dead but not yet reaped counts as gone."""
+    end = time.monotonic() + timeout_s
+    while _session_processes(record):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.05)
+    return True

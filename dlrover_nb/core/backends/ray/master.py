@@ -1,0 +1,129 @@
+"""The job master as a detached Ray actor: it outlives notebooks, dashboards and their crashes.
+
+The actor holds one `JobDriver` and answers calls from its thread pool; each call returns a plain pair, so
+that an error meant for the user arrives as itself and not wrapped in Ray's traceback.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayError
+
+from dlrover_nb.core import errors
+from dlrover_nb.core.backends.ray.backend import RayBackend
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.errors import BackendError, DlroverError
+from dlrover_nb.core.session.driver import JobDriver
+from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+CALL_TIMEOUT_S = 30.0
+
+Answer = tuple[str, Any]
+
+
+class RayMaster:
+    """The actor of one job.
+
+    Parameters
+    ----------
+    spec_json, features_json
+        The job and its encoded features.
+    folder
+        Its run folder.
+    one_host
+        Whether all of the cluster is one machine.
+    """
+
+    def __init__(self, spec_json: bytes, features_json: bytes, folder: str, *, one_host: bool) -> None:
+        spec = from_json(spec_json, JobSpec)
+        self._driver = JobDriver(
+            spec,
+            from_json(features_json, FeatureSpec),
+            RayBackend(spec.name, one_host=one_host),
+            folder=Path(folder),
+            history_url=None,
+            clock=SystemClock(),
+        )
+        self._driver.start()
+
+    def snapshot(self) -> Answer:
+        """Answer with a `JobSnapshot`."""
+        return _answer(self._driver.snapshot)
+
+    def series(self, cursor: int) -> Answer:
+        """Answer with a `SeriesChunk`."""
+        return _answer(lambda: self._driver.series(cursor))
+
+    def decide(self, decision: Decision) -> Answer:
+        """Answer with the decision as it was taken."""
+        return _answer(lambda: self._driver.decide(decision))
+
+    def stop(self, by: str, why: str) -> Answer:
+        """End the job."""
+        return _answer(lambda: self._driver.stop(by, why))
+
+    def pid(self) -> int:
+        """Return the actor's process id."""
+        return os.getpid()
+
+
+def _answer(call: Callable[[], object]) -> Answer:
+    try:
+        return ("ok", call())
+    except DlroverError as error:
+        return (type(error).__name__, str(error))
+
+
+class RayLink:
+    """Way to a job master through its actor handle (a `MasterLink`)."""
+
+    def __init__(self, job: str, actor: Any) -> None:  # noqa: ANN401 - Ray's handle has no public type
+        self._job = job
+        self._actor = actor
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest picture of the job."""
+        return self._call("snapshot")  # type: ignore[no-any-return]  # Ray's answers carry no type
+
+    def series(self, cursor: int) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        return self._call("series", cursor)  # type: ignore[no-any-return]  # as above
+
+    def decide(self, decision: Decision) -> Decision:
+        """Hand in a decision."""
+        return self._call("decide", decision)  # type: ignore[no-any-return]  # as above
+
+    def stop(self, by: str, why: str) -> None:
+        """End the job's nodes."""
+        self._call("stop", by, why)
+
+    def _call(self, method: str, *arguments: object) -> Any:  # noqa: ANN401 - as above
+        try:
+            answer = getattr(self._actor, method).remote(*arguments)
+            verdict, value = ray.get(answer, timeout=CALL_TIMEOUT_S)
+        except GetTimeoutError as error:
+            raise BackendError(
+                f"the master of job {self._job} did not answer within {CALL_TIMEOUT_S:g} s; "
+                "it may be waiting for room in the cluster: try again"
+            ) from error
+        except RayActorError as error:
+            raise BackendError(
+                f"the master of job {self._job} is gone ({error.__class__.__name__}); "
+                "submit the job again, its history is kept"
+            ) from error
+        except (RayError, ConnectionError) as error:
+            raise BackendError(f"Ray cannot be reached ({error}); connect again") from error
+        if verdict != "ok":
+            raise getattr(errors, verdict, BackendError)(value)
+        return value

@@ -1,0 +1,141 @@
+"""The main job on a real local Ray: every test trains a real model on real rows."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from dlrover_nb.core.backends.ray.cluster import connect_ray
+from dlrover_nb.core.backends.ray.head import running_head
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+
+PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 1024), ps=RolePlan(1, 0.5, 512))
+
+
+def job(name, **changes):
+    return replace(JobSpec(name=name, plan=PLAN, mode=Mode.MANUAL, n_epoch=2), **changes)
+
+
+def shards_of(spec, snapshot):
+    n_train = snapshot.train.n_sample_total // spec.n_epoch
+    return spec.n_epoch * math.ceil(n_train / (spec.batch_size * spec.shard_batches))
+
+
+def assert_exact(spec, snapshot):
+    assert snapshot.phase is JobPhase.SUCCEEDED, snapshot.message
+    assert snapshot.train.done == snapshot.train.total == shards_of(spec, snapshot)
+    assert snapshot.train.n_sample_done == snapshot.train.n_sample_total
+    assert snapshot.evaluation.auc > 0.9
+
+
+def in_new_process(code):
+    """Start Python code in a process of its own, connected to the same user's Ray."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_a_job_survives_the_kill_of_a_worker_and_of_the_submitting_process(cluster, wait_until, kill_node):
+    spec = job("survivor", n_epoch=4)
+    submitter = in_new_process(
+        "import os, signal\n"
+        "from dlrover_nb.core.session import connect\n"
+        "from dlrover_nb.core.codec import from_json\n"
+        "from dlrover_nb.core.structs.job import JobSpec\n"
+        f"connect('ray').submit(from_json({to_json(spec)!r}, JobSpec)).snapshot()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    submitter.communicate(timeout=90)
+    assert submitter.returncode == -signal.SIGKILL
+    handle = cluster.job("survivor")
+    snapshot = wait_until(lambda: training(handle, n_sample=5_000), what="training")
+    killed = kill_node(snapshot, "worker")
+    final = handle.wait(timeout_s=150)
+    assert_exact(spec, final)
+    assert killed not in {n.id for n in final.nodes if n.phase != "gone"}
+    assert final.train.returned >= 1
+
+
+def test_a_scaled_job_loses_no_shard(cluster, wait_until):
+    spec = job("scaled", n_epoch=4)
+    handle = cluster.submit(spec)
+    wait_until(lambda: training(handle, n_sample=5_000), what="training")
+    target = ResourcePlan(worker=RolePlan(2, 1.0, 1024), ps=RolePlan(2, 0.5, 512))
+    decision = handle.scale(target, why="twice of all")
+    assert decision.id
+    wait_until(
+        lambda: handle.snapshot().running == target or handle.snapshot().phase.is_final, what="the plan"
+    )
+    assert handle.snapshot().running == target
+    with pytest.raises(InvalidValueError, match="runs"):
+        handle.scale(target)
+    final = handle.wait(timeout_s=150)
+    assert_exact(spec, final)
+    assert final.markers[-1].plan == target
+    with pytest.raises(StaleDecisionError):
+        handle.scale(PLAN)
+
+
+def test_a_job_is_found_again_by_name_from_another_process(cluster, wait_until):
+    handle = cluster.submit(job("found"))
+    other = in_new_process(
+        "from dlrover_nb.core.session import connect\n"
+        "c = connect('ray')\n"
+        "print(c.job('found').name, sorted(j.name for j in c.jobs() if j.live))\n"
+    )
+    out, err = other.communicate(timeout=90)
+    assert out.startswith("found ["), err
+    with pytest.raises(NotFoundError, match="did you mean found"):
+        cluster.job("fuond")
+    with pytest.raises(InvalidValueError, match="is here already"):
+        cluster.submit(job("found"))
+    stopped = handle.stop(why="seen enough")
+    assert stopped.phase is JobPhase.STOPPED
+
+
+def test_bad_input_is_refused_before_anything_starts(cluster):
+    before = {j.name for j in cluster.jobs()}
+    with pytest.raises(CapacityError, match="finds no place"):
+        cluster.submit(job("big", plan=replace(PLAN, worker=RolePlan(1, 999, 1024))))
+    with pytest.raises(NotFoundError, match="nowhere"):
+        cluster.submit(job("file", data=DataSpec(format=DataFormat.PARQUET, path="/nowhere.parquet")))
+    with pytest.raises((InvalidValueError, NotFoundError), match="income"):
+        cluster.submit(job("column", data=DataSpec(label="income")))
+    assert {j.name for j in cluster.jobs()} == before
+
+
+def test_a_second_connect_joins_the_same_head(cluster):
+    assert connect_ray().description == cluster.description
+    assert running_head().address in cluster.description
+
+
+def test_an_ended_job_makes_room_for_the_next_of_its_name(cluster):
+    first = cluster.submit(job("again"))
+    first.stop()
+    second = cluster.submit(job("again"))
+    assert not second.snapshot().phase.is_final
+    second.stop()
+
+
+def test_the_head_listens_on_loopback_alone(cluster):
+    session = running_head().session
+    ours = {p.pid for p in psutil.process_iter() if os.getsid(p.pid) == session}
+    listening = [c for c in psutil.net_connections("tcp") if c.pid in ours and c.status == "LISTEN"]
+    assert listening
+    assert {c.laddr.ip for c in listening} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+
+
+def training(handle, n_sample):
+    snapshot = handle.snapshot()
+    assert not snapshot.phase.is_final, snapshot.message
+    return snapshot if snapshot.train.n_sample_done >= n_sample and snapshot.running else None
