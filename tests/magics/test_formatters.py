@@ -2,12 +2,9 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
-import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "widgets"))
 import builders as b
+import pytest
 
 from dlrover_nb.core.session.client import JobSummary
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, Verdict

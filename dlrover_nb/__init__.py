@@ -1,0 +1,85 @@
+"""Interactive control plane for parameter-server training, in a notebook.
+
+Public names load when they are used: a node process, the command line's help and ``%load_ext dlrover_nb``
+each import only what they need.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from dlrover_nb.core.errors import DlroverError
+    from dlrover_nb.core.jobfile import dump_job, parse_job
+    from dlrover_nb.core.session import connect
+    from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
+    from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, ResourcePlan, RolePlan
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DataFormat",
+    "DataSpec",
+    "DlroverError",
+    "JobSpec",
+    "Mode",
+    "ModelSpec",
+    "PlanBounds",
+    "PriceTable",
+    "ResourcePlan",
+    "RolePlan",
+    "__version__",
+    "connect",
+    "dump_job",
+    "load_ipython_extension",
+    "parse_job",
+    "unload_ipython_extension",
+]
+
+_JOB, _RESOURCES = "dlrover_nb.core.structs.job", "dlrover_nb.core.structs.resources"
+_WHERE = {
+    "DataFormat": _JOB,
+    "DataSpec": _JOB,
+    "DlroverError": "dlrover_nb.core.errors",
+    "JobSpec": _JOB,
+    "Mode": _JOB,
+    "ModelSpec": _JOB,
+    "PlanBounds": _RESOURCES,
+    "PriceTable": _RESOURCES,
+    "ResourcePlan": _RESOURCES,
+    "RolePlan": _RESOURCES,
+    "connect": "dlrover_nb.core.session",
+    "dump_job": "dlrover_nb.core.jobfile",
+    "parse_job": "dlrover_nb.core.jobfile",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name at its first use."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted(__all__)
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Add `%dlrover` to a shell: ``%load_ext dlrover_nb``."""
+    from dlrover_nb.magics.shell import load  # noqa: PLC0415 - needs IPython
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Take `%dlrover` out of a shell: ``%unload_ext dlrover_nb``."""
+    from dlrover_nb.magics.shell import unload  # noqa: PLC0415 - as above
+
+    unload(shell)

@@ -1,0 +1,201 @@
+"""What a line of a magic, or of the command line, asks for: one frozen record per verb."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.session.client import Until
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.job import Mode
+    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Parts of a plan as given by flags; None leaves a part as it runs."""
+
+    workers: int | None = None
+    ps: int | None = None
+    worker_cpu: float | None = None
+    ps_cpu: float | None = None
+    worker_memory: int | None = None
+    ps_memory: int | None = None
+
+    def applied_to(self, plan: ResourcePlan) -> ResourcePlan:
+        """Return `plan` with these parts."""
+        if all(getattr(self, f.name) is None for f in fields(self)):
+            flags = ", ".join("--" + f.name.replace("_", "-") for f in fields(self))
+            raise InvalidValueError(f"nothing to change; give at least one of {flags}")
+        return replace(
+            plan,
+            worker=_resized(plan.worker, self.workers, self.worker_cpu, self.worker_memory),
+            ps=_resized(plan.ps, self.ps, self.ps_cpu, self.ps_memory),
+        )
+
+
+def _resized(role: RolePlan, count: int | None, cpu: float | None, memory_mib: int | None) -> RolePlan:
+    given = {"count": count, "cpu": cpu, "memory_mib": memory_mib}
+    return replace(role, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Go to where jobs run."""
+
+    kind: str
+    address: str | None
+    cpus: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Start a job: `file` holds YAML, `settings` are (path, value) that win over it."""
+
+    file: str | None
+    settings: tuple[tuple[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """List jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Show a job's state."""
+
+    job: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Follow a job live."""
+
+    job: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """Show a job's open proposal, front and fit."""
+
+    job: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Accept a proposal."""
+
+    job: str | None
+    proposal: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Reject a proposal."""
+
+    job: str | None
+    proposal: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Answer a proposal with another plan."""
+
+    job: str | None
+    proposal: str | None
+    sizes: Sizes
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Change the plan of a running job."""
+
+    job: str | None
+    sizes: Sizes
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetMode:
+    """Say who decides."""
+
+    job: str | None
+    mode: Mode
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Write a plan for another system."""
+
+    job: str | None
+    plan: str
+    output: str | None
+    force: bool
+    image: str | None
+    namespace: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Get hold of a job that runs already."""
+
+    job: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Block until a job has ended, or until it proposes a plan."""
+
+    job: str | None
+    timeout_s: float | None
+    until: Until = Until.END
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop a job."""
+
+    job: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Write a job's report."""
+
+    job: str | None
+    output: str
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """End the cluster that we started."""
+
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """Run the demonstration."""
+
+    out: str
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """Explain all verbs, or one."""
+
+    verb: str | None
+
+
+Request = (
+    Connect | Submit | Jobs | Status | Watch | Plans | Accept | Reject | Override | Scale | SetMode
+) | (Export | Attach | Wait | Stop | Report | Shutdown | Demo | Help)

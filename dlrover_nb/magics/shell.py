@@ -1,0 +1,88 @@
+"""`%dlrover` and `%%dlrover` for IPython: the thin edge between a shell and the commands.
+
+Every verb returns an object that shows itself and prints nothing. Mistakes end as a `UsageError`, one line
+without a traceback; anything else that is raised is a bug of ours and keeps its traceback. IPython's
+expansion of ``{x}`` and ``$x`` stays on, so that ``--file {path}`` can use a variable of the notebook; text
+that is no such expression is left as it is. A cell's body is never expanded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from IPython.core.completer import SimpleCompletion, context_matcher
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.magics.arguments import help_text, parse_line
+from dlrover_nb.magics.commands import Commands, DetachedError
+from dlrover_nb.magics.completion import complete
+from dlrover_nb.magics.formatters import Note
+
+if TYPE_CHECKING:
+    from IPython.core.completer import CompletionContext, SimpleMatcherResult
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+@magics_class
+class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types here
+    """The magics of one shell, with their session."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self.commands = Commands()
+        self.matcher = _matcher_of(self)
+
+    @line_cell_magic  # type: ignore[untyped-decorator]  # as above
+    def dlrover(self, line: str, cell: str | None = None) -> object:
+        """Run one verb; the help of all verbs takes this text's place."""
+        try:
+            return self.commands.run(parse_line(line), cell)
+        except DetachedError as detached:
+            return Note("Detached", str(detached))
+        except DlroverError as error:
+            raise UsageError(str(error)) from error
+
+    dlrover.__doc__ = help_text()
+
+
+def _matcher_of(magics: DlroverMagics) -> object:
+    @context_matcher(identifier="dlrover_nb")  # type: ignore[untyped-decorator]  # as above
+    def dlrover_matcher(context: CompletionContext) -> SimpleMatcherResult:
+        fragment, found = complete(
+            magics.commands.session, context.full_text, context.cursor_line, context.cursor_position
+        )
+        return {
+            "completions": [SimpleCompletion(text=text, type="dlrover") for text in found],
+            "matched_fragment": fragment,
+            "suppress": bool(found),
+        }
+
+    return dlrover_matcher
+
+
+def load(shell: InteractiveShell) -> None:
+    """Add the magics to a shell; a second time changes nothing."""
+    if loaded(shell) is not None:
+        return
+    magics = DlroverMagics(shell)
+    shell.register_magics(magics)
+    shell.Completer.custom_matchers.append(magics.matcher)
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Take the magics out of a shell; jobs go on."""
+    magics = loaded(shell)
+    if magics is None:
+        return
+    shell.Completer.custom_matchers.remove(magics.matcher)
+    shell.magics_manager.registry.pop(DlroverMagics.__name__)
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("dlrover", None)
+
+
+def loaded(shell: InteractiveShell) -> DlroverMagics | None:
+    """Return the magics of a shell, if it has them."""
+    found = shell.magics_manager.registry.get(DlroverMagics.__name__)
+    return found if isinstance(found, DlroverMagics) else None

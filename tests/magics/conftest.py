@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from cluster_double import MemoryCluster
+from IPython.core.interactiveshell import InteractiveShell
+
+from dlrover_nb.magics.commands import Commands
+from dlrover_nb.magics.shell import loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def memory() -> MemoryCluster:
+    return MemoryCluster()
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, memory: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[InteractiveShell]:
+    """A fresh shell in a folder of its own, with the extension and a cluster to connect to."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.chdir(tmp_path)
+    shell = InteractiveShell()
+    shell.history_manager.enabled = False
+    shell.run_line_magic("load_ext", "dlrover_nb")
+    magics = loaded(shell)
+    assert magics is not None
+    magics.commands = Commands(memory.connect)
+    yield shell
+    shell.history_manager.end_session()
+    shell.configurables.clear()

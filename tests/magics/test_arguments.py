@@ -1,0 +1,143 @@
+"""One parser: words to requests, mistakes to one line with the way out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.jobfile import known_keys
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.magics import requests as rq
+from dlrover_nb.magics.arguments import CLI, help_text, parse, parse_line, parser_of, verbs
+from dlrover_nb.magics.verbs import SUBMIT_FLAGS, VERBS
+
+NOTHING = rq.Sizes()
+PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
+
+
+@pytest.mark.parametrize(
+    ("line", "request_"),
+    [
+        ("", rq.Help(None)),
+        ("--help", rq.Help(None)),
+        ("help mode", rq.Help("mode")),
+        ("mode -h", rq.Help("mode")),
+        ("connect", rq.Connect("ray", None, None)),
+        ("connect ray 10.0.0.1:6379 --cpus 2", rq.Connect("ray", "10.0.0.1:6379", 2.0)),
+        ("jobs;", rq.Jobs()),
+        ("status", rq.Status(None)),
+        ("status ctr ;", rq.Status("ctr")),
+        ("watch ctr", rq.Watch("ctr")),
+        ("plans", rq.Plans(None)),
+        ("accept", rq.Accept(None, None, "")),
+        ("accept ctr", rq.Accept("ctr", None, "")),
+        ("accept p12", rq.Accept(None, "p12", "")),
+        ("accept ctr p2 --why 'it is faster; try'", rq.Accept("ctr", "p2", "it is faster; try")),
+        ("accept --why x ctr p2", rq.Accept("ctr", "p2", "x")),
+        ("accept ctr --why x p2", rq.Accept("ctr", "p2", "x")),
+        ("reject p2", rq.Reject(None, "p2", "")),
+        ("override ctr --ps 2", rq.Override("ctr", None, rq.Sizes(ps=2), "")),
+        ("override p1 --worker-cpu=0.5", rq.Override(None, "p1", rq.Sizes(worker_cpu=0.5), "")),
+        ("scale --workers 3 --ps-memory 900", rq.Scale(None, rq.Sizes(workers=3, ps_memory=900), "")),
+        ("mode auto", rq.SetMode(None, Mode.AUTO, "")),
+        ("mode ctr manual", rq.SetMode("ctr", Mode.MANUAL, "")),
+        ("export", rq.Export(None, "current", None, force=False, image=None, namespace=None)),
+        (
+            "export ctr --plan p1 -o a.yaml --force --image r/i:1 --namespace ads",
+            rq.Export("ctr", "p1", "a.yaml", force=True, image="r/i:1", namespace="ads"),
+        ),
+        ("attach ctr", rq.Attach("ctr")),
+        ("wait --timeout 1.5", rq.Wait(None, 1.5)),
+        ("stop ctr --why done", rq.Stop("ctr", "done")),
+        ("report -o r.html", rq.Report(None, "r.html", force=False)),
+        ("shutdown --force", rq.Shutdown(force=True)),
+        ("submit", rq.Submit(None, ())),
+        (
+            "submit ctr --file j.yaml --ps 2 --numeric age,price",
+            rq.Submit("j.yaml", (("name", "ctr"), ("data.numeric", ["age", "price"]), ("plan.ps.count", 2))),
+        ),
+        ("submit --set model.hidden=[64,32]", rq.Submit(None, (("model.hidden", [64, 32]),))),
+    ],
+)
+def test_a_line_becomes_a_request(line: str, request_: rq.Request) -> None:
+    assert parse_line(line) == request_
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("stauts", "unknown verb 'stauts'; did you mean status?; see %dlrover help"),
+        ("xyz", "unknown verb 'xyz'; known: connect, submit"),
+        ("demo", "unknown verb 'demo'"),
+        ("submit x --worker 2", "unknown flag '--worker'; did you mean --workers?; see %dlrover help submit"),
+        ("submit x --wor=2", "unknown flag '--wor'; did you mean"),
+        ("jobs --all", "unknown flag '--all'; there are none here"),
+        ("status a b", "one word too many: 'b'"),
+        ("scale --workers two", "--workers: must be a whole number, got 'two'"),
+        ("scale --ps-cpu much", "--ps-cpu: must be a number, got 'much'"),
+        ("mode autp", "unknown mode 'autp'; did you mean auto?"),
+        ("mode", "the following arguments are required: MODE"),
+        ("report ctr", "the following arguments are required: -o/--output"),
+        ("submit --format parket", "unknown format 'parket'; did you mean parquet?"),
+        ("submit --set epochs", "expected KEY=VALUE"),
+        ("submit --set a=[", "malformed value in 'a=['"),
+        ("submit --epochs", "--epochs: expected one argument"),
+        ('accept --why "unclosed', 'unclosed quote in: accept --why "unclosed'),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_way_out(line: str, message: str) -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        parse_line(line)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.sampled_from(sorted(VERBS)), st.text(max_size=40))
+def test_any_line_is_a_request_or_one_refusal(verb: str, rest: str) -> None:
+    try:
+        request = parse_line(f"{verb} {rest}")
+    except InvalidValueError:
+        return
+    assert isinstance(request, rq.Request)
+
+
+def test_every_verb_explains_itself_and_its_example_parses() -> None:
+    for name in verbs(CLI):
+        text = help_text(name, command=CLI)
+        assert f"usage: dlrover-nb {name}" in text
+        example = re.search(rf"example: dlrover-nb ({name} .*)", text)
+        if VERBS[name].example:
+            assert example is not None
+            parse_line(example[1].strip().replace("demo", "status"))
+    assert "demo" in help_text(command=CLI)
+    assert "demo" not in help_text()
+    assert isinstance(parse(["demo", "--out", "x"], command=CLI), rq.Demo)
+
+
+def test_every_flag_of_submit_is_a_key_of_the_job_file() -> None:
+    for _, path, *_ in SUBMIT_FLAGS:
+        group, _, key = path.rpartition(".")
+        assert key in known_keys(group)
+    assert set(parser_of("scale").flags) >= {"--workers", "--ps", "--worker-memory"}
+
+
+def test_sizes_change_only_what_is_given() -> None:
+    assert rq.Sizes(ps=2, worker_cpu=1.0).applied_to(PLAN) == ResourcePlan(
+        worker=RolePlan(1, 1.0, 1024), ps=RolePlan(2, 0.25, 512)
+    )
+
+
+def test_sizes_without_any_part_are_refused() -> None:
+    with pytest.raises(InvalidValueError, match="give at least one of --workers, --ps, --worker-cpu"):
+        NOTHING.applied_to(PLAN)
+
+
+def test_zero_nodes_are_refused_with_what_a_job_needs() -> None:
+    with pytest.raises(InvalidValueError, match="node count must be >= 1, got 0; a job needs at least 1"):
+        rq.Sizes(ps=0).applied_to(PLAN)

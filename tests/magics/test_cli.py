@@ -1,0 +1,125 @@
+"""The command line: the same verbs as text, exit codes, and Ctrl-C that never ends a job."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from dlrover_nb import __version__, cli
+from dlrover_nb.core.errors import JobFailedError
+from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.magics.arguments import CLI
+from dlrover_nb.magics.commands import Commands
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cluster_double import MemoryCluster
+
+
+@pytest.fixture
+def run(memory: MemoryCluster, capsys: pytest.CaptureFixture[str]):
+    def call(*words: str) -> tuple[int, str, str]:
+        code = cli.main(words, commands=Commands(memory.connect, command=CLI, auto_connect=True))
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def test_verbs_connect_by_themselves_and_print_text(run, memory: MemoryCluster) -> None:
+    assert run("submit", "ctr", "--workers", "2")[0] == 0
+    code, out, err = run("status")
+    assert (code, err) == (0, "")
+    assert "Job ctr: training" in out
+    assert memory.connected == [("ray", None, None)] * 2
+    assert memory.may_start == [True, False], "only a submit may start a cluster of our own"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["stauts"], "dlrover-nb: unknown verb 'stauts'; did you mean status?; see dlrover-nb help"),
+        (["status", "nope"], "dlrover-nb: no job 'nope' here"),
+        (["submit", "x", "--ps", "0"], "dlrover-nb: plan.ps: node count must be >= 1, got 0"),
+        (["submit", "--file", "nowhere.yaml"], "dlrover-nb: no job file"),
+        (["scale"], "dlrover-nb: no job here; start one with `dlrover-nb submit NAME`"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(run, words: list[str], message: str) -> None:
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(message)
+    assert err.count("\n") == 1
+
+
+def test_wait_tells_by_its_exit_code_how_the_job_ended(run, memory: MemoryCluster) -> None:
+    memory.submit(JobSpec("ctr"))
+    for phase, code in ((JobPhase.SUCCEEDED, 0), (JobPhase.STOPPED, 0), (JobPhase.FAILED, 1)):
+        memory.links["ctr"].end(phase)
+        assert run("wait")[0] == code
+        assert run("watch", "ctr")[0] == code
+
+
+@pytest.mark.parametrize("verb", ["wait", "watch"])
+def test_ctrl_c_lets_go_of_the_job(run, memory: MemoryCluster, verb: str) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    memory.submit(JobSpec("ctr"))
+    memory.links["ctr"].on_snapshot = interrupt
+    code, _, err = run(verb, "ctr")
+    assert (code, err) == (130, "job ctr goes on; `dlrover-nb stop ctr` stops it\n")
+    assert memory.links["ctr"].stopped == []
+
+
+def test_ctrl_c_elsewhere_ends_the_call_without_a_traceback(run, memory: MemoryCluster) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    memory.submit(JobSpec("ctr"))
+    memory.links["ctr"].on_snapshot = interrupt
+    assert run("status", "ctr") == (130, "", "interrupted\n")
+
+
+def test_watch_redraws_until_the_job_ends(memory: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle, link = memory.submit(JobSpec("ctr")), memory.links["ctr"]
+    n_look = count(1)
+    link.on_snapshot = lambda: link.end(JobPhase.SUCCEEDED) if next(n_look) == 3 else None
+    monkeypatch.setattr(cli, "REDRAW_S", 0.0)
+    screen = io.StringIO()
+    snapshot = cli.watch(handle, Console(file=screen, width=120, force_terminal=True))
+    assert snapshot.phase is JobPhase.SUCCEEDED
+    assert "ctr" in screen.getvalue()
+
+
+def test_a_failed_demo_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(out: Path) -> object:
+        raise JobFailedError(f"the demo's job ended as failed; see {out.name}")
+
+    monkeypatch.setattr("dlrover_nb.demo.run_demo", fail)
+    assert cli.main(["demo", "--out", "here"]) == 1
+    assert capsys.readouterr().err == "dlrover-nb: the demo's job ended as failed; see here\n"
+
+
+def test_a_job_file_may_come_from_the_standard_input(
+    run, memory: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("name: piped\n"))
+    assert run("submit", "--file", "-")[0] == 0
+    assert "piped" in memory.links
+
+
+def test_help_and_version_need_no_cluster(tmp_path: Path) -> None:
+    for words, expected in ((["--version"], __version__), ([], "dlrover-nb VERB"), (["demo", "-h"], "--out")):
+        told = subprocess.run(
+            [sys.executable, "-m", "dlrover_nb.cli", *words], capture_output=True, text=True, check=True
+        )
+        assert expected in told.stdout

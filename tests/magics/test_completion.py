@@ -1,0 +1,84 @@
+"""What is offered after the words typed so far, through IPython's own completer too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlrover_nb.magics.arguments import verbs
+from dlrover_nb.magics.commands import Session
+from dlrover_nb.magics.completion import complete
+from dlrover_nb.magics.shell import loaded
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+SESSION = Session(jobs={"ctr-daily": True, "quick": False}, proposals={"ctr-daily": "p4"})
+
+
+def offered(text: str) -> tuple[str, ...]:
+    lines = text.split("\n")
+    return complete(SESSION, text, len(lines) - 1, len(lines[-1]))[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("%dlrover st", ("status", "stop")),
+        ("%dlrover ", verbs()),
+        ("%%dlrover sub", ("submit",)),
+        ("j = %dlrover att", ("attach",)),
+        ("%dlrover status ", ("ctr-daily", "quick")),
+        ("%dlrover status q", ("quick",)),
+        ("%dlrover accept ctr-daily p", ("p4",)),
+        ("%dlrover scale --worker-", ("--worker-cpu", "--worker-memory")),
+        ("%dlrover scale --worker-cpu 1 --worker-", ("--worker-memory",)),
+        ("%dlrover submit x --mode s", ("suggest",)),
+        ("%dlrover mode a", ("auto",)),
+        ("%dlrover export --plan ", ("current", "p4")),
+        ("%dlrover connect r", ("ray",)),
+        ("%dlrover help sta", ("status",)),
+        ("%dlrover nope ", ()),
+        ("%dlroverx st", ()),
+        ("print('%dlrover st", ()),
+        ("%%dlrover submit\nep", ("epochs: ",)),
+        ("%%dlrover submit\nname: x\nna", ()),
+        ("%%dlrover submit x\nplan:\n  worker:\n    c", ("count: ", "cpu: ")),
+        ("%%dlrover submit x\nplan:\n  worker:\n    count: 1\n  p", ("ps: ",)),
+        ("%%dlrover submit x\nplan:\n  worker:\n    count: 1\n  ps:\n    c", ("count: ", "cpu: ")),
+        ("%%dlrover submit x\nmode: s", ()),
+        ("%%time\nep", ()),
+    ],
+)
+def test_candidates_fit_what_was_typed(text: str, expected: tuple[str, ...]) -> None:
+    assert offered(text) == expected
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.text(max_size=30), st.sampled_from(["%dlrover ", "%%dlrover submit\n", ""]))
+def test_every_candidate_continues_the_fragment_it_replaces(text: str, start: str) -> None:
+    full = start + text
+    lines = full.split("\n")
+    fragment, found = complete(SESSION, full, len(lines) - 1, len(lines[-1]))
+    assert lines[-1].endswith(fragment)
+    assert all(candidate.startswith(fragment) for candidate in found)
+
+
+@pytest.mark.filterwarnings("ignore::IPython.core.completer.ProvisionalCompleterWarning")
+def test_ipython_offers_them(shell: InteractiveShell) -> None:
+    magics = loaded(shell)
+    assert magics is not None
+    magics.commands.session = SESSION
+    assert _texts(shell, "%dlrover sta") == {"status"}
+    assert _texts(shell, "%dlrover status ctr-d") == {"ctr-daily"}
+    assert _texts(shell, "%dlrover scale --worker-c") == {"--worker-cpu"}
+    assert "status" not in _texts(shell, "sta")
+
+
+def _texts(shell: InteractiveShell, line: str) -> set[str]:
+    """Return the lines that the completions make of `line`, without its beginning."""
+    made = {line[: c.start] + c.text for c in shell.Completer.completions(line, len(line))}
+    return {text.rsplit(" ", 1)[-1] for text in made}

@@ -1,0 +1,371 @@
+"""`%dlrover` in a fresh shell: what each verb asks of the cluster, what it returns, how mistakes look."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from cluster_double import BETTER, Link, MemoryCluster
+from IPython.core.error import UsageError
+
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.core.structs.job import DataFormat, JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.magics.formatters import (
+    ConnectionView,
+    DecisionView,
+    ExportView,
+    JobsView,
+    Note,
+    PlansView,
+    StatusView,
+)
+from dlrover_nb.magics.job import NEW_S, Job
+from dlrover_nb.magics.shell import loaded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+class Magic:
+    """Types lines into a shell that is connected and runs one job."""
+
+    def __init__(self, shell: InteractiveShell, memory: MemoryCluster) -> None:
+        self.shell, self.memory = shell, memory
+
+    def __call__(self, line: str, cell: str | None = None) -> Any:
+        if cell is None:
+            return self.shell.run_line_magic("dlrover", line)
+        return self.shell.run_cell_magic("dlrover", line, cell)
+
+    def refused(self, line: str, cell: str | None = None) -> str:
+        with pytest.raises(UsageError) as caught:
+            self(line, cell)
+        return str(caught.value)
+
+    @property
+    def link(self) -> Link:
+        return self.memory.links["ctr"]
+
+
+@pytest.fixture
+def magic(shell: InteractiveShell, memory: MemoryCluster) -> Magic:
+    magic = Magic(shell, memory)
+    magic("connect ray")
+    magic("submit ctr")
+    return magic
+
+
+def test_loading_twice_changes_nothing_and_unloading_takes_all_away(shell: InteractiveShell) -> None:
+    before = loaded(shell)
+    shell.run_line_magic("load_ext", "dlrover_nb")
+    shell.run_line_magic("reload_ext", "dlrover_nb")
+    assert before is not None
+    assert [m for m in shell.Completer.custom_matchers if "dlrover" in m.matcher_identifier] == [
+        loaded(shell).matcher  # type: ignore[union-attr]
+    ]
+    shell.run_line_magic("unload_ext", "dlrover_nb")
+    assert loaded(shell) is None
+    assert shell.find_line_magic("dlrover") is None
+    assert not [m for m in shell.Completer.custom_matchers if "dlrover" in m.matcher_identifier]
+
+
+def test_loading_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from IPython.core.interactiveshell import InteractiveShell as S; before = set(sys.modules);"
+        "s = S(); s.run_line_magic('load_ext', 'dlrover_nb');"
+        "print(sorted({m.split('.')[0] for m in set(sys.modules) - before} &"
+        " {'ray', 'panel', 'bokeh', 'torch', 'kubernetes', 'pandas', 'pyarrow', 'scipy', 'jsonschema'}))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_the_command_line_does_without_ipython() -> None:
+    code = "import sys; import dlrover_nb.cli; sys.exit('IPython' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_verb_before_connect_is_refused_with_the_way_out(shell: InteractiveShell) -> None:
+    with pytest.raises(UsageError, match="not connected; `%dlrover connect ray` starts or joins a cluster"):
+        shell.run_line_magic("dlrover", "jobs")
+
+
+def test_connect_passes_its_arguments_on(shell: InteractiveShell, memory: MemoryCluster) -> None:
+    shown = shell.run_line_magic("dlrover", "connect ray 127.0.0.1:6379 --cpus 2")
+    assert isinstance(shown, ConnectionView)
+    assert memory.connected == [("ray", "127.0.0.1:6379", 2.0)]
+    with pytest.raises(UsageError, match="cannot connect to 'slurm'"):
+        shell.run_line_magic("dlrover", "connect slurm")
+
+
+def test_submit_by_flags(magic: Magic, tmp_path: Path) -> None:
+    job = magic(
+        "submit two --workers 2 --ps-cpu 0.5 --mode auto --data day1.parquet --label click --epochs 3"
+    )
+    spec = magic.memory.links["two"].state.spec
+    assert isinstance(job, Job)
+    assert (spec.plan.worker.count, spec.plan.ps.cpu, spec.mode, spec.n_epoch) == (2, 0.5, Mode.AUTO, 3)
+    assert (spec.data.format, spec.data.path) == (DataFormat.PARQUET, str(tmp_path / "day1.parquet"))
+    assert spec.owner
+
+
+def test_submit_by_a_cell_and_flags_win(magic: Magic) -> None:
+    magic("submit --epochs 2", "name: yam\nepochs: 7\nplan:\n  worker: {count: 3}\n")
+    spec = magic.memory.links["yam"].state.spec
+    assert (spec.n_epoch, spec.plan.worker.count) == (2, 3)
+
+
+def test_submit_by_a_file_whose_data_lies_beside_it(magic: Magic, tmp_path: Path) -> None:
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    (folder / "ctr.yaml").write_text("name: filed\ndata: {path: day1.parquet, label: click}\n")
+    magic("submit --file jobs/ctr.yaml --set model.embedding_dim=8")
+    spec = magic.memory.links["filed"].state.spec
+    assert (spec.data.path, spec.model.embedding_dim) == (str(folder / "day1.parquet"), 8)
+
+
+def test_a_variable_of_the_notebook_can_be_used(magic: Magic, tmp_path: Path) -> None:
+    (tmp_path / "a b.yaml").write_text("name: spaced\n")
+    magic.shell.user_ns["path"] = "a b.yaml"
+    magic('submit --file "{path}"')
+    assert "spaced" in magic.memory.links
+
+
+def test_the_job_can_be_assigned_awaited_and_steered(magic: Magic) -> None:
+    magic.shell.run_cell("j = %dlrover attach ctr")
+    job = magic.shell.user_ns["j"]
+    assert isinstance(job.status(), StatusView)
+    assert isinstance(job.plans(), PlansView)
+    assert job.snapshot().spec.name == job.name == "ctr"
+    assert {"accept", "scale", "status", "stop"} < set(dir(job))
+    magic.link.end(JobPhase.SUCCEEDED)
+
+    async def wait() -> Any:
+        return await job
+
+    assert asyncio.run(wait()).phase is JobPhase.SUCCEEDED
+
+
+def test_a_new_job_shows_itself_without_asking_its_master(
+    magic: Magic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    magic.link.on_snapshot = lambda: pytest.fail("the master may not be up yet")
+    job = Job(magic.memory.job("ctr"), Note("Submitted ctr"))
+    assert "Submitted ctr" in job._repr_mimebundle_()["text/plain"]
+    magic.link.on_snapshot = lambda: None
+    later = time.monotonic() + NEW_S
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert "Job ctr: training" in job._repr_mimebundle_()["text/plain"]
+
+
+def test_a_job_whose_master_is_gone_says_so(magic: Magic) -> None:
+    def gone() -> None:
+        raise BackendError("its master does not answer")
+
+    job = magic("attach ctr")
+    magic.link.on_snapshot = gone
+    assert "its master does not answer" in job._repr_mimebundle_()["text/html"]
+    assert repr(job) == "Job('ctr')"
+
+
+def test_lists_and_views_are_returned_and_nothing_is_printed(
+    magic: Magic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = {"jobs": JobsView, "status": StatusView, "status ctr;": StatusView, "plans": PlansView}
+    for line, kind in kinds.items():
+        shown = magic(line)
+        assert isinstance(shown, kind)
+        assert set(shown._repr_mimebundle_()) == {"text/plain", "text/html"}
+    assert "%dlrover VERB" in magic("help")._repr_mimebundle_()["text/plain"]
+    assert "--holdout" in str(magic("submit --help"))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_help_is_the_docstring(shell: InteractiveShell) -> None:
+    told = shell.object_inspect("%dlrover")
+    assert "accept     accept a proposal" in told["docstring"]
+
+
+def test_accept_without_an_id_takes_the_proposal_that_was_shown(magic: Magic) -> None:
+    magic.link.propose(1)
+    magic("plans")
+    magic.link.propose(2)
+    assert "p1 is no longer open\n  superseded by a better plan" in magic.refused("accept")
+    magic("status")
+    shown = magic("accept --why 'fast enough'")
+    assert isinstance(shown, DecisionView)
+    decision = magic.link.decisions[-1]
+    assert (decision.verdict, decision.proposal, decision.why, decision.by) == (
+        Verdict.ACCEPT,
+        "p2",
+        "fast enough",
+        "ada",
+    )
+
+
+def test_accept_without_an_id_takes_the_open_proposal_where_none_was_shown(magic: Magic) -> None:
+    magic.link.propose(1)
+    magic("accept")
+    assert magic.link.decisions[-1].proposal == "p1"
+
+
+def test_accept_with_nothing_open_says_what_else_to_do(magic: Magic) -> None:
+    assert "job ctr has no open proposal (there was none yet); use scale" in magic.refused("accept")
+
+
+def test_reject_override_scale_and_mode_make_their_decisions(magic: Magic) -> None:
+    magic.link.propose(1)
+    magic("reject ctr p1 --why no")
+    magic("override p1 --workers 3")
+    magic("scale --ps 2 --ps-cpu 1")
+    magic("mode auto")
+    reject, override, scale, mode = magic.link.decisions
+    plan = magic.link.state.target
+    assert (reject.verdict, reject.proposal, reject.why) == (Verdict.REJECT, "p1", "no")
+    assert (override.proposal, override.plan) == ("p1", replace(plan, worker=replace(plan.worker, count=3)))
+    assert (scale.proposal, scale.plan) == (None, replace(plan, ps=RolePlan(2, 1.0, plan.ps.memory_mib)))
+    assert mode.mode is Mode.AUTO
+
+
+def test_export_shows_or_writes_the_plan(magic: Magic, tmp_path: Path) -> None:
+    magic.link.propose(1)
+    shown = magic("export")
+    assert isinstance(shown, ExportView)
+    assert shown.path is None
+    assert yaml.safe_load(shown.text)["spec"]["replicaSpecs"]["worker"]["replicas"] == 1
+    magic("export ctr --plan p1 -o job.yaml --image r/i:2 --namespace ads")
+    document = yaml.safe_load((tmp_path / "job.yaml").read_text())
+    worker = document["spec"]["replicaSpecs"]["worker"]
+    assert worker["replicas"] == BETTER.worker.count
+    assert worker["template"]["spec"]["containers"][0]["image"] == "r/i:2"
+    assert document["metadata"]["namespace"] == "ads"
+    assert "90 % band" in document["metadata"]["annotations"]["dlrover-nb/predicted-samples-per-s"]
+    assert "is there already; use --force" in magic.refused("export -o job.yaml")
+    assert "has no plan 'p7'; known: current, p1" in magic.refused("export --plan p7")
+    assert "metadata/namespace" in magic.refused("export --namespace Not_One")
+
+
+def test_the_exported_decision_is_the_one_for_that_plan(magic: Magic) -> None:
+    magic.link.propose(1)
+    magic("accept p1 --why go")
+    magic.link.state = replace(magic.link.state, decisions=tuple(magic.link.decisions), target=BETTER)
+    notes = yaml.safe_load(magic("export").text)["metadata"]["annotations"]
+    assert (notes["dlrover-nb/decision"], notes["dlrover-nb/why"]) == ("d1 accept", "go")
+
+
+def test_report_is_one_file_without_outside_links(magic: Magic, tmp_path: Path) -> None:
+    magic("report -o report.html")
+    html = (tmp_path / "report.html").read_text()
+    assert "ctr" in html
+    assert "<script src" not in html
+    assert "is there already" in magic.refused("report -o report.html")
+
+
+def test_stop_and_shutdown(magic: Magic) -> None:
+    assert "still run here" in magic.refused("shutdown")
+    assert isinstance(magic("stop --why 'good enough'"), StatusView)
+    assert magic.link.stopped == ["good enough"]
+    assert "has stopped" in magic.refused("scale ctr --workers 2")
+    assert "has ended" in str(magic("shutdown --force"))
+    assert "not connected" in magic.refused("jobs")
+
+
+def test_wait_returns_the_end_or_what_it_is_after_the_timeout(magic: Magic) -> None:
+    assert magic("wait --timeout 0").snapshot.phase is JobPhase.TRAINING
+    magic.link.end(JobPhase.SUCCEEDED)
+    assert magic("wait ctr").snapshot.phase is JobPhase.SUCCEEDED
+
+
+def test_an_interrupted_wait_lets_go_of_the_job(magic: Magic) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    magic.link.on_snapshot = interrupt
+    assert "job ctr goes on; `%dlrover stop ctr` stops it" in str(magic("wait"))
+    assert magic.link.stopped == []
+
+
+def test_the_job_may_be_left_out_only_while_one_runs(magic: Magic) -> None:
+    magic("submit other")
+    assert "2 jobs run; name one of them: ctr, other" in magic.refused("status")
+    magic.link.end(JobPhase.SUCCEEDED)
+    assert magic("status").snapshot.spec.name == "other"
+    magic.memory.links["other"].end(JobPhase.FAILED)
+    assert "2 jobs are here, none of which runs; name one of them: ctr, other" in magic.refused("status")
+    magic.memory.links.clear()
+    assert "no job here; start one with `%dlrover submit NAME`" in magic.refused("status")
+
+
+@pytest.mark.parametrize(
+    ("line", "cell", "message"),
+    [
+        ("status ctrr", None, "no job 'ctrr' here; did you mean ctr?"),
+        ("submit", None, "the job has no name; write submit NAME, or `name:` in its YAML"),
+        ("submit x --ps 0", None, "plan.ps: node count must be >= 1, got 0; a job needs at least 1 worker"),
+        ("submit x --workers 90", None, "the plan needs 45.2"),
+        ("submit X", None, "job name must be 1-52 lower-case letters"),
+        ("submit --file nowhere.yaml", None, "no job file"),
+        ("submit --file .", None, "cannot read job file"),
+        ("submit x --data rows.csv", None, "data.format is missing and"),
+        ("submit x --set data=3 --label y", None, "data must be a group of format, path"),
+        ("submit x --set modell.seed=1", None, "unknown key 'modell'; did you mean 'model'?"),
+        ("submit", "name: x\nplan: {worker: [", "malformed YAML in line 2, column"),
+        ("submit", "name: x\nbatchsize: 1", "unknown key 'batchsize'; did you mean 'batch_size'?"),
+        ("submit --file a.yaml", "name: x", "the job is given twice"),
+        ("status", "name: x", "only submit takes a cell"),
+        ("scale ctr", None, "nothing to change; give at least one of --workers"),
+        ("scale ctr --ps 0", None, "node count must be >= 1, got 0"),
+        ("override --ps 2", None, "has no open proposal"),
+        ('accept --why "open', None, "unclosed quote"),
+        ("stauts", None, "did you mean status?"),
+        ("export -o nowhere/job.yaml", None, "no folder"),
+    ],
+)
+def test_bad_input_is_one_usage_error_and_changes_nothing(
+    magic: Magic, line: str, cell: str | None, message: str
+) -> None:
+    before = magic.link.state
+    assert message in magic.refused(line, cell)
+    assert magic.link.state is before
+    assert magic.link.decisions == []
+    assert set(magic.memory.links) == {"ctr"}
+
+
+def test_a_mistake_shows_no_traceback(magic: Magic, capsys: pytest.CaptureFixture[str]) -> None:
+    result = magic.shell.run_cell("%dlrover stauts")
+    assert isinstance(result.error_in_exec, UsageError)
+    told = "".join(capsys.readouterr())
+    assert told.strip() == "UsageError: unknown verb 'stauts'; did you mean status?; see %dlrover help"
+
+
+def test_a_bug_of_ours_keeps_its_traceback(magic: Magic) -> None:
+    def bug() -> None:
+        raise ZeroDivisionError
+
+    magic.link.on_snapshot = bug
+    with pytest.raises(ZeroDivisionError):
+        magic("status")
+
+
+def test_watch_returns_a_live_view_of_the_job(magic: Magic) -> None:
+    assert magic("watch").name == "ctr"
+
+
+def test_public_names_are_there_and_load_at_use() -> None:
+    import dlrover_nb  # noqa: PLC0415 - the module is what is tested
+
+    assert dlrover_nb.JobSpec is JobSpec
+    assert all(getattr(dlrover_nb, name) is not None for name in dlrover_nb.__all__)
+    assert set(dir(dlrover_nb)) == set(dlrover_nb.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'Jobspec'"):
+        _ = dlrover_nb.Jobspec
