@@ -1,0 +1,159 @@
+"""The main job, end to end, on this machine: `dlrover-nb demo`.
+
+Nothing is simulated: a local Ray head, a job of real processes on real rows, proposals from the model that
+is fitted while it trains, each accepted after a few seconds on screen, as a user would. Then predicted and
+measured are compared, and the plan is written as ElasticJob YAML beside a self-contained HTML report.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
+from dlrover_nb.core.export.elasticjob import elasticjob, to_yaml
+from dlrover_nb.core.session import connect
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.resources import PlanBounds, ResourcePlan, RolePlan
+from dlrover_nb.terminal import render
+from dlrover_nb.widgets.report import write_report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dlrover_nb.core.session.client import Cluster, JobHandle
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+THINK_S = 4.0  # how long a proposal stands on the screen before it is accepted
+POLL_S = 0.5
+LIMIT_S = 600.0  # a machine far slower than any we know
+N_EPOCH = 32
+
+
+def demo_job() -> JobSpec:
+    """Return the demo's job: Wide&Deep on the Census-Income rows that ship with the package."""
+    return JobSpec(
+        name="demo",
+        owner="demo",
+        plan=ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512)),
+        # steps that a 2-core machine can hold, and that change counts before they replace nodes
+        bounds=PlanBounds(max_workers=3, max_ps=2, worker_cpus=(0.5,), ps_cpus=(0.25,)),
+        mode=Mode.SUGGEST,
+        n_epoch=N_EPOCH,
+    )
+
+
+def run_demo(out: Path) -> JobSnapshot:
+    """Run the demo and write its results to the folder `out`.
+
+    Raises
+    ------
+    JobFailedError
+        When the job does not succeed.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    console.print("starting a local Ray on this machine (some ten seconds) ...")
+    cluster = connect("ray")
+    console.print(cluster.description)
+    try:
+        job = cluster.submit(demo_job())
+        snapshot = _Watch(job, console).until_end()
+        if snapshot.phase is not JobPhase.SUCCEEDED:
+            raise JobFailedError(f"the demo's job ended as {snapshot.phase}: {snapshot.message}")
+        _conclude(console, job, snapshot, out)
+        return snapshot
+    finally:
+        _leave(cluster, console)
+
+
+def _leave(cluster: Cluster, console: Console) -> None:
+    """End our Ray, unless somebody else's job runs on it."""
+    try:
+        others = [j.name for j in cluster.jobs() if j.live and j.name != "demo" and not j.phase.is_final]
+        console.print(f"left Ray running for {', '.join(others)}" if others else cluster.shutdown(force=True))
+    except BackendError as error:
+        console.print(f"Ray was gone already: {error}")
+
+
+@dataclass
+class _Watch:
+    """Redraws the job each half second and accepts what it proposes, after a moment's look."""
+
+    job: JobHandle
+    console: Console
+    rates: list[float] = field(default_factory=list)
+    seen_at_s: dict[str, float] = field(default_factory=dict)
+    cursor: int = 0
+
+    def until_end(self) -> JobSnapshot:
+        end = time.monotonic() + LIMIT_S
+        with Live(console=self.console, refresh_per_second=2, transient=False) as live:
+            while True:
+                snapshot = self._look()
+                live.update(render(snapshot, self.rates))
+                if snapshot.phase.is_final:
+                    return snapshot
+                if time.monotonic() > end:
+                    raise JobFailedError(
+                        f"the demo's job did not end within {LIMIT_S:g} s: {snapshot.message}"
+                    )
+                self._accept_when_seen(snapshot)
+                time.sleep(POLL_S)
+
+    def _look(self) -> JobSnapshot:
+        chunk = self.job.series(self.cursor)
+        self.cursor = chunk.cursor
+        self.rates += chunk.job["samples_per_s"]
+        return self.job.snapshot()
+
+    def _accept_when_seen(self, snapshot: JobSnapshot) -> None:
+        proposal = snapshot.open_proposal
+        if proposal is None:
+            return
+        seen_at_s = self.seen_at_s.setdefault(proposal.id, time.monotonic())
+        if time.monotonic() - seen_at_s < THINK_S:
+            return
+        try:
+            self.job.accept(proposal.id, why="the demo accepts what is proposed")
+        except DlroverError as error:  # it was superseded while we looked, or the job has just ended
+            self.console.print(f"{proposal.id}: {error}")
+
+
+def _conclude(console: Console, job: JobHandle, snapshot: JobSnapshot, out: Path) -> None:
+    document = elasticjob(snapshot.spec, snapshot.target)
+    yaml_file = out / "elasticjob.yaml"
+    yaml_file.write_text(to_yaml(document))
+    report = write_report(out / "report.html", snapshot, job.series(0))
+    evaluation = snapshot.evaluation
+    quality = (
+        "no rows were held out"
+        if evaluation is None
+        else (
+            f"AUC {evaluation.auc:.4f}, log loss {evaluation.log_loss:.4f} "
+            f"on {evaluation.n_sample:,} rows never trained on"
+        )
+    )
+    console.print(Group(_outcomes(snapshot), quality, f"wrote {yaml_file}", f"wrote {report}"))
+
+
+def _outcomes(snapshot: JobSnapshot) -> Table:
+    table = Table(title="predicted against measured, samples per second", title_justify="left")
+    for heading in ("plan", "before", "predicted (90 % band)", "measured", "error", "pause"):
+        table.add_column(heading)
+    for outcome in snapshot.outcomes:
+        band, error = outcome.predicted, outcome.error
+        table.add_row(
+            outcome.plan.short,
+            "-" if outcome.before_samples_per_s is None else f"{outcome.before_samples_per_s:,.0f}",
+            "-" if band is None else f"{band.samples_per_s:,.0f} ({band.low:,.0f} to {band.high:,.0f})",
+            f"{outcome.measured_samples_per_s:,.0f}",
+            "-" if error is None else f"{error:+.0%}",
+            f"{outcome.pause_s:.1f} s",
+        )
+    return table
