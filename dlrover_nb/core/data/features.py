@@ -118,7 +118,7 @@ def _check_there(column: str, kinds: Mapping[str, Kind], data: DataSpec) -> None
     near = difflib.get_close_matches(column, kinds, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     shown = ", ".join(list(kinds)[:50]) + (", …" if len(kinds) > 50 else "")
-    raise NotFoundError(f"{data.path or 'the census data'} has no column {column!r}{hint} It has: {shown}")
+    raise NotFoundError(f"{data.path or 'the census data'} has no column {column!r}{hint}; it has: {shown}")
 
 
 def _check_use(

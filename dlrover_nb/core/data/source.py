@@ -152,7 +152,7 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
     except (pa.ArrowInvalid, OSError) as error:
         raise InvalidValueError(
             f"{path} is not a Parquet file ({_first_line(error)}); "
-            "give a Parquet file, or name its format with format"
+            "give a Parquet file, or say its format (--format criteo)"
         ) from error
 
 

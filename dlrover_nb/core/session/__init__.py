@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.backends.ray.head import running_head
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 
 if TYPE_CHECKING:
     from dlrover_nb.core.session.client import Cluster
@@ -42,6 +43,10 @@ def connect(
         near = difflib.get_close_matches(kind, KINDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(KINDS)}"
         raise InvalidValueError(f"cannot connect to {kind!r}; {hint}")
+    if (
+        address is None and not start and running_head() is None
+    ):  # asked before Ray is imported: it takes seconds
+        raise NotFoundError("no local Ray of ours runs, so no job does; `connect ray` starts one")
     from dlrover_nb.core.backends.ray.cluster import connect_ray  # noqa: PLC0415 - Ray takes a second to import
 
-    return connect_ray(address, cpus=cpus, start=start)
+    return connect_ray(address, cpus=cpus)

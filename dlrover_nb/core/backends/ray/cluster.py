@@ -149,7 +149,7 @@ class RayCluster:
         _await_name_free(name)
 
 
-def connect_ray(address: str | None = None, *, cpus: float | None = None, start: bool = True) -> RayCluster:
+def connect_ray(address: str | None = None, *, cpus: float | None = None) -> RayCluster:
     """Join the Ray at `address`; without one join this user's local head, or start it.
 
     Parameters
@@ -158,8 +158,6 @@ def connect_ray(address: str | None = None, *, cpus: float | None = None, start:
         ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``; None for the local head.
     cpus
         Cores that a local head offers when it is started.
-    start
-        Whether a local head may be started; else one must run.
 
     Raises
     ------
@@ -167,9 +165,7 @@ def connect_ray(address: str | None = None, *, cpus: float | None = None, start:
         When there is no Ray at the address, or the local one does not start.
     """
     if address is None:
-        head = start_head(cpus=cpus) if start else running_head()
-        if head is None:
-            raise NotFoundError("no local Ray of ours runs, so no job does; `connect ray` starts one")
+        head = start_head(cpus=cpus)
         if cpus is not None and head.cpus != cpus:
             logger.warning(
                 "the local Ray runs already, with %g cores; shutdown first to change that", head.cpus
