@@ -72,6 +72,10 @@ class Backend(Protocol):
         """Return the nodes that ended since the last call, each once, those of `stop_node` too."""
         ...
 
+    def waiting(self) -> frozenset[str]:
+        """Return the started nodes that have no place yet, because others hold what they need."""
+        ...
+
     def close(self) -> None:
         """End all that this backend started and give back what it holds; a second call does nothing."""
         ...

@@ -100,6 +100,10 @@ class ProcessBackend:
         stillborn, self._stillborn = self._stillborn, []
         return (*stillborn, *(NodeExited(node, self._why(node, code)) for node, code in ended))
 
+    def waiting(self) -> frozenset[str]:
+        """Return no node: a process waits for nothing."""
+        return frozenset()
+
     def close(self) -> None:
         """Kill all processes and wait until they are gone."""
         self._closed = True

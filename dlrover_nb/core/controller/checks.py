@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.pareto.space import check_capacity
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.resources import check_fits
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.book import ProposalBook
@@ -89,4 +89,4 @@ def _check_plan(plan: ResourcePlan, job: JobSubmitted, target: ResourcePlan) -> 
         raise InvalidValueError(
             f"plan must differ from now, got {plan}, which already runs; name what should change"
         )
-    check_capacity(plan, job.capacity)
+    check_fits(plan, job.capacity)

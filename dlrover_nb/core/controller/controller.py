@@ -151,7 +151,8 @@ class Controller:
     def _phase_changed(self, event: PhaseChanged) -> Orders:
         self._phase = event.phase
         message = event.message and f": {event.message}"
-        self._story.tell(event.at_s, f"the job is {event.phase}{message}")
+        verb = "has" if event.phase.is_final else "is"
+        self._story.tell(event.at_s, f"the job {verb} {event.phase}{message}")
         orders: Orders = (Remember(event.at_s, event),)
         if not event.phase.is_final:
             return orders

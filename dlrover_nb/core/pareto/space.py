@@ -1,9 +1,8 @@
 """The plans that a job may be given: the integer grid under its bounds, cut to what the machines hold.
 
-Whether a plan fits is decided as a scheduler would place it: nodes by size, largest first, each on the
-first machine with room. A plan has only two kinds of node and machines come in shapes, so that placing is
-arithmetic on whole groups and runs over all plans at once. First fit is no optimal packing; it errs on
-the safe side, a plan that it places can be placed.
+Whether a plan fits is defined in `structs.resources.fits`, node by node. A plan has only two kinds of node
+and machines come in shapes, so that the same placing is arithmetic on whole groups here and runs over all
+plans at once; a law in the tests holds the two together.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.errors import CapacityError, InvalidValueError
-from dlrover_nb.core.structs.resources import Capacity, PlanBounds, ResourcePlan, RolePlan
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.resources import CPU_STEP, Capacity, PlanBounds, ResourcePlan, RolePlan, in_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,9 +71,11 @@ def enumerate_plans(
 
 
 def fits(axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_mib: int) -> NDArray[np.bool_]:
-    """Return which plans first-fit-decreasing places: ndarray of shape (n_plans,)."""
-    w, p, worker_cpu, ps_cpu = axes.T
-    total_cpu, total_mib = max(capacity.total_cpu, 1e-9), max(capacity.total_memory_mib, 1)
+    """Return which plans find a place, as `structs.resources.fits` would say of each: shape (n_plans,)."""
+    w, p = axes[:, 0], axes[:, 1]
+    worker_cpu, ps_cpu = np.floor(axes[:, 2:].T / CPU_STEP + 1e-6)
+    total_cpu = max(sum(in_steps(s.cpu) * s.count for s in capacity.shapes), 1)
+    total_mib = max(capacity.total_memory_mib, 1)
     worker_size = np.maximum(worker_cpu / total_cpu, worker_memory_mib / total_mib)
     ps_size = np.maximum(ps_cpu / total_cpu, ps_memory_mib / total_mib)
     workers_first = worker_size >= ps_size
@@ -83,22 +84,21 @@ def fits(axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_m
     small = tuple(np.where(workers_first, b, a) for a, b in zip(worker, ps, strict=True))
     left, room = large[0].copy(), np.zeros(len(axes))
     for shape in capacity.shapes:
-        each = _how_many(shape.cpu, shape.memory_mib, large)
+        cpu = in_steps(shape.cpu)
+        each = _how_many(cpu, shape.memory_mib, large)
         full = np.minimum(np.floor(left / np.maximum(each, 1)), shape.count) * (each > 0)
         rest = np.where(full < shape.count, np.minimum(left - full * each, each), 0)
         empty = shape.count - full - (rest > 0)
         left = left - full * each - rest
         for machines, used in ((full, each), (rest > 0, rest), (empty, 0 * rest)):
-            free_cpu, free_mib = shape.cpu - used * large[1], shape.memory_mib - used * large[2]
+            free_cpu, free_mib = cpu - used * large[1], shape.memory_mib - used * large[2]
             room = room + machines * _how_many(free_cpu, free_mib, small)
     return np.asarray((left == 0) & (room >= small[0]))
 
 
 def _how_many(cpu: Array | float, memory_mib: Array | float, node: tuple[Array, ...]) -> Array:
-    """Return how many nodes (count, cpu, memory) a machine with this much free holds."""
-    by_cpu = np.floor(cpu / node[1] + 1e-9)
-    by_memory = np.floor(memory_mib / node[2] + 1e-9)
-    return np.asarray(np.maximum(np.minimum(by_cpu, by_memory), 0))
+    """Return how many nodes (count, CPU steps, MiB) a machine with this much free holds."""
+    return np.asarray(np.maximum(np.minimum(cpu // node[1], memory_mib // node[2]), 0))
 
 
 def ladders(bounds: PlanBounds) -> tuple[tuple[float, ...], ...]:
@@ -122,35 +122,3 @@ def neighbours(current: Array, bounds: PlanBounds) -> Array:
             row[axis] = value
             rows.append(row)
     return np.array(rows).reshape(-1, 4)
-
-
-def check_capacity(plan: ResourcePlan, capacity: Capacity) -> None:
-    """Refuse a plan that the machines cannot hold.
-
-    Raises
-    ------
-    CapacityError
-        It says what was asked, what there is, and how many workers of this size would fit.
-    """
-    row = np.array([plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu], dtype=np.float64)
-    counts = np.arange(1, plan.worker.count + 1)
-    tries = np.repeat(row[None, :], len(counts), axis=0)
-    tries[:, 0] = counts
-    memory = {"worker_memory_mib": plan.worker.memory_mib, "ps_memory_mib": plan.ps.memory_mib}
-    held = fits(tries, capacity, **memory)
-    if held[-1]:
-        return
-    most = int(counts[held].max()) if held.any() else 0
-    advice = (
-        f"with these PS, {most} worker{'s' * (most != 1)} of this size would fit"
-        if most
-        else "not even 1 worker of this size fits beside these PS; give each node less"
-    )
-    raise CapacityError(
-        f"plan must fit on the machines ({_describe(capacity)}), got {plan.short} = {plan.total_cpu:g} cpu "
-        f"and {plan.total_memory_mib} MiB; {advice}"
-    )
-
-
-def _describe(capacity: Capacity) -> str:
-    return ", ".join(f"{s.count} x {s.cpu:g} cpu and {s.memory_mib} MiB" for s in capacity.shapes) or "none"

@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime.placement import n_more
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs.messages import Drain
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.resources import Role, n_more
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -59,7 +59,7 @@ class CpuLimit:
     def apply(self, cpu: float) -> bool:
         """Limit this process, with all its threads, to `cpu` cores; whether the kernel enforces it."""
         try:
-            self._before, parent = self._find()
+            self._before, parent = _places(self._root)
             parent.mkdir(exist_ok=True)
             _sweep(parent)
             self._group = parent / self._name
@@ -80,31 +80,36 @@ class CpuLimit:
                 self._group.rmdir()
         self._group = None
 
-    @property
-    def _is_v2(self) -> bool:
-        return (self._root / "cgroup.controllers").exists()
-
-    def _find(self) -> tuple[Path, Path]:
-        """Return this process's present group and the parent of ours."""
-        own = _own_groups()
-        mount, path = (
-            (self._root, own.get("", "")) if self._is_v2 else (self._root / "cpu", own.get("cpu", ""))
-        )
-        before = mount / path.lstrip("/")
-        if not before.is_dir():  # a container may see the host's path, and its own group as the top
-            before = mount
-        return before, (mount if self._is_v2 else before) / _FOLDER
-
     def _write_quota(self, cpu: float) -> None:
         assert self._group is not None
         quota, period = quota_us(cpu)
-        if self._is_v2:
+        if _is_v2(self._root):
             for folder in (self._root, self._group.parent):
                 (folder / "cgroup.subtree_control").write_text("+cpu")
             (self._group / "cpu.max").write_text(f"{quota} {period}")
         else:
             (self._group / "cpu.cfs_period_us").write_text(str(period))
             (self._group / "cpu.cfs_quota_us").write_text(str(quota))
+
+
+def sweep_groups(root: Path = ROOT) -> None:
+    """Remove the groups of nodes that were killed, as far as they stand beside those of this process."""
+    with contextlib.suppress(OSError):  # no control groups here, so none of ours either
+        _sweep(_places(root)[1])
+
+
+def _is_v2(root: Path) -> bool:
+    return (root / "cgroup.controllers").exists()
+
+
+def _places(root: Path) -> tuple[Path, Path]:
+    """Return this process's present group and the parent of the nodes' groups."""
+    own, is_v2 = _own_groups(), _is_v2(root)
+    mount, path = (root, own.get("", "")) if is_v2 else (root / "cpu", own.get("cpu", ""))
+    before = mount / path.lstrip("/")
+    if not before.is_dir():  # a container may see the host's path, and its own group as the top
+        before = mount
+    return before, (mount if is_v2 else before) / _FOLDER
 
 
 def _own_groups() -> dict[str, str]:

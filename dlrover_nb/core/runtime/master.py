@@ -39,7 +39,7 @@ from dlrover_nb.core.structs.messages import (
 from dlrover_nb.core.structs.shards import Purpose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -188,6 +188,11 @@ class JobMaster:
         self._hear(node, message, at_s, arrays)
         return self._settle(at_s)
 
+    def see_waiting(self, nodes: Collection[str], at_s: float) -> tuple[Order, ...]:
+        """Hear from the backend which nodes it has no room for yet."""
+        watch.see_waiting(self._state, nodes, at_s)
+        return self._settle(at_s)
+
     def manifest_written(self, number: int, at_s: float) -> tuple[Order, ...]:
         """Hear that a checkpoint is complete on disk."""
         rollout.manifest_written(self._state, number, at_s)
@@ -223,7 +228,7 @@ class JobMaster:
             case Saved():
                 self._on_saved(node, message, at_s)
             case Loaded():
-                node.loaded_epoch, self._state.last_step_s = message.ps_epoch, at_s
+                self._on_loaded(node, message, at_s)
             case Left():
                 self._state.stop_node(node)
                 self._state.last_step_s = at_s
@@ -239,8 +244,9 @@ class JobMaster:
 
     def _on_report(self, node: Node, report: Report, at_s: float) -> None:
         node.last = report.sample
-        if report.lease is not None:
-            self._ledger(report.lease).progress(node.id, report.lease, report.n_batch_done)
+        if report.lease is not None and report.n_batch_done:
+            ledger = self._ledger(report.lease)
+            node.has_worked |= ledger.progress(node.id, report.lease, report.n_batch_done)
         since_s = self._steady_since_s
         is_steady = since_s is not None and at_s - report.sample.window_s >= since_s
         plan = self._state.target if is_steady else None
@@ -276,7 +282,7 @@ class JobMaster:
         if lease.purpose is Purpose.EVALUATE:
             self._keep_scores(node, lease, at_s, arrays)
         else:
-            self._state.train.complete(node.id, lease)
+            node.has_worked |= self._state.train.complete(node.id, lease)
         self._on_asked(node, at_s)
 
     def _keep_scores(
@@ -294,7 +300,7 @@ class JobMaster:
             return
         scores, labels = (np.array(array, np.float32) for array in arrays)
         self._scored[lease.shard] = scores, labels
-        ledger.complete(node.id, lease)
+        node.has_worked |= ledger.complete(node.id, lease)
 
     def _on_paused(self, node: Node, paused: Paused, at_s: float) -> None:
         if paused.lease is not None:
@@ -308,6 +314,12 @@ class JobMaster:
             rollout.checkpoint_failed(self._state, saved.checkpoint, f"{node.id}: {saved.error}", at_s)
         elif saved.checkpoint == self._state.n_checkpoint:
             self._state.saved[node.id] = saved
+
+    def _on_loaded(self, node: Node, loaded: Loaded, at_s: float) -> None:
+        if loaded.error:
+            rollout.load_failed(self._state, loaded.ps_epoch, f"{node.id}: {loaded.error}", at_s)
+        else:
+            node.loaded_epoch, self._state.last_step_s = loaded.ps_epoch, at_s
 
     def _ledger(self, lease: Lease) -> ShardLedger:
         return self._state.evaluate if lease.purpose is Purpose.EVALUATE else self._state.train
@@ -360,9 +372,8 @@ class JobMaster:
         if state.change is None:
             return
         if not state.change.is_fallback:
-            pause_s = (
-                0.0 if state.applied is None else state.change.pause_s
-            )  # a first start interrupts nothing
+            is_first = state.applied is None  # a first start interrupts nothing
+            pause_s = 0.0 if is_first else state.change.pause_s
             state.orders.append(Tell(PlanApplied(at_s, state.target, pause_s)))
             self._steady_since_s = at_s
         state.applied, state.change = state.target, None

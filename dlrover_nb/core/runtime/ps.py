@@ -111,17 +111,27 @@ class ParameterServer:
         return Report(replace(sample, parameter_mib=mib, n_row=self._store.n_row))
 
     def _load(self, load: Load) -> None:
-        """Serve another part, or the same under a new epoch, from the files that the order names."""
+        """Serve another part, or the same under a new epoch; a damaged file is told and ends nothing."""
         self._epoch, self._store = NO_EPOCH, None  # frees the memory before the new store takes its own
-        store = self._new_store(load)
-        for path, sha256 in load.files:
-            part = checkpoint.read(Path(path), sha256, between=self._agent.tick)
-            store.load(part, owned_buckets(load.bucket_owner, load.index))
+        try:
+            store = self._filled_store(load)
+        except CheckpointError as error:
+            _log.warning("%s: %s", self._config.node, error)
+            self._agent.send(Loaded(self._config.node, load.ps_epoch, str(error)))
+            return
         self._store, self._epoch, self._applied = store, load.ps_epoch, {}
         _log.info(
             "%s serves part %d of %d, epoch %d", self._config.node, load.index, load.n_ps, load.ps_epoch
         )
         self._agent.send(Loaded(self._config.node, load.ps_epoch))
+
+    def _filled_store(self, load: Load) -> ParameterStore:
+        """Return the store of a part, with what the files that the order names hold of it."""
+        store = self._new_store(load)
+        for path, sha256 in load.files:
+            part = checkpoint.read(Path(path), sha256, between=self._agent.tick)
+            store.load(part, owned_buckets(load.bucket_owner, load.index))
+        return store
 
     def _new_store(self, load: Load) -> ParameterStore:
         features, model = self._config.features, self._config.spec.model

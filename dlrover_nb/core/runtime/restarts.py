@@ -2,7 +2,10 @@
 
 A node that dies by bad luck (killed, evicted, out of memory once) should be replaced at once. A program
 that crashes each time must not be started for ever: it burns the cluster and hides its reason. Both look
-the same the first time; the number of losses within a window tells them apart.
+the same the first time. What tells them apart is work: a node that did some, in a job that has come further
+than ever since the last loss, died by bad luck, however often that happens. Losses without it are counted
+within a window. So a machine that is pre-empted all day is no failure; a row of the data that ends every
+worker, or a PS that dies each time before it is past the point where the one before it died, is.
 """
 
 from __future__ import annotations
@@ -19,10 +22,24 @@ class RestartBudget:
 
     def __init__(self) -> None:
         self._lost_at_s: deque[float] = deque()
+        self._most_done = 0
 
-    def record(self, at_s: float) -> None:
-        """Note a loss."""
-        self._lost_at_s.append(at_s)
+    def record(self, at_s: float, *, has_worked: bool, n_sample_done: int) -> None:
+        """Note a loss, or forget those of before when this one was bad luck.
+
+        Parameters
+        ----------
+        has_worked
+            Whether the lost node did any work.
+        n_sample_done
+            How far the job was when the node was lost.
+        """
+        has_advanced = n_sample_done > self._most_done
+        self._most_done = max(self._most_done, n_sample_done)
+        if has_worked and has_advanced:
+            self._lost_at_s.clear()
+        else:
+            self._lost_at_s.append(at_s)
 
     def clear(self) -> None:
         """Forget the losses, because something else is started from now on."""

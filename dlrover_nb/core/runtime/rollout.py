@@ -18,13 +18,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.runtime.orders import DropCheckpoint, Manifest, PrepareCheckpoint, Tell, WriteManifest
-from dlrover_nb.core.runtime.placement import assign_buckets, n_more
+from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.state import PsGroup, Stage, evaluation_split
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.events import PlanFailed
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import Load, Pause, Save, Train
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.resources import Role, n_more
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
@@ -300,6 +300,25 @@ def ps_lost(state: JobState, node: str, at_s: float) -> None:
     for worker in state.roster.workers:
         worker.is_training = False  # it waits for the lost PS until it is told to train with others
     state.enter(Stage.ASSEMBLING, at_s)
+
+
+def load_failed(state: JobState, ps_epoch: int, why: str, at_s: float) -> None:
+    """Go back further, as the checkpoint to load is damaged: to the one before it, or to the beginning."""
+    damaged = state.source
+    if state.stage is not Stage.LOADING or ps_epoch != state.n_group or damaged is None:
+        return
+    state.checkpoints = [kept for kept in state.checkpoints if kept.number < damaged.number]
+    state.orders.append(DropCheckpoint(damaged.number))
+    state.group = None
+    _roll_back(state)
+    state.enter(Stage.ASSEMBLING, at_s)
+    state.last_step_s = at_s
+    state.note(f"{why}; going on from {source_name(state)}", at_s)
+
+
+def source_name(state: JobState) -> str:
+    """Return what the next group loads, in words."""
+    return f"checkpoint {state.source.number}" if state.source else "the beginning"
 
 
 def _roll_back(state: JobState) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.resources import Role, RolePlan
+from dlrover_nb.core.structs.resources import Need, Role, RolePlan
 from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.runtime.placement import Need
     from dlrover_nb.core.structs.messages import Hello
     from dlrover_nb.core.structs.samples import NodeSample
 
@@ -35,6 +34,8 @@ class Node:
     is_up: bool = False
     is_training: bool = False
     is_draining: bool = False
+    has_worked: bool = False  # a worker: batches of it were acknowledged
+    asked_s: float = 0.0  # since when it has had room to start in
     endpoint: str = ""
     pid: int | None = None
     cpu_enforced: bool = False
@@ -90,7 +91,9 @@ class Roster:
         """Make a node with a new name."""
         name = f"{role}-{self._n_named[role]}"
         self._n_named[role] += 1
-        self._nodes[name] = Node(name, role, plan.cpu, plan.memory_mib, since_s=at_s, heard_s=at_s)
+        self._nodes[name] = Node(
+            name, role, plan.cpu, plan.memory_mib, since_s=at_s, heard_s=at_s, asked_s=at_s
+        )
         return self._nodes[name]
 
     def remove(self, node: str) -> None:

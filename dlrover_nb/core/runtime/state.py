@@ -120,6 +120,7 @@ class JobState:
     phase: JobPhase = JobPhase.STARTING
     message: str = ""
     restarts: dict[Role, RestartBudget] = field(default_factory=lambda: {r: RestartBudget() for r in Role})
+    waits_for: str = ""  # room that the cluster does not have now; empty: every node has a place
     last_step_s: float = 0.0  # when a node last came a step further: what a stuck plan is measured by
     orders: list[Order] = field(default_factory=list)
 

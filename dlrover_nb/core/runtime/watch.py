@@ -14,6 +14,8 @@ from dlrover_nb.core.structs.messages import Stop
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
 
@@ -27,7 +29,7 @@ STOP_LIMIT_S = 20.0
 
 def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: bool = True) -> None:
     """Take back what a lost node held, and replace it unless that is pointless."""
-    was_leaving = node.is_draining
+    was_leaving, n_done = node.is_draining, _n_sample_done(state)
     state.send(node, Stop())  # it may live behind a broken line
     state.stop_node(node)
     rollout.ps_lost(state, node.id, at_s)
@@ -37,15 +39,19 @@ def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: 
         state.end(JobPhase.FAILED, f"{node.id} cannot go on: {why}", at_s)
         return
     budget, n_planned = state.restarts[node.role], state.target.role(node.role).count
-    budget.record(at_s)
+    has_worked = node.has_worked or (node.role is Role.PS and node.loaded_epoch > 0)
+    budget.record(at_s, has_worked=has_worked, n_sample_done=n_done)
     if budget.exhausted(at_s, n_planned):
         state.fail_plan(f"{node.role} nodes are lost again and again, the last one, {node.id}: {why}", at_s)
     else:
         went_back = state.stage is Stage.ASSEMBLING and node.role is Role.PS
-        where = f"checkpoint {state.source.number}" if state.source else "the beginning"
-        _tell_loss(
-            state, f"{node.id} was lost: {why}" + (f"; going on from {where}" if went_back else ""), at_s
-        )
+        where = f"; going on from {rollout.source_name(state)}" if went_back else ""
+        _tell_loss(state, f"{node.id} was lost: {why}{where}", at_s)
+
+
+def _n_sample_done(state: JobState) -> int:
+    """Return how far the job is, in samples trained and evaluated."""
+    return state.train.counts().n_sample_done + state.evaluate.counts().n_sample_done
 
 
 def _tell_loss(state: JobState, text: str, at_s: float) -> None:
@@ -73,17 +79,48 @@ def _check_plan(state: JobState, at_s: float) -> None:
     if state.is_stopping and at_s > state.last_step_s + STOP_LIMIT_S:
         state.end(JobPhase.STOPPED, f"{state.is_stopping}; there was no time to save", at_s)
     elif state.change is not None and at_s > state.last_step_s + PLAN_LIMIT_S:
-        state.fail_plan(
-            f"its nodes did not come up within {PLAN_LIMIT_S:g} s; look at their logs, "
-            "or choose a smaller plan",
-            at_s,
-        )
+        state.fail_plan(_why_stuck(state), at_s)
+
+
+def _why_stuck(state: JobState) -> str:
+    if state.waits_for:
+        return f"no room was found within {PLAN_LIMIT_S:g} s: it {state.waits_for}; choose a smaller plan"
+    return (
+        f"its nodes did not come up within {PLAN_LIMIT_S:g} s; look at their logs, or choose a smaller plan"
+    )
+
+
+def see_waiting(state: JobState, names: Collection[str], at_s: float) -> None:
+    """Note for which nodes the cluster has no room now: their start has not begun, so it is not late.
+
+    A job that has no other plan to go back to waits for room as long as it takes; a change of plan is given
+    up after the usual time.
+    """
+    nodes = [node for node in state.roster.nodes if node.id in names and not node.is_up]
+    for node in nodes:
+        node.asked_s = at_s
+    if state.is_ended or state.is_stopping:
+        return
+    if nodes and (state.applied is None or state.change is None or state.change.is_fallback):
+        state.last_step_s = at_s
+    before, state.waits_for = state.waits_for, _needs(nodes)
+    if state.waits_for not in {"", before}:
+        state.note(f"waiting for room: {state.waits_for}; other jobs hold the rest", at_s)
+    elif before and not nodes:
+        state.note("room was found", at_s)
+
+
+def _needs(nodes: Sequence[Node]) -> str:
+    if not nodes:
+        return ""
+    cpu, memory_mib = sum(n.cpu for n in nodes), sum(n.memory_mib for n in nodes)
+    return f"needs {cpu:g} cores and {memory_mib} MiB for {', '.join(n.id for n in nodes)}"
 
 
 def _overdue(state: JobState, node: Node, at_s: float) -> str:
     """Return why a node counts as lost; empty when it does not."""
     if not node.is_up:
-        is_late = at_s > node.since_s + START_LIMIT_S
+        is_late = at_s > node.asked_s + START_LIMIT_S
         return f"it did not come up within {START_LIMIT_S:g} s" if is_late else ""
     silence_s = at_s - node.heard_s
     if silence_s > state.spec.heartbeat_timeout_s:

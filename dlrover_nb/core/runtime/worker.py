@@ -48,14 +48,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-GRACE_S = 3.0  # for the answers of the iteration at hand when the master wants something else
+GRACE_S = 3.0  # for the answers of the iteration at hand when the master wants a pause
 
 
 class Orders:
     """What the master wants, as far as it is known.
 
-    `train` is the latest order to train, `obeyed` the one that the worker follows, `ask_at_s` when to ask
-    for a shard, if none came until then.
+    `train` is the latest order to train, `obeyed` the one that the worker follows; `must_drop` stands from an
+    order that makes the shard in hand void until that shard is dropped, whatever is ordered in between.
+    `ask_at_s` says when to ask for a shard, if none came until then.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -63,6 +64,7 @@ class Orders:
         self.train: Train | None = None
         self.obeyed: Train | None = None
         self.pause: Pause | None = None
+        self.must_drop = False
         self.drained = False
         self.stopped = False
         self.granted: deque[Shard] = deque()
@@ -72,9 +74,9 @@ class Orders:
     @property
     def patience_s(self) -> float:
         """How long a silent PS may be waited for: for ever, unless something else is wanted."""
-        if self.stopped:
+        if self.stopped or self.train is not self.obeyed:  # other PS serve: the step is void
             return 0.0
-        return GRACE_S if self.pause is not None or self.train is not self.obeyed else math.inf
+        return GRACE_S if self.pause is not None else math.inf
 
     def note(self, order: ToNode) -> None:
         """Take one order."""
@@ -99,6 +101,7 @@ class Orders:
     def _note_train(self, train: Train) -> None:
         self.train, self.pause = train, None
         if train.drop_shard:
+            self.must_drop = True
             self.granted.clear()
             self.ask_at_s = 0.0
 
@@ -195,16 +198,20 @@ class Worker:
         self._agent.wait(timeout_s)
 
     def _pause(self, pause: Pause) -> None:
-        self._disconnect()
-        self._orders.pause, self._orders.obeyed = None, self._orders.train
+        self._follow(self._orders.train)
+        self._orders.pause = None
         lease, n_batch_done = self._position()
         self._agent.send(Paused(self._config.node, pause.ps_epoch, lease, n_batch_done))
 
-    def _connect(self, train: Train) -> None:
+    def _follow(self, train: Train | None) -> None:
+        """Let go of the PS of before, and of a shard that went back with the parameters."""
         self._disconnect()
         self._orders.obeyed = train
-        if train.drop_shard:
-            self._work = None
+        if self._orders.must_drop:
+            self._work, self._orders.must_drop = None, False
+
+    def _connect(self, train: Train) -> None:
+        self._follow(train)
         self._n_line += 1
         self._line = PsLine(
             self._context,

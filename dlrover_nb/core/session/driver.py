@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.errors import BackendError, CheckpointError, DlroverError, StaleDecisionError
-from dlrover_nb.core.pareto.space import check_capacity
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import (
     DropCheckpoint,
@@ -44,7 +43,7 @@ from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import Decided, Event, NodeReported, Remember, Scale, Ticked
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import NodeConfig
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.resources import Role, check_fits
 from dlrover_nb.core.telemetry import JobTelemetry
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class JobDriver:
         BackendError, InvalidValueError
             When the master's endpoint cannot be bound, for example in a folder that others may enter.
         """
-        check_capacity(self._spec.plan, self._capacity)
+        check_fits(self._spec.plan, self._capacity)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._line = MasterLine(self._backend.listen(), self._folder, self._keys)
         self._tell(submitted(self._spec, self._features, self._capacity, self._now_s()))
@@ -222,6 +221,7 @@ class JobDriver:
             self._carry_out(self._master.tick(at_s))
         if at_s >= self._second_at_s + SECOND_S:
             self._second_at_s = at_s
+            self._carry_out(self._master.see_waiting(self._backend.waiting(), at_s))
             self._carry_out((Tell(Ticked(at_s)),))
             self._record(at_s)
         if at_s >= self._published_at_s + PUBLISH_S:

@@ -5,6 +5,7 @@ Neither may stop training: a full disk or a database that is away is logged once
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,10 @@ class Journal:
             logger.warning("the journal %s ends here, the job goes on: %s", self._path, error)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; on a full disk its last lines may still wait to be written, and are dropped."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
 
 
 def read_journal(path: Path) -> Iterator[Event]:

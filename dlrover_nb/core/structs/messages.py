@@ -108,10 +108,11 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A PS serves under `ps_epoch`."""
+    """A PS serves under `ps_epoch`; or could not load (damaged file), and says why in `error`."""
 
     node: str
     ps_epoch: int
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

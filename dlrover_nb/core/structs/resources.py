@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CapacityError, StaleDecisionError
 from dlrover_nb.core.structs import _check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 CPU_STEP = 0.01  # cores; finer differences mean nothing to any scheduler
 
@@ -190,27 +194,69 @@ class Capacity:
         return sum(s.memory_mib * s.count for s in self.shapes)
 
 
+Need = tuple[float, int]  # cores and MiB of one node
+
+
+def in_steps(cpu: float) -> int:
+    """Return whole CPU steps in `cpu`: as integers, sums of hundredths are exact."""
+    return int(cpu / CPU_STEP + 1e-6)
+
+
+def plan_needs(plan: ResourcePlan) -> list[Need]:
+    """Return what each node of a plan needs."""
+    roles = [plan.role(role) for role in Role]
+    return [(role.cpu, role.memory_mib) for role in roles for _ in range(role.count)]
+
+
+def fits(capacity: Capacity, needs: Iterable[Need]) -> bool:
+    """Whether nodes with these needs all find a place: first fit, largest first.
+
+    Size is the larger share of all cores and of all memory. First fit is no optimal packing; it errs on
+    the safe side: what it places can be placed.
+    """
+    free = [[in_steps(s.cpu), s.memory_mib] for s in capacity.shapes for _ in range(s.count)]
+    total_cpu, total_mib = (max(sum(column), 1) for column in zip(*free, strict=True)) if free else (1, 1)
+    nodes = [(in_steps(cpu), memory_mib) for cpu, memory_mib in needs]
+    for cpu, memory_mib in sorted(nodes, key=lambda n: max(n[0] / total_cpu, n[1] / total_mib), reverse=True):
+        machine = next((m for m in free if cpu <= m[0] and memory_mib <= m[1]), None)
+        if machine is None:
+            return False
+        machine[0] -= cpu
+        machine[1] -= memory_mib
+    return True
+
+
+def n_more(capacity: Capacity, present: Sequence[Need], need: Need, *, at_most: int) -> int:
+    """Return how many more nodes of one kind fit beside those present, up to `at_most`."""
+    n = 0
+    while n < at_most and fits(capacity, [*present, *[need] * (n + 1)]):
+        n += 1
+    return n
+
+
 def check_fits(plan: ResourcePlan, capacity: Capacity) -> None:
-    """Refuse a plan whose nodes do not all find a place (first-fit, largest nodes first).
+    """Refuse a plan whose nodes do not all find a place.
 
     Raises
     ------
     CapacityError
-        With what is there, so that the user can choose something that fits.
+        It says what was asked, what there is, and how many workers of this size would fit.
     """
-    free = [[shape.cpu, shape.memory_mib] for shape in capacity.shapes for _ in range(shape.count)]
-    nodes = [(p.cpu, p.memory_mib) for p in (plan.worker, plan.ps) for _ in range(p.count)]
-    for cpu, memory_mib in sorted(nodes, reverse=True):
-        room = next((f for f in free if cpu <= f[0] + CPU_STEP / 2 and memory_mib <= f[1]), None)
-        if room is None:
-            machines = "; ".join(f"{s.count} x {s.cpu:g} cores, {s.memory_mib} MiB" for s in capacity.shapes)
-            raise CapacityError(
-                f"the plan ({plan}) needs {plan.total_cpu:g} cores and {plan.total_memory_mib} MiB in all, "
-                f"but a node of {cpu:g} cores and {memory_mib} MiB finds no place; there is: {machines}; "
-                "ask for fewer or smaller nodes"
-            )
-        room[0] -= cpu
-        room[1] -= memory_mib
+    if fits(capacity, plan_needs(plan)):
+        return
+    ps = [(plan.ps.cpu, plan.ps.memory_mib)] * plan.ps.count
+    worker = (plan.worker.cpu, plan.worker.memory_mib)
+    most = n_more(capacity, ps, worker, at_most=plan.worker.count - 1)
+    machines = ", ".join(f"{s.count} x {s.cpu:g} cores and {s.memory_mib} MiB" for s in capacity.shapes)
+    advice = (
+        f"beside these PS, {most} worker{'s' * (most != 1)} of this size would fit"
+        if most
+        else "not even 1 worker of this size fits beside these PS; give each node less"
+    )
+    raise CapacityError(
+        f"the plan must fit on the machines ({machines or 'none'}), got {plan.short} = "
+        f"{plan.total_cpu:g} cores and {plan.total_memory_mib} MiB; {advice}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

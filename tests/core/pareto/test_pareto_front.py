@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-import functools
-import operator
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.errors import CapacityError, InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.exact import Evaluate, exact_front, non_dominated
 from dlrover_nb.core.pareto.picks import named_picks, resource_efficiency
-from dlrover_nb.core.pareto.space import check_capacity, enumerate_plans, fits, neighbours
+from dlrover_nb.core.pareto.space import enumerate_plans, fits, neighbours
+from dlrover_nb.core.structs import resources
 from dlrover_nb.core.structs.decisions import Candidate, Prediction
 from dlrover_nb.core.structs.resources import (
     Capacity,
@@ -20,6 +18,7 @@ from dlrover_nb.core.structs.resources import (
     ResourcePlan,
     RolePlan,
     ScalePlan,
+    plan_needs,
 )
 
 PLAN = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
@@ -45,25 +44,9 @@ def test_front_equals_brute_force(points):
     assert kept == sorted(kept)
 
 
-def first_fit(plan: tuple[float, ...], shapes: list[NodeShape], mib: tuple[int, int]) -> bool:
-    """Place node by node, as a scheduler does."""
-    w, p, worker_cpu, ps_cpu = plan
-    machines = [[s.cpu, s.memory_mib] for s in shapes for _ in range(s.count)]
-    total = sum(m[0] for m in machines), sum(m[1] for m in machines)
-    nodes = [(worker_cpu, mib[0])] * int(w), [(ps_cpu, mib[1])] * int(p)
-    size = [max(cpu / total[0], mem / total[1]) for cpu, mem in ((worker_cpu, mib[0]), (ps_cpu, mib[1]))]
-    for cpu, mem in functools.reduce(operator.iadd, nodes if size[0] >= size[1] else nodes[::-1], []):
-        place = next((m for m in machines if m[0] >= cpu - 1e-9 and m[1] >= mem), None)
-        if place is None:
-            return False
-        place[0] -= cpu
-        place[1] -= mem
-    return True
-
-
 shapes = st.lists(
     st.builds(
-        NodeShape, st.sampled_from([0.5, 1, 2, 4]), st.sampled_from([512, 2048, 8192]), st.integers(1, 3)
+        NodeShape, st.sampled_from([0.3, 1, 2.05, 4]), st.sampled_from([512, 2048, 8192]), st.integers(1, 3)
     ),
     min_size=1,
     max_size=3,
@@ -73,12 +56,14 @@ shapes = st.lists(
 @settings(deadline=None, max_examples=60)
 @given(shapes=shapes, mib=st.tuples(st.sampled_from([256, 1024]), st.sampled_from([128, 900])))
 def test_vectorised_placing_equals_node_by_node(shapes, mib):
-    bounds = PlanBounds(max_workers=5, max_ps=3, worker_cpus=(0.25, 0.5, 1.5), ps_cpus=(0.3, 1))
+    bounds = PlanBounds(max_workers=5, max_ps=3, worker_cpus=(0.1, 0.25, 1.5), ps_cpus=(0.3, 1))
     big = Capacity((NodeShape(1000, 10**7),))
-    axes = enumerate_plans(bounds, big, worker_memory_mib=mib[0], ps_memory_mib=mib[1]).axes
-    assert len(axes) == 5 * 3 * 3 * 2
-    held = fits(axes, Capacity(tuple(shapes)), worker_memory_mib=mib[0], ps_memory_mib=mib[1])
-    assert held.tolist() == [first_fit(tuple(row), shapes, mib) for row in axes]
+    space = enumerate_plans(bounds, big, worker_memory_mib=mib[0], ps_memory_mib=mib[1])
+    assert len(space) == 5 * 3 * 3 * 2
+    capacity = Capacity(tuple(shapes))
+    held = fits(space.axes, capacity, worker_memory_mib=mib[0], ps_memory_mib=mib[1])
+    one_by_one = [resources.fits(capacity, plan_needs(space.plan(i))) for i in range(len(space))]
+    assert held.tolist() == one_by_one
 
 
 def test_space_that_is_too_large_is_refused():
@@ -95,15 +80,6 @@ def test_neighbours_differ_by_one_step_on_one_axis():
     assert sorted(near[near[:, 2] != 0.6, 2]) == [0.5, 0.75]
     assert sorted(near[near[:, 0] != 2, 0]) == [1, 3]
     assert near[near[:, 1] != 1, 1].tolist() == [2]
-
-
-def test_capacity_error_says_what_there_is_and_what_would_fit():
-    capacity = Capacity((NodeShape(2, 4096),))
-    check_capacity(PLAN, capacity)
-    with pytest.raises(CapacityError, match="not even 1 worker"):
-        check_capacity(ResourcePlan(RolePlan(1, 3, 512), RolePlan(1, 0.5, 512)), capacity)
-    with pytest.raises(CapacityError, match=r"1 x 2 cpu and 4096 MiB.*3 workers of this size would fit"):
-        check_capacity(ResourcePlan(RolePlan(5, 0.5, 512), RolePlan(1, 0.5, 512)), capacity)
 
 
 def test_exact_front_completes_its_plans_and_names_picks():

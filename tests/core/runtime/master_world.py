@@ -95,6 +95,7 @@ class World:
         self.dropped: list[int] = []
         self.fails_to_write = ""
         self.fails_to_save = ""
+        self.damaged: set[int] = set()
         self.starts: list[StartNode] = []
         self.do(self.master.start(self.at_s))
 
@@ -162,9 +163,7 @@ class World:
     def _obey(self, node: FakeNode, message: m.ToNode) -> None:
         match message:
             case m.Load():
-                self._load(message)
-                node.ps_epoch = message.ps_epoch
-                node.say(m.Loaded(node.id, message.ps_epoch))
+                self._load(node, message)
             case m.Save():
                 node.say(
                     m.Saved(node.id, message.checkpoint, message.file, "0" * 64, 1, 8, self.fails_to_save)
@@ -187,11 +186,19 @@ class World:
             case m.Stop():
                 node.is_alive = False
 
-    def _load(self, load: m.Load) -> None:
+    def _load(self, node: FakeNode, load: m.Load) -> None:
         """Take the parameters from the files, or none."""
+        if load.files and self._number(load) in self.damaged:
+            node.say(m.Loaded(node.id, load.ps_epoch, "it is damaged"))
+            return
+        node.ps_epoch = load.ps_epoch
+        node.say(m.Loaded(node.id, load.ps_epoch))
         if load.index == 0:
-            number = int(load.files[0][0].split("/")[-2]) if load.files else 0
+            number = self._number(load) if load.files else 0
             self.learnt = dict(self.disk[number][1]) if number else {}
+
+    def _number(self, load: m.Load) -> int:
+        return int(load.files[0][0].split("/")[-2])
 
     def _work(self, node: FakeNode) -> bool:
         if node.train is None or node.is_paused:

@@ -11,13 +11,13 @@ from master_world import World, features, plan, spec
 
 from dlrover_nb.core.runtime.crew import crew_change
 from dlrover_nb.core.runtime.orders import StartNode
-from dlrover_nb.core.runtime.placement import assign_buckets, fits, n_more, plan_needs
+from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.runtime.roster import Roster
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import N_BUCKET
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role, RolePlan
+from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role, RolePlan, fits, n_more, plan_needs
 
 PLANS = st.builds(
     plan,
@@ -84,12 +84,31 @@ def test_restarts_are_free_first_then_slower_then_over_and_forgotten_after_the_w
     waits = []
     for _ in range(7):
         assert not budget.exhausted(100.0, 1)
-        budget.record(100.0)
+        budget.record(100.0, has_worked=True, n_sample_done=0)
         waits.append(budget.not_before_s(100.0, 1) - 100.0)
     assert waits == [0, 1, 2, 4, 8, 15, 15]
     assert budget.exhausted(100.0, 1)
     assert not budget.exhausted(401.0, 1)
     assert budget.not_before_s(401.0, 1) == 401.0
+
+
+def test_losses_between_which_the_job_comes_further_are_bad_luck_however_many() -> None:
+    budget = RestartBudget()
+    for n in range(100):
+        budget.record(float(n), has_worked=True, n_sample_done=n + 1)
+        assert budget.not_before_s(float(n), 1) == n
+    for n in range(7):  # the same point is never passed again
+        assert not budget.exhausted(100.0, 1)
+        budget.record(100.0, has_worked=True, n_sample_done=100 - n)
+    assert budget.exhausted(100.0, 1)
+
+
+def test_nodes_that_never_work_are_counted_though_others_train() -> None:
+    budget = RestartBudget()
+    for n in range(7):
+        assert not budget.exhausted(100.0, 1)
+        budget.record(100.0, has_worked=False, n_sample_done=1000 * n)
+    assert budget.exhausted(100.0, 1)
 
 
 def check(world: World, wanted: list[object]) -> None:

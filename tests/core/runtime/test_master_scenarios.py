@@ -454,3 +454,84 @@ def test_a_worker_that_paused_with_a_void_shard_is_told_to_drop_it() -> None:
     world.run_until(lambda: world.master.stage is Stage.SERVING)
     trains = [message for message in [*worker.inbox, worker.train] if isinstance(message, m.Train)]
     assert any(train.drop_shard for train in trains)
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_it_and_then_to_the_beginning() -> None:
+    world = World(spec(plan(2, 1), checkpoint_every_s=1.0), features(8000))
+    world.run_until(lambda: len(world.disk) == 2 and world.master.stage is Stage.SERVING)
+    old, newest = sorted(world.disk)
+    world.damaged = {newest}
+    world.kill("ps-0")
+    world.run_until(lambda: world.master.stage is Stage.SERVING)
+    assert f"it is damaged; going on from checkpoint {old}" in str(world.told(PhaseChanged))
+    assert newest in world.dropped
+    world.damaged = set(range(1000))
+    world.kill("ps-1")
+    world.run_until(lambda: world.master.stage is Stage.SERVING)
+    assert "it is damaged; going on from the beginning" in str(world.told(PhaseChanged))
+    world.damaged = set()
+    world.run_to_end()
+    assert world.master.phase is JobPhase.SUCCEEDED
+    counts = world.master.train_counts
+    assert counts.n_sample_done == 8000
+    assert counts.done == 200
+    assert len(world.learnt) == 8000
+
+
+def waits(world: World, seconds: int, *names: str) -> None:
+    """Let time pass for a job whose nodes `names` find no place."""
+    for _ in range(seconds):
+        for name in world.living(Role.WORKER) + world.living(Role.PS):
+            if name not in names:
+                world.turn(name)
+                world.report(name)
+                while world.hear(name):
+                    pass
+        world.tick(1.0)
+        world.do(world.master.see_waiting(names, world.at_s))
+
+
+def test_a_first_plan_without_room_waits_as_long_as_it_takes_and_says_for_what() -> None:
+    world = World(spec())
+    waits(world, 1000, "worker-0", "ps-0")
+    assert world.master.phase is JobPhase.STARTING
+    needs = "waiting for room: needs 0.75 cores and 1024 MiB for ps-0, worker-0"
+    assert needs in world.master.message
+    assert str(world.told(PhaseChanged)).count(needs) == 1
+    world.do(world.master.see_waiting((), world.at_s))
+    assert world.master.message == "room was found"
+    world.run_to_end()
+    trained_every_row(world)
+
+
+def test_a_change_of_plan_without_room_gives_way_to_the_plan_before() -> None:
+    world = World(spec(), features(80_000))
+    world.run_until(lambda: in_place(world, plan()))
+    world.do(world.master.set_target(plan(2, 1), world.at_s))
+    waits(world, 130, "worker-1")
+    (failed,) = world.told(PlanFailed)
+    assert isinstance(failed, PlanFailed)
+    assert "no room was found within 120 s: it needs 0.5 cores and 512 MiB for worker-1" in failed.why
+    assert world.master.running == plan()
+
+
+def test_a_lost_worker_without_room_for_its_successor_waits_while_others_train() -> None:
+    world = World(spec(plan(2, 1)), features(80_000))
+    world.run_until(lambda: in_place(world, plan(2, 1)))
+    world.kill("worker-0")
+    waits(world, 400, "worker-2")
+    assert world.living(Role.WORKER) == ["worker-1", "worker-2"]
+    assert world.master.phase is JobPhase.TRAINING
+    assert "waiting for room" in world.master.message
+
+
+def test_many_deaths_between_which_the_job_advances_are_no_failure() -> None:
+    world = World(spec(plan(2, 1), checkpoint_every_s=0.5), features(8000))
+    world.run_until(lambda: in_place(world, plan(2, 1)))
+    for n in range(30):
+        best = world.master.train_counts.n_sample_done
+        world.kill(world.living(Role.PS if n % 3 else Role.WORKER)[0])
+        world.run_until(lambda best=best: world.master.train_counts.n_sample_done > best)  # type: ignore[misc]
+    world.run_to_end()
+    assert world.master.phase is JobPhase.SUCCEEDED
+    assert len(world.learnt) == world.master.train_counts.n_sample_done == 8000

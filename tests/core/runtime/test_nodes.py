@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,11 +18,14 @@ from dlrover_nb.core.runtime.exchange import (
     StaleEpoch,
 )
 from dlrover_nb.core.runtime.local import train_single
+from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode
 from dlrover_nb.core.structs.messages import (
     Drain,
     Granted,
     Left,
+    Load,
+    Loaded,
     NoShard,
     Pause,
     Paused,
@@ -125,6 +129,39 @@ def test_a_dead_ps_hangs_nobody_and_nothing_unacknowledged_is_claimed(single, mo
         world.send("w0", train)
         world.train("w0", [replace(s, lease=replace(s.lease, grant=2)) for s in SHARDS[1:]])
     np.testing.assert_allclose(gate.losses, single.losses, rtol=1e-6)
+
+
+def test_other_ps_are_obeyed_at_once_though_the_old_ones_are_silent(single, monkeypatch):
+    monkeypatch.setattr(worker, "GRACE_S", 1000.0)
+    gate = Gate(at=3)
+    with World() as world:
+        world.start("w0", Role.WORKER, gate)
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        gate.reached()
+        world.end("ps0")
+        train = replace(world.start_ps(1, first=1), drop_shard=True)
+        gate.open()
+        world.send("w0", train)
+        del gate.losses[:]
+        world.train("w0", [replace(s, lease=replace(s.lease, grant=2)) for s in SHARDS])
+
+
+def test_a_void_shard_is_dropped_though_a_pause_comes_right_after(single):
+    gate = Gate(at=3)
+    with World() as world:
+        world.start("w0", Role.WORKER, gate)
+        train = world.start_ps(1)
+        world.send("w0", train)
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        gate.reached()
+        world.send("w0", replace(train, drop_shard=True))
+        world.send("w0", Pause(world.epoch))
+        gate.open()
+        paused = world.receive(Paused)[0]
+        assert (paused.lease, paused.n_batch_done) == (None, 0)
 
 
 def test_a_drained_worker_finishes_its_shard_and_leaves():
@@ -281,6 +318,20 @@ def test_a_ps_that_cannot_save_says_why_and_serves_on():
         with Client(world, endpoint) as client:
             assert client.ask(InitDense(1), [np.zeros(n_dense(), np.float32)])[0] == DenseReady(1)
         assert world.save(["ps0"])
+
+
+def test_a_ps_tells_of_a_damaged_checkpoint_and_loads_another():
+    with World() as world:
+        (endpoint,) = world.start_ps(1).endpoints
+        ((path, sha256),) = world.save(["ps0"])
+        with Path(path).open("r+b") as file:
+            file.truncate(100)
+        world.send("ps0", Load(7, 0, 1, even_bucket_owner(1), ((path, sha256),)))
+        loaded = world.receive(Loaded)[0]
+        assert (loaded.ps_epoch, "is damaged" in loaded.error) == (7, True)
+        with Client(world, endpoint) as client:
+            assert isinstance(client.ask(InitDense(7), [np.zeros(n_dense(), np.float32)])[0], StaleEpoch)
+        world.load(["ps0"], (endpoint,))
 
 
 def test_nodes_end_when_their_master_is_gone():

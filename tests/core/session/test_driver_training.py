@@ -2,119 +2,25 @@
 
 from __future__ import annotations
 
-import math
-import os
-import signal
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
+from real_job import Job, plan, succeeded
 
-from dlrover_nb.core.backends.process import ProcessBackend
-from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.controller import replay
-from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.session.checkpoints import CheckpointFolder
-from dlrover_nb.core.session.driver import JobDriver
 from dlrover_nb.core.session.record import JOURNAL, read_journal
 from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, FeatureSpec, JobPhase, JobSpec, Mode, ModelSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, FeatureSpec, JobPhase, Mode
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
-
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
-
-LIMIT_S = 60.0
-GOOD_AUC = 0.85
-
-
-def plan(workers: int = 1, ps: int = 1, *, worker_cpu: float = 0.5, ps_cpu: float = 0.4) -> ResourcePlan:
-    return ResourcePlan(RolePlan(workers, worker_cpu, 512), RolePlan(ps, ps_cpu, 256))
-
-
-@pytest.fixture(scope="module")
-def features() -> FeatureSpec:
-    return make_features(DataSpec(), ModelSpec())
-
-
-class Job:
-    """A job in a folder of its own."""
-
-    def __init__(self, folder: Path, features: FeatureSpec, **changes: object) -> None:
-        fields = {"plan": plan(), "mode": Mode.MANUAL, "checkpoint_every_s": 0.0}
-        self.spec = JobSpec("real", **(fields | changes))  # type: ignore[arg-type]
-        self.folder, self.features = folder / "run", features
-        self.history = f"sqlite:///{folder / 'history.db'}"
-        self.backend = ProcessBackend(self.folder, cpus=3.0)
-        self.driver = JobDriver(
-            self.spec,
-            features,
-            self.backend,
-            folder=self.folder,
-            history_url=self.history,
-            clock=SystemClock(),
-        )
-        self.pids: set[int] = set()
-
-    @property
-    def now(self) -> JobSnapshot:
-        return self.driver.snapshot()
-
-    def until(self, condition: Callable[[JobSnapshot], object]) -> JobSnapshot:
-        end = time.monotonic() + LIMIT_S
-        while not condition(now := self.now):
-            self.pids |= {node.pid for node in now.nodes if node.pid}
-            assert not now.phase.is_final, f"{now.phase}: {now.message}"
-            assert time.monotonic() < end, f"{now.phase}: {now.message} {now.nodes} {now.train}"
-            time.sleep(0.05)
-        return now
-
-    def until_end(self) -> JobSnapshot:
-        assert self.driver.join(LIMIT_S), self.now
-        return self.now
-
-    def kill(self, role: Role) -> str:
-        node = next(n for n in self.now.nodes if n.role is role and n.pid)
-        assert node.pid is not None
-        os.kill(node.pid, signal.SIGKILL)
-        return node.id
-
-
-@pytest.fixture
-def start(tmp_path: Path, features: FeatureSpec) -> Iterator[Callable[..., Job]]:
-    jobs = []
-
-    def begin(rows: FeatureSpec = features, **changes: object) -> Job:
-        job = Job(tmp_path, rows, **changes)
-        jobs.append(job)
-        job.driver.start()
-        return job
-
-    yield begin
-    for job in jobs:
-        job.driver.close()
-        assert not [pid for pid in job.pids if psutil.pid_exists(pid)]
-
-
-def succeeded(job: Job) -> JobSnapshot:
-    """Assert that the job trained every row, counted exactly, and learnt something."""
-    end = job.until_end()
-    assert end.phase is JobPhase.SUCCEEDED, end.message
-    n_shard = math.ceil(job.features.n_train / (job.spec.batch_size * job.spec.shard_batches))
-    assert end.train.done == end.train.total == n_shard * job.spec.n_epoch
-    assert end.train.n_sample_done == job.features.n_train * job.spec.n_epoch
-    assert end.evaluation is not None
-    assert end.evaluation.n_sample == job.features.n_eval
-    assert end.evaluation.auc > GOOD_AUC
-    assert not end.nodes
-    return end
 
 
 def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpoint(

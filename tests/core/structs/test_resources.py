@@ -87,12 +87,26 @@ def test_a_plan_fits_on_machines_made_for_its_nodes(plan):
 @given(plans)
 def test_a_plan_larger_than_everything_does_not_fit(plan):
     half = NodeShape(plan.total_cpu / 2, plan.total_memory_mib)
-    with pytest.raises(CapacityError, match="finds no place"):
+    with pytest.raises(CapacityError, match=r"would fit|not even 1"):
         check_fits(plan, Capacity((half,)))
 
 
 def test_what_fits_in_sum_but_on_no_machine_does_not_fit():
     plan = ResourcePlan(RolePlan(1, 3, 512), RolePlan(1, 1, 512))
-    with pytest.raises(CapacityError, match="2 x 2 cores"):
+    with pytest.raises(CapacityError, match=r"2 x 2 cores and 4096 MiB.*got 1w x 3"):
         check_fits(plan, Capacity((NodeShape(2, 4096, 2),)))
     check_fits(plan, Capacity((NodeShape(4, 4096),)))
+
+
+def test_a_plan_that_does_not_fit_is_told_what_would():
+    one = Capacity((NodeShape(2, 4096),))
+    with pytest.raises(CapacityError, match="not even 1 worker"):
+        check_fits(ResourcePlan(RolePlan(1, 3, 512), RolePlan(1, 0.5, 512)), one)
+    with pytest.raises(CapacityError, match=r"1 x 2 cores and 4096 MiB.*3 workers of this size would fit"):
+        check_fits(ResourcePlan(RolePlan(5, 0.5, 512), RolePlan(1, 0.5, 512)), one)
+    with pytest.raises(CapacityError, match="none"):
+        check_fits(ResourcePlan(RolePlan(1, 1, 512), RolePlan(1, 1, 512)), Capacity(()))
+
+
+def test_ten_tenths_of_a_core_are_one_core():
+    check_fits(ResourcePlan(RolePlan(9, 0.1, 64), RolePlan(1, 0.1, 64)), Capacity((NodeShape(1, 1024),)))

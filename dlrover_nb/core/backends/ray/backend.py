@@ -9,11 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
+import threading
+import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import ray
+from ray._private import state
 from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.util import client
 
 from dlrover_nb.core.backends.base import NodeExited
 from dlrover_nb.core.codec import from_json, to_json
@@ -22,12 +29,27 @@ from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from dlrover_nb.core.structs.resources import Need
 
 logger = logging.getLogger(__name__)
 
 NAMESPACE = "dlrover-nb"
 MIB = 1 << 20
+SCHEDULING_S = 3.0  # a node may be without a place for so long only because its process is being made
+REACH_LIMIT_S = 3.0
+ANSWER_LIMIT_S = 15.0
+
+T = TypeVar("T")
+
+
+class Asked(NamedTuple):
+    """A node that Ray was asked for."""
+
+    actor: Any
+    need: Need
+    at_s: float
 
 
 class RayNode:
@@ -60,6 +82,7 @@ class RayBackend:
         self._actors: dict[str, Any] = {}
         self._refs: dict[Any, str] = {}
         self._known: set[str] = set()
+        self._unplaced: dict[str, Asked] = {}
         self._closed = False
 
     def capacity(self) -> Capacity:
@@ -90,6 +113,7 @@ class RayBackend:
         except (RayError, ValueError, ConnectionError) as error:
             raise BackendError(f"Ray does not take node {config.node}: {error}") from error
         self._actors[config.node] = actor
+        self._unplaced[config.node] = Asked(actor, (config.cpu, config.memory_mib), time.monotonic())
 
     def stop_node(self, node: str) -> None:
         """Kill the actor's process; its end is told by `poll`."""
@@ -104,12 +128,28 @@ class RayBackend:
         ended, _ = ray.wait(list(self._refs), num_returns=len(self._refs), timeout=0)
         return tuple(self._ended(ref) for ref in ended)
 
+    def waiting(self) -> frozenset[str]:
+        """Return the nodes that Ray has not placed and that no machine has room for now."""
+        try:
+            for node in [node for node, asked in self._unplaced.items() if _is_placed(asked.actor)]:
+                del self._unplaced[node]
+            late = time.monotonic() - SCHEDULING_S
+            asked = {node: asked.need for node, asked in self._unplaced.items() if asked.at_s < late}
+            room = _room() if asked else []
+        except (RayError, ConnectionError) as error:
+            logger.warning("job %s cannot see what Ray has room for: %s", self._job, error)
+            return frozenset()
+        return frozenset(
+            n for n, (cpu, mib) in asked.items() if not any(c >= cpu and m >= mib for c, m in room)
+        )
+
     def close(self) -> None:
         """Kill all actors that still run."""
         self._closed = True
         for node in tuple(self._actors):
             self.stop_node(node)
         self._actors.clear()
+        self._unplaced.clear()
         self._refs.clear()
 
     def _ended(self, ref: Any) -> NodeExited:  # noqa: ANN401 - Ray's reference has no public type
@@ -117,6 +157,7 @@ class RayBackend:
         exited = NodeExited(node, *_cause(ref))
         self.stop_node(node)  # a run that returned leaves its actor idle
         self._actors.pop(node, None)
+        self._unplaced.pop(node, None)
         return exited
 
 
@@ -133,6 +174,69 @@ def _cause(ref: Any) -> tuple[str, bool]:  # noqa: ANN401 - as above
     return "ended by itself", True
 
 
+def _is_placed(actor: Any) -> bool:  # noqa: ANN401 - Ray's handle has no public type
+    """Whether the actor has a process, or had one; the public way to know needs Ray's dashboard."""
+    told = state.actors(actor._actor_id.hex())  # noqa: SLF001 - the one way to an actor's row in the table
+    return bool(told) and (told["State"] in {"ALIVE", "DEAD"} or told["Address"]["Port"] != 0)
+
+
+def _room() -> list[Need]:
+    """Return what each machine has free: cores and MiB."""
+    free = state.available_resources_per_node().values()
+    return [(round(float(f.get("CPU", 0)), 4), int(f.get("memory", 0)) // MIB) for f in free]
+
+
+def check_reachable() -> None:
+    """Refuse to ask a Ray that does not answer.
+
+    Its client would wait for a minute and more, and then end this process: a notebook's kernel.
+
+    Raises
+    ------
+    BackendError
+        When this process is not connected, or the Ray that it is connected to has ended.
+    """
+    if not ray.is_initialized():
+        raise BackendError("this process is not connected to Ray; connect again")
+    if client.ray.is_connected():  # a Ray Client has limits of time of its own
+        return
+    address = ray.get_runtime_context().gcs_address
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_LIMIT_S).close()
+    except OSError as error:
+        raise BackendError(
+            f"the Ray at {address} has ended or cannot be reached ({error.strerror or error}); connect again"
+        ) from error
+
+
+def ask_ray(question: Callable[[], T]) -> T:
+    """Ask the cluster's head, for a limited time.
+
+    A head that dies between our look at it and the question would be waited for without end, and Ray has
+    no limit to set. The thread that waits in vain ends with this process; nothing else waits for it.
+
+    Raises
+    ------
+    BackendError
+        When the head has ended or does not answer.
+    """
+    check_reachable()
+    answer: Future[T] = Future()
+    threading.Thread(target=_settle, args=(answer, question), name="ask-ray", daemon=True).start()
+    try:
+        return answer.result(ANSWER_LIMIT_S)
+    except FutureTimeoutError as error:
+        raise BackendError(f"Ray did not answer within {ANSWER_LIMIT_S:g} s; connect again") from error
+
+
+def _settle(answer: Future[T], question: Callable[[], T]) -> None:
+    try:
+        answer.set_result(question())
+    except Exception as error:  # handed to the thread that asked
+        answer.set_exception(error)
+
+
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else "no reason given"
@@ -147,7 +251,7 @@ def ray_capacity() -> Capacity:
         When there are none, or Ray cannot be reached.
     """
     try:
-        shapes = _shapes(node["Resources"] for node in ray.nodes() if node["Alive"])
+        shapes = _shapes(node["Resources"] for node in ask_ray(ray.nodes) if node["Alive"])
     except (RayError, ConnectionError) as error:
         raise BackendError(f"Ray cannot be reached: {error}; connect again") from error
     if not shapes:

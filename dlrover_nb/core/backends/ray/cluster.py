@@ -17,7 +17,7 @@ from ray._private import ray_constants
 from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
 from ray.exceptions import RayError
 
-from dlrover_nb.core.backends.ray.backend import NAMESPACE, ray_capacity
+from dlrover_nb.core.backends.ray.backend import NAMESPACE, ask_ray, check_reachable, ray_capacity
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
     HeadRecord,
@@ -28,6 +28,7 @@ from dlrover_nb.core.backends.ray.head import (
     stop_head,
 )
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
+from dlrover_nb.core.backends.ray.remains import sweep
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 logger = logging.getLogger(__name__)
+
+RECONNECT_S = 10_000_000  # Ray ends a process that its cluster has left for so long: never a user's kernel
 
 
 class RayCluster:
@@ -79,6 +82,7 @@ class RayCluster:
     def submit(self, spec: JobSpec) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""
         features = make_features(spec.data, spec.model)
+        sweep(jobs_folder())
         check_fits(spec.plan, self.capacity())
         self._make_room_for(spec.name)
         folder = _run_folder(spec.name)
@@ -106,7 +110,7 @@ class RayCluster:
         if self._head is None:
             ray.shutdown()
             return f"disconnected from {self._address}; the cluster and its jobs go on"
-        running = [h.name for h in self._handles() if not _is_final(h)]
+        running = self._running() if _is_reachable() else []
         if running and not force:
             raise InvalidValueError(
                 f"{len(running)} job(s) still run here ({', '.join(running)}); "
@@ -114,9 +118,18 @@ class RayCluster:
             )
         ray.shutdown()
         stop_head()
+        sweep(jobs_folder())
         return f"local Ray at {self._address} has ended" + (
             f", and with it {', '.join(running)}" * bool(running)
         )
+
+    def _running(self) -> list[str]:
+        """Return the names of jobs that go on; none when Ray ends as we ask."""
+        try:
+            return [handle.name for handle in self._handles() if not _is_final(handle)]
+        except BackendError as error:
+            logger.warning("nothing is known of jobs here: %s", error)
+            return []
 
     def _handles(self) -> list[JobHandle]:
         found = []
@@ -184,11 +197,14 @@ def _apply_local_settings() -> None:
     """Make this process a client of the private head; Ray read both settings when it was imported."""
     os.environ.update(ray_environment())
     ray_constants.ENABLE_RAY_CLUSTER = False
-    Config.initialize("")
 
 
 def _init(address: str, *, local: bool) -> None:
 
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(RECONNECT_S))
+    Config.initialize("")
+    if ray.is_initialized() and not _is_reachable():
+        ray.shutdown()  # what this process was connected to has ended
     if ray.is_initialized():
         if _same_cluster(address):
             return
@@ -236,10 +252,18 @@ def _create_master(name: str, spec: bytes, features: bytes, folder: Path, *, one
         ) from error
 
 
+def _is_reachable() -> bool:
+    try:
+        check_reachable()
+    except BackendError:
+        return False
+    return True
+
+
 def _job_names() -> list[str]:
     """Return the names of job masters; nodes are named JOB/NODE."""
     try:
-        actors = ray.util.list_named_actors(all_namespaces=True)
+        actors = ask_ray(lambda: ray.util.list_named_actors(all_namespaces=True))
     except (RayError, ConnectionError) as error:
         raise BackendError(f"Ray cannot be reached ({error}); connect again") from error
     return sorted(a["name"] for a in actors if a["namespace"] == NAMESPACE and "/" not in a["name"])
@@ -248,7 +272,7 @@ def _job_names() -> list[str]:
 def _actor(name: str) -> Any:  # noqa: ANN401 - as above
 
     try:
-        return ray.get_actor(name, namespace=NAMESPACE)
+        return ask_ray(lambda: ray.get_actor(name, namespace=NAMESPACE))
     except ValueError as error:
         raise NotFoundError(f"job {name} is gone") from error
 
@@ -263,9 +287,14 @@ def _await_name_free(name: str, timeout_s: float = 10.0) -> None:
 
 def _run_folder(name: str) -> Path:
     stamp = time.strftime("%Y%m%dT%H%M%S") + f"{time.time() % 1:.3f}"[1:].replace(".", "-")
-    folder = state_folder() / "jobs" / f"{name}-{stamp}"
+    folder = jobs_folder() / f"{name}-{stamp}"
     folder.mkdir(mode=0o700, parents=True)
     return folder
+
+
+def jobs_folder() -> Path:
+    """Return where the run folders of this user's jobs lie."""
+    return state_folder() / "jobs"
 
 
 def _is_final(handle: JobHandle) -> bool:

@@ -14,7 +14,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from dlrover_nb.core import errors
-from dlrover_nb.core.backends.ray.backend import RayBackend
+from dlrover_nb.core.backends.ray.backend import RayBackend, check_reachable
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, DlroverError
@@ -109,21 +109,25 @@ class RayLink:
         self._call("stop", by, why)
 
     def _call(self, method: str, *arguments: object) -> Any:  # noqa: ANN401 - as above
+        check_reachable()
         try:
             answer = getattr(self._actor, method).remote(*arguments)
             verdict, value = ray.get(answer, timeout=CALL_TIMEOUT_S)
         except GetTimeoutError as error:
             raise BackendError(
                 f"the master of job {self._job} did not answer within {CALL_TIMEOUT_S:g} s; "
-                "it may be waiting for room in the cluster: try again"
+                "it may still be starting: try again"
             ) from error
         except RayActorError as error:
+            check_reachable()  # it may be gone because all of Ray is
             raise BackendError(
                 f"the master of job {self._job} is gone ({error.__class__.__name__}); "
                 "submit the job again, its history is kept"
             ) from error
         except (RayError, ConnectionError) as error:
             raise BackendError(f"Ray cannot be reached ({error}); connect again") from error
+        except Exception as error:  # for a handle of a cluster that ended Ray raises no class of its own
+            raise BackendError(f"job {self._job} is not on this Ray ({error}); submit it again") from error
         if verdict != "ok":
             raise getattr(errors, verdict, BackendError)(value)
         return value

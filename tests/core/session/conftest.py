@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from real_job import Job
+
+from dlrover_nb.core.data import make_features
+from dlrover_nb.core.structs.job import DataSpec, ModelSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.job import FeatureSpec
+
+
+@pytest.fixture(scope="module")
+def features() -> FeatureSpec:
+    return make_features(DataSpec(), ModelSpec())
+
+
+@pytest.fixture
+def start(tmp_path: Path, features: FeatureSpec) -> Iterator[Callable[..., Job]]:
+    jobs = []
+
+    def begin(rows: FeatureSpec = features, **changes: object) -> Job:
+        job = Job(tmp_path, rows, **changes)
+        jobs.append(job)
+        job.driver.start()
+        return job
+
+    yield begin
+    for job in jobs:
+        job.driver.close()
+        assert not [pid for pid in job.pids if psutil.pid_exists(pid)]
