@@ -1,7 +1,11 @@
-"""A job in a terminal: one renderable made from a snapshot, redrawn by whoever watches."""
+"""A job in a terminal: one renderable made from a snapshot, redrawn by whoever watches.
+
+It takes the width that there is: bars stretch, sentences wrap, and nothing is cut off at 80 columns or more.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -11,17 +15,20 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from dlrover_nb.core.structs.decisions import Proposal
+    from dlrover_nb.core.structs.samples import TimeSplit
     from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
 
 BARS = "▁▂▃▄▅▆▇█"
-N_STORY = 6
+N_STORY = 5
+N_PART = 3  # of an iteration's time: the largest ones say where it goes
 
 
 def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType:
@@ -31,12 +38,12 @@ def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType
     if snapshot.fit is not None:
         parts.append(Text(f"model  {snapshot.fit.note}", style="dim"))
     if (proposal := snapshot.open_proposal) is not None:
-        parts.append(proposal_panel(proposal))
-    parts.append(Text("\n".join(snapshot.story[-N_STORY:]), style="dim", no_wrap=True, overflow="ellipsis"))
+        parts.append(proposal_panel(proposal, snapshot.spec.prices.currency))
+    parts.append(_story(snapshot.story[-N_STORY:]))
     return Panel(Group(*parts), title=f"dlrover-nb  {snapshot.spec.name}", title_align="left")
 
 
-def proposal_panel(proposal: Proposal) -> RenderableType:
+def proposal_panel(proposal: Proposal, currency: str) -> RenderableType:
     """Draw a proposal: what changes, what it should bring, why."""
     candidate, kind = proposal.candidate, proposal.kind
     band = candidate.prediction
@@ -44,7 +51,7 @@ def proposal_panel(proposal: Proposal) -> RenderableType:
     text = (
         f"{proposal.baseline.plan.short}  ->  {candidate.plan.short}\n"
         f"predicted {band.samples_per_s:,.0f} samples/s (90 % band {band.low:,.0f} to {band.high:,.0f}), "
-        f"{candidate.cost_per_hour:.3f} per hour\n{proposal.why}"
+        f"{candidate.cost_per_hour:.3f} {currency} per hour\n{proposal.why}"
     )
     return Panel(Text(text), title=f"proposal {proposal.id}: {kind}{learn}", title_align="left")
 
@@ -71,51 +78,84 @@ def _headline(snapshot: JobSnapshot) -> Text:
 
 def _progress(snapshot: JobSnapshot) -> RenderableType:
     train = snapshot.train
-    row = Table.grid(padding=(0, 1))
+    total = max(train.n_sample_total, 1)
+    row = Table.grid(padding=(0, 1), expand=True)
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True)
     row.add_row(
-        ProgressBar(total=max(train.n_sample_total, 1), completed=train.n_sample_done, width=40),
-        f"{train.n_sample_done:,} of {train.n_sample_total:,} samples, "
-        f"shards {train.done} done, {train.doing} doing, {train.todo} to do",
+        ProgressBar(total=total, completed=train.n_sample_done),
+        f"{train.n_sample_done / total:.1%} of {train.n_sample_total:,} samples",
     )
+    counts = Text(f"shards  {train.done:,} done, {train.doing:,} doing, {train.todo:,} to do", style="dim")
+    return Group(row, counts)
+
+
+def _throughput(snapshot: JobSnapshot, rates: Sequence[float]) -> RenderableType:
+    row = Table.grid(padding=(0, 1), expand=True)
+    row.add_column(no_wrap=True)
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True)
+    loss = "" if snapshot.loss is None else f"loss {snapshot.loss:.4f}"
+    row.add_row(f"{snapshot.samples_per_s:,.0f} samples/s", _Sparkline(rates), loss)
     return row
 
 
-def _throughput(snapshot: JobSnapshot, rates: Sequence[float]) -> Text:
-    loss = "" if snapshot.loss is None else f"  loss {snapshot.loss:.4f}"
-    return Text(f"{snapshot.samples_per_s:>8,.0f} samples/s {sparkline(rates)}{loss}")
+@dataclass(frozen=True, slots=True)
+class _Sparkline:
+    """As many of the latest values as there is room for."""
+
+    values: Sequence[float]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(sparkline(self.values, options.max_width), no_wrap=True)
 
 
-def _nodes(snapshot: JobSnapshot) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("node", "state", "cpu used / may", "memory used / may", "iteration", "of it"):
-        table.add_column(heading, no_wrap=True)
-    for node in snapshot.nodes:
-        if node.phase != "gone":
-            table.add_row(*_node_cells(node))
+def _story(lines: Sequence[str]) -> RenderableType:
+    table = Table.grid(padding=(0, 1))
+    for line in lines:
+        at, apart, what = line.partition("  ")
+        cells = (at, what.strip()) if apart else ("", line)
+        table.add_row(*(Text(cell, style="dim") for cell in cells))
     return table
 
 
+def _nodes(snapshot: JobSnapshot) -> RenderableType:
+    nodes = [node for node in snapshot.nodes if node.phase != "gone"]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("node", "state", "cpu of", "memory of", "iteration"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("most of it")
+    for node in nodes:
+        table.add_row(*_node_cells(node))
+    if all(node.cpu_enforced for node in nodes):
+        return table
+    return Group(table, Text("* advisory: this machine does not hold the node to its CPU limit", style="dim"))
+
+
 def _node_cells(node: NodeView) -> tuple[str, ...]:
-    may = f"{node.cpu:g}{'' if node.cpu_enforced else ' (advisory)'}"
+    may = f"{node.cpu:g}{'' if node.cpu_enforced else '*'}"
     if (last := node.last) is None:
         return (node.id, node.phase, f"- / {may}", f"- / {node.memory_mib} MiB", "", "")
-    parts = {
-        "data": last.split.data_s,
-        "PS wait": last.split.lookup_s if node.role == "worker" else 0.0,
-        "lookup": last.split.lookup_s if node.role == "ps" else 0.0,
-        "compute": last.split.compute_s,
-        "update": last.split.update_s,
-        "idle": last.split.idle_s,
-    }
-    total = last.split.total_s or 1.0
-    split = ", ".join(
-        f"{name} {value / total:.0%}" for name, value in parts.items() if value / total >= 0.005
-    )
     return (
         node.id,
         node.phase,
         f"{last.cpu_cores:.2f} / {may}",
         f"{last.memory_mib:.0f} / {node.memory_mib} MiB",
         f"{last.iter_s * 1e3:.1f} ms",
-        split,
+        _split_words(node.role, last.split),
     )
+
+
+def _split_words(role: Role, split: TimeSplit) -> str:
+    """Name the largest parts of an iteration; a worker's lookup is waiting for the PS."""
+    parts = {
+        "data": split.data_s,
+        "PS wait" if role is Role.WORKER else "lookup": split.lookup_s,
+        "compute": split.compute_s,
+        "update": split.update_s,
+        "idle": split.idle_s,
+        "other": split.other_s,
+    }
+    total = split.total_s or 1.0
+    largest = sorted(parts.items(), key=lambda part: -part[1])[:N_PART]
+    return ", ".join(f"{name} {value / total:.0%}" for name, value in largest if value / total >= 0.005)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.widgets.units import NO_BREAK
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -147,7 +149,7 @@ def block_html(block: Block) -> str:
         case Verbatim():
             return (
                 '<pre style="margin:4px 0;padding:8px;background:#f6f8fa;color:#1a1a1a;overflow:auto;'
-                f'max-height:420px">{escape(block.text)}</pre>'
+                f'max-height:420px;white-space:pre-wrap;overflow-wrap:anywhere">{escape(block.text)}</pre>'
             )
         case _:
             assert_never(block)
@@ -267,7 +269,9 @@ def _fit_widths(table: Table) -> list[int]:
     """Shrink the widest columns until the table fits."""
     rows = (table.head, *table.rows)
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.head))]
-    least = [max(len(word) for row in rows for word in (row[i] or "x").split()) for i in range(len(widths))]
+    least = [
+        max(len(word) for row in rows for word in (row[i] or "x").split(" ")) for i in range(len(widths))
+    ]
     room = TEXT_WIDTH - _GAP * (len(widths) - 1)
     while sum(widths) > room:
         slack = [w - min(m, w) for w, m in zip(widths, least, strict=True)]
@@ -291,5 +295,6 @@ def _row_lines(row: Sequence[str], widths: Sequence[int], right: Sequence[bool])
                 f"{part:>{w}}" if r else f"{part:<{w}}"
                 for part, w, r in zip(parts, widths, right, strict=True)
             )
+            .replace(NO_BREAK, " ")
             .rstrip()
         )

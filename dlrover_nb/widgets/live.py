@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.feed import Feed
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.feed import Picture
     from dlrover_nb.widgets.screen import Screen
+    from dlrover_nb.widgets.scripts import Scripts
 
 STATIC_EVERY_S = 10.0
 _HIDE_WHILE_LIVE = (
@@ -51,7 +53,8 @@ class LiveView:
         self._screens: list[Screen] = []
         self._lock = threading.Lock()
         self._display_id = f"dlrover-{uuid.uuid4().hex}"
-        self._static_at_s: float | None = None  # None: no static copy is shown
+        self._static_at_s: float | None = None  # None: no static copy is shown, or it is the last one
+        self._scripts: Scripts | None = None  # None: not in a notebook, or taken back
         POLLER.watch(self)
 
     def panel(self) -> Any:  # noqa: ANN401 - panel has no types
@@ -61,7 +64,7 @@ class LiveView:
     def _new_screen(self) -> Screen:
         from dlrover_nb.widgets.screen import Screen  # noqa: PLC0415 - panel takes seconds to import
 
-        screen = Screen(self.feed, on_close=self._drop)
+        screen = Screen(self.feed, on_close=self._drop, on_connect=self._take_back_scripts)
         with self._lock:
             self._screens.append(screen)
         return screen
@@ -71,10 +74,15 @@ class LiveView:
             self._screens = [s for s in self._screens if s is not screen]
 
     def poll(self) -> None:
-        """Fetch and show what is new (called by the poller)."""
-        self.feed.fetch()
+        """Fetch and show what is new (called by the poller); an ended job is not asked any more."""
+        if not self._ended:
+            self.feed.fetch()
         self.flush()
         self._renew_static()
+
+    @property
+    def _ended(self) -> bool:
+        return self.feed.picture().snapshot.phase.is_final
 
     def tick(self) -> None:
         """Show how old the picture has become (called by the poller)."""
@@ -96,20 +104,29 @@ class LiveView:
         from IPython.display import display  # noqa: PLC0415 - only a notebook calls this
 
         if can_show_live():
-            layout = self._new_screen().notebook_layout()
-            display(layout)
+            from dlrover_nb.widgets.scripts import Scripts  # noqa: PLC0415 - panel takes seconds to import
+
+            self._scripts = Scripts()
+            display(self._new_screen().notebook_layout())
             self._static_at_s = time.monotonic()
         display(static_bundle(self.feed.picture()), raw=True, display_id=self._display_id)
 
     def _renew_static(self) -> None:
-        """Replace the static copy now and then, so that a saved notebook holds the last state."""
-        now_s = time.monotonic()
-        if self._static_at_s is None or now_s - self._static_at_s < STATIC_EVERY_S:
+        """Replace the static copy now and then, and at the job's end: a saved file holds the last state."""
+        now_s, ended = time.monotonic(), self._ended
+        if self._static_at_s is None or (now_s - self._static_at_s < STATIC_EVERY_S and not ended):
             return
         from IPython.display import update_display  # noqa: PLC0415 - only in a notebook
 
-        self._static_at_s = now_s
+        self._static_at_s = None if ended else now_s
         update_display(static_bundle(self.feed.picture()), raw=True, display_id=self._display_id)
+        if ended:
+            self._take_back_scripts()
+
+    def _take_back_scripts(self) -> None:
+        scripts, self._scripts = self._scripts, None
+        if scripts is not None:
+            scripts.take_back()
 
 
 def static_bundle(picture: Picture) -> dict[str, str]:
@@ -126,14 +143,7 @@ def static_bundle(picture: Picture) -> dict[str, str]:
 
 
 def can_show_live() -> bool:
-    """Load Panel into the notebook if this is one; return whether live views work here."""
+    """Return whether this is a notebook, with what live views need installed."""
     from IPython import get_ipython  # noqa: PLC0415 - only a notebook calls this
 
-    if getattr(get_ipython(), "kernel", None) is None:
-        return False
-    try:
-        from dlrover_nb.widgets.screen import load_extension  # noqa: PLC0415 - panel takes seconds to import
-    except ModuleNotFoundError:
-        return False  # installed without the extra `notebook`: the static view says all it can
-    load_extension()
-    return True
+    return getattr(get_ipython(), "kernel", None) is not None and find_spec("panel") is not None

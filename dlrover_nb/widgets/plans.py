@@ -50,7 +50,7 @@ def _none_open(snapshot: JobSnapshot) -> str:
         return f"The job has {snapshot.phase}: nothing to decide any more."
     if snapshot.front is None:
         return "No proposal yet: the fit waits for steady samples."
-    return "No proposal is open: no plan is materially better than the one that runs."
+    return "No proposal is open: by what is measured so far, no plan is materially better than the one now."
 
 
 def currency(snapshot: JobSnapshot) -> str:
@@ -68,13 +68,17 @@ def change_facts(proposal: Proposal, money: str) -> tuple[tuple[str, str], ...]:
         ("90 % band", f"{units.interval(new.prediction.low, new.prediction.high)} samples/s{_basis(new)}"),
         ("cost", f"{before} to {after} ({more})"),
         (
-            "per million",
+            "per million samples",
             f"{units.money(old.cost_per_million, money)} to {units.money(new.cost_per_million, money)}",
         ),
         ("finish in", f"{units.duration(old.finish_s)} to {units.duration(new.finish_s)}"),
-        ("transition", f"about {units.duration(new.transition_s)} without training"),
+        ("transition", _transition_words(new.transition_s)),
         ("because", new.reason),
     )
+
+
+def _transition_words(pause_s: float) -> str:
+    return f"about {units.duration(pause_s)} without training" if pause_s > 0 else "training goes on"
 
 
 def _change_words(new: Candidate, old: Candidate) -> str:
@@ -119,23 +123,26 @@ def fit_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return the fitted coefficients; one that the data does not determine shows no number to trust."""
     if snapshot.fit is None:
         return (Paragraph(f"Fit: {fit_words(snapshot)}."),)
+    note = f"RMSLE {snapshot.fit.rmsle:.3g}; {fit_words(snapshot)}"
+    if not any(c.identified for c in snapshot.fit.coefficients):
+        return (Paragraph(f"No single term of the iteration time is determined yet, only their sum. {note}"),)
     rows = tuple(_coefficient_row(c) for c in snapshot.fit.coefficients)
     head = ("term", "coefficient", "standard error", "determined")
-    note = f"RMSLE {snapshot.fit.rmsle:.3g}; {fit_words(snapshot)}"
     return (Table("Terms of the fitted iteration time", head, rows, note),)
 
 
 def _coefficient_row(c: Coefficient) -> tuple[str, str, str, str]:
-    if c.identified:
-        return (c.term, f"{c.value:.3g}", f"{c.std_error:.2g}", "yes")
-    return (c.term, f"{c.value:.3g}", units.MISSING, "not determined by the data")
+    if not c.identified:
+        return (c.term, units.MISSING, units.MISSING, "not determined by the data")
+    value = "0" if abs(c.value) < 1e-3 * c.std_error else f"{c.value:.3g}"  # the fit's floor stands for zero
+    return (c.term, value, f"{c.std_error:.2g}", "yes")
 
 
 def past_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return proposals so far, decisions, and outcomes."""
     blocks: list[Block] = []
     if snapshot.proposals:
-        head = ("id", "kind", "change", "predicted samples/s", "status", "note")
+        head = ("id", "kind", "from", "to", "predicted samples/s", "status", "note")
         blocks.append(Table("Proposals so far", head, tuple(map(_proposal_row, snapshot.proposals))))
     if snapshot.decisions:
         blocks.append(decisions_table(snapshot))
@@ -147,14 +154,17 @@ def past_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
 def _proposal_row(p: Proposal) -> tuple[str, ...]:
     kind, status = str(p.kind).upper(), str(p.status)
     return (
-        p.id, kind, _short_change(p), units.number(p.candidate.prediction.samples_per_s), status,
+        p.id, kind, *_ends(p), units.number(p.candidate.prediction.samples_per_s), status,
         p.note or units.MISSING,
     )  # fmt: skip
 
 
-def _short_change(p: Proposal) -> str:
-    before, after = p.baseline.plan.short, p.candidate.plan.short
-    return f"{before} -> {after}" if before != after else str(p.candidate.scale)
+def _ends(p: Proposal) -> tuple[str, str]:
+    """Return the plan before and after: in short, unless only the memory differs."""
+    before, after = p.baseline.plan, p.candidate.plan
+    if before.short == after.short:
+        return str(before), str(after)
+    return units.unbroken(before.short), units.unbroken(after.short)
 
 
 def decisions_table(snapshot: JobSnapshot) -> Table:
@@ -185,7 +195,7 @@ def _outcome_row(o: Outcome) -> tuple[str, ...]:
     inside = {True: "yes", False: "no", None: units.MISSING}[o.inside_band]
     return (
         o.decision,
-        o.plan.short,
+        units.unbroken(o.plan.short),
         units.number(o.before_samples_per_s),
         units.number(p.samples_per_s if p else None),
         units.interval(p.low, p.high) if p else units.MISSING,
@@ -237,7 +247,7 @@ def status_words(proposal: Proposal, snapshot: JobSnapshot) -> str:
         case ProposalStatus.APPLYING:
             return f"applying: nodes are being changed{note}"
         case ProposalStatus.APPLIED:
-            return f"applied{_pause_words(proposal, snapshot)}{note}"
+            return f"applied{_pause_words(proposal, snapshot) or note}"
         case _:
             return f"{proposal.status}{note}"
 
@@ -245,4 +255,6 @@ def status_words(proposal: Proposal, snapshot: JobSnapshot) -> str:
 def _pause_words(proposal: Proposal, snapshot: JobSnapshot) -> str:
     after = (m for m in snapshot.markers if m.at_s >= proposal.created_at_s)
     marker = next(after, None)
-    return f" after a pause of {units.duration(marker.pause_s)}" if marker else ""
+    if marker is None:
+        return ""
+    return f" after a pause of {units.duration(marker.pause_s)}" if marker.pause_s else " without a pause"

@@ -86,4 +86,9 @@ class Poller:
             _log.error("a live view could not be drawn and is not updated any more", exc_info=error)
             self.forget(view)
             return
-        self._running[view] = self._pool.submit(view.poll)
+        try:
+            self._running[view] = self._pool.submit(view.poll)
+        except RuntimeError as error:
+            if "shutdown" not in str(error):
+                raise
+            self.forget(view)  # the interpreter ends: its pools take no more work

@@ -54,7 +54,7 @@ def report_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Blo
         CHARTS["memory"].picture(snapshot, series),
         *memory_blocks(snapshot),
         Heading("Nodes"),
-        *nodes_blocks(snapshot.nodes),
+        *nodes_blocks(snapshot),
         Heading("Data"),
         _shards_table(snapshot),
         Paragraph(f"Evaluation: {evaluation_words(snapshot)}."),

@@ -1,4 +1,6 @@
-"""One drawing of a job with Panel: the charts, the review card and its buttons. The only importer of panel.
+"""One drawing of a job with Panel: the charts, the review card and its buttons.
+
+Only this module and `scripts` import panel.
 
 How changes reach the browser differs. In a served page every change of a document must happen in its own
 session: `flush` asks for one callback on its next tick and no more until that has run. In a notebook there
@@ -42,12 +44,6 @@ _PRESS = "press.value = '%s ' + button.label.split(' ')[1] + ' ' + Date.now()"
 _TAP_HINT = "Tap a plan on the front to look at it; its numbers go into the fields of Override."
 
 
-def load_extension() -> None:
-    """Load Panel into this notebook once, with its scripts inline: there may be no network."""
-    if not (pn.extension._loaded and pn.config.inline):  # noqa: SLF001 - panel has no public question for it
-        pn.extension(inline=True)
-
-
 class Screen:
     """One layout drawn from a feed.
 
@@ -57,10 +53,17 @@ class Screen:
         Where pictures come from and actions go to.
     on_close
         Told when the served page that shows this screen is gone.
+    on_connect
+        Told when a notebook's page has taken the view in.
     """
 
-    def __init__(self, feed: Feed, on_close: Callable[[Screen], None]) -> None:
-        self._feed = feed
+    def __init__(
+        self,
+        feed: Feed,
+        on_close: Callable[[Screen], None],
+        on_connect: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._feed, self._on_connect = feed, on_connect
         self._lock = threading.RLock()
         self._queued = False
         self._doc = pn.state.curdoc if pn.state.curdoc and pn.state.curdoc.session_context else None
@@ -251,6 +254,7 @@ class Screen:
             for root, _parent in self.layout._models.values():  # noqa: SLF001 - the models that were just made
                 for model in root.select({"type": UIElement}):
                     patch_inline_stylesheets(model)
+        self._on_connect()
 
     def _push(self) -> None:
         if self._doc is None:

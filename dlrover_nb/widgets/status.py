@@ -26,7 +26,7 @@ def jobs_view(jobs: Sequence[JobSummary]) -> View:
     head = ("job", "phase", "owner", "started", "plan", "samples/s", "done", "open")
     rows = tuple(_job_row(job) for job in jobs)
     note = "Open: a proposal that waits for a decision. (past): known from the history alone." if jobs else ""
-    empty = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit my-first-job",)),)
+    empty = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)),)
     return View("Jobs", (Table(f"{len(jobs)} jobs, newest first", head, rows, note),) if jobs else empty)
 
 
@@ -48,7 +48,7 @@ def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     blocks: list[Block] = [Facts(summary_facts(snapshot)), *hint(snapshot)]
     if series is not None and series.job.get("at_s"):
         blocks.append(CHARTS["throughput"].picture(snapshot, series))
-    blocks += [*nodes_blocks(snapshot.nodes), *memory_blocks(snapshot)]
+    blocks += [*nodes_blocks(snapshot), *memory_blocks(snapshot)]
     if series is not None and series.node.get("at_s"):
         blocks.append(CHARTS["memory"].picture(snapshot, series))
     return View(f"Job {snapshot.spec.name}: {snapshot.phase}", tuple(blocks))
@@ -78,7 +78,9 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
 
 
 def plan_words(snapshot: JobSnapshot) -> str:
-    """Say what runs and, where it differs, what should."""
+    """Say what runs and, where it differs, what should; of an ended job, what ran last."""
+    if snapshot.phase.is_final:
+        return f"{snapshot.target} (at the end)"
     if snapshot.running is None:
         return f"changing to {snapshot.target}"
     if snapshot.running != snapshot.target:
@@ -101,7 +103,7 @@ def fit_words(snapshot: JobSnapshot) -> str:
     if fit is None:
         return "none yet: no steady samples"
     return (
-        f"{fit.n_sample} steady samples of {fit.n_plan} plans, "
+        f"{fit.n_sample} steady samples of {fit.n_plan} plan{'s' * (fit.n_plan != 1)}, "
         f"mean error {units.percent(fit.mape, 1)}. {fit.note}"
     )
 
@@ -143,10 +145,11 @@ def commands(job: str, proposal: Proposal) -> tuple[str, ...]:
     )
 
 
-def nodes_blocks(nodes: Sequence[NodeView]) -> tuple[Block, ...]:
+def nodes_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return the nodes, and where their time goes."""
+    nodes = snapshot.nodes
     if not nodes:
-        return (Paragraph("No nodes."),)
+        return (Paragraph("No nodes: the job has ended." if snapshot.phase.is_final else "No nodes yet."),)
     head = ("node", "phase", "cpu used / limit", "cpu limit is", "memory", "of limit", "iteration")
     table = Table("Nodes", head, tuple(_node_row(n) for n in nodes), _cpu_note(nodes))
     spent = tuple(_split_row(n) for n in nodes if n.last is not None)

@@ -6,6 +6,7 @@ import math
 from datetime import UTC, datetime
 
 MISSING = "-"  # a value that is not known
+NO_BREAK = "\u00a0"
 
 
 def known(value: float | None) -> bool:
@@ -80,7 +81,21 @@ def signed_money(value: float, currency: str, *, per: str) -> str:
 
 def cores(value: float | None) -> str:
     """Return CPU cores."""
-    return f"{value:.3g}" if value is not None and math.isfinite(value) else MISSING
+    return f"{value:.2f}" if value is not None and math.isfinite(value) else MISSING
+
+
+def elapsed(seconds: float | None) -> str:
+    """Return a time since the start as clocks show it, the same way for short and for long ones."""
+    if seconds is None or not math.isfinite(seconds):
+        return MISSING
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def unbroken(text: str) -> str:
+    """Return text that no table wraps: with no-break spaces, which plain text turns back."""
+    return text.replace(" ", NO_BREAK)
 
 
 def clock(at_s: float | None) -> str:

@@ -144,6 +144,7 @@ class Figure:
         """Show the chosen axis."""
         curve = next((c for c in snapshot.curves if c.axis == self.axis), None)
         if curve is None:
+            self.root.title.text = "Fitted curve: none yet, the fit waits for steady samples"
             return False
         data = columns(curve)
         name = AXIS_NAMES.get(data.axis, data.axis)

@@ -110,18 +110,28 @@ def _words(data: Columns) -> str:
 
 def twin(data: Columns) -> Table:
     """Return the same numbers as a table."""
-    extra = [d for d in (data.now, data.proposal) if d is not None]
-    rows = tuple(_row(dot) for dot in (*extra, *data.front))
+    rows = tuple(_row(dot) for dot in _merged(data))
     head = ("which", "plan", f"{data.currency}/h", "samples/s", "90 % band", "finish", "pause", "range")
     note = f"{len(data.front)} of {data.n_plan:,} plans weighed; cheapest first." if data.front else ""
     return Table("Pareto front", head, rows, note)
+
+
+def _merged(data: Columns) -> list[Dot]:
+    """Return each plan once, with all its names: today's and the proposed one often lie on the front.
+
+    A proposal keeps the numbers that it was made with; the front has today's for the same plan.
+    """
+    named = {d.candidate.plan: d.names for d in (data.now, data.proposal) if d is not None}
+    on_front = [Dot(d.candidate, (*named.pop(d.candidate.plan, ()), *d.names)) for d in data.front]
+    off_front = [d for d in (data.now, data.proposal) if d is not None and d.candidate.plan in named]
+    return [*off_front, *on_front]
 
 
 def _row(dot: Dot) -> tuple[str, ...]:
     c = dot.candidate
     return (
         ", ".join(dot.names) or "front",
-        c.plan.short,
+        units.unbroken(c.plan.short),
         units.number(c.cost_per_hour),
         units.number(c.prediction.samples_per_s),
         units.interval(c.prediction.low, c.prediction.high),
@@ -169,6 +179,9 @@ class Figure:
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:  # noqa: ARG002 - one signature
         """Show the front of a new snapshot."""
         data = columns(snapshot)
+        self.root.title.text = (
+            f"{SHORT_TITLE} (bars: 90 %)" if data.front else f"{SHORT_TITLE}: none yet, the fit waits"
+        )
         self.root.xaxis.axis_label = f"cost in {data.currency} per hour"
         rows = [*((d, _KINDS["pick" if d.names else "front"]) for d in data.front)]
         rows += [(d, _KINDS[kind]) for kind, d in (("now", data.now), ("open", data.proposal)) if d]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TITLE = "Memory per node"
 _LEAST_LOOK_AHEAD_S = 30.0
+_FAR = 4.0  # a limit this many times above the greatest use would flatten the lines: it is said in words
 _ROLE_COLOR = {Role.WORKER: svg.RED, Role.PS: svg.PURPLE}
 
 
@@ -42,6 +43,19 @@ class Columns:
     forecasts: tuple[Forecast, ...]
     lines: tuple[MemoryLine, ...]
     role_of: dict[str, Role]
+    limit_mib: dict[Role, int]  # of the plan, which is known before there are reports
+
+    @property
+    def near_limits(self) -> dict[Role, int]:
+        """Limits that fit into the chart's scale."""
+        top = _FAR * max(_finite(self.nodes), default=math.inf)
+        return {role: limit for role, limit in self.limit_mib.items() if limit <= top}
+
+    @property
+    def title(self) -> str:
+        """The title, with the limits that lie far above the chart."""
+        far = [limit_words(r, mib) for r, mib in self.limit_mib.items() if r not in self.near_limits]
+        return f"{TITLE} ({', '.join(far)}: far above)" if far else TITLE
 
 
 def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
@@ -52,7 +66,14 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
     forecasts = () if snapshot.phase.is_final else tuple(_forecast(m, now_s) for m in snapshot.memory)
     roles = {n.id: n.role for n in snapshot.nodes}
     role_of = {name: roles.get(name, _role_by_name(name)) for name in wide.values}
-    return Columns(wide, forecasts, snapshot.memory, role_of)
+    plan = snapshot.target
+    limits = {Role.WORKER: plan.worker.memory_mib, Role.PS: plan.ps.memory_mib}
+    return Columns(wide, forecasts, snapshot.memory, role_of, limits)
+
+
+def limit_words(role: Role, limit_mib: int) -> str:
+    """Name a limit."""
+    return f"limit of a {role}: {units.memory(limit_mib)}"
 
 
 def _role_by_name(name: str) -> Role:
@@ -74,17 +95,16 @@ def static(data: Columns) -> str:
         svg.Line(data.nodes.t_s, y, _color(i), name, _dash(i))
         for i, (name, y) in enumerate(data.nodes.values.items())
     ]
-    for line in data.lines:
-        label = f"limit of a {line.role}: {units.memory(line.limit_mib)}"
-        layers.append(
-            svg.Rule(
-                line.limit_mib, label, svg.Along.HORIZONTAL, _ROLE_COLOR[line.role], _limit_dash(line.role)
-            )
-        )
+    layers += [
+        svg.Rule(mib, limit_words(role, mib), svg.Along.HORIZONTAL, _ROLE_COLOR[role], _limit_dash(role))
+        for role, mib in data.near_limits.items()
+    ]
     layers += [
         svg.Line(f.t_s, f.mib, _ROLE_COLOR[f.role], f"{f.role} forecast", "1 4") for f in data.forecasts
     ]
-    plot = svg.Plot(TITLE, _words(data), "time since start", "MiB", tuple(layers), x_is_time=True, height=290)
+    plot = svg.Plot(
+        data.title, _words(data), "time since start", "MiB", tuple(layers), x_is_time=True, height=290
+    )
     return svg.draw(plot)
 
 
@@ -110,12 +130,11 @@ def _words(data: Columns) -> str:
 
 def twin(data: Columns) -> Table:
     """Return the same numbers as a table: per node, its last and greatest use against the limit."""
-    limits = {m.role: m.limit_mib for m in data.lines}
     rows = []
     for name, column in data.nodes.values.items():
         finite = [v for v in column if math.isfinite(v)]
-        limit = limits.get(data.role_of[name])
-        share = finite[-1] / limit if finite and limit else None
+        limit = data.limit_mib[data.role_of[name]]
+        share = finite[-1] / limit if finite else None
         rows.append(
             (
                 name,
@@ -160,7 +179,8 @@ class Figure:
         wide |= {name: [*column] for name, column in data.nodes.values.items()}
         changed = [self._nodes.show(wide), self._show_forecast(data), self._show_limits(data)]
         self._add_lines(data)
-        top = max([m.limit_mib for m in data.lines] + _finite(data.nodes), default=1.0)
+        self.root.title.text = data.title
+        top = max([*data.near_limits.values(), *_finite(data.nodes)], default=1.0)
         self.root.y_range.update(start=0, end=1.15 * top)
         return any(changed)
 
@@ -187,9 +207,9 @@ class Figure:
     def _show_limits(self, data: Columns) -> bool:
         return self._limit.show(
             {
-                "mib": [m.limit_mib for m in data.lines],
-                "label": [f"limit of a {m.role}: {units.memory(m.limit_mib)}" for m in data.lines],
-                "color": [_ROLE_COLOR[m.role] for m in data.lines],
+                "mib": [*data.near_limits.values()],
+                "label": [limit_words(role, mib) for role, mib in data.near_limits.items()],
+                "color": [_ROLE_COLOR[role] for role in data.near_limits],
             }
         )
 

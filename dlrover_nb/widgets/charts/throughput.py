@@ -91,7 +91,7 @@ def twin(data: Columns) -> Table:
     """Return the same numbers as a table."""
     rows = tuple(
         (
-            units.duration(t),
+            units.elapsed(t),
             units.number(mean),
             units.number(low),
             units.number(high),
@@ -99,7 +99,7 @@ def twin(data: Columns) -> Table:
         )
         for t, mean, low, high in summary_rows(data.measured.t_s, data.measured.y, N_TWIN_ROW)
     )
-    head = ("until", "mean samples/s", "least", "greatest", "plan", "predicted", "90 % band")
+    head = ("until (m:ss)", "mean samples/s", "least", "greatest", "plan", "predicted", "90 % band")
     return Table("Throughput over time", head, rows)
 
 
@@ -108,9 +108,9 @@ def _level_cells(data: Columns, at_s: float) -> tuple[str, str, str]:
     if level is None:
         return (units.MISSING,) * 3
     if level.predicted is None:
-        return (level.label, units.MISSING, units.MISSING)
+        return (units.unbroken(level.label), units.MISSING, units.MISSING)
     p = level.predicted
-    return (level.label, units.number(p.samples_per_s), units.interval(p.low, p.high))
+    return (units.unbroken(level.label), units.number(p.samples_per_s), units.interval(p.low, p.high))
 
 
 class Figure:

@@ -1,0 +1,112 @@
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import urlopen
+
+import psutil
+import pytest
+from waiting import until
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+# The announcements ask a question at the first start, and fetch from the web.
+NO_NEWS = '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}'
+
+
+@pytest.fixture
+def browser():
+    """Headless Chromium; it may be missing on a developer's machine, never in CI."""
+    if not CHROMIUM.exists() and not os.environ.get("CI"):
+        pytest.skip("needs Debian's chromium")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A JupyterLab of our own, on loopback, with folders of its own."""
+
+    address: str
+    token: str
+    root: Path
+    environment: dict[str, str]
+
+
+@pytest.fixture
+def lab():
+    """Start JupyterLab, and end it with all that was started from it."""
+    home = Path(tempfile.mkdtemp(prefix="dl"))  # short: unix sockets live below it
+    environment = _environment(home)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    here = Lab(f"http://127.0.0.1:{port}/", secrets.token_hex(16), home / "work", environment)
+    with (home / "lab.log").open("wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
+             "--ServerApp.port_retries=0", "--allow-root", f"--IdentityProvider.token={here.token}",
+             f"--ServerApp.root_dir={here.root}"],
+            env=environment, cwd=here.root, stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        until(lambda: _answers(here), 60, "JupyterLab")
+        yield here
+    finally:
+        _end(psutil.Process(server.pid))
+        server.wait()
+        subprocess.run(
+            [sys.executable, "-m", "dlrover_nb.cli", "shutdown", "--force"],
+            env=environment, check=False, capture_output=True, timeout=60,
+        )  # fmt: skip
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _environment(home):
+    config = home / "config"
+    (config / "labconfig").mkdir(parents=True)
+    (config / "labconfig" / "page_config.json").write_text(NO_NEWS)
+    (home / "work").mkdir()
+    return os.environ | {
+        "HOME": str(home),
+        "IPYTHONDIR": str(home / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(config),
+        "JUPYTER_DATA_DIR": str(home / "jupyter"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "XDG_STATE_HOME": str(home / "state"),
+        "XDG_DATA_HOME": str(home / "data"),
+        "XDG_CONFIG_HOME": str(home / "config"),
+    }
+
+
+def _answers(lab):
+    try:
+        return urlopen(f"{lab.address}api?token={lab.token}", timeout=2).status == 200
+    except OSError:
+        return False
+
+
+def _end(server):
+    """End the server and its kernels; Ray has a session of its own and is ended by its own command."""
+    family = [server, *server.children()]
+    for process in family:
+        process.terminate()
+    for process in psutil.wait_procs(family, timeout=10)[1]:
+        process.kill()

@@ -1,0 +1,247 @@
+"""The main job in a real JupyterLab: a real browser, a real kernel, a real Ray, real training."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from waiting import until
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.ray,
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("default"),  # playwright's event loop warns of itself
+]
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+JOB = """%%dlrover submit quick-start
+epochs: 200
+plan:
+  worker: {count: 1, cpu: 0.5, memory_mib: 1024}
+  ps: {count: 1, cpu: 0.25, memory_mib: 512}
+bounds: {max_workers: 3, max_ps: 2, worker_cpus: [0.5], ps_cpus: [0.25]}
+mode: suggest"""
+BUSY = "import time; time.sleep(10); 'the busy cell is done'"
+CELLS = {
+    "load": "%load_ext dlrover_nb",
+    "connect": "%dlrover connect ray",
+    "submit": JOB,
+    "watch": "%dlrover watch quick-start",
+    "busy": BUSY,
+    "kill": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "load again": "%load_ext dlrover_nb",
+    "connect again": "%dlrover connect ray",
+    "attach": "%dlrover attach quick-start",
+    "status": "%dlrover status quick-start",
+    "plans": "%dlrover plans quick-start",
+    "watch again": "%dlrover watch quick-start",
+    "stop": '%dlrover stop quick-start --why "seen enough"',
+}
+N_POINT = """() => Math.max(0, ...(window.Bokeh?.documents ?? []).flatMap(doc => [...doc._all_models.values()]
+  .filter(m => m.type === 'ColumnDataSource' && m.data.t && m.data.y && !m.data.low)
+  .map(m => m.data.t.length)))"""
+
+
+class Notebook:
+    """A notebook in the browser, its cells by name."""
+
+    def __init__(self, page, lab):
+        self.page, self.file = page, lab.root / "job.ipynb"
+        cells = [nbformat.v4.new_code_cell(source) for source in CELLS.values()]
+        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), self.file)
+        page.goto(f"{lab.address}lab/tree/job.ipynb?token={lab.token}")
+        page.locator(".jp-CodeCell").first.wait_for(timeout=60_000)
+        page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=60_000)
+
+    def cell(self, name):
+        return self.page.locator(".jp-CodeCell").nth([*CELLS].index(name))
+
+    def start(self, name):
+        """Run a cell; JupyterLab forgets what is asked for while its kernel still starts, so ask until it does."""
+        until(lambda: self._asked_to_run(name), what=f"the start of cell {name}")
+
+    def _asked_to_run(self, name):
+        self.cell(name).locator(".cm-content").click()
+        self.page.keyboard.press("Control+Enter")
+        self.page.wait_for_timeout(1000)
+        return self.prompt(name) != "[ ]:"
+
+    def prompt(self, name):
+        return self.cell(name).locator(".jp-InputPrompt").inner_text()
+
+    def is_busy(self, name):
+        return self.prompt(name) == "[*]:"
+
+    def run(self, name, timeout_s=60):
+        self.start(name)
+        until(lambda: re.search(r"\d", self.prompt(name)), timeout_s, f"the end of cell {name}")
+        assert "Traceback" not in self.cell(name).inner_text()
+
+    def save(self):
+        """Save, and return what stands in the file."""
+        self.page.keyboard.press("Escape")
+        self.page.keyboard.press("Control+s")
+        until(self.is_saved, what="the saving")
+        return json.loads(self.file.read_text())
+
+    def is_saved(self):
+        return self.page.locator(".jp-mod-dirty").count() == 0
+
+    def shown(self, name):
+        """Return a cell's last output as the text that was saved."""
+        cell = json.loads(self.file.read_text())["cells"][[*CELLS].index(name)]
+        return "".join(cell["outputs"][-1]["data"]["text/plain"])
+
+
+class Live:
+    """The live view in a cell's output."""
+
+    def __init__(self, notebook, name):
+        self.page, self.output = notebook.page, notebook.cell(name).locator(".dlrover-live-on")
+
+    def said(self):
+        return " ".join(self.output.get_by_role("status").aria_snapshot().split())
+
+    def says(self, words, timeout_s=60):
+        return until(lambda: words in self.said() and self.said(), timeout_s, f"{words!r} in the live view")
+
+    def head(self):
+        return self.output.get_by_text("% trained").first.inner_text()
+
+    def button(self, name):
+        return self.output.get_by_role("button", name=name)
+
+    def n_point(self):
+        return self.page.evaluate(N_POINT)
+
+    def grows(self, n=2):
+        at = self.n_point()
+        until(lambda: self.n_point() >= at + n, 20, "a longer curve")
+
+
+def test_a_job_from_launch_over_accept_and_a_killed_kernel_to_a_saved_notebook(browser, lab):
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page = browser.new_page(viewport={"width": 1400, "height": 1500})
+    asked_of = []
+    page.on("request", lambda request: asked_of.append(request.url))
+    notebook = Notebook(page, lab)
+    live = launch_and_watch(notebook)
+    accept_the_first_proposal(live)
+    a_busy_cell_leaves_the_view_alive(notebook, live)
+    override_the_second_proposal(live)
+    done_before = trained(live)
+    the_job_outlives_a_killed_kernel(notebook, done_before)
+    content = stop_and_save(notebook)
+    assert not outside(asked_of, lab.address)
+    read_without_a_kernel(browser, notebook, content)
+
+
+def launch_and_watch(notebook):
+    notebook.run("load")
+    notebook.run("connect", 90)
+    notebook.run("submit")
+    notebook.run("watch")
+    live = Live(notebook, "watch")
+    live.output.wait_for(timeout=30_000)
+    until(lambda: live.n_point() >= 3, 30, "a curve")
+    live.grows()
+    assert live.output.locator("canvas").count() >= 4
+    notebook.page.screenshot(path=SCREENSHOTS / "job-running.png")
+    return live
+
+
+def accept_the_first_proposal(live):
+    live.says("p1 (EXPLORE) waits for your decision")
+    live.button("Accept p1").scroll_into_view_if_needed()
+    live.page.screenshot(path=SCREENSHOTS / "front.png")
+    live.button("Accept p1").click()
+    assert re.search(r"applied (after a pause of|without a pause)", live.says("p1 as d1: applied"))
+    until(lambda: markers(live) == 2, what="the second plan's marker")
+    live.page.screenshot(path=SCREENSHOTS / "after-accept.png")
+
+
+def markers(live):
+    return live.page.evaluate(
+        """() => Math.max(...Bokeh.documents.flatMap(doc => [...doc._all_models.values()]
+        .filter(m => m.type === 'ColumnDataSource' && m.data.align).map(m => m.data.t.length)))"""
+    )
+
+
+def a_busy_cell_leaves_the_view_alive(notebook, live):
+    notebook.start("busy")
+    until(lambda: notebook.is_busy("busy"), what="the busy cell")
+    live.grows()
+    live.button("Show the charts' numbers as tables").click()
+    live.output.get_by_text("Throughput over time").first.wait_for()
+    assert notebook.is_busy("busy")
+    live.button("Hide the tables").click()
+
+
+def override_the_second_proposal(live):
+    live.says("p2 (IMPROVE) waits for your decision")
+    for label, value in (("Workers", "2"), ("PS", "2")):
+        field = live.output.get_by_label(label, exact=True)
+        field.fill(value)
+        field.press("Tab")
+    live.button("Override p2").click()
+    live.says("Your plan instead of p2 as d2: applied")
+    until(lambda: "plan 2w x 0.5 + 2p x 0.25" in live.head(), what="the plan of the override")
+
+
+def trained(live):
+    """Return the percentage in the head line."""
+    return float(re.search(r"([\d.]+) % trained", live.head()).group(1))
+
+
+def the_job_outlives_a_killed_kernel(notebook, done_before):
+    notebook.cell("kill").locator(".cm-content").click()
+    notebook.page.keyboard.press("Control+Enter")
+    notebook.page.get_by_role("dialog").get_by_role("button", name="OK").click(timeout=30_000)
+    notebook.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=60_000)
+    for name in ("load again", "connect again", "attach", "status", "plans"):
+        notebook.run(name)
+    head = notebook.cell("status").inner_text()
+    assert "training" in head
+    assert float(re.search(r"([\d.]+) %: ", head).group(1)) > done_before
+
+
+def stop_and_save(notebook):
+    notebook.run("watch again")
+    Live(notebook, "watch again").output.wait_for(timeout=30_000)
+    notebook.run("stop")
+    until(lambda: "stopped" in Live(notebook, "watch again").head(), what="the end in the view")
+    return notebook.save()
+
+
+def outside(urls, address):
+    ours = (address, address.replace("http", "ws"), "data:", "blob:", "file:")
+    return [url for url in urls if not url.startswith(ours)]
+
+
+def read_without_a_kernel(browser, notebook, content):
+    assert notebook.file.stat().st_size < 1_000_000
+    outputs = [output for cell in content["cells"] for output in cell["outputs"]]
+    assert not [
+        o for o in outputs if "application/javascript" in o.get("data", {})
+    ]  # 3 MB of no use any more
+    subprocess.run(
+        [sys.executable, "-m", "nbconvert", "--to", "html", str(notebook.file),
+         "--HTMLExporter.mathjax_url=", "--HTMLExporter.require_js_url="],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    page = browser.new_page(viewport={"width": 1400, "height": 1500})
+    asked_of = []
+    page.on("request", lambda request: asked_of.append(request.url))
+    page.goto(notebook.file.with_suffix(".html").as_uri())
+    page.screenshot(path=SCREENSHOTS / "saved-without-kernel.png", full_page=True)
+    assert not outside(asked_of, "file:")
+    last_view = page.locator(".dlrover-static").last
+    for title in ("Throughput", "Memory per node", "Pareto front of plans"):
+        assert last_view.locator("svg").filter(has_text=title).first.is_visible()
+    for words in ("stopped by", "samples/s", "accept p1", "override p2", "Predicted and measured"):
+        assert words in last_view.inner_text()
