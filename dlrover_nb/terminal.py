@@ -34,7 +34,8 @@ N_PART = 3  # of an iteration's time: the largest ones say where it goes
 def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType:
     """Draw the job; `rates` are recent samples per second, oldest first."""
     parts: list[RenderableType] = [_headline(snapshot), _progress(snapshot), _throughput(snapshot, rates)]
-    parts.append(_nodes(snapshot))
+    if nodes := [node for node in snapshot.nodes if node.phase != "gone"]:
+        parts.append(_nodes(nodes))
     if snapshot.fit is not None:
         parts.append(Text(f"model  {snapshot.fit.note}", style="dim"))
     if (proposal := snapshot.open_proposal) is not None:
@@ -119,8 +120,7 @@ def _story(lines: Sequence[str]) -> RenderableType:
     return table
 
 
-def _nodes(snapshot: JobSnapshot) -> RenderableType:
-    nodes = [node for node in snapshot.nodes if node.phase != "gone"]
+def _nodes(nodes: Sequence[NodeView]) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("node", "state", "cpu of", "memory of", "iteration"):
         table.add_column(heading, no_wrap=True)

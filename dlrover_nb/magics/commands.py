@@ -266,8 +266,13 @@ class Commands:
         return Note(f"Report of {handle.name}", f"written to {path}")
 
     def shutdown(self, request: rq.Shutdown) -> Note:
-        """End the cluster if it was started here, else let go of it."""
-        told = self._cluster().shutdown(force=request.force)
+        """End the cluster if it was started here, else let go of it; live views keep what they saw last."""
+        from dlrover_nb.widgets.live import POLLER  # noqa: PLC0415 - views load when asked for
+
+        cluster = self._cluster()
+        POLLER.look()
+        told = cluster.shutdown(force=request.force)
+        POLLER.forget_all()
         self.session = Session()
         return Note("Shutdown", told)
 

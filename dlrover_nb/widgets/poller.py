@@ -61,6 +61,20 @@ class Poller:
         with self._lock:
             self._views.discard(view)
 
+    def look(self) -> None:
+        """Poll every view now, on the caller's thread."""
+        for view in self._all():
+            view.poll()
+
+    def forget_all(self) -> None:
+        """Poll no view any more: their masters are gone."""
+        for view in self._all():
+            self.forget(view)
+
+    def _all(self) -> list[Polled]:
+        with self._lock:
+            return list(self._views)
+
     def _run(self) -> None:
         pause = threading.Event()
         while self._round():

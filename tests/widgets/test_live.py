@@ -9,6 +9,7 @@ from masters import Master
 
 from dlrover_nb.core.session.client import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.widgets.feed import Feed
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
@@ -151,6 +152,40 @@ def test_a_hanging_master_delays_its_own_view_only():
         assert ticked.wait(10)
     finally:
         release.set()
+
+
+def test_a_last_look_polls_every_view_at_once_and_then_none_is_polled_any_more():
+    class View:
+        n_poll = 0
+
+        def poll(self) -> None:
+            self.n_poll += 1
+
+        def tick(self) -> None:
+            pass
+
+    poller, view = Poller(60), View()
+    poller.watch(view)
+    wanted = threading.Event()
+    poller._pool.submit(wanted.set)  # after the first round's poll, which has its own thread
+    assert wanted.wait(10)
+    before = view.n_poll
+    poller.look()
+    assert view.n_poll > before
+    poller.forget_all()
+    before = view.n_poll
+    poller.look()
+    assert view.n_poll == before
+
+
+def test_an_ended_job_is_shown_as_it_ended_and_asked_no_more(master):
+    view = LiveView(JobHandle("quick-start", master))
+    master.state = b.snapshot(phase=JobPhase.SUCCEEDED)
+    view.poll()
+    master.reachable = False
+    view.poll()
+    assert "Job quick-start: succeeded" in view._repr_mimebundle_()["text/plain"]
+    assert not view.feed.picture().link.badge
 
 
 def test_saved_form_of_a_live_view_is_static_and_complete(master):

@@ -21,6 +21,7 @@ import psutil
 from dlrover_nb.core.backends.base import NodeExited
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.runtime.limits import sweep_groups
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class ProcessBackend:
             except subprocess.TimeoutExpired:
                 logger.warning("%s (pid %d) does not end; it may hang in the kernel", node, process.pid)
         self._processes.clear()
+        sweep_groups()
 
     def log(self, node: str) -> Path:
         """Return the file that holds what a node wrote."""

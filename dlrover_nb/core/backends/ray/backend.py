@@ -39,7 +39,7 @@ NAMESPACE = "dlrover-nb"
 MIB = 1 << 20
 SCHEDULING_S = 3.0  # a node may be without a place for so long only because its process is being made
 REACH_LIMIT_S = 3.0
-ANSWER_LIMIT_S = 15.0
+ANSWER_LIMIT_S = 10.0
 
 T = TypeVar("T")
 
@@ -227,13 +227,14 @@ def ask_ray(question: Callable[[], T]) -> T:
     try:
         return answer.result(ANSWER_LIMIT_S)
     except FutureTimeoutError as error:
+        check_reachable()
         raise BackendError(f"Ray did not answer within {ANSWER_LIMIT_S:g} s; connect again") from error
 
 
 def _settle(answer: Future[T], question: Callable[[], T]) -> None:
     try:
         answer.set_result(question())
-    except Exception as error:  # handed to the thread that asked
+    except Exception as error:  # noqa: BLE001 - handed to the thread that asked
         answer.set_exception(error)
 
 

@@ -110,7 +110,7 @@ class RayCluster:
         if self._head is None:
             ray.shutdown()
             return f"disconnected from {self._address}; the cluster and its jobs go on"
-        running = self._running() if _is_reachable() else []
+        running = self._running()
         if running and not force:
             raise InvalidValueError(
                 f"{len(running)} job(s) still run here ({', '.join(running)}); "
