@@ -6,6 +6,7 @@ who dies, and what time it is. Per pair, messages keep their order, as on a sock
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -294,3 +295,18 @@ class World:
 
     def told(self, kind: type) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]
+
+
+def in_place(world: World, target: object) -> bool:
+    return world.master.running == target
+
+
+def trained_every_row(world: World, *, exactly_once: bool = True) -> None:
+    counts = world.master.train_counts
+    rows = world.rows.n_train * world.job.n_epoch
+    assert counts.done == math.ceil(world.rows.n_train / 40) * world.job.n_epoch
+    assert counts.finished
+    assert counts.n_sample_done == rows
+    assert len(world.learnt) == rows
+    if exactly_once:
+        assert set(world.learnt.values()) == {1}

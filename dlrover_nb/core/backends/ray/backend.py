@@ -201,13 +201,18 @@ def check_reachable() -> None:
     if client.ray.is_connected():  # a Ray Client has limits of time of its own
         return
     address = ray.get_runtime_context().gcs_address
+    if (why := silence(address)) is not None:
+        raise BackendError(f"the Ray at {address} has ended or cannot be reached ({why}); connect again")
+
+
+def silence(address: str) -> str | None:
+    """Return why nobody takes connections at ``HOST:PORT``; None when somebody does."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH_LIMIT_S).close()
-    except OSError as error:
-        raise BackendError(
-            f"the Ray at {address} has ended or cannot be reached ({error.strerror or error}); connect again"
-        ) from error
+    except (OSError, ValueError, OverflowError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return None
 
 
 def ask_ray(question: Callable[[], T]) -> T:

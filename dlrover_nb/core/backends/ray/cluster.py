@@ -13,11 +13,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray._private import ray_constants
+from ray._private import auto_init_hook, ray_constants
 from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
 from ray.exceptions import RayError
 
-from dlrover_nb.core.backends.ray.backend import NAMESPACE, ask_ray, check_reachable, ray_capacity
+from dlrover_nb.core.backends.ray.backend import NAMESPACE, ask_ray, check_reachable, ray_capacity, silence
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
     HeadRecord,
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 logger = logging.getLogger(__name__)
+
+_ENABLED_AS_IMPORTED = ray_constants.ENABLE_RAY_CLUSTER  # before our local head's settings
 
 RECONNECT_S = 10_000_000  # Ray ends a process that its cluster has left for so long: never a user's kernel
 
@@ -189,6 +191,9 @@ def connect_ray(address: str | None = None, *, cpus: float | None = None) -> Ray
     head_here = running_head()
     if head_here is not None and address == head_here.address:
         return connect_ray(None)
+    _drop_local_settings()
+    if address != "auto" and (why := silence(address.removeprefix("ray://"))) is not None:
+        raise BackendError(f"no Ray at {address}: {why}; give HOST:PORT of a cluster's head")
     _init(address, local=False)
     return RayCluster(address, None)
 
@@ -199,9 +204,18 @@ def _apply_local_settings() -> None:
     ray_constants.ENABLE_RAY_CLUSTER = False
 
 
+def _drop_local_settings() -> None:
+    """Undo `_apply_local_settings`: another cluster has a token of its own, or none."""
+    for key, value in ray_environment().items():
+        if os.environ.get(key) == value:
+            del os.environ[key]
+    ray_constants.ENABLE_RAY_CLUSTER = _ENABLED_AS_IMPORTED
+
+
 def _init(address: str, *, local: bool) -> None:
 
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(RECONNECT_S))
+    auto_init_hook.enable_auto_connect = False  # a call after a shutdown must not start a Ray by itself
     Config.initialize("")
     if ray.is_initialized() and not _is_reachable():
         ray.shutdown()  # what this process was connected to has ended
