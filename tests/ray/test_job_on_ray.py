@@ -13,7 +13,13 @@ import pytest
 from dlrover_nb.core.backends.ray.cluster import connect_ray
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.errors import (
+    BackendError,
+    CapacityError,
+    InvalidValueError,
+    NotFoundError,
+    StaleDecisionError,
+)
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
@@ -117,6 +123,16 @@ def test_bad_input_is_refused_before_anything_starts(cluster):
 def test_a_second_connect_joins_the_same_head(cluster):
     assert connect_ray().description == cluster.description
     assert running_head().address in cluster.description
+
+
+def test_an_address_where_no_ray_is_is_refused_and_the_connection_stays(cluster):
+    for address in ("127.0.0.1:1", "nonsense", "ray://127.0.0.1:1"):
+        with pytest.raises(BackendError, match=f"no Ray at {address}"):
+            connect_ray(address)
+    assert cluster.capacity().total_cpu == 4
+    other = in_new_process("from dlrover_nb.core.session import connect; connect('ray').jobs()")
+    _, err = other.communicate(timeout=60)
+    assert other.returncode == 0, err
 
 
 def test_an_ended_job_makes_room_for_the_next_of_its_name(cluster):

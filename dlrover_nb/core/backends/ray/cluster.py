@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 from ray._private import auto_init_hook, ray_constants
+from ray._private.services import resolve_ip_for_localhost
 from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
 from ray.exceptions import RayError
 
@@ -192,10 +193,20 @@ def connect_ray(address: str | None = None, *, cpus: float | None = None) -> Ray
     if head_here is not None and address == head_here.address:
         return connect_ray(None)
     _drop_local_settings()
-    if address != "auto" and (why := silence(address.removeprefix("ray://"))) is not None:
+    if address != "auto" and (why := silence(_where(address))) is not None:
+        if ray.is_initialized():
+            _apply_local_settings()  # what this process is connected to stays
         raise BackendError(f"no Ray at {address}: {why}; give HOST:PORT of a cluster's head")
     _init(address, local=False)
     return RayCluster(address, None)
+
+
+def _where(address: str) -> str:
+    """Return ``HOST:PORT`` as Ray understands the address: loopback is this machine's outside to it."""
+    if address.startswith("ray://"):
+        return address.removeprefix("ray://")
+    host, colon, port = address.rpartition(":")
+    return f"{resolve_ip_for_localhost(host)}{colon}{port}" if host else address
 
 
 def _apply_local_settings() -> None:
