@@ -1,7 +1,7 @@
 """Rows of the user's data as numbers to train on.
 
 The one source of rows that ships with the package is a part of Census-Income (KDD), UCI Machine Learning
-Repository, doi:10.24432/C5N30T, CC BY 4.0; what was selected and how stands in ``census/README.md``.
+Repository, licensed CC BY 4.0; what was selected and how stands in ``census/README.md``.
 
 `make_features` looks at the data once, at submit, and fixes how rows become numbers. Every node then opens
 the same data with the same `FeatureSpec` in a `ShardReader` and reads the rows of its shards: shards are
