@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray._private import auto_init_hook, ray_constants
 from ray._private.services import resolve_ip_for_localhost
+from ray._private.worker import global_worker
 from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
 from ray.exceptions import RayError
 
@@ -111,7 +112,7 @@ class RayCluster:
     def shutdown(self, *, force: bool = False) -> str:
         """End the local head, or let go of a cluster that is not ours."""
         if self._head is None:
-            ray.shutdown()
+            _leave()
             return f"disconnected from {self._address}; the cluster and its jobs go on"
         running = self._running()
         if running and not force:
@@ -119,7 +120,7 @@ class RayCluster:
                 f"{len(running)} job(s) still run here ({', '.join(running)}); "
                 "stop them first, or shutdown --force to end them with Ray"
             )
-        ray.shutdown()
+        _leave()
         stop_head()
         sweep(jobs_folder())
         return f"local Ray at {self._address} has ended" + (
@@ -223,13 +224,20 @@ def _drop_local_settings() -> None:
     ray_constants.ENABLE_RAY_CLUSTER = _ENABLED_AS_IMPORTED
 
 
-def _init(address: str, *, local: bool) -> None:
+def _leave() -> None:
+    """Disconnect; from a Ray that has ended without its client's threads, which may wait for it for ever."""
+    if not _is_reachable():
+        for thread in ("listener_thread", "logger_thread"):
+            vars(global_worker).pop(thread, None)
+    ray.shutdown()
 
+
+def _init(address: str, *, local: bool) -> None:
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(RECONNECT_S))
     auto_init_hook.enable_auto_connect = False  # a call after a shutdown must not start a Ray by itself
     Config.initialize("")
     if ray.is_initialized() and not _is_reachable():
-        ray.shutdown()  # what this process was connected to has ended
+        _leave()  # what this process was connected to has ended
     if ray.is_initialized():
         if _same_cluster(address):
             return
