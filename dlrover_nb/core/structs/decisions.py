@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, ScalePlan
+from dlrover_nb.core.structs.resources import Pins, ResourcePlan, ScalePlan
+
+EFFORT_UNIT = "cores (8 GiB as one)"  # of `ResourcePlan.effort`
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +45,19 @@ class Candidate:
 
     plan: ResourcePlan
     prediction: Prediction
-    cost_per_hour: float
-    cost_per_million: float
+    cost_per_hour: float | None  # money; None: a price is unknown
+    cost_per_million: float | None  # money per million samples
     finish_s: float | None  # seconds to the end of the job; None when it is not known
     scale: ScalePlan
     transition_s: float  # seconds without training that the change costs
     gain_samples_per_s: float  # TG of Eq. 8, the transition's loss taken off
     breakdown: tuple[TermShare, ...]
     reason: str
+
+    @property
+    def cost(self) -> float:
+        """What plans are weighed by: money per hour; the plan's effort where that is unknown or free."""
+        return self.cost_per_hour or self.plan.effort
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +78,18 @@ class ParetoFront:
     n_plan: int  # how many plans were weighed
     currency: str
 
+    @property
+    def cost_unit(self) -> str:
+        """Unit of `Candidate.cost`."""
+        return f"{self.currency} per hour" if self.current.cost_per_hour else EFFORT_UNIT
+
 
 class ProposalKind(StrEnum):
-    """Whether a plan is proposed to learn from it or because it is better."""
+    """Whether a plan is proposed to learn from it, because it is better, or to keep a node alive."""
 
     EXPLORE = "explore"
     IMPROVE = "improve"
+    PROTECT = "protect"  # more memory, before a node is killed for want of it or after one was
 
 
 class ProposalStatus(StrEnum):
@@ -94,6 +107,30 @@ class ProposalStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class FlipPoint:
+    """The nearest change of one quantity at which another plan would be recommended.
+
+    Parameters
+    ----------
+    quantity
+        What would have to change, in the field's words: ``throughput of the proposed plan``.
+    now, at
+        Its value today and at the flip, in `unit`.
+    plan
+        What would be recommended beyond the flip.
+    words
+        The whole as one sentence for people.
+    """
+
+    quantity: str
+    now: float
+    at: float
+    unit: str
+    plan: ResourcePlan
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A plan put before the user; `id` (``p1``, ``p2``, …) is unique in its job."""
 
@@ -107,6 +144,7 @@ class Proposal:
     status: ProposalStatus = ProposalStatus.PENDING
     closed_at_s: float | None = None
     note: str = ""
+    flip: FlipPoint | None = None  # None: nothing plausible would change the recommendation
 
 
 class Verdict(StrEnum):
@@ -117,13 +155,15 @@ class Verdict(StrEnum):
     REJECT = "reject"
     SCALE = "scale"
     MODE = "mode"
+    PIN = "pin"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """One decision by a user or by auto mode; magic, button and command line make the same record.
 
-    `proposal` is the id that the user saw; `plan` is given for OVERRIDE and SCALE, `mode` for MODE.
+    `proposal` is the id that the user saw; `plan` is given for OVERRIDE and SCALE, `mode` for MODE, `pins`
+    (all that hold from now on) for PIN.
     `id` is filled in by the controller (``d1``, ``d2``, …).
     """
 
@@ -135,6 +175,7 @@ class Decision:
     mode: Mode | None = None
     why: str = ""
     id: str = ""
+    pins: Pins | None = None
 
 
 @dataclass(frozen=True, slots=True)

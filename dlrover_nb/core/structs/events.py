@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow
+from dlrover_nb.core.structs.resources import Capacity, Quota, ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample
 
 
@@ -20,6 +21,9 @@ class JobSubmitted:
     n_sample_total: int
     dense_bytes: int
     embedding_dim: int
+    traits: JobTraits | None = None  # None: not known, then nothing can be learnt from similar jobs
+    prior: FitSummary | None = None  # of similar finished jobs
+    why: str = ""  # the first plan, where jobs before this one had a say in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,32 @@ class PhaseChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeOutOfMemory:
+    """A node was killed because it used more memory than it may; `memory_mib` is what it had reached."""
+
+    at_s: float
+    node: str
+    role: Role
+    memory_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoomChanged:
+    """What the job may use at the most has changed: machines or other jobs came or went."""
+
+    at_s: float
+    capacity: Capacity
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChanged:
+    """What auto mode may plan with, beside other jobs that want the same machines, has changed."""
+
+    at_s: float
+    quota: Quota
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed."""
 
@@ -82,7 +112,17 @@ class Ticked:
 
 
 Event = (
-    JobSubmitted | NodeReported | ProgressMade | Decided | PlanApplied | PlanFailed | PhaseChanged | Ticked
+    JobSubmitted
+    | NodeReported
+    | ProgressMade
+    | Decided
+    | PlanApplied
+    | PlanFailed
+    | PhaseChanged
+    | NodeOutOfMemory
+    | RoomChanged
+    | QuotaChanged
+    | Ticked
 )
 
 
@@ -96,10 +136,10 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Write to the history: a job's start or phase, a proposal's state, a decision, an outcome."""
+    """Write to the history; a `JobSpec` is the start of a run, to which all that follows belongs."""
 
     at_s: float
-    record: JobSpec | PhaseChanged | Proposal | Decision | Outcome
+    record: JobSpec | JobTraits | PhaseChanged | Proposal | Decision | Outcome | FitSummary | SeriesRow
 
 
 Instruction = Scale | Remember

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import Pins, PlanBounds, PriceTable, ResourcePlan, RolePlan
 
 
 class Mode(StrEnum):
@@ -126,6 +126,14 @@ class JobSpec:
         Seconds between checkpoints against the loss of a PS; 0 = only before a change of PS.
     heartbeat_timeout_s
         Silence after which a node counts as dead.
+    pins
+        Parts of the plan that are fixed from the start.
+    budget_per_hour
+        The most money per hour that a plan of auto mode may cost; None means no limit.
+    warm_start
+        Whether to begin on what jobs like it ended with instead of `plan`, where there are any.
+    deadline_s
+        Seconds after submission by which the job should be done; None means no deadline.
     """
 
     name: str
@@ -142,6 +150,10 @@ class JobSpec:
     seed: int = 0
     checkpoint_every_s: float = 60.0
     heartbeat_timeout_s: float = 30.0
+    pins: Pins = field(default_factory=Pins)
+    warm_start: bool = False
+    budget_per_hour: float | None = None
+    deadline_s: float | None = None
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
@@ -150,6 +162,9 @@ class JobSpec:
         _check.at_least("shard_batches", self.shard_batches, 1)
         _check.at_least("checkpoint_every_s", self.checkpoint_every_s, 0)
         _check.above_zero("heartbeat_timeout_s", self.heartbeat_timeout_s)
+        for name in ("budget_per_hour", "deadline_s"):
+            if getattr(self, name) is not None:
+                _check.above_zero(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)

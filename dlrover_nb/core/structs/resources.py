@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 CPU_STEP = 0.01  # cores; finer differences mean nothing to any scheduler
+GIB_PER_CORE = 8  # of memory that weigh as much as a core: about the ratio of their list prices
 
 
 class Role(StrEnum):
@@ -80,6 +81,11 @@ class ResourcePlan:
     def total_memory_mib(self) -> int:
         """MiB of the whole job."""
         return self.worker.total_memory_mib + self.ps.total_memory_mib
+
+    @property
+    def effort(self) -> float:
+        """Cores, with 8 GiB of memory as one: the size of a plan where money does not tell it."""
+        return self.total_cpu + self.total_memory_mib / 1024 / GIB_PER_CORE
 
     def role(self, role: Role) -> RolePlan:
         """Return the part of one role."""
@@ -269,14 +275,21 @@ class PlanBounds:
         Largest counts, >= 1.
     worker_cpus, ps_cpus
         Allowed cores per node, ascending, not empty.
+    quota_cpu, quota_memory_mib
+        The most that the whole job may use, whatever the machines hold; None means no quota.
     """
 
     max_workers: int = 4
     max_ps: int = 2
     worker_cpus: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
     ps_cpus: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
+    quota_cpu: float | None = None
+    quota_memory_mib: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("quota_cpu", "quota_memory_mib"):
+            if getattr(self, name) is not None:
+                _check.above_zero(name, getattr(self, name))
         _check.at_least("max_workers", self.max_workers, 1)
         _check.at_least("max_ps", self.max_ps, 1)
         for name in ("worker_cpus", "ps_cpus"):
@@ -287,18 +300,92 @@ class PlanBounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Pins:
+    """Parts of every plan that the user has fixed; None leaves a part to the search.
+
+    The search treats a pin as a constraint: no candidate, proposal or automatic change departs from it.
+    """
+
+    workers: int | None = None
+    ps: int | None = None
+    worker_cpu: float | None = None
+    ps_cpu: float | None = None
+    worker_memory_mib: int | None = None
+    ps_memory_mib: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "ps"):
+            if getattr(self, name) is not None:
+                _check.at_least(f"pinned {name}", getattr(self, name), 1)
+        for name in ("worker_cpu", "ps_cpu"):
+            if getattr(self, name) is not None:
+                _check.above_zero(f"pinned {name}", getattr(self, name))
+                object.__setattr__(self, name, round(max(getattr(self, name), CPU_STEP), 2))
+        for name in ("worker_memory_mib", "ps_memory_mib"):
+            if getattr(self, name) is not None:
+                _check.at_least(f"pinned {name}", getattr(self, name), 64)
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) is not None for name in self.__slots__)
+
+    def __str__(self) -> str:
+        fixed = ((name, getattr(self, name)) for name in self.__slots__)
+        return ", ".join(f"{name} = {value:g}" for name, value in fixed if value is not None) or "nothing"
+
+    def allows(self, plan: ResourcePlan) -> bool:
+        """Whether a plan keeps to every pin."""
+        return self.applied(plan) == plan
+
+    def applied(self, plan: ResourcePlan) -> ResourcePlan:
+        """Return the plan with each pinned part set to its pin."""
+        worker = _pinned(plan.worker, (self.workers, self.worker_cpu, self.worker_memory_mib))
+        return ResourcePlan(worker, _pinned(plan.ps, (self.ps, self.ps_cpu, self.ps_memory_mib)))
+
+
+def _pinned(role: RolePlan, pins: tuple[int | None, float | None, int | None]) -> RolePlan:
+    own = (role.count, role.cpu, role.memory_mib)
+    count, cpu, memory_mib = (mine if pin is None else pin for pin, mine in zip(pins, own, strict=True))
+    return RolePlan(int(count), cpu, int(memory_mib))
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The most that a whole plan may use of a cluster that others use too; None: as much as it finds."""
+
+    cpu: float | None = None
+    memory_mib: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("cpu", "memory_mib"):
+            if getattr(self, name) is not None:
+                _check.above_zero(f"quota of {name}", getattr(self, name))
+
+    def __str__(self) -> str:
+        cpu = "" if self.cpu is None else f"{self.cpu:g} cores"
+        memory = "" if self.memory_mib is None else f"{self.memory_mib} MiB"
+        return " and ".join(part for part in (cpu, memory) if part) or "no quota"
+
+    def allows(self, plan: ResourcePlan) -> bool:
+        """Whether a plan keeps to it."""
+        cpu_fits = self.cpu is None or plan.total_cpu <= self.cpu + CPU_STEP / 2
+        return cpu_fits and (self.memory_mib is None or plan.total_memory_mib <= self.memory_mib)
+
+
+@dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Money per resource and hour.
+    """Money per resource and hour; None is a price that nobody knows.
 
     The default is a rounded list price of general-purpose virtual machines; it is an assumption,
-    shown as such, until the user gives the prices that they pay.
+    shown as such, until the user gives the prices that they pay. With an unknown price no money is shown
+    for any plan: a sum with a part left out would be a wrong number.
     """
 
     currency: str = "USD"
-    cpu_hour: float = 0.034
-    gib_hour: float = 0.0045
+    cpu_hour: float | None = 0.034
+    gib_hour: float | None = 0.0045
     assumed: bool = True
 
     def __post_init__(self) -> None:
-        _check.at_least("cpu_hour price", self.cpu_hour, 0)
-        _check.at_least("gib_hour price", self.gib_hour, 0)
+        for name in ("cpu_hour", "gib_hour"):
+            if getattr(self, name) is not None:
+                _check.at_least(f"{name} price", getattr(self, name), 0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Prediction, Proposal
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import Capacity, ResourcePlan, Role
+from dlrover_nb.core.structs.resources import Capacity, Pins, ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
 from dlrover_nb.core.structs.shards import ShardCounts
 
@@ -48,15 +48,35 @@ class Coefficient:
 
 
 @dataclass(frozen=True, slots=True)
+class FormWeight:
+    """A form of T_iter that was fitted: its weight in the prediction, and its error on left-out plans.
+
+    `cv_error` is the RMSLE of plans predicted without them; None while there are too few to leave any out.
+    """
+
+    name: str
+    weight: float
+    cv_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class FitReport:
-    """The fitted resource-performance model in numbers."""
+    """The fitted resource-performance model in numbers.
+
+    `rmsle` and `mape` are in-sample. `rmsle_cv` is the RMSLE of plans predicted without them, and
+    `latest_error` predicted over measured throughput minus 1 of the latest plan, fitted without it; both are
+    None while too few plans were measured.
+    """
 
     coefficients: tuple[Coefficient, ...]
     n_sample: int
     n_plan: int  # distinct plans among the samples
     rmsle: float
     mape: float
-    note: str  # what the data determines and what not, in one sentence
+    note: str  # what the data determines and what not, in words
+    forms: tuple[FormWeight, ...] = ()  # heaviest first
+    rmsle_cv: float | None = None
+    latest_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +96,36 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class FanPoint:
+    """The memory forecast for one time ahead: middle and 90 % interval of a report."""
+
+    in_s: float
+    mid_mib: float
+    low_mib: float
+    high_mib: float
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryLine:
-    """Memory of a role: the largest node's use, its straight line, and the limit of the plan."""
+    """Memory of a role: the largest node's use, where it is heading, and the limit of the plan.
+
+    `law` names the growth law that the reports support, "as now" where they support none. What is None is
+    not known: too few reports, or the end of the job is not.
+    """
 
     role: Role
     limit_mib: int
     now_mib: float
     mib_per_hour: float
-    at_end_mib: float | None  # None: too few reports, or the end is not known
-    full_in_s: float | None  # None: not before the end
+    at_end_mib: float | None
+    full_in_s: float | None  # None: not before the end, by more than even odds
+    law: str = "as now"
+    at_end_low_mib: float | None = None
+    at_end_high_mib: float | None = None
+    full_in_low_s: float | None = None  # with a probability of 5 % it is full by then
+    full_in_high_s: float | None = None  # with one of 95 %; None: it may well not fill up
+    oom_probability: float | None = None  # before the end
+    fan: tuple[FanPoint, ...] = ()  # from now to the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +178,13 @@ class JobSnapshot:
     evaluation: Evaluation | None
     story: tuple[str, ...]  # one line per fact, oldest first
     n_dropped_message: int = 0
+    pins: Pins = field(default_factory=Pins)
+    simulated: bool = False  # no real node trains: everything shown of the job says so
+
+    @property
+    def title(self) -> str:
+        """The job's name for headings; what is simulated says so wherever it is shown."""
+        return f"{self.spec.name} (simulated)" if self.simulated else self.spec.name
 
     @property
     def open_proposal(self) -> Proposal | None:

@@ -1,0 +1,103 @@
+"""What jobs leave behind for those that come after: traits to find them by, plans, fits, rolled-up series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.resources import ResourcePlan
+
+
+@dataclass(frozen=True, slots=True)
+class JobTraits:
+    """What is known of a job before it runs, to find jobs that are like it (DLRover-RM, Algorithm 1).
+
+    Parameters
+    ----------
+    model
+        Kind of model, such as ``wide_deep``.
+    n_table, embedding_dim, n_table_row
+        Embedding tables, floats of one row over all tables, and rows of all tables.
+    dense_bytes
+        Size of the dense parameters.
+    n_sample
+        Samples to train, all epochs.
+    code_hash
+        Of the user's own code; empty where the model is built in.
+    """
+
+    model: str
+    n_table: int
+    embedding_dim: int
+    n_table_row: int
+    dense_bytes: int
+    batch_size: int
+    n_sample: int
+    owner: str = ""
+    name: str = ""
+    code_hash: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("n_table", "embedding_dim", "n_table_row", "dense_bytes", "n_sample"):
+            _check.at_least(name, getattr(self, name), 0)
+        _check.at_least("batch_size", self.batch_size, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TermKnowledge:
+    """A coefficient of a finished fit: value and standard error in its unit, and whether it is known."""
+
+    term: str
+    value: float
+    std_error: float
+    identified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FitSummary:
+    """What a fit knew, small enough to keep for ever, and enough to be another job's prior.
+
+    Parameters
+    ----------
+    terms
+        Coefficients of the terms that the fit used.
+    log_error
+        Between-configuration error of log T_iter.
+    dense_bytes, embedding_dim, batch_size
+        M, D and m of Eqs. 1-6 under which the coefficients were learnt.
+    """
+
+    at_s: float
+    terms: tuple[TermKnowledge, ...]
+    log_error: float
+    n_plan: int
+    n_sample: int
+    dense_bytes: float
+    embedding_dim: float
+    batch_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesRow:
+    """A minute or more of a job, rolled up: means of the speed, maxima of the memory of any node.
+
+    It covers the `span_s` seconds that ended at `at_s`.
+    """
+
+    at_s: float
+    span_s: float
+    samples_per_s: float
+    workers: int
+    ps: int
+    worker_memory_mib: float
+    ps_memory_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class PastJob:
+    """A finished job as warm start sees it: what it was, what it ran on in the end, what its fit knew."""
+
+    traits: JobTraits
+    first: ResourcePlan
+    final: ResourcePlan
+    fit: FitSummary | None = None
