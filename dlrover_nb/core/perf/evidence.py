@@ -9,22 +9,19 @@ a steady window, as if two windows had shown it.
 
 from __future__ import annotations
 
-import math
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import stdtrit
 
-from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.perf.terms import axes_of
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.perf.windows import Windows
+
+    Array = NDArray[np.float64]
 
 PRIOR_SCATTER = 0.02  # of log T_iter between windows of one plan
 PRIOR_WINDOWS = 2.0
@@ -32,53 +29,72 @@ PRIOR_WINDOWS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Measured configurations as columns of length n_plan.
+    """Measured configurations as columns of length n_plan, in the order in which they were first seen.
 
     `log_iter` is the median of log T_iter, `scatter` the standard deviation of one window's log T_iter,
     `half_width` half of the 90 % band of log throughput that this scatter gives for another window.
     """
 
-    axes: NDArray[np.float64]  # (n_plan, 4)
-    batch_size: NDArray[np.float64]
-    log_iter: NDArray[np.float64]
-    n_window: NDArray[np.float64]
-    scatter: NDArray[np.float64]
-    half_width: NDArray[np.float64]
+    axes: Array  # (n_plan, 4)
+    batch_size: Array
+    log_iter: Array
+    n_window: Array
+    scatter: Array
+    half_width: Array
+    first_at_s: Array
+
+    def __len__(self) -> int:
+        return len(self.log_iter)
 
     @property
-    def std_error(self) -> NDArray[np.float64]:
+    def std_error(self) -> Array:
         """Standard error of `log_iter` by the windows' scatter alone."""
         return np.asarray(self.scatter / np.sqrt(self.n_window))
 
+    @property
+    def noise(self) -> float:
+        """Largest scatter of any configuration: what another window of an unknown plan may add."""
+        return float(self.scatter.max()) if len(self) else PRIOR_SCATTER
 
-def condense(samples: Sequence[ProfileSample]) -> Evidence:
-    """Condense windows to configurations, in the order in which they were first seen.
+    @property
+    def least_half_width(self) -> float:
+        """Half-width below which no unmeasured configuration's band may fall."""
+        return float(self.half_width.max(initial=0.0))
 
-    Raises
-    ------
-    InvalidValueError
-        When there is no sample.
-    """
-    if not samples:
-        raise InvalidValueError("a fit needs >= 1 steady sample, got 0; wait until the job trains steadily")
-    groups: dict[tuple[float, ...], list[float]] = {}
-    for row, sample in zip(axes_of([s.plan for s in samples]), samples, strict=True):
-        groups.setdefault((*row, float(sample.batch_size)), []).append(math.log(sample.iter_s))
-    keys = np.array(list(groups))
-    n = np.array([len(v) for v in groups.values()], dtype=np.float64)
-    scatter = _scatter(list(groups.values()))
-    quantile = stdtrit(PRIOR_WINDOWS + n - 1, 0.95)
+    @property
+    def latest(self) -> int:
+        """Index of the configuration that was seen first most lately."""
+        return len(self) - 1 - int(np.argmax(self.first_at_s[::-1]))
+
+    def index_of(self, axes: Array, batch_size: Array) -> NDArray[np.intp]:
+        """Return the row of each plan among the measured ones, -1 where it was not measured."""
+        known = {row.tobytes(): i for i, row in enumerate(np.column_stack((self.axes, self.batch_size)))}
+        rows = np.column_stack((axes, batch_size))
+        return np.array([known.get(row.tobytes(), -1) for row in rows], dtype=np.intp)
+
+
+def condense(windows: Windows) -> Evidence:
+    """Condense windows to configurations."""
+    keys = np.column_stack((windows.axes, windows.batch_size))
+    groups: dict[bytes, list[int]] = {}
+    for i, row in enumerate(keys):
+        groups.setdefault(row.tobytes(), []).append(i)
+    log_iter = windows.log_iter
+    values = [log_iter[members] for members in groups.values()]
+    first = np.array([members[0] for members in groups.values()], dtype=np.intp)
+    n = np.array([len(v) for v in values], dtype=np.float64)
+    scatter = _scatter(values, n)
     return Evidence(
-        axes=keys[:, :4],
-        batch_size=keys[:, 4],
-        log_iter=np.array([float(np.median(v)) for v in groups.values()]),
+        axes=keys[first, :4],
+        batch_size=keys[first, 4],
+        log_iter=np.array([statistics.median(v.tolist()) for v in values], dtype=np.float64),
         n_window=n,
         scatter=scatter,
-        half_width=quantile * scatter * np.sqrt(1 + 1 / n),
+        half_width=np.asarray(stdtrit(PRIOR_WINDOWS + n - 1, 0.95) * scatter * np.sqrt(1 + 1 / n)),
+        first_at_s=np.array([windows.at_s[members].min() for members in groups.values()], dtype=np.float64),
     )
 
 
-def _scatter(groups: list[list[float]]) -> NDArray[np.float64]:
-    squares = np.array([float(np.sum((np.asarray(v) - np.mean(v)) ** 2)) for v in groups])
-    n = np.array([len(v) for v in groups])
+def _scatter(values: list[Array], n: Array) -> Array:
+    squares = np.array([np.sum((v - v.mean()) ** 2) if len(v) > 1 else 0.0 for v in values])
     return np.asarray(np.sqrt((PRIOR_WINDOWS * PRIOR_SCATTER**2 + squares) / (PRIOR_WINDOWS + n - 1)))

@@ -95,7 +95,7 @@ def _removed_shares(
     worth = plausible_worth(model, batch_size, targets, now)
     tried, aimed = (_centred(model.log_draws(axes, batch_size)) for axes in (trials, targets.axes))
     covariance = aimed @ tried.T / model.n_draw  # (n_targets, n_trials)
-    error = model.error_**2 + float(model.evidence_.scatter.max()) ** 2
+    error = model.error_**2 + model.evidence_.noise**2
     explained = covariance**2 / (np.mean(tried**2, axis=1) + error)
     total = float(worth @ np.mean(aimed**2, axis=1))
     return np.asarray(worth @ explained / total) if total > 0 else np.zeros(len(trials))

@@ -1,9 +1,16 @@
-"""`ThroughputModel`: Eqs. 1-6 of DLRover-RM fitted to what was measured, with bands that admit what was not.
+"""`ThroughputModel`: Eqs. 1-6 of DLRover-RM, what the data ask beyond them, and bands that admit the rest.
 
-Three rules make the bands honest. A configuration that was measured is predicted by its own windows, not
-by the model. Any other configuration gets the spread over all coefficient sets that fit as well
-(`perf.solve`), widened by the model's own error between configurations and by the windows' noise.
-And no unmeasured configuration gets a narrower band than a measured one.
+A prediction is the mean logarithm over coefficient sets of several forms of T_iter (`forms`, `draws`),
+corrected near measured plans by what the forms miss there (`smooth`), and, at a measured plan, its own
+windows.
+
+Four rules make the bands honest. A configuration that was measured is predicted by its own windows, not
+by the model. Any other gets the spread over all coefficient sets that fit as well, widened by the error
+between configurations, by the windows' noise, and beyond what was tried by the drift that left-out
+extremes show (`calibrate`). The whole is scaled by what left-out configurations showed of earlier claims. And
+no unmeasured configuration gets a narrower band than a measured one.
+
+More CPU per worker or per PS never makes an unmeasured plan slower; in workers and PS speed may fall.
 """
 
 from __future__ import annotations
@@ -14,36 +21,47 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.perf import solve
+from dlrover_nb.core.perf import calibrate, forms, solve
+from dlrover_nb.core.perf.draws import Errors, draw_all
 from dlrover_nb.core.perf.evidence import condense
-from dlrover_nb.core.perf.report import fit_note
-from dlrover_nb.core.perf.terms import TERMS, axes_of, design
+from dlrover_nb.core.perf.prior import prior_of
+from dlrover_nb.core.perf.report import chosen_terms, identified_terms, report, summarise
+from dlrover_nb.core.perf.smooth import smooth
+from dlrover_nb.core.perf.terms import TERMS, all_columns, axes_of
+from dlrover_nb.core.perf.windows import read
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions import Prediction, TermShare
-from dlrover_nb.core.structs.snapshot import Coefficient, FitReport
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Self
 
     from numpy.typing import NDArray
 
     from dlrover_nb.core.perf.evidence import Evidence
+    from dlrover_nb.core.perf.forms import Weighed
+    from dlrover_nb.core.perf.prior import Prior
+    from dlrover_nb.core.perf.smooth import Smooth
+    from dlrover_nb.core.perf.windows import Samples
+    from dlrover_nb.core.structs.past import FitSummary
     from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.structs.snapshot import FitReport
 
-Z_90 = 1.6448536269514722  # 95 % quantile of the normal law: both sides of a 90 % band
-FORM_ERROR = 0.12  # of log T_iter per doubling beyond what was tried; see `_form_error`
-IDENTIFIED_SD = 0.2  # of a term's share: above it the data does not tell the share
+    Array = NDArray[np.float64]
+
+BLOCK = 4096  # plans predicted at a time: bounds memory at n_draw numbers each
+LEAST = 1e-6  # of the fastest measured iteration: no draw predicts less
+PARAMETERS = (
+    "dense_bytes", "embedding_dim", "n_draw", "seed", "prior", "prior_weight",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
     """Throughput of many plans in samples per second with 90 % bands, as columns of length n_plans."""
 
-    samples_per_s: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    samples_per_s: Array
+    low: Array
+    high: Array
     extrapolates: NDArray[np.bool_]
 
     def __getitem__(self, index: int) -> Prediction:
@@ -64,27 +82,48 @@ class ThroughputModel:
         M of Eq. 4, > 0.
     embedding_dim
         D of Eq. 5, > 0.
-    model_error
-        Error of log T_iter between configurations to assume until residuals show another one.
     n_draw
         Coefficient sets behind a band, >= 40, even.
     seed
         Of the draws. The same samples give the same bands.
+    prior
+        What the fit of a similar finished job knew; None: nothing.
+    prior_weight
+        How many measured configurations the prior counts for, > 0.
 
     Attributes
     ----------
     coefficients_
-        ndarray of shape (5,): a_grad, a_upd, a_sync, a_emb, beta in seconds per unit of their column.
+        ndarray of shape (9,): coefficients of `terms.TERMS` in seconds per unit of their column, the
+        weighted mean over forms.
     draws_
-        ndarray of shape (n_draw, 5): coefficient sets that fit as well.
+        ndarray of shape (n_draw, 9): coefficient sets that fit as well.
     identified_
-        ndarray of shape (5,): whether the data determines the coefficient.
+        ndarray of shape (9,): whether the data determines the coefficient.
+    forms_
+        The fitted forms with their weights, heaviest first; empty when there is a prior and no sample.
+    terms_
+        The terms of T_iter that the fit uses: the paper's, and further ones that are felt.
+    columns_
+        ndarray of shape (n_plan, 9): `terms.all_columns` of the measured configurations.
+    smooth_
+        Correction near measured plans; None while too few are measured.
     error_
         Between-configuration error of log T_iter.
+    widening_
+        Factor on the claimed standard deviations, by left-out configurations; 1 while there are too few.
+    drift_
+        Error of log T_iter per doubling beyond what was tried.
     evidence_
         The measured configurations.
     report_
-        The fit in numbers and one sentence.
+        The fit in numbers and words.
+
+    Examples
+    --------
+    >>> model = ThroughputModel(dense_bytes=1e6, embedding_dim=16)
+    >>> model.get_params()["n_draw"]
+    200
     """
 
     def __init__(
@@ -92,169 +131,219 @@ class ThroughputModel:
         *,
         dense_bytes: float,
         embedding_dim: float,
-        model_error: float = 0.04,
         n_draw: int = 200,
         seed: int = 0,
+        prior: FitSummary | None = None,
+        prior_weight: float = 1.0,
     ) -> None:
-        _check.above_zero("dense_bytes", dense_bytes)
-        _check.above_zero("embedding_dim", embedding_dim)
-        _check.above_zero("model_error", model_error)
-        _check.at_least("n_draw", n_draw, 40)
-        if n_draw % 2:
-            raise InvalidValueError(f"n_draw must be even, got {n_draw}; each draw has a mirrored twin")
         self.dense_bytes = dense_bytes
         self.embedding_dim = embedding_dim
-        self.model_error = model_error
         self.n_draw = n_draw
         self.seed = seed
+        self.prior = prior
+        self.prior_weight = prior_weight
 
-    def fit(self, samples: Sequence[ProfileSample]) -> Self:
-        """Learn the coefficients from steady windows and return self.
+    def get_params(self, *, deep: bool = True) -> dict[str, object]:  # noqa: ARG002 - scikit-learn's
+        """Return the constructor's arguments by name, as scikit-learn's `clone` wants them."""
+        return {name: getattr(self, name) for name in PARAMETERS}
+
+    def fit(self, samples: Samples) -> Self:
+        """Learn from steady windows and return self.
+
+        Parameters
+        ----------
+        samples
+            Records, or a DataFrame with the columns workers, ps, worker_cpu, ps_cpu, batch_size,
+            samples_per_s and optionally at_s. No sample at all is allowed only with a prior.
 
         Raises
         ------
         InvalidValueError
-            When there is no sample.
+            When there is no sample and no prior, a column is missing, or a value is not a number above zero.
 
         Notes
         -----
         Eqs. 1-6 of DLRover-RM; windows are condensed to configurations first (`perf.evidence`).
         """
-        evidence = condense(samples)
-        columns = self._design(evidence.axes, evidence.batch_size)
-        relative = columns / np.exp(evidence.log_iter)[:, None]
-        scale = relative.mean(axis=0)
-        rows = relative / scale
-        assumed = np.hypot(self.model_error, evidence.std_error)
-        shares = solve.best_shares(rows, assumed)
-        self.error_, freedom = solve.model_error(rows, assumed, shares, self.model_error)
-        error = np.hypot(self.error_, evidence.std_error)
-        draws = solve.draw_shares(rows, error, freedom=freedom, n_draw=self.n_draw, seed=self.seed)
-        self.evidence_: Evidence = evidence
-        self.identified_ = solve.share_errors(rows, error) < IDENTIFIED_SD
-        self.coefficients_ = shares / scale
-        self.draws_ = draws / scale
-        self.report_ = self._report(samples)
+        self._check_parameters()
+        windows = read(samples)
+        prior = prior_of(self.prior, self.prior_weight) if self.prior is not None else None
+        if not len(windows) and prior is None:
+            raise InvalidValueError(
+                "a fit needs >= 1 steady sample, got 0; wait until the job trains steadily"
+            )
+        self.evidence_: Evidence = condense(windows)
+        self.columns_: Array = self._columns(self.evidence_.axes, self.evidence_.batch_size)
+        self.smooth_: Smooth | None = None
+        self.widening_, self.drift_ = 1.0, calibrate.PRIOR_DRIFT
+        if len(windows):
+            self._learn(prior)
+        elif prior is not None:
+            self._adopt(prior)
+        self.report_: FitReport = report(self, windows)
         return self
 
-    def predict(self, axes: NDArray[np.float64], batch_size: int) -> Predictions:
-        """Predict throughput (Eq. 1) with 90 % bands for plans given as rows of `terms.axes_of`."""
-        self._check_fitted()
-        columns = self._design(axes, batch_size)
-        work = axes[:, 0] * batch_size
-        centre = work / (columns @ self.coefficients_)  # (eq. 1)
-        slow, fast = self._spread(columns)
-        low, high = self._widen(centre, work / slow, work / fast, self._form_error(axes))
-        outside = self._outside(axes)
-        self._overwrite_measured(axes, batch_size, (centre, low, high))
-        return Predictions(centre, low, high, outside)
+    def predict(self, axes: Array, batch_size: Array | float) -> Predictions:
+        """Predict throughput (Eq. 1) with 90 % bands.
 
-    def predict_plan(self, plan: ResourcePlan, batch_size: int) -> Prediction:
+        Parameters
+        ----------
+        axes
+            ndarray of shape (n_plans, 4), rows of `terms.axes_of`.
+        batch_size
+            m: one for all plans, or ndarray of shape (n_plans,).
+        """
+        self._check_fitted()
+        batch = np.broadcast_to(np.asarray(batch_size, dtype=np.float64), len(axes))
+        parts = [self._bands(axes[i : i + BLOCK], batch[i : i + BLOCK]) for i in range(0, len(axes), BLOCK)]
+        log_iter, down, up = np.hstack(parts) if parts else np.zeros((3, 0))
+        seen = self.evidence_.index_of(axes, batch)
+        known, index = seen >= 0, seen[seen >= 0]
+        log_iter[known] = self.evidence_.log_iter[index]
+        down[known] = up[known] = self.evidence_.half_width[index]
+        speed = np.log(axes[:, 0]) + np.log(batch) - log_iter  # (eq. 1)
+        return Predictions(
+            np.exp(speed), np.exp(speed - down), np.exp(speed + up), self._outside(axes, batch)
+        )
+
+    def predict_plan(self, plan: ResourcePlan, batch_size: float) -> Prediction:
         """Predict one plan."""
         return self.predict(axes_of([plan]), batch_size)[0]
 
-    def log_draws(self, axes: NDArray[np.float64], batch_size: int) -> NDArray[np.float64]:
+    def log_draws(self, axes: Array, batch_size: Array | float) -> Array:
         """Return log T_iter of each plan under each coefficient set: shape (n_plans, n_draw)."""
         self._check_fitted()
-        return np.asarray(np.log(self._design(axes, batch_size) @ self.draws_.T))
+        return self._log_times(axes, batch_size)[0]
 
-    def breakdown(self, plan: ResourcePlan, batch_size: int) -> tuple[TermShare, ...]:
+    def breakdown(self, plan: ResourcePlan, batch_size: float) -> tuple[TermShare, ...]:
         """Split the plan's T_iter into its terms; seconds sum to the predicted T_iter."""
         total = plan.worker.count * batch_size / self.predict_plan(plan, batch_size).samples_per_s
-        seconds = self._design(axes_of([plan]), batch_size)[0] * self.coefficients_
-        shares = seconds / seconds.sum()
+        index = [TERMS.index(term) for term in self.terms_]
+        seconds = (self._columns(axes_of([plan]), batch_size)[0] * self.coefficients_)[index]
+        shares = seconds / seconds.sum() if seconds.any() else np.full(len(index), 1 / len(index))
         return tuple(
             TermShare(term, float(share * total), float(share))
-            for term, share in zip(TERMS, shares, strict=True)
+            for term, share in zip(self.terms_, shares, strict=True)
         )
 
-    def is_measured(self, plan: ResourcePlan, batch_size: int) -> bool:
+    def is_measured(self, plan: ResourcePlan, batch_size: float) -> bool:
         """Whether steady windows of this configuration are behind the fit."""
         self._check_fitted()
-        seen = (self.evidence_.axes == axes_of([plan])).all(axis=1) & (
-            self.evidence_.batch_size == batch_size
+        return bool(
+            self.evidence_.index_of(axes_of([plan]), np.array([batch_size], dtype=np.float64))[0] >= 0
         )
-        return bool(seen.any())
+
+    def summary(self, at_s: float) -> FitSummary:
+        """Return what the fit knows, small enough to keep for ever and to be a similar job's prior."""
+        self._check_fitted()
+        return summarise(self, at_s)
+
+    def _learn(self, prior: Prior | None) -> None:
+        evidence = self.evidence_
+        columns = self.columns_
+        self.forms_: tuple[Weighed, ...] = forms.weigh(evidence, columns, prior)
+        self.error_, freedom = self._form_error()
+        errors = Errors(np.hypot(self.error_, evidence.std_error), freedom)
+        self.draws_: Array = draw_all(self.forms_, errors, n_draw=self.n_draw, seed=self.seed, prior=prior)
+        self.coefficients_: Array = np.sum([f.weight * f.coefficients for f in self.forms_], axis=0)
+        self.identified_: NDArray[np.bool_] = identified_terms(self.forms_, errors.each)
+        seconds = columns * self.coefficients_
+        self.terms_ = chosen_terms((seconds / seconds.sum(axis=1, keepdims=True)).mean(axis=0))
+        self.drift_ = calibrate.drift(evidence, self.forms_, self.error_)
+        if len(evidence) >= forms.N_CHOICE:
+            self._smooth_and_calibrate()
+
+    def _smooth_and_calibrate(self) -> None:
+        """Correct the forms near what was measured, and scale the bands by what left-out plans show."""
+        evidence = self.evidence_
+        times = self._forms_log(evidence.axes, evidence.batch_size)
+        errors, variance = -self.held_out_, np.full(len(evidence), self.error_**2)
+        self.smooth_ = smooth(evidence.axes, evidence.log_iter - times.mean(axis=1))
+        if self.smooth_ is not None:
+            self._corrections: Array = self.smooth_.weights(evidence.log_iter[:, None] - times)
+            self.error_ = self.smooth_.error
+            errors, variance = self.smooth_.leave_one_out(errors)
+        claimed = np.sqrt(variance + times.var(axis=1) + evidence.std_error**2)
+        self.widening_ = calibrate.widening(errors, claimed)
+
+    def _adopt(self, prior: Prior) -> None:
+        """Take the prior's word: there is no other."""
+        self.forms_ = ()
+        self.error_ = max(prior.log_error, solve.ASSUMED_ERROR)
+        self.coefficients_ = prior.coefficients
+        self.draws_ = prior.draw(self.n_draw, self.seed)
+        self.identified_ = np.zeros(len(TERMS), dtype=np.bool_)
+        self.terms_ = chosen_terms((prior.coefficients > 0).astype(np.float64))
+
+    def _form_error(self) -> tuple[float, float]:
+        """Return the error of the forms between configurations and the degrees of freedom behind it."""
+        if not len(self.forms_[0].held_out):
+            found = [solve.residual_error(f.solved) for f in self.forms_]
+            error, freedom = np.array(found).T @ np.array([f.weight for f in self.forms_])
+            return float(error), float(freedom)
+        off = self.held_out_
+        freedom = solve.N_PRIOR_PLAN + len(off)
+        squares = solve.N_PRIOR_PLAN * solve.ASSUMED_ERROR**2 + float(off @ off)
+        return float(np.sqrt(squares / freedom)), freedom
+
+    @property
+    def held_out_(self) -> Array:
+        """Predicted minus measured log T_iter of each configuration, left out; empty for fewer than four."""
+        off = [f.weight * f.held_out for f in self.forms_]
+        return np.asarray(np.sum(off, axis=0)) if off else np.zeros(0)
+
+    def _forms_log(self, axes: Array, batch_size: Array | float) -> Array:
+        """Return log T_iter of each plan under each draw by its form alone."""
+        times = self._columns(axes, batch_size) @ self.draws_.T
+        fastest = np.exp(self.evidence_.log_iter.min()) if len(self.evidence_) else solve.TINY
+        np.maximum(times, LEAST * fastest, out=times)
+        return np.asarray(np.log(times, out=times))
+
+    def _bands(self, axes: Array, batch: Array) -> Array:
+        """Return log T_iter, and how far log throughput may lie below and above: shape (3, n_plans)."""
+        times, variance = self._log_times(axes, batch)
+        centre = times.mean(axis=1)
+        if not len(self.evidence_):  # the prior's own word; its draws are mirrored around it
+            centre = np.log(np.maximum(self._columns(axes, batch) @ self.coefficients_, solve.TINY))
+        ordered = np.sort(times, axis=1)  # ten times faster than a partition at two ranks
+        rank = int(0.05 * (self.n_draw - 1))
+        slow = np.maximum(ordered[:, -1 - rank] - centre, 0)
+        fast = np.maximum(centre - ordered[:, rank], 0)
+        noise, least = self._noise(axes, variance), self.evidence_.least_half_width
+        down, up = (np.maximum(np.hypot(self.widening_ * side, noise), least) for side in (slow, fast))
+        return np.vstack((centre, down, up))
+
+    def _log_times(self, axes: Array, batch: Array | float) -> tuple[Array, Array]:
+        """Return log T_iter under each draw, corrected, and its variance between configurations."""
+        times = self._forms_log(axes, batch)
+        if self.smooth_ is None:
+            return times, np.full(len(axes), self.error_**2)
+        correction, variance = self.smooth_.at(axes, self._corrections)
+        return np.asarray(times + correction), variance
+
+    def _noise(self, axes: Array, variance: Array) -> Array:
+        """Return half of the 90 % band of log T_iter that remains when the coefficients are known."""
+        drifted = self.drift_ * calibrate.beyond(self.evidence_, axes)
+        own = variance + self.evidence_.noise**2
+        return np.asarray(calibrate.Z_90 * np.sqrt(self.widening_**2 * own + drifted**2))
+
+    def _outside(self, axes: Array, batch: Array) -> NDArray[np.bool_]:
+        if not len(self.evidence_):
+            return np.ones(len(axes), dtype=np.bool_)
+        seen = np.column_stack((self.evidence_.axes, self.evidence_.batch_size))
+        here = np.column_stack((axes, batch))
+        return np.asarray(((here < seen.min(axis=0)) | (here > seen.max(axis=0))).any(axis=1))
+
+    def _columns(self, axes: Array, batch_size: Array | float) -> Array:
+        return all_columns(axes, batch_size, dense_bytes=self.dense_bytes, embedding_dim=self.embedding_dim)
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "evidence_"):
+        if not hasattr(self, "draws_"):
             raise InvalidValueError("the model knows nothing yet, got no samples; call fit first")
 
-    def _design(
-        self, axes: NDArray[np.float64], batch_size: NDArray[np.float64] | float
-    ) -> NDArray[np.float64]:
-        return design(axes, batch_size, dense_bytes=self.dense_bytes, embedding_dim=self.embedding_dim)
-
-    def _spread(self, columns: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the 95 % and the 5 % quantile of T_iter over the draws."""
-        last = self.n_draw - 1
-        ranks = (int(0.05 * last), last - int(0.05 * last))
-        ordered = np.partition(columns @ self.draws_.T, ranks, axis=1)
-        return ordered[:, ranks[1]], ordered[:, ranks[0]]
-
-    def _form_error(self, axes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the error that Eqs. 1-6 themselves may have beyond the range that was tried.
-
-        Real jobs have costs that the form lacks (barriers, incast, cores that workers share), which show
-        where an axis leaves what was tried. Fitted to plans of at most 6 PS and 6 workers of four jobs of the
-        DL2 testbed, the form meets them within RMSLE .04 and misses larger plans by .19; the 90 % bands hold
-        63 % of the larger plans without this term and 90 % with 0.12 per doubling, chosen on these data.
-        """
-        seen = np.log2(self.evidence_.axes)
-        here = np.log2(axes)
-        beyond = np.maximum(np.maximum(seen.min(axis=0) - here, here - seen.max(axis=0)), 0)
-        return np.asarray(FORM_ERROR * np.sqrt((beyond**2).sum(axis=1)))
-
-    def _widen(
-        self,
-        centre: NDArray[np.float64],
-        low: NDArray[np.float64],
-        high: NDArray[np.float64],
-        form_error: NDArray[np.float64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Add model error and noise to the draws' spread: half-widths of logarithms, in quadrature."""
-        own = np.hypot(self.error_, float(self.evidence_.scatter.max()))
-        noise = Z_90 * np.hypot(own, form_error)
-        least = float(self.evidence_.half_width.max())
-        down = np.maximum(np.hypot(np.log(centre / np.minimum(low, centre)), noise), least)
-        up = np.maximum(np.hypot(np.log(np.maximum(high, centre) / centre), noise), least)
-        return centre * np.exp(-down), centre * np.exp(up)
-
-    def _outside(self, axes: NDArray[np.float64]) -> NDArray[np.bool_]:
-        seen = self.evidence_.axes
-        return np.asarray(((axes < seen.min(axis=0)) | (axes > seen.max(axis=0))).any(axis=1))
-
-    def _overwrite_measured(
-        self,
-        axes: NDArray[np.float64],
-        batch_size: int,
-        columns: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
-    ) -> None:
-        """Put each measured configuration's own median and scatter in place of the model's word."""
-        evidence, (centre, low, high) = self.evidence_, columns
-        for i in np.flatnonzero(evidence.batch_size == batch_size):
-            same = (axes == evidence.axes[i]).all(axis=1)
-            measured = axes[same, 0] * batch_size / np.exp(evidence.log_iter[i])
-            centre[same] = measured
-            low[same] = measured * np.exp(-evidence.half_width[i])
-            high[same] = measured * np.exp(evidence.half_width[i])
-
-    def _report(self, samples: Sequence[ProfileSample]) -> FitReport:
-        axes = axes_of([s.plan for s in samples])
-        batch = np.array([s.batch_size for s in samples], dtype=np.float64)
-        seen = np.log([s.iter_s for s in samples])
-        off = np.log(self._design(axes, batch) @ self.coefficients_) - seen
-        spread = self.draws_.std(axis=0)
-        return FitReport(
-            coefficients=tuple(
-                Coefficient(term, float(value), float(sd), bool(known))
-                for term, value, sd, known in zip(
-                    TERMS, self.coefficients_, spread, self.identified_, strict=True
-                )
-            ),
-            n_sample=len(samples),
-            n_plan=len(self.evidence_.log_iter),
-            rmsle=float(np.sqrt(np.mean(off**2))),
-            mape=float(np.mean(np.abs(np.expm1(-off)))),
-            note=fit_note(self.evidence_, self.identified_),
-        )
+    def _check_parameters(self) -> None:
+        for name in ("dense_bytes", "embedding_dim", "prior_weight"):
+            _check.above_zero(name, getattr(self, name))
+        _check.at_least("n_draw", self.n_draw, 40)
+        if self.n_draw % 2:
+            raise InvalidValueError(f"n_draw must be even, got {self.n_draw}; each draw has a mirrored twin")

@@ -1,128 +1,202 @@
 """Non-negative coefficients from few configurations: one best set, and the sets that fit as well.
 
 Everything here works in shares: column k of the design is scaled so that coefficient k is the average
-share of T_iter that its term takes over the measured configurations. Then one weak prior suits all
+share of T_iter that its term takes over the measured configurations. Then one weak belief suits all
 jobs: shares are in [0, 1] and sum to about 1.
 
 The spread is found by randomised optimisation: each draw perturbs the measurements by their
-errors, takes a prior guess of the shares, and solves the same non-negative least squares. What the data
+errors, takes a guess of the shares, and solves the same non-negative least squares. What the data
 determines follows the data; what it does not determine stays where the guess was. The guesses are the
 corners of the simplex ("all of T_iter is this term") and uniform points within. Each corner has 10 % of
 the draws, with mirrored errors, so that 5 % lie at or beyond it: with one configuration the 90 % band at
 any other plan reaches from "the whole of T_iter scales with what changed" to "nothing of it does", an
 exact statement and not a shape of a prior.
 
+The mean over the draws is also the better centre: non-negative least squares puts coefficients at 0
+that are only small, the draws' mean does not. On 12 measured plans of the DL2 jobs it predicts the
+others 3 % better.
+
 Rejected: a Laplace approximation (most coefficients sit at their bound 0, where it is wrong),
 importance weights on prior draws (with 2 % noise and 5 terms next to none survives), and MCMC (slow, and the
-bands would jitter from fit to fit; the fixed draws here do not).
+bands would jitter from fit to fit; the fixed draws here do not). Bounded least squares of scipy for the
+refinement: five times slower than re-weighted NNLS, same result.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import nnls
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
 
-PRIOR_SD = 1.0  # of a share: as weak as can be for a number in [0, 1]
+PRIOR_SD = 0.5  # of a share: wider than a uniform number in [0, 1] has (0.29)
 CORNER_MASS = 0.1  # of the draws, for each term
-N_PRIOR_PLAN = 3.0  # configurations that the assumed model error counts for
+ASSUMED_ERROR = 0.04  # of log T_iter between configurations, until residuals show another one
+N_PRIOR_PLAN = 3.0  # configurations that the assumed error counts for
+N_STEP = 3  # of re-weighting; the third changes shares by less than 1e-3
+LARGEST_STEP = 1.0  # of log T_iter, by which one step may correct
+ROBUST_AT = 2.0  # errors beyond which a residual counts linearly (soft l1)
+TINY = 1e-12  # least predicted over measured: keeps logarithms finite
 
 
-def best_shares(rows: Array, error: Array) -> Array:
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What shares are expected before the data: means and standard deviations, each of shape (n_term,)."""
+
+    mean: Array
+    sd: Array
+
+
+def no_belief(n_term: int) -> Belief:
+    """Return the weakest belief: equal shares, each anywhere in [0, 1]."""
+    return Belief(np.full(n_term, 1.0 / n_term), np.full(n_term, PRIOR_SD))
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """One form fitted to the configurations, in shares.
+
+    `rows` are share columns over the measured T_iter, so that ``rows @ shares`` is predicted over measured;
+    `left` and `right` are the last linear system, whose residuals are those of log T_iter over their errors.
+    """
+
+    rows: Array  # (n_plan, n_term)
+    scale: Array
+    shares: Array
+    left: Array
+    right: Array
+    error: Array
+    belief: Belief
+
+    @property
+    def residuals(self) -> Array:
+        """Predicted minus measured log T_iter."""
+        return np.log(np.maximum(self.rows @ self.shares, TINY))
+
+
+def solve(columns: Array, log_iter: Array, error: Array, belief: Belief) -> Solved:
     """Return the shares that minimise the robust error of log T_iter.
 
     Parameters
     ----------
-    rows
-        ndarray of shape (n_plan, n_term): share columns divided by the measured T_iter, so that
-        ``rows @ shares`` is predicted over measured.
-    error
-        ndarray of shape (n_plan,): standard error of log T_iter, model error included.
+    columns
+        ndarray of shape (n_plan, n_term): the form's columns.
+    log_iter, error
+        ndarray of shape (n_plan,): measured log T_iter and its standard error by noise alone.
+    belief
+        In shares of T_iter.
 
     Notes
     -----
     DLRover-RM section 4.3 minimises RMSLE by NNLS alone; NNLS minimises relative, not logarithmic, error,
-    so we take it as the start and refine on log residuals. The soft loss keeps one odd plan from bending
-    the rest. The prior pulls what the data leaves open to equal shares.
+    so we take it as the start and refine on log residuals by Gauss-Newton steps. The soft loss keeps one odd
+    plan from bending the rest. The belief decides only what the data leaves open.
     """
-    n_term = rows.shape[1]
-    prior = np.full(n_term, 1.0 / n_term)
-    start = nnls(*_system(rows, error, np.ones(len(rows)), prior))[0]
-
-    def residual(shares: Array) -> Array:
-        return np.concatenate((np.log(rows @ shares) / error, (shares - prior) / PRIOR_SD))
-
-    def jacobian(shares: Array) -> Array:
-        return np.vstack((rows / ((rows @ shares) * error)[:, None], np.eye(n_term) / PRIOR_SD))
-
-    solved = least_squares(
-        residual,
-        np.maximum(start, 1e-6),
-        jac=jacobian,
-        bounds=(0, np.inf),
-        loss="soft_l1",
-        f_scale=2.0,
-        max_nfev=40,
-        xtol=1e-6,
-        ftol=1e-6,
-        gtol=1e-6,
-    )
-    return np.asarray(solved.x)
+    relative = columns * np.exp(-(log_iter - log_iter.mean()))[:, None]
+    scale = relative.mean(axis=0)
+    rows = relative / scale
+    shares = nnls(*_with_belief(rows, np.ones(len(rows)), belief))[0]
+    own = np.hypot(error, _form_error(rows, shares, belief))
+    for _ in range(N_STEP):
+        left, right = _linear(rows, shares, own)
+        shares = nnls(*_with_belief(left, right, belief))[0]
+    left, right = _linear(rows, shares, own)
+    return Solved(rows, scale * np.exp(-log_iter.mean()), shares, left, right, own, belief)
 
 
-def model_error(rows: Array, error: Array, shares: Array, assumed: float) -> tuple[float, float]:
-    """Return the between-plan error of the model and the degrees of freedom behind it.
+def held_out(solved: Solved, folds: Array) -> Array:
+    """Return predicted minus measured log T_iter of each configuration, fitted without its fold.
+
+    One Gauss-Newton step from the common solution, which is all that leaving out a tenth needs.
+    """
+    off = np.empty(len(solved.rows))
+    for fold in np.unique(folds):
+        out = folds == fold
+        off[out] = np.log(np.maximum(solved.rows[out] @ shares_without(solved, out), TINY))
+    return off
+
+
+def shares_without(solved: Solved, out: NDArray[np.bool_]) -> Array:
+    """Return the shares that fit the other configurations, by one step from the common solution."""
+    system = _with_belief(solved.left[~out], solved.right[~out], solved.belief)
+    return np.asarray(nnls(*system)[0])
+
+
+def residual_error(solved: Solved) -> tuple[float, float]:
+    """Return the between-plan error of a form by its residuals, and the degrees of freedom behind it.
 
     The assumed error counts like `N_PRIOR_PLAN` configurations; residuals add what they show, also where
     there are no more configurations than parameters: a residual that non-negative parameters cannot remove
     says that the form is wrong.
     """
-    spectrum = np.linalg.svd(rows / error[:, None], compute_uv=False) ** 2
+    spectrum = np.linalg.svd(solved.rows / ASSUMED_ERROR, compute_uv=False) ** 2
     n_free = float(np.sum(spectrum / (spectrum + PRIOR_SD**-2)))
-    n_spare = max(len(rows) - n_free, 0.0)
-    squares = float(np.sum(np.log(rows @ shares) ** 2))
-    freedom = N_PRIOR_PLAN + n_spare
-    return float(np.sqrt((N_PRIOR_PLAN * assumed**2 + squares) / freedom)), freedom
+    freedom = N_PRIOR_PLAN + max(len(solved.rows) - n_free, 0.0)
+    squares = float(np.sum(solved.residuals**2))
+    return float(np.sqrt((N_PRIOR_PLAN * ASSUMED_ERROR**2 + squares) / freedom)), freedom
 
 
 def share_errors(rows: Array, error: Array) -> Array:
     """Return the posterior standard deviation of each share, bounds left aside: which ones are known."""
     scaled = rows / error[:, None]
-    precision = scaled.T @ scaled + np.eye(rows.shape[1]) / PRIOR_SD**2
+    precision = scaled.T @ scaled + np.eye(rows.shape[1])
     return np.asarray(np.sqrt(np.diag(np.linalg.inv(precision))))
 
 
-def draw_shares(rows: Array, error: Array, *, freedom: float, n_draw: int, seed: int) -> Array:
+def draw(solved: Solved, guesses: Array, *, error: Array, wider: Array, seed: int) -> Array:
     """Return sets of shares that fit as well as the errors allow: ndarray of shape (n_draw, n_term).
 
-    The error's own uncertainty widens each draw by a factor of the chi-square law with `freedom`. `n_draw`
-    is even: each draw has a twin with mirrored errors.
+    Parameters
+    ----------
+    guesses
+        ndarray of shape (n_draw, n_term), n_draw even: each draw has a twin with mirrored errors.
+    error
+        ndarray of shape (n_plan,): standard error of log T_iter, that of the form included.
+    wider
+        ndarray of shape (n_draw,): factors on the error, whose size is itself uncertain.
     """
     rng = np.random.default_rng(seed)
-    n_plan, n_term = rows.shape
-    guesses = _guesses(rng, n_draw, n_term)
-    wider = np.sqrt(freedom / rng.chisquare(freedom, n_draw))
-    errors = rng.standard_normal((n_draw, n_plan)) * wider[:, None] * error
-    errors[1::2] = -errors[::2]
-    noise = np.exp(errors)
-    system, _ = _system(rows, error, np.ones(n_plan), guesses[0])
-    q, r = np.linalg.qr(system)  # 5 x 5 whatever the number of plans
-    targets = np.hstack((noise / error, guesses / PRIOR_SD)) @ q
+    n_draw, n_plan = len(guesses), len(solved.rows)
+    noise = rng.standard_normal((n_draw, n_plan)) * wider[:, None]
+    noise[1::2] = -noise[::2]
+    weight = (solved.error / error)[:, None]
+    sd = solved.belief.sd
+    left = np.vstack((solved.left * weight, np.diag(1 / sd)))
+    q, r = np.linalg.qr(left)  # n_term x n_term whatever the number of plans
+    targets = np.hstack((solved.right * weight[:, 0] + noise, guesses / sd)) @ q
     return np.array([nnls(r, target)[0] for target in targets])
 
 
-def _guesses(rng: np.random.Generator, n_draw: int, n_term: int) -> Array:
-    n_corner = 2 * round(CORNER_MASS * n_draw / 2)  # even: each has its mirrored twin
+def open_guesses(n_draw: int, n_term: int, *, corner_mass: float, seed: int) -> Array:
+    """Return shares that anything may have: the corners of the simplex, and points within."""
+    n_corner = min(2 * round(corner_mass * n_draw / 2), n_draw // n_term)  # even: each has a mirrored twin
     corners = np.repeat(np.eye(n_term), n_corner, axis=0)
-    return np.vstack((corners, rng.dirichlet(np.ones(n_term), n_draw - len(corners))))
+    within = np.random.default_rng(seed).dirichlet(np.ones(n_term), n_draw - len(corners))
+    return np.vstack((corners, within))
 
 
-def _system(rows: Array, error: Array, seen: Array, prior: Array) -> tuple[Array, Array]:
-    left = np.vstack((rows / error[:, None], np.eye(rows.shape[1]) / PRIOR_SD))
-    return left, np.concatenate((seen / error, prior / PRIOR_SD))
+def _form_error(rows: Array, shares: Array, belief: Belief) -> float:
+    """Return the error of log T_iter that a form leaves at its start, for the weights of the refinement."""
+    off = np.clip(np.log(np.maximum(rows @ shares, TINY)), -LARGEST_STEP, LARGEST_STEP)
+    n_spare = max(len(rows) - len(belief.mean), 0)
+    return float(np.sqrt((N_PRIOR_PLAN * ASSUMED_ERROR**2 + off @ off) / (N_PRIOR_PLAN + n_spare)))
+
+
+def _linear(rows: Array, shares: Array, error: Array) -> tuple[Array, Array]:
+    """Return the weighted system that one Gauss-Newton step on log residuals solves."""
+    ratio = np.maximum(rows @ shares, TINY)
+    off = np.clip(np.log(ratio), -LARGEST_STEP, LARGEST_STEP) / error
+    weight = (1 + (off / ROBUST_AT) ** 2) ** -0.25  # root of the weight of soft l1
+    slope = rows / (ratio * error)[:, None]
+    return slope * weight[:, None], (slope @ shares - off) * weight
+
+
+def _with_belief(left: Array, right: Array, belief: Belief) -> tuple[Array, Array]:
+    rows = np.vstack((left, np.diag(1 / belief.sd)))
+    return rows, np.concatenate((right, belief.mean / belief.sd))

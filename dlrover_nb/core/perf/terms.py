@@ -1,9 +1,18 @@
-"""The five terms of T_iter as columns of a design matrix.
+"""The terms of T_iter as columns of a design matrix: the paper's five, and those that the data may ask for.
 
 T_iter = a_grad*m/lambda_w + a_upd*w/(p*lambda_p) + a_sync*(M/p)/(B/w) + a_emb*m*D/p + beta, all >= 0.
 DLRover-RM writes one beta per term; they enter only through their sum, so there is one column for all.
 B is 1 here: inside one machine it cannot be told from a_sync, and between machines it is constant over a
 job ("constants during a short time", DLRover-RM section 4.1), so that a_sync absorbs it.
+
+Eqs. 1-6 have no cost that grows with w when p is large, and none per server. Real synchronous jobs have:
+
+- contention, w: what workers share and p does not widen: cores of one machine, a switch, incast on return;
+- barrier, log2 w: the slowest of w workers; the expected maximum of w equal exponential delays is ~ log w;
+- dense, 1/p: the part of a PS that depends neither on the batch nor on w, as applying summed gradients;
+- connections, p: what a worker spends per server, whatever it sends there (the last term of Optimus).
+
+Which of them a job needs is decided by its own data (`perf.forms`), never here.
 """
 
 from __future__ import annotations
@@ -20,7 +29,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 AXES = ("workers", "ps", "worker_cpu", "ps_cpu")
-TERMS = ("gradients", "updates", "sync", "embeddings", "constant")
+PAPER_TERMS = ("gradients", "updates", "sync", "embeddings", "constant")
+FURTHER_TERMS = ("contention", "barrier", "dense", "connections")
+TERMS = (*PAPER_TERMS, *FURTHER_TERMS)
 
 
 def axes_of(plans: Sequence[ResourcePlan]) -> NDArray[np.float64]:
@@ -36,7 +47,7 @@ def design(
     dense_bytes: float,
     embedding_dim: float,
 ) -> NDArray[np.float64]:
-    """Return what each coefficient is multiplied with: ndarray of shape (n_plans, 5).
+    """Return what each coefficient of Eqs. 1-6 is multiplied with: ndarray of shape (n_plans, 5).
 
     Parameters
     ----------
@@ -58,3 +69,16 @@ def design(
             np.ones_like(w),  # the sum of all beta (eqs. 2-5)
         )
     )
+
+
+def all_columns(
+    axes: NDArray[np.float64],
+    batch_size: NDArray[np.float64] | float,
+    *,
+    dense_bytes: float,
+    embedding_dim: float,
+) -> NDArray[np.float64]:
+    """Return the columns of `TERMS`, the paper's and the further ones: ndarray of shape (n_plans, 9)."""
+    w, p = axes[:, 0], axes[:, 1]
+    paper = design(axes, batch_size, dense_bytes=dense_bytes, embedding_dim=embedding_dim)
+    return np.column_stack((paper, w, np.log2(w), 1 / p, p))

@@ -1,0 +1,78 @@
+"""How wide the bands have to be: by what the job's own left-out configurations show.
+
+Between the plans that were tried, `widening` compares each configuration's error, predicted without it,
+with the standard deviation that was claimed for it; the band is scaled so that 90 % would have held
+(conformal in spirit: the error of rank 0.9 (n + 1), no normal law). Ten errors as a calibrated model would
+make them are mixed in, so that twelve configurations do not shout.
+
+Beyond what was tried the error grows with the distance. `drift` leaves out the largest values of each axis
+in turn, predicts them from the rest, and reads off the error per doubling. Where an axis has too few
+values, 0.1 is assumed: a term that the forms lack, a tenth of an iteration and growing with the axis, adds a
+tenth with the first doubling.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtri
+
+from dlrover_nb.core.perf.forms import N_CHOICE
+from dlrover_nb.core.perf.solve import TINY, shares_without
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.perf.evidence import Evidence
+    from dlrover_nb.core.perf.forms import Weighed
+
+    Array = NDArray[np.float64]
+
+Z_90 = 1.6448536269514722  # 95 % quantile of the normal law: both sides of a 90 % band
+N_CALM = 10  # errors of a calibrated model that count beside the job's own
+PRIOR_DRIFT = 0.1  # of log T_iter per doubling, see above
+N_PRIOR_DRIFT = 2.0  # axes that the assumed drift counts for
+INNER = 0.6  # share of the configurations that predict the outer ones of an axis
+
+
+def widening(errors: Array, claimed: Array) -> float:
+    """Return by what claimed standard deviations must be multiplied for 90 % of the errors to lie inside."""
+    calm = ndtri(0.5 + np.arange(1, N_CALM + 1) / (N_CALM + 1) / 2)
+    ratios = np.concatenate((np.abs(errors) / claimed, calm))
+    return float(np.quantile(ratios, 0.9, method="weibull")) / Z_90
+
+
+def drift(evidence: Evidence, weighed: Sequence[Weighed], error: float) -> float:
+    """Return the error of log T_iter per doubling beyond what was tried, `error` within it left aside."""
+    rates = [_rate(np.log2(axis), weighed, error) for axis in evidence.axes.T]
+    squares = [rate for rate in rates if rate is not None]
+    pooled = (N_PRIOR_DRIFT * PRIOR_DRIFT**2 + sum(squares)) / (N_PRIOR_DRIFT + len(squares))
+    return float(np.sqrt(pooled))
+
+
+def beyond(evidence: Evidence, axes: Array) -> Array:
+    """Return how many doublings plans lie outside what was tried: shape (n_plans,)."""
+    if not len(evidence):
+        return np.zeros(len(axes))
+    seen, here = np.log2(evidence.axes), np.log2(axes)
+    out = np.maximum(np.maximum(seen.min(axis=0) - here, here - seen.max(axis=0)), 0)
+    return np.asarray(np.sqrt((out**2).sum(axis=1)))
+
+
+def _rate(axis: Array, weighed: Sequence[Weighed], error: float) -> float | None:
+    """Return the squared error per doubling when the outer configurations of an axis are predicted."""
+    inner = axis <= np.quantile(axis, INNER)
+    if inner.sum() < N_CHOICE or inner.all() or np.ptp(axis[inner]) == 0:
+        return None
+    off = sum(form.weight * _predict_outer(form, inner) for form in weighed)
+    far = axis[~inner] - axis[inner].max()
+    return float(np.sum(np.maximum(off**2 - error**2, 0)) / np.sum(far**2))
+
+
+def _predict_outer(form: Weighed, inner: NDArray[np.bool_]) -> Array:
+    """Return predicted minus measured log T_iter of the outer configurations, fitted without them."""
+    shares = shares_without(form.solved, ~inner)
+    return np.asarray(np.log(np.maximum(form.solved.rows[~inner] @ shares, TINY)))

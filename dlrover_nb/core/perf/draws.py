@@ -1,0 +1,65 @@
+"""Coefficient sets that fit as well: of all forms together, each with as many draws as its weight.
+
+One table of draws carries three uncertainties at once: which form, which coefficients, and how large
+the errors are. Whoever needs a spread (bands, the next experiment) multiplies a design with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.perf import solve
+from dlrover_nb.core.perf.terms import TERMS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.perf.forms import Weighed
+    from dlrover_nb.core.perf.prior import Prior
+
+    Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Standard errors of log T_iter of each configuration, and the degrees of freedom behind their size."""
+
+    each: Array
+    freedom: float
+
+
+def draw_all(
+    weighed: Sequence[Weighed], errors: Errors, *, n_draw: int, seed: int, prior: Prior | None
+) -> Array:
+    """Return coefficients of all `TERMS`: ndarray of shape (n_draw, 9), in mirrored pairs."""
+    table = []
+    for i, (form, n) in enumerate(zip(weighed, _counts([w.weight for w in weighed], n_draw), strict=True)):
+        rows = np.zeros((n, len(TERMS)))
+        if n:
+            rows[:, form.form.index] = _draw_form(form, errors, n, seed + i, prior) / form.solved.scale
+        table.append(rows)
+    return np.vstack(table)
+
+
+def _draw_form(form: Weighed, errors: Errors, n_draw: int, seed: int, prior: Prior | None) -> Array:
+    belief = form.solved.belief
+    wider = np.sqrt(errors.freedom / np.random.default_rng(seed).chisquare(errors.freedom, n_draw))
+    if form.led and prior is not None:
+        guesses = prior.guesses(belief, n_draw, seed)
+    else:
+        guesses = solve.open_guesses(n_draw, len(belief.mean), corner_mass=solve.CORNER_MASS, seed=seed)
+    return solve.draw(form.solved, guesses, error=errors.each, wider=wider, seed=seed)
+
+
+def _counts(weights: Sequence[float], n_draw: int) -> list[int]:
+    """Return even numbers of draws in proportion to the weights, summing to `n_draw` (largest remainder)."""
+    pairs = np.asarray(weights) / np.sum(weights) * (n_draw // 2)
+    counts = np.floor(pairs).astype(int)
+    rest = np.argsort(counts - pairs, kind="stable")[: n_draw // 2 - counts.sum()]
+    counts[rest] += 1
+    return [2 * int(n) for n in counts]

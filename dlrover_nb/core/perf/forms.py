@@ -1,0 +1,173 @@
+"""Which terms a job needs: a handful of forms, weighed by how well they predict what they did not see.
+
+No single form suits all jobs: Eqs. 1-6 as written lose to Optimus on most synchronous PS jobs of the DL2
+testbed, Optimus loses to Eqs. 1-6 with a term in w, and where a job leaves little data the choice between
+them is a coin's. So all are fitted, each predicts the configurations of folds that were left out, and the
+logarithms of their predictions are averaged with weights exp(-n/4 log(mean squared error)), n the
+configurations beyond as many as a form has terms. That is the weight by cross-validated likelihood with a
+Gaussian error, pseudo-BMA (Yao, Vehtari, Simpson and Gelman, "Using stacking to average Bayesian predictive
+distributions", 2018), at half its exponent: neighbouring plans err alike, so that n plans are not n
+independent witnesses. The variance of the noise is added, so that below it no form is better than another.
+
+The further forms are physics that a PS job may have (`perf.terms`), each a superset of Eqs. 1-6 except
+two published or measured rivals, which must be able to say that one of the paper's terms is not there.
+Rejected: all terms at once (extrapolates worst of all: a cost per server fitted on few servers runs away), a
+stepwise choice of one form (throws away what the others know), trees (need hundreds of plans).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.perf import solve
+from dlrover_nb.core.perf.prior import DOUBT
+from dlrover_nb.core.perf.terms import PAPER_TERMS, TERMS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.perf.evidence import Evidence
+    from dlrover_nb.core.perf.prior import Prior
+    from dlrover_nb.core.perf.solve import Solved
+
+    Array = NDArray[np.float64]
+
+N_LEAVE = 4  # configurations from which on some can be left out
+N_CHOICE = 8  # configurations from which on they can tell more than two forms apart
+N_FOLD = 10
+TEMPER = 0.25  # of the spare configurations in the exponent of the weights
+N_TERM = 6  # of a form, about
+LEAST_WEIGHT = 0.01  # of a form that is carried on
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A sum of terms; without a change of what `varied` names it says nothing of its own."""
+
+    name: str
+    terms: tuple[str, ...]
+    varied: tuple[str, ...] = ()
+
+    @property
+    def index(self) -> NDArray[np.intp]:
+        """Return where its terms stand in `TERMS`."""
+        return np.array([TERMS.index(term) for term in self.terms], dtype=np.intp)
+
+
+EQUATIONS = Form("Eqs. 1-6", PAPER_TERMS)
+CONTENTION = Form("Eqs. 1-6 + contention", (*PAPER_TERMS, "contention"))
+FORMS = (
+    EQUATIONS,
+    CONTENTION,
+    Form("Eqs. 1-6 + barrier", (*PAPER_TERMS, "barrier"), ("workers",)),
+    Form("Eqs. 1-6 + contention + dense", (*PAPER_TERMS, "contention", "dense"), ("ps", "batch")),
+    Form(
+        "Eqs. 1-4 + contention + dense",
+        ("gradients", "updates", "sync", "constant", "contention", "dense"),
+        ("ps", "batch"),  # with one m, dense is the embeddings' column again
+    ),
+    Form("Optimus", ("gradients", "updates", "constant", "contention", "connections"), ("workers", "ps")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A fitted form, its weight, and predicted minus measured log T_iter of left-out configurations.
+
+    `held_out` is empty while there are too few configurations to leave any out. `led` says that a similar
+    job's coefficients were its belief.
+    """
+
+    form: Form
+    solved: Solved
+    weight: float
+    held_out: Array
+    led: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the form's name for people."""
+        return f"{self.form.name}, led by a similar job" if self.led else self.form.name
+
+    @property
+    def coefficients(self) -> Array:
+        """Coefficients of all `TERMS` in seconds per unit of their column."""
+        full = np.zeros(len(TERMS))
+        full[self.form.index] = self.solved.shares / self.solved.scale
+        return full
+
+    @property
+    def cv_error(self) -> float | None:
+        """RMSLE of left-out configurations."""
+        return float(np.sqrt(np.mean(self.held_out**2))) if len(self.held_out) else None
+
+
+def candidates(evidence: Evidence) -> tuple[Form, ...]:
+    """Return the forms that these configurations can speak about.
+
+    With few of them only Eqs. 1-6 and contention: what the others would add no data could weigh.
+    """
+    if len(evidence) < N_CHOICE:
+        return EQUATIONS, CONTENTION
+    varied = {
+        name
+        for name, column in zip(
+            ("workers", "ps", "batch"), (*evidence.axes.T[:2], evidence.batch_size), strict=True
+        )
+        if np.ptp(column) > 0
+    }
+    return tuple(form for form in FORMS if varied.issuperset(form.varied))
+
+
+def weigh(evidence: Evidence, columns: Array, prior: Prior | None = None) -> tuple[Weighed, ...]:
+    """Fit each form and weigh it, heaviest first.
+
+    Parameters
+    ----------
+    columns
+        ndarray of shape (n_plan, 9): `terms.all_columns` of the configurations.
+    prior
+        A similar job's fit. Each form is then fitted with it and without; left-out configurations decide.
+    """
+    fitted = [_fit(form, evidence, columns, None) for form in candidates(evidence)]
+    masses = [1.0] * len(fitted)
+    if prior is not None:
+        masses = [DOUBT] * len(fitted) + [1 - DOUBT] * len(fitted)
+        fitted += [_fit(w.form, evidence, columns, prior) for w in fitted]
+    if len(evidence) >= N_LEAVE:
+        folds = _folds(len(evidence))
+        fitted = [replace(w, held_out=solve.held_out(w.solved, folds)) for w in fitted]
+    weights = _weights(fitted, np.array(masses), float(np.mean(evidence.std_error**2)))
+    kept = [replace(w, weight=float(weight)) for w, weight in zip(fitted, weights, strict=True) if weight > 0]
+    return tuple(sorted(kept, key=lambda w: -w.weight))
+
+
+def _fit(form: Form, evidence: Evidence, columns: Array, prior: Prior | None) -> Weighed:
+    belief = solve.no_belief(len(form.terms))
+    if prior is not None:
+        belief = prior.belief(form.index, columns[:, form.index], evidence.log_iter)
+    solved = solve.solve(columns[:, form.index], evidence.log_iter, evidence.std_error, belief)
+    return Weighed(form, solved, 0.0, np.zeros(0), prior is not None)
+
+
+def _weights(fitted: Sequence[Weighed], masses: Array, floor: float) -> Array:
+    """Return weights that sum to 1; those that are not felt are 0."""
+    weights, n = masses, len(fitted[0].held_out)
+    if n:
+        squares = np.array([float(np.mean(w.held_out**2)) for w in fitted]) + floor
+        spare = max(n - N_TERM, n / 2)  # the errors of few plans over many terms are themselves a guess
+        weights = masses * (squares / squares.min()) ** (-TEMPER * spare)
+    weights = np.where(weights < LEAST_WEIGHT * weights.sum(), 0.0, weights)
+    return np.asarray(weights / weights.sum())
+
+
+def _folds(n: int) -> Array:
+    """Return the fold of each configuration: the same for the same number of them."""
+    folds = np.empty(n)
+    folds[np.random.default_rng(0).permutation(n)] = np.arange(n) % min(N_FOLD, n)
+    return folds

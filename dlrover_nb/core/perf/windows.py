@@ -1,0 +1,82 @@
+"""What a fit is given, records or a table, read into columns and refused where it cannot be meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.perf.terms import AXES, axes_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.samples import ProfileSample
+
+    Samples = Sequence[ProfileSample] | pd.DataFrame
+
+COLUMNS = (*AXES, "batch_size", "samples_per_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Steady windows as columns of length n_window; `axes` has shape (n_window, 4)."""
+
+    axes: NDArray[np.float64]
+    batch_size: NDArray[np.float64]
+    samples_per_s: NDArray[np.float64]
+    at_s: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.at_s)
+
+    @property
+    def log_iter(self) -> NDArray[np.float64]:
+        """Logarithm of T_iter in seconds (Eq. 1), summed up so that no product overflows."""
+        workers = np.log(self.axes[:, 0])
+        return np.asarray(workers + np.log(self.batch_size) - np.log(self.samples_per_s))
+
+
+def read(samples: Samples) -> Windows:
+    """Read records or a table with the columns `COLUMNS`, and optionally `at_s`, in which order rows came.
+
+    Raises
+    ------
+    InvalidValueError
+        When a column is missing or a value is not a finite number above zero; the first such row is named.
+    """
+    windows = _records(samples) if isinstance(samples, Sequence) else _table(samples)
+    named = dict(zip(AXES, windows.axes.T, strict=True))
+    for name, column in (*named.items(), *((n, getattr(windows, n)) for n in COLUMNS[len(AXES) :])):
+        bad = np.flatnonzero(~(np.isfinite(column) & (column > 0)))
+        if len(bad):
+            raise InvalidValueError(
+                f"{name} must be a finite number > 0, got {column[bad[0]]} in sample {bad[0]}; "
+                f"leave out windows in which nothing was trained"
+            )
+    return windows
+
+
+def _records(samples: Sequence[ProfileSample]) -> Windows:
+    rows = [(s.batch_size, s.samples_per_s, s.at_s) for s in samples]
+    batch, speed, at_s = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+    return Windows(axes_of([s.plan for s in samples]), batch, speed, at_s)
+
+
+def _table(frame: pd.DataFrame) -> Windows:
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
+        raise InvalidValueError(
+            f"a table of samples needs the columns {', '.join(COLUMNS)}; missing: {', '.join(missing)}"
+        )
+    try:
+        values = frame[list(COLUMNS)].to_numpy(dtype=np.float64)
+        times = frame["at_s"].to_numpy(dtype=np.float64) if "at_s" in frame.columns else None
+    except (TypeError, ValueError) as error:
+        raise InvalidValueError(f"the columns of a table of samples must be numbers; {error}") from error
+    order = np.arange(len(frame), dtype=np.float64) if times is None else times
+    return Windows(values[:, : len(AXES)], values[:, -2], values[:, -1], order)
