@@ -33,6 +33,7 @@ from dlrover_nb.core.structs.snapshot import (
     Coefficient,
     Curve,
     Evaluation,
+    FanPoint,
     FitReport,
     JobSnapshot,
     MemoryLine,
@@ -138,6 +139,16 @@ def curve(axis: str, values: tuple[float, ...], at: float) -> Curve:
     )
 
 
+def fan(now_mib: float, mib_per_hour: float, *, left_s: float = 380.0, n: int = 24) -> tuple[FanPoint, ...]:
+    """Return a forecast to the end of the job that grows, with a band that widens."""
+    in_s = [left_s * (i / (n - 1)) ** 2 for i in range(n)]
+    rise = [mib_per_hour * s / 3600 for s in in_s]
+    return tuple(
+        FanPoint(s, now_mib + r, now_mib + 0.8 * r, now_mib + 1.15 * r + s / 40)
+        for s, r in zip(in_s, rise, strict=True)
+    )
+
+
 def snapshot(**changes: object) -> JobSnapshot:
     """Return a job 300 s into its training, with an open proposal."""
     base = JobSnapshot(
@@ -174,8 +185,11 @@ def snapshot(**changes: object) -> JobSnapshot:
         samples=(ProfileSample(START_S + 100, 5.0, NOW_PLAN, 512, speed(NOW_PLAN)),),
         front=front(),
         memory=(
-            MemoryLine(Role.WORKER, 1024, 412.0, 300.0, 440.0, None),
-            MemoryLine(Role.PS, 512, 419.1, 3240.0, 700.0, 103.0),
+            MemoryLine(Role.WORKER, 1024, 412.0, 300.0, 440.0, None, fan=fan(412.0, 300.0)),
+            MemoryLine(
+                Role.PS, 512, 419.1, 3240.0, 760.0, 103.0, law="power", at_end_low_mib=690.0, at_end_high_mib=810.0,
+                full_in_low_s=85.0, full_in_high_s=130.0, oom_probability=0.98, fan=fan(419.1, 3240.0),
+            ),
         ),
         proposals=(
             proposal("p1", kind=ProposalKind.EXPLORE, status=ProposalStatus.REJECTED, note="not now"),

@@ -58,7 +58,23 @@ def test_memory_forecast_starts_at_the_present_use_and_never_passes_the_limit():
     data = memory.columns(b.snapshot(), b.series())
     for forecast, line in zip(data.forecasts, data.lines, strict=True):
         assert forecast.mib[0] == line.now_mib
-        assert forecast.mib[1] <= line.limit_mib * 1.001
+        assert max(forecast.mib) <= line.limit_mib * 1.001
+        assert all(
+            low <= mid <= high
+            for low, mid, high in zip(forecast.low, forecast.mib, forecast.high, strict=True)
+        )
+
+
+def test_memory_that_cannot_be_forecast_yet_has_no_fan():
+    few = tuple(replace(m, fan=()) for m in b.snapshot().memory)
+    assert memory.columns(b.snapshot(memory=few), b.series()).forecasts == ()
+
+
+def test_the_fan_is_drawn_live_and_in_the_picture():
+    figure = memory.Figure()
+    figure.update(b.snapshot(), b.series())
+    assert len(figure._band.model.data["t"]) == 2
+    assert "forecast, 90 % band" in memory.picture(b.snapshot(), b.series()).svg
 
 
 def test_a_finished_job_has_no_forecast():

@@ -1,4 +1,4 @@
-"""Memory of every node over time, the limit of its role, and the straight line into the near future.
+"""Memory of every node over time, the limit of its role, and the forecast with its 90 % band.
 
 All nodes come from one wide source on one time grid (see `series.widen`): fifty nodes at one report a second
 cost what one costs, where a figure for each would freeze the browser.
@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import svg, units
 from dlrover_nb.widgets.blocks import Picture, Table
@@ -17,22 +19,27 @@ from dlrover_nb.widgets.charts.chart import Chart
 from dlrover_nb.widgets.series import WideTable, node_rows, widen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, SeriesChunk
 
 TITLE = "Memory per node"
 _LEAST_LOOK_AHEAD_S = 30.0
+_LOOK_AHEAD = 0.5  # of the time so far: the past stays the larger part of the picture
 _FAR = 4.0  # a limit this many times above the greatest use would flatten the lines: it is said in words
 _ROLE_COLOR = {Role.WORKER: svg.RED, Role.PS: svg.PURPLE}
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The straight line of one role from now on, and its limit."""
+    """The memory of a role from now on with its 90 % band, as far as its limit."""
 
     role: Role
     limit_mib: int
-    t_s: tuple[float, float]
-    mib: tuple[float, float]
+    t_s: tuple[float, ...]
+    mib: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,8 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
     rows = node_rows(series)
     wide = widen([t - snapshot.started_at_s for t in rows.at_s], rows.node, rows.memory_mib)
     now_s = snapshot.at_s - snapshot.started_at_s
-    forecasts = () if snapshot.phase.is_final else tuple(_forecast(m, now_s) for m in snapshot.memory)
+    known = () if snapshot.phase.is_final else tuple(m for m in snapshot.memory if m.fan)
+    forecasts = tuple(_forecast(m, now_s) for m in known)
     roles = {n.id: n.role for n in snapshot.nodes}
     role_of = {name: roles.get(name, _role_by_name(name)) for name in wide.values}
     plan = snapshot.target
@@ -82,11 +90,18 @@ def _role_by_name(name: str) -> Role:
 
 
 def _forecast(line: MemoryLine, now_s: float) -> Forecast:
-    ahead_s = max(_LEAST_LOOK_AHEAD_S, 0.25 * now_s)
+    """Return the near part of a role's forecast; it ends where the limit is met, as the node does."""
+    ahead_s = min(max(_LEAST_LOOK_AHEAD_S, _LOOK_AHEAD * now_s), line.fan[-1].in_s)
     if line.full_in_s is not None:
         ahead_s = min(ahead_s, line.full_in_s) or ahead_s
-    end = max(0.0, line.now_mib + line.mib_per_hour * ahead_s / 3600)
-    return Forecast(line.role, line.limit_mib, (now_s, now_s + ahead_s), (line.now_mib, end))
+    in_s = [point.in_s for point in line.fan]
+    t = [s for s in in_s if s < ahead_s] + [ahead_s]
+    top = max(line.limit_mib, line.now_mib)
+    mid, low, high = (
+        tuple(min(float(v), top) for v in np.interp(t, in_s, [getattr(p, name) for p in line.fan]))
+        for name in ("mid_mib", "low_mib", "high_mib")
+    )
+    return Forecast(line.role, line.limit_mib, tuple(now_s + s for s in t), mid, low, high)
 
 
 def static(data: Columns) -> str:
@@ -99,9 +114,11 @@ def static(data: Columns) -> str:
         svg.Rule(mib, limit_words(role, mib), svg.Along.HORIZONTAL, _ROLE_COLOR[role], _limit_dash(role))
         for role, mib in data.near_limits.items()
     ]
-    layers += [
-        svg.Line(f.t_s, f.mib, _ROLE_COLOR[f.role], f"{f.role} forecast", "1 4") for f in data.forecasts
-    ]
+    for f in data.forecasts:
+        layers += [
+            svg.Band(f.t_s, f.low, f.high, _ROLE_COLOR[f.role]),
+            svg.Line(f.t_s, f.mib, _ROLE_COLOR[f.role], f"{f.role} forecast, 90 % band", "1 4"),
+        ]
     plot = svg.Plot(
         data.title, _words(data), "time since start", "MiB", tuple(layers), x_is_time=True, height=290
     )
@@ -123,6 +140,11 @@ def _dash(i: int) -> str:
 def _words(data: Columns) -> str:
     parts = [
         f"largest {m.role} uses {units.memory(m.now_mib)} of {units.memory(m.limit_mib)}" for m in data.lines
+    ]
+    parts += [
+        f"a {m.role} will run out of memory before the end with a probability of {m.oom_probability:.0%}"
+        for m in data.lines
+        if m.oom_probability is not None and data.forecasts
     ]
     uses = "; ".join(parts) or "no reports yet"
     return f"Resident memory of {len(data.nodes.values)} nodes over time; {uses}."
@@ -157,6 +179,7 @@ class Figure:
         self.root = kit.time_figure(TITLE, "MiB")
         self._nodes = kit.Source(t=[])
         self._forecast = kit.Source(t=[], mib=[], color=[])
+        self._band = kit.Source(t=[], mib=[], color=[])
         self._limit = kit.Source(mib=[], label=[], color=[])
         self._drawn: set[str] = set()
         self._place_legend = kit.place_legend
@@ -167,6 +190,9 @@ class Figure:
         self.root.hspan("mib", source=limit, line_color="color", line_dash=[8, 4], line_width=1.5)
         self.root.text(
             4, "mib", "label", source=limit, text_font_size="10px", text_color="color", y_offset=-3
+        )
+        self.root.patches(
+            "t", "mib", source=self._band.model, fill_color="color", fill_alpha=0.18, line_color=None
         )
         self.root.multi_line(
             "t", "mib", source=self._forecast.model, line_color="color", line_dash="dotted", line_width=2
@@ -196,13 +222,16 @@ class Figure:
                 self._place_legend(self.root)
 
     def _show_forecast(self, data: Columns) -> bool:
-        return self._forecast.show(
-            {
-                "t": [[*f.t_s] for f in data.forecasts],
-                "mib": [[*f.mib] for f in data.forecasts],
-                "color": [_ROLE_COLOR[f.role] for f in data.forecasts],
-            }
-        )
+        color = [_ROLE_COLOR[f.role] for f in data.forecasts]
+        times = [[*f.t_s] for f in data.forecasts]
+        around = [[*f.t_s, *reversed(f.t_s)] for f in data.forecasts]
+        edges = [[*f.low, *reversed(f.high)] for f in data.forecasts]
+        band: dict[str, Sequence[object]] = {"t": around, "mib": edges, "color": color}
+        mid: dict[str, Sequence[object]] = {
+            "t": times, "mib": [[*f.mib] for f in data.forecasts], "color": color,
+        }  # fmt: skip
+        changed = [self._band.show(band), self._forecast.show(mid)]
+        return any(changed)
 
     def _show_limits(self, data: Columns) -> bool:
         return self._limit.show(

@@ -1,0 +1,27 @@
+"""Where memory is heading: growth laws, the choice among them, and the forecast.
+
+`laws` is the table of growth curves, `choice` the evidence for one of them beside "as now", `forecast` the
+memory to come in the unit of the reports. `series` keeps the reports, `line` turns the forecast into what
+views and plans use, `embedding` does the same for keys seen.
+"""
+
+from __future__ import annotations
+
+from dlrover_nb.core.memory.embedding import embedding_mib, forecast_rows
+from dlrover_nb.core.memory.forecast import Band, MemoryForecast, forecast
+from dlrover_nb.core.memory.line import Outlook, after_oom_mib, memory_line, needed_mib
+from dlrover_nb.core.memory.series import MemorySeries, Report
+
+__all__ = [
+    "Band",
+    "MemoryForecast",
+    "MemorySeries",
+    "Outlook",
+    "Report",
+    "after_oom_mib",
+    "embedding_mib",
+    "forecast",
+    "forecast_rows",
+    "memory_line",
+    "needed_mib",
+]
