@@ -1,0 +1,28 @@
+"""Choose which of many jobs' candidates run, within what the cluster holds (Eqs. 12-14)."""
+
+from dlrover_nb.core.greedy.bids import Bids, efficiency
+from dlrover_nb.core.greedy.selection import Selection, refusal, select
+from dlrover_nb.core.greedy.weights import (
+    WEIGHTS,
+    Weight,
+    deadline,
+    equal,
+    fair_share,
+    priority,
+    remaining_time,
+)
+
+__all__ = [
+    "WEIGHTS",
+    "Bids",
+    "Selection",
+    "Weight",
+    "deadline",
+    "efficiency",
+    "equal",
+    "fair_share",
+    "priority",
+    "refusal",
+    "remaining_time",
+    "select",
+]

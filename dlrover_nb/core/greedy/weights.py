@@ -1,0 +1,94 @@
+"""Whose gain counts how much: WG of Eq. 12, one function of one signature each.
+
+`remaining_time` is the paper's (Eq. 14); its other weights are "tailored to the cluster's preference". All
+are weights of candidates, because the paper's depends on the candidate's own throughput.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.greedy.bids import Array, Bids
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.greedy.bids import Index
+
+Weight = Callable[[Bids, Array], Array]  # bids and capacity to >= 0 per candidate: shape (n_candidate,)
+
+MAX_RHO = 20.0  # beyond it a day's remaining time leaves the range of floating point
+SHARE = 0.01  # added to a dominant share, so that who holds nothing has a finite weight
+
+
+def remaining_time(rho: float = 2.5, epsilon: float = 1.0) -> Weight:
+    """Return WG = 1/(Phi/Psi + epsilon)^rho: rho > 0 favours short jobs, 0 none, < 0 long ones (Eq. 14).
+
+    Parameters
+    ----------
+    epsilon
+        Seconds, > 0: jobs that end sooner than that are all as urgent.
+
+    Raises
+    ------
+    InvalidValueError
+        When rho is beyond +-20 or epsilon is not above zero.
+    """
+    if not abs(rho) <= MAX_RHO:
+        raise InvalidValueError(f"rho must be within +-{MAX_RHO:g}, got {rho}; 2.5 is the paper's")
+    if not 0 < epsilon < np.inf:
+        raise InvalidValueError(f"epsilon must be > 0 seconds, got {epsilon}")
+
+    def weight(bids: Bids, capacity: Array) -> Array:
+        del capacity
+        return np.asarray((bids.remaining_s + epsilon) ** -rho)  # (eq. 14)
+
+    return weight
+
+
+def equal(bids: Bids, capacity: Array) -> Array:
+    """Weigh all jobs alike."""
+    del capacity
+    return np.ones(len(bids.gains))
+
+
+def priority(bids: Bids, capacity: Array) -> Array:
+    """Weigh each job by its priority, a number >= 0."""
+    del capacity
+    return _of_job(bids, bids.priority, "priority")
+
+
+def deadline(bids: Bids, capacity: Array) -> Array:
+    """Weigh by 1/seconds to the deadline: the earliest first; a missed one counts as one second."""
+    del capacity
+    return 1 / np.maximum(_of_job(bids, bids.deadline_s, "deadline_s"), 1.0)
+
+
+def fair_share(bids: Bids, capacity: Array) -> Array:
+    """Weigh by 1/dominant share of the job's owner (DRF); without owners each job is its own."""
+    owner: Index = (
+        np.arange(bids.n_job) if bids.owner is None else np.unique(bids.owner, return_inverse=True)[1]
+    )
+    held = np.stack([np.bincount(owner, weights=column) for column in bids.present.T], axis=1)
+    share = (held / np.maximum(capacity, np.finfo(float).tiny)).max(axis=1)
+    return np.asarray(1 / (share[owner][bids.job] + SHARE))
+
+
+WEIGHTS: Mapping[str, Weight] = MappingProxyType(
+    {
+        "remaining time": remaining_time(),
+        "equal": equal,
+        "priority": priority,
+        "deadline": deadline,
+        "fair share": fair_share,
+    }
+)
+
+
+def _of_job(bids: Bids, values: Array | None, name: str) -> Array:
+    if values is None:
+        raise InvalidValueError(f"this weight needs {name} of each job, got none; give bids.{name}")
+    return np.asarray(values[bids.job], dtype=np.float64)
