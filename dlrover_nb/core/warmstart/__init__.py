@@ -1,0 +1,16 @@
+"""Start a new job where jobs like it ended (DLRover-RM section 4.3, Algorithm 1)."""
+
+from dlrover_nb.core.warmstart.rounding import into_space
+from dlrover_nb.core.warmstart.similarity import Similarity, similarity
+from dlrover_nb.core.warmstart.start import Method, WarmStart, WarmStartSettings, accuracy, warm_start
+
+__all__ = [
+    "Method",
+    "Similarity",
+    "WarmStart",
+    "WarmStartSettings",
+    "accuracy",
+    "into_space",
+    "similarity",
+    "warm_start",
+]
