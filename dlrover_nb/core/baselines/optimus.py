@@ -1,0 +1,191 @@
+"""Optimus: a speed model of counts alone, and one more node where it brings most.
+
+Seconds of a step = t0*M/w + t1 + t2*w/p + t3*w + t4*p, fitted by NNLS (Optimus section 3.2); M is what
+all workers do in one step. It knows nothing of CPU per node nor of embedding lookups: that is what
+DLRover-RM's comparison is about. The gain of a node is the time that it takes off the job. One decision
+adds or removes a fixed number of nodes of one role, whatever the transition costs, as DLRover-RM
+(sections 6 and 7) describes it.
+
+Optimus first runs some configurations to have something to fit; here a job with fewer than `n_probe`
+measured configurations gets a node of the role that has fewer, worker first. How much is left is read off
+the loss curve where one can be fitted, else off the data; for one job it scales all gains alike, so that it
+decides only among jobs (`optimus_cluster`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import nnls
+
+from dlrover_nb.core.baselines.losscurve import fit_loss_curve
+from dlrover_nb.core.baselines.state import with_count
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.resources import CPU_STEP, Role, fits, plan_needs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.baselines.state import JobState
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.samples import ProfileSample
+
+    Array = NDArray[np.float64]
+
+DROP = 1e-7  # of the loss per step, relative to the first loss: below it a job counts as converged
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedModel:
+    """Optimus's step time in five coefficients >= 0; `global_batch` as in `JobState`."""
+
+    coefficients: tuple[float, ...]
+    global_batch: int | None = None
+
+    def samples_per_s(self, plan: ResourcePlan, batch_size: int) -> float:
+        """Return the speed of all workers together."""
+        w, p = plan.worker.count, plan.ps.count
+        step = _step_samples(w, batch_size, self.global_batch)
+        step_s = sum(c * x for c, x in zip(self.coefficients, _columns(step, w, p), strict=True))
+        return step / step_s if step_s > 0 else math.inf
+
+
+def fit_speed(samples: Sequence[ProfileSample], *, global_batch: int | None = None) -> SpeedModel:
+    """Fit the step time to measured windows by NNLS on relative errors.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is no sample.
+
+    Notes
+    -----
+    Optimus writes M/w with one global batch M for all workers. Where each worker keeps its own batch
+    instead, M = w*m and the column is constant beside t1; NNLS then shares the constant between the two,
+    which changes no prediction.
+    """
+    if not samples:
+        raise InvalidValueError("Optimus fits its speed to >= 1 sample, got none; let the job run first")
+    rows, seconds = [], []
+    for s in samples:
+        w, p = s.plan.worker.count, s.plan.ps.count
+        step = _step_samples(w, s.batch_size, global_batch)
+        rows.append(_columns(step, w, p))
+        seconds.append(step / s.samples_per_s)
+    relative = np.asarray(rows, dtype=np.float64) / np.asarray(seconds)[:, None]
+    scale = relative.max(axis=0)
+    shares, _ = nnls(relative / scale, np.ones(len(samples)))
+    return SpeedModel(tuple(float(c) for c in shares / scale), global_batch)
+
+
+def optimus(state: JobState, *, step: int = 1, n_probe: int = 3) -> ResourcePlan | None:
+    """Add or remove `step` nodes of the role where that takes most time off the job.
+
+    Parameters
+    ----------
+    n_probe
+        Configurations to measure before the fit decides; with five coefficients >= 0, three different ones
+        are the least that tells w/p, w and p apart along the way that the probes take.
+    """
+    _check.at_least("step", step, 1)
+    if all(s.plan != state.plan for s in state.samples):
+        return None  # wait for a steady window of what runs
+    if _n_measured(state) < n_probe:
+        return _probe(state, step)
+    model = fit_speed(state.samples, global_batch=state.global_batch)
+    saved = [(seconds_saved(state, model, plan), plan) for plan in _neighbours(state, step)]
+    best, plan = max(saved, key=lambda pair: pair[0], default=(0.0, state.plan))
+    return plan if best > 0 else None
+
+
+def optimus_cluster(
+    jobs: Mapping[str, JobState], capacity: Capacity, *, step: int = 1, n_probe: int = 3
+) -> dict[str, ResourcePlan]:
+    """Let every job make its one decision while the machines hold all, the most gaining first.
+
+    Parameters
+    ----------
+    capacity
+        The whole cluster, which the jobs share; each state's own capacity bounds that job alone.
+
+    Returns
+    -------
+    dict
+        New plans of the jobs that get one.
+
+    Notes
+    -----
+    Optimus section 4.1: the gain of a node is the time saved over its dominant share of the cluster. Nodes
+    that are given back and probes, whose gain nobody knows yet, go first.
+    """
+    wanted = {name: optimus(state, step=step, n_probe=n_probe) for name, state in jobs.items()}
+    asked = {name: plan for name, plan in wanted.items() if plan is not None}
+    order = sorted(asked, key=lambda name: -_gain(jobs[name], asked[name], capacity, n_probe))
+    plans, granted = {name: state.plan for name, state in jobs.items()}, {}
+    for name in order:
+        trial = {**plans, name: asked[name]}
+        if fits(capacity, [need for plan in trial.values() for need in plan_needs(plan)]):
+            plans, granted[name] = trial, asked[name]
+    return granted
+
+
+def seconds_saved(state: JobState, model: SpeedModel, plan: ResourcePlan) -> float:
+    """Return the time that a plan would take off the job: Optimus's gain of one decision."""
+    now = model.samples_per_s(state.plan, state.batch_size)
+    then = model.samples_per_s(plan, state.batch_size)
+    left = samples_left(state)
+    return left / now - left / then
+
+
+def samples_left(state: JobState) -> float:
+    """Return the training samples to convergence by the loss curve, no more than the data has left."""
+    curve = fit_loss_curve(state.losses)
+    if curve is None:
+        return float(state.n_sample_left)
+    first = abs(state.losses[0][1])
+    step = _step_samples(state.plan.worker.count, state.batch_size, state.global_batch)
+    steps = curve.converged_at(DROP * max(first, 1e-12)) - state.losses[-1][0]
+    return min(max(steps, 1.0) * step, float(state.n_sample_left))
+
+
+def _gain(state: JobState, plan: ResourcePlan, capacity: Capacity, n_probe: int) -> float:
+    """Return the seconds that a plan saves over the dominant share of the cluster that it adds."""
+    cores = (plan.total_cpu - state.plan.total_cpu) / max(capacity.total_cpu, CPU_STEP)
+    mib = (plan.total_memory_mib - state.plan.total_memory_mib) / max(capacity.total_memory_mib, 1)
+    share = max(cores, mib)
+    if share <= 0 or _n_measured(state) < n_probe:
+        return math.inf
+    return seconds_saved(state, fit_speed(state.samples, global_batch=state.global_batch), plan) / share
+
+
+def _n_measured(state: JobState) -> int:
+    return len({(s.plan.worker.count, s.plan.ps.count) for s in state.samples})
+
+
+def _step_samples(workers: int, batch_size: int, global_batch: int | None) -> int:
+    return workers * batch_size if global_batch is None else global_batch
+
+
+def _columns(step: float, w: int, p: int) -> tuple[float, ...]:
+    return step / w, 1.0, w / p, float(w), float(p)
+
+
+def _probe(state: JobState, step: int) -> ResourcePlan | None:
+    """Return the next configuration to measure: a node more of the role that has fewer, if one fits."""
+    workers_first = state.plan.worker.count <= state.plan.ps.count
+    order = (Role.WORKER, Role.PS) if workers_first else (Role.PS, Role.WORKER)
+    plans = (with_count(state.plan, role, state.plan.role(role).count + step) for role in order)
+    return next((plan for plan in plans if state.allows(plan)), None)
+
+
+def _neighbours(state: JobState, step: int) -> list[ResourcePlan]:
+    """Return the plans one decision away that may run."""
+    counts = [(role, state.plan.role(role).count + d) for role in Role for d in (step, -step)]
+    plans = (with_count(state.plan, role, count) for role, count in counts if count >= 1)
+    return [plan for plan in plans if state.allows(plan)]
