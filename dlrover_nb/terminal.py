@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from dlrover_nb.core.structs.decisions import Proposal
+    from dlrover_nb.core.structs.decisions import Candidate, Proposal
     from dlrover_nb.core.structs.samples import TimeSplit
     from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
 
@@ -41,7 +41,7 @@ def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType
     if (proposal := snapshot.open_proposal) is not None:
         parts.append(proposal_panel(proposal, snapshot.spec.prices.currency))
     parts.append(_story(snapshot.story[-N_STORY:]))
-    return Panel(Group(*parts), title=f"dlrover-nb  {snapshot.spec.name}", title_align="left")
+    return Panel(Group(*parts), title=f"dlrover-nb  {snapshot.title}", title_align="left")
 
 
 def proposal_panel(proposal: Proposal, currency: str) -> RenderableType:
@@ -52,9 +52,15 @@ def proposal_panel(proposal: Proposal, currency: str) -> RenderableType:
     text = (
         f"{proposal.baseline.plan.short}  ->  {candidate.plan.short}\n"
         f"predicted {band.samples_per_s:,.0f} samples/s (90 % band {band.low:,.0f} to {band.high:,.0f}), "
-        f"{candidate.cost_per_hour:.3f} {currency} per hour\n{proposal.why}"
+        f"{_price_words(candidate, currency)}\n{proposal.why}"
     )
     return Panel(Text(text), title=f"proposal {proposal.id}: {kind}{learn}", title_align="left")
+
+
+def _price_words(candidate: Candidate, currency: str) -> str:
+    if candidate.cost_per_hour is None:
+        return f"{candidate.plan.total_cpu:g} cores, price unknown"
+    return f"{candidate.cost_per_hour:.3f} {currency} per hour"
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:

@@ -2,6 +2,11 @@
 
 DLRover-RM prices the *additional* resources, RC(A) (Eq. 7). Its sum is linear, so RC is the difference of
 two plans' prices; we price whole plans, because users pay for whole plans.
+
+A price that nobody knows stays unknown: every node has CPU and memory, so that with either price missing the
+money of any plan is None. A sum with a part left out would look like a price and rank plans wrongly. The
+search needs an order all the same, and takes the plan's effort then (cores, 8 GiB as one). It does so too
+where all prices are zero: money tells no plans apart there, and resources are still not to be wasted.
 """
 
 from __future__ import annotations
@@ -10,29 +15,49 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.structs.resources import GIB_PER_CORE
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.structs.resources import PriceTable, ResourcePlan
 
+    Array = NDArray[np.float64]
+
 MIB_PER_GIB = 1024
 
 
-def cost_per_hour(plan: ResourcePlan, prices: PriceTable) -> float:
-    """Return the money that one hour of the plan costs (Eq. 7)."""
+def cost_per_hour(plan: ResourcePlan, prices: PriceTable) -> float | None:
+    """Return the money that one hour of the plan costs, None where a price is unknown (Eq. 7)."""
+    if prices.cpu_hour is None or prices.gib_hour is None:
+        return None
     gib = plan.total_memory_mib / MIB_PER_GIB
     return plan.total_cpu * prices.cpu_hour + gib * prices.gib_hour
 
 
-def costs_per_hour(
-    axes: NDArray[np.float64], worker_memory_mib: int, ps_memory_mib: int, prices: PriceTable
-) -> NDArray[np.float64]:
-    """Price many plans at once: `axes` of shape (n_plans, 4) (Eq. 7)."""
+def costs(axes: Array, worker_memory_mib: int, ps_memory_mib: int, prices: PriceTable) -> Array:
+    """Return what the search minimises, as `Candidate.cost` is for one plan: shape (n_plans,).
+
+    Parameters
+    ----------
+    axes
+        ndarray of shape (n_plans, 4): workers, PS, cores per worker, cores per PS.
+    worker_memory_mib, ps_memory_mib
+        Of each node, the same for all plans.
+
+    Returns
+    -------
+    ndarray of shape (n_plans,)
+        Money per hour (Eq. 7); cores with 8 GiB as one where a price is unknown or nothing costs anything.
+    """
+    cpu_hour, gib_hour = prices.cpu_hour, prices.gib_hour
+    if (not cpu_hour and not gib_hour) or cpu_hour is None or gib_hour is None:
+        cpu_hour, gib_hour = 1.0, 1.0 / GIB_PER_CORE
     w, p, worker_cpu, ps_cpu = axes.T
     gib = (w * worker_memory_mib + p * ps_memory_mib) / MIB_PER_GIB
-    return np.asarray((w * worker_cpu + p * ps_cpu) * prices.cpu_hour + gib * prices.gib_hour)
+    return np.asarray((w * worker_cpu + p * ps_cpu) * cpu_hour + gib * gib_hour)
 
 
-def cost_per_million(cost_per_hour: float, samples_per_s: float) -> float:
-    """Return the money that a million samples cost at this price and throughput."""
-    return cost_per_hour / 3600 / samples_per_s * 1e6
+def cost_per_million(cost_per_hour: float | None, samples_per_s: float) -> float | None:
+    """Return the money that a million samples cost at this price and throughput; None where unknown."""
+    return None if cost_per_hour is None else cost_per_hour / 3600 / samples_per_s * 1e6

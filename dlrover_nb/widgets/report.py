@@ -12,6 +12,7 @@ from dlrover_nb.widgets.plans import fit_blocks, past_blocks, proposal_blocks
 from dlrover_nb.widgets.status import evaluation_words, memory_blocks, nodes_blocks, summary_facts
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.structs.resources import PriceTable
     from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
@@ -25,7 +26,7 @@ def write_report(path: str | Path, snapshot: JobSnapshot, series: SeriesChunk | 
 
 def report_html(snapshot: JobSnapshot, series: SeriesChunk | None = None) -> str:
     """Return the whole file: no script, no request."""
-    name = snapshot.spec.name
+    name = snapshot.title
     view = View(f"Report of job {name}", tuple(report_blocks(snapshot, series)))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -65,11 +66,6 @@ def report_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Blo
 
 def _setting_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
     spec = snapshot.spec
-    assumed = " (assumed; give your own in the job)" if spec.prices.assumed else ""
-    price = (
-        f"{spec.prices.cpu_hour:g} per core hour, {spec.prices.gib_hour:g} per GiB hour, "
-        f"in {spec.prices.currency}{assumed}"
-    )
     return (
         ("owner", spec.owner or units.MISSING),
         ("data", f"{spec.data.format} {spec.data.path}".strip()),
@@ -77,10 +73,19 @@ def _setting_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
             "training set-up",
             f"{spec.model.name}, batch {spec.batch_size:,}, {spec.n_epoch} epochs, seed {spec.seed}",
         ),
-        ("prices", price),
+        ("prices", _price_words(spec.prices)),
         ("started", units.clock(snapshot.started_at_s)),
         ("ended", units.clock(snapshot.ended_at_s)),
     )
+
+
+def _price_words(prices: PriceTable) -> str:
+    assumed = " (assumed; give your own in the job)" if prices.assumed else ""
+    parts = [
+        f"{units.PRICE_UNKNOWN if price is None else f'{price:g}'} per {what}"
+        for what, price in (("core hour", prices.cpu_hour), ("GiB hour", prices.gib_hour))
+    ]
+    return f"{', '.join(parts)}, in {prices.currency}{assumed}"
 
 
 def _shards_table(snapshot: JobSnapshot) -> Table:

@@ -6,6 +6,7 @@ import math
 from datetime import UTC, datetime
 
 MISSING = "-"  # a value that is not known
+PRICE_UNKNOWN = "price unknown"
 NO_BREAK = "\u00a0"
 
 
@@ -68,9 +69,9 @@ def duration(seconds: float | None) -> str:
 
 
 def money(value: float | None, currency: str, *, per: str = "") -> str:
-    """Return an amount with its currency, ``per`` something."""
+    """Return an amount with its currency, ``per`` something; None says that a price is unknown."""
     if value is None or not math.isfinite(value):
-        return MISSING
+        return PRICE_UNKNOWN
     return f"{value:,.4g} {currency}{'/' + per if per else ''}"
 
 

@@ -1,63 +1,143 @@
-"""Named plans on a front, for people who do not want to read a scatter plot."""
+"""Named plans on a front, for people who do not want to read a scatter plot.
+
+Only a pick that exists is named: without a budget nothing is "fastest in budget", and a deadline that no
+plan meets has no cheapest plan that meets it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions import Candidate, Pick
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
 AS_FAST = 0.99  # of the present throughput: less than a percent is not felt
+MOST_SHOWN = 120  # plans of a front: more lie closer together than anybody can tell apart on a chart
 
 
-def resource_efficiency(candidate: Candidate, current: Candidate) -> float:
-    """Return RE = TG/RC, samples/s gained per money per hour added (Eq. 11).
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user asked for beyond speed.
+
+    Parameters
+    ----------
+    budget_per_hour
+        The most money per hour; None means no limit.
+    deadline_left_s
+        Seconds until the job should be done, negative when it is late; None means no deadline.
+    """
+
+    budget_per_hour: float | None = None
+    deadline_left_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.budget_per_hour is not None:
+            _check.above_zero("budget_per_hour", self.budget_per_hour)
+
+
+def resource_efficiency(cost: Array, gain: Array, now: float) -> Array:
+    """Return RE = TG/RC, samples/s gained per cost added, of each plan: shape (n_plans,) (Eq. 11).
 
     A plan that gains and costs no more is infinitely efficient; one that gains nothing is worth its
     negative gain, so that it never wins.
+
+    Parameters
+    ----------
+    cost, gain
+        `Candidate.cost` and TG of each plan: ndarrays of shape (n_plans,).
+    now
+        Cost of the present plan.
     """
-    added = candidate.cost_per_hour - current.cost_per_hour  # RC (eq. 7)
-    gain = candidate.gain_samples_per_s  # TG (eq. 8)
-    if gain <= 0:
-        return gain
-    return gain / added if added > 0 else np.inf  # (eq. 11)
+    added = cost - now  # RC (eq. 7)
+    efficiency = np.divide(gain, added, out=np.full(len(cost), np.inf), where=added > 0)  # (eq. 11)
+    return np.where(gain > 0, efficiency, gain)
 
 
-def named_picks(candidates: Sequence[Candidate], current: Candidate) -> tuple[Pick, ...]:
-    """Name the best value (RE), the knee, the fastest, and the cheapest that is as fast as now."""
+def most_efficient(cost: Array, gain: Array, now: float) -> int | None:
+    """Return the index of the highest RE; of several infinite ones the largest gain; None if none gains."""
+    value = resource_efficiency(cost, gain, now)
+    if not (value > 0).any():
+        return None
+    return int(np.lexsort((-cost, gain, value))[-1])
+
+
+def named_picks(
+    candidates: Sequence[Candidate], current: Candidate, wishes: Wishes | None = None
+) -> tuple[Pick, ...]:
+    """Name the plans of a front that people ask for, by index; `candidates` are the front, cheapest first."""
     if not candidates:
         return ()
+    asked = wishes or Wishes()
     found = {
         "best value": best_value(candidates, current),
         "knee": _knee(candidates),
         "fastest": len(candidates) - 1,
-        "cheapest as fast as now": _cheapest(candidates, current),
+        "fastest in budget": _fastest_in_budget(candidates, asked.budget_per_hour),
+        "cheapest as fast as now": _cheapest_as_fast(candidates, current),
+        "cheapest that meets the deadline": _cheapest_in_time(candidates, asked.deadline_left_s),
     }
     return tuple(Pick(name, index) for name, index in found.items() if index is not None)
 
 
+def thinned(
+    candidates: Sequence[Candidate], picks: Sequence[Pick], most: int = MOST_SHOWN
+) -> tuple[tuple[Candidate, ...], tuple[Pick, ...]]:
+    """Return at most about `most` plans of a front, spread evenly along it, with all picks and both ends.
+
+    The front of a million plans has a thousand: too many for a table or for a view sent each second.
+    """
+    if len(candidates) <= most:
+        return tuple(candidates), tuple(picks)
+    points = np.array([(c.cost, c.prediction.samples_per_s) for c in candidates])
+    steps = np.abs(np.diff(points, axis=0)) / np.maximum(np.ptp(points, axis=0), 1e-12)
+    along = np.concatenate(([0.0], np.cumsum(steps.sum(axis=1))))
+    spread = np.searchsorted(along, np.linspace(0.0, along[-1], most))
+    kept = np.unique([*spread, len(candidates) - 1, *(p.index for p in picks)]).tolist()
+    moved = tuple(Pick(p.name, kept.index(p.index)) for p in picks)
+    return tuple(candidates[i] for i in kept), moved
+
+
 def best_value(candidates: Sequence[Candidate], current: Candidate) -> int | None:
-    """Return the index of the highest RE; of several infinite ones the largest gain; None if none gains."""
-    ranked = [
-        (resource_efficiency(c, current), c.gain_samples_per_s, -c.cost_per_hour, i)
-        for i, c in enumerate(candidates)
-    ]
-    value, *_, index = max(ranked, default=(0.0, 0.0, 0.0, 0))
-    return index if value > 0 else None
+    """Return the index of the most efficient candidate (`most_efficient`)."""
+    cost = np.array([c.cost for c in candidates])
+    gain = np.array([c.gain_samples_per_s for c in candidates])
+    return most_efficient(cost, gain, current.cost)
 
 
 def _knee(candidates: Sequence[Candidate]) -> int:
     """Return the plan farthest above the straight line from the cheapest to the fastest."""
-    cost = np.array([c.cost_per_hour for c in candidates])
+    cost = np.array([c.cost for c in candidates])
     speed = np.array([c.prediction.samples_per_s for c in candidates])
     span = max(float(np.ptp(cost)), 1e-12), max(float(np.ptp(speed)), 1e-12)
     return int(np.argmax((speed - speed[0]) / span[1] - (cost - cost[0]) / span[0]))
 
 
-def _cheapest(candidates: Sequence[Candidate], current: Candidate) -> int | None:
+def _fastest_in_budget(candidates: Sequence[Candidate], budget_per_hour: float | None) -> int | None:
+    """Return the last plan within the budget; None without one, or where a price is unknown."""
+    if budget_per_hour is None:
+        return None
+    prices = [(i, c.cost_per_hour) for i, c in enumerate(candidates)]
+    return max((i for i, price in prices if price is not None and price <= budget_per_hour), default=None)
+
+
+def _cheapest_as_fast(candidates: Sequence[Candidate], current: Candidate) -> int | None:
     enough = AS_FAST * current.prediction.samples_per_s
     return next((i for i, c in enumerate(candidates) if c.prediction.samples_per_s >= enough), None)
+
+
+def _cheapest_in_time(candidates: Sequence[Candidate], left_s: float | None) -> int | None:
+    """Return the first plan that ends in time, its transition included."""
+    if left_s is None:
+        return None
+    ends = ((i, c.finish_s) for i, c in enumerate(candidates))
+    return next((i for i, end_s in ends if end_s is not None and end_s <= left_s), None)

@@ -18,6 +18,10 @@ PHRASES = {
     "sync": "exchanging dense parameters",
     "embeddings": "waiting for embedding rows",
     "constant": "work that no resource speeds up",
+    "contention": "workers waiting for what they share",
+    "barrier": "waiting for the slowest worker",
+    "dense": "the PS working on dense parameters",
+    "connections": "talking to every PS",
 }
 FELT = 0.02  # of an iteration: smaller changes are not worth a reason
 

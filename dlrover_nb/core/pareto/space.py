@@ -1,4 +1,11 @@
-"""The plans that a job may be given: the integer grid under its bounds, cut to what the machines hold.
+"""The plans that a job may be given: the integer grid under its bounds, cut to what it may really have.
+
+Four things cut it: the user's pins (they replace an axis of the grid by one value, also one outside the
+bounds), the quota of the job, what the machines hold, and the memory that each node needs (one value per
+role, from the forecast: it sizes the nodes, it is no axis, because more memory makes no plan faster).
+
+`PlanGrid` is the definition and costs nothing; `PlanSpace` is a list of plans. The two are apart because
+a grid may span more plans than fit in memory, and is then searched without being listed.
 
 Whether a plan fits is defined in `structs.resources.fits`, node by node. A plan has only two kinds of node
 and machines come in shapes, so that the same placing is arithmetic on whole groups here and runs over all
@@ -7,20 +14,29 @@ plans at once; a law in the tests holds the two together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.resources import CPU_STEP, Capacity, PlanBounds, ResourcePlan, RolePlan, in_steps
+from dlrover_nb.core.errors import CapacityError, InvalidValueError
+from dlrover_nb.core.pareto.placing import fits
+from dlrover_nb.core.structs.resources import Capacity, Pins, PlanBounds, ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
 
-MAX_PLANS = 10_000_000  # beyond it the grid does not fit in memory, and a search has to replace it
+MAX_PLANS = 10_000_000  # beyond it listing all plans takes too long, and a search has to replace it
+CHUNK = 1 << 17  # plans weighed at once: their columns stay in the processor's cache or near it
+CACHED_PLANS = 1 << 13  # spaces up to this size are kept: jobs of one queue share bounds and machines
+
+Ladders = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,83 @@ class PlanSpace:
         return plan_of(self.axes[index], self.worker_memory_mib, self.ps_memory_mib)
 
 
+@dataclass(frozen=True, slots=True)
+class PlanGrid:
+    """All plans that a job may be given, by what limits them; `plan_grid` makes it.
+
+    Parameters
+    ----------
+    ladders
+        Allowed values of each axis (w, p, lambda_w, lambda_p), ascending, none empty.
+    capacity
+        What the machines hold.
+    worker_memory_mib, ps_memory_mib
+        Of each node.
+    quota_cpu, quota_memory_mib
+        The most that the whole job may use; None means no quota.
+    pins
+        What the user fixed: it stands in `ladders` and memory already, and is kept for error texts.
+    """
+
+    ladders: Ladders
+    capacity: Capacity
+    worker_memory_mib: int
+    ps_memory_mib: int
+    quota_cpu: float | None = None
+    quota_memory_mib: int | None = None
+    pins: Pins = field(default_factory=Pins)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values on each axis."""
+        return tuple(len(ladder) for ladder in self.ladders)
+
+    @property
+    def n_plan(self) -> int:
+        """Plans that the ladders span, whether they fit or not."""
+        return prod(self.shape)
+
+    @property
+    def smallest(self) -> ResourcePlan:
+        """The plan with the least of everything."""
+        row = np.array([ladder[0] for ladder in self.ladders])
+        return plan_of(row, self.worker_memory_mib, self.ps_memory_mib)
+
+    def rows(self, steps: NDArray[np.intp]) -> Array:
+        """Return the plans at these positions on the ladders: both of shape (n, 4)."""
+        columns = np.empty((4, len(steps)))
+        for column, ladder, position in zip(columns, self.ladders, steps.T, strict=True):
+            column[:] = np.asarray(ladder)[position]
+        return columns.T
+
+    def allows(self, axes: Array) -> NDArray[np.bool_]:
+        """Return which plans keep to quota and find a place on the machines: shape (n_plans,)."""
+        w, p, worker_cpu, ps_cpu = axes.T
+        held = np.ones(len(axes), dtype=bool)
+        if self.quota_cpu is not None:
+            held &= w * worker_cpu + p * ps_cpu <= self.quota_cpu + 1e-9
+        if self.quota_memory_mib is not None:
+            held &= w * self.worker_memory_mib + p * self.ps_memory_mib <= self.quota_memory_mib
+        memory = {"worker_memory_mib": self.worker_memory_mib, "ps_memory_mib": self.ps_memory_mib}
+        if held.all():
+            return fits(axes, self.capacity, **memory)
+        held[held] = fits(axes[held], self.capacity, **memory)
+        return held
+
+    def contains(self, axes: Array) -> NDArray[np.bool_]:
+        """Return which plans lie on the ladders, quota and machines apart: shape (n_plans,)."""
+        on = [np.isin(column, ladder) for column, ladder in zip(axes.T, self.ladders, strict=True)]
+        return np.asarray(np.logical_and.reduce(on))
+
+    def chunks(self) -> Iterator[Array]:
+        """Yield all plans that are allowed, some 10^5 at a time, in the order of the ladders."""
+        for start in range(0, self.n_plan, CHUNK):
+            index = np.arange(start, min(start + CHUNK, self.n_plan))
+            axes = self.rows(np.column_stack(np.unravel_index(index, self.shape)))
+            held = self.allows(axes)
+            yield axes if held.all() else axes.T[:, held].T
+
+
 def plan_of(row: Array, worker_memory_mib: int, ps_memory_mib: int) -> ResourcePlan:
     """Return the record of one row (w, p, lambda_w, lambda_p)."""
     w, p, worker_cpu, ps_cpu = row
@@ -48,77 +141,134 @@ def plan_of(row: Array, worker_memory_mib: int, ps_memory_mib: int) -> ResourceP
     )
 
 
+def plan_grid(
+    bounds: PlanBounds,
+    capacity: Capacity,
+    *,
+    worker_memory_mib: int,
+    ps_memory_mib: int,
+    pins: Pins | None = None,
+) -> PlanGrid:
+    """Return the grid of plans within the bounds; a pin replaces its axis or its role's memory."""
+    fixed = pins or Pins()
+    return PlanGrid(
+        ladders=ladders(bounds, fixed),
+        capacity=capacity,
+        worker_memory_mib=fixed.worker_memory_mib or worker_memory_mib,
+        ps_memory_mib=fixed.ps_memory_mib or ps_memory_mib,
+        quota_cpu=bounds.quota_cpu,
+        quota_memory_mib=bounds.quota_memory_mib,
+        pins=fixed,
+    )
+
+
+def list_plans(grid: PlanGrid) -> PlanSpace:
+    """Return all plans of the grid that are allowed.
+
+    Raises
+    ------
+    InvalidValueError
+        When the grid spans more than `MAX_PLANS` plans.
+    """
+    if grid.n_plan > MAX_PLANS:
+        raise InvalidValueError(
+            f"bounds must span <= {MAX_PLANS} plans to be listed, got {grid.n_plan}; "
+            "search them, lower max_workers or list fewer CPU sizes"
+        )
+    return _cached(grid) if grid.n_plan <= CACHED_PLANS else _listed(grid)
+
+
 def enumerate_plans(
-    bounds: PlanBounds, capacity: Capacity, *, worker_memory_mib: int, ps_memory_mib: int
+    bounds: PlanBounds,
+    capacity: Capacity,
+    *,
+    worker_memory_mib: int,
+    ps_memory_mib: int,
+    pins: Pins | None = None,
 ) -> PlanSpace:
-    """Return all plans within the bounds that fit on the machines.
+    """Return all plans within the bounds that keep to pins and quota and fit on the machines.
 
     Raises
     ------
     InvalidValueError
         When the bounds span more than `MAX_PLANS` plans.
     """
-    n_plan = bounds.max_workers * bounds.max_ps * len(bounds.worker_cpus) * len(bounds.ps_cpus)
-    if n_plan > MAX_PLANS:
-        raise InvalidValueError(
-            f"bounds must span <= {MAX_PLANS} plans, got {n_plan}; lower max_workers or list fewer CPU sizes"
-        )
-    counts = (np.arange(1, bounds.max_workers + 1), np.arange(1, bounds.max_ps + 1))
-    grid = np.meshgrid(*counts, bounds.worker_cpus, bounds.ps_cpus, indexing="ij")
-    axes = np.column_stack([g.ravel() for g in grid]).astype(np.float64)
-    held = fits(axes, capacity, worker_memory_mib=worker_memory_mib, ps_memory_mib=ps_memory_mib)
-    return PlanSpace(axes[held], worker_memory_mib, ps_memory_mib)
+    memory = {"worker_memory_mib": worker_memory_mib, "ps_memory_mib": ps_memory_mib}
+    return list_plans(plan_grid(bounds, capacity, **memory, pins=pins))
 
 
-def fits(axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_mib: int) -> NDArray[np.bool_]:
-    """Return which plans find a place, as `structs.resources.fits` would say of each: shape (n_plans,)."""
-    w, p = axes[:, 0], axes[:, 1]
-    worker_cpu, ps_cpu = np.floor(axes[:, 2:].T / CPU_STEP + 1e-6)
-    total_cpu = max(sum(in_steps(s.cpu) * s.count for s in capacity.shapes), 1)
-    total_mib = max(capacity.total_memory_mib, 1)
-    worker_size = np.maximum(worker_cpu / total_cpu, worker_memory_mib / total_mib)
-    ps_size = np.maximum(ps_cpu / total_cpu, ps_memory_mib / total_mib)
-    workers_first = worker_size >= ps_size
-    worker, ps = (w, worker_cpu, worker_memory_mib), (p, ps_cpu, ps_memory_mib)
-    large = tuple(np.where(workers_first, a, b) for a, b in zip(worker, ps, strict=True))
-    small = tuple(np.where(workers_first, b, a) for a, b in zip(worker, ps, strict=True))
-    left, room = large[0].copy(), np.zeros(len(axes))
-    for shape in capacity.shapes:
-        cpu = in_steps(shape.cpu)
-        each = _how_many(cpu, shape.memory_mib, large)
-        full = np.minimum(np.floor(left / np.maximum(each, 1)), shape.count) * (each > 0)
-        rest = np.where(full < shape.count, np.minimum(left - full * each, each), 0)
-        empty = shape.count - full - (rest > 0)
-        left = left - full * each - rest
-        for machines, used in ((full, each), (rest > 0, rest), (empty, 0 * rest)):
-            free_cpu, free_mib = cpu - used * large[1], shape.memory_mib - used * large[2]
-            room = room + machines * _how_many(free_cpu, free_mib, small)
-    return np.asarray((left == 0) & (room >= small[0]))
+def _listed(grid: PlanGrid) -> PlanSpace:
+    axes = np.concatenate(list(grid.chunks()))
+    axes.setflags(write=False)
+    return PlanSpace(axes, grid.worker_memory_mib, grid.ps_memory_mib)
 
 
-def _how_many(cpu: Array | float, memory_mib: Array | float, node: tuple[Array, ...]) -> Array:
-    """Return how many nodes (count, CPU steps, MiB) a machine with this much free holds."""
-    return np.asarray(np.maximum(np.minimum(cpu // node[1], memory_mib // node[2]), 0))
+_cached = lru_cache(maxsize=64)(_listed)
 
 
-def ladders(bounds: PlanBounds) -> tuple[tuple[float, ...], ...]:
-    """Return the allowed values of each axis (w, p, lambda_w, lambda_p), ascending."""
+def check_plans(grid: PlanGrid) -> None:
+    """Refuse a grid without a single allowed plan.
+
+    Raises
+    ------
+    CapacityError
+        It names the constraint that leaves nothing, and the pins if they are part of it.
+    """
+    reason = nothing_left(grid)
+    if reason:
+        raise CapacityError(reason)
+
+
+def nothing_left(grid: PlanGrid) -> str:
+    """Say which constraint leaves no plan at all; empty when the smallest plan is allowed.
+
+    The smallest plan needs the least of everything, so that what forbids it forbids all others.
+    """
+    plan = grid.smallest
+    advice = f"; pinned is {grid.pins}, release a pin" if grid.pins else "; give each node less or allow more"
+    needs = f"the smallest plan, {plan.short}, needs {plan.total_cpu:g} cores and {plan.total_memory_mib} MiB"
+    if grid.quota_cpu is not None and plan.total_cpu > grid.quota_cpu:
+        return f"a plan must stay within the quota of {grid.quota_cpu:g} cores, but {needs}{advice}"
+    if grid.quota_memory_mib is not None and plan.total_memory_mib > grid.quota_memory_mib:
+        return f"a plan must stay within the quota of {grid.quota_memory_mib} MiB, but {needs}{advice}"
+    row = np.array([[plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu]])
+    if grid.allows(row)[0]:
+        return ""
+    machines = ", ".join(f"{s.count} x {s.cpu:g} cores and {s.memory_mib} MiB" for s in grid.capacity.shapes)
+    nodes = f"{plan.worker.memory_mib} MiB per worker, {plan.ps.memory_mib} MiB per PS"
+    return f"a plan must fit on the machines ({machines or 'none'}), but {needs} ({nodes}){advice}"
+
+
+def ladders(bounds: PlanBounds, pins: Pins | None = None) -> Ladders:
+    """Return the allowed values of each axis (w, p, lambda_w, lambda_p), ascending; a pin is the only one."""
+    fixed = pins or Pins()
     return (
-        tuple(float(n) for n in range(1, bounds.max_workers + 1)),
-        tuple(float(n) for n in range(1, bounds.max_ps + 1)),
-        bounds.worker_cpus,
-        bounds.ps_cpus,
+        _pinned(fixed.workers, tuple(float(n) for n in range(1, bounds.max_workers + 1))),
+        _pinned(fixed.ps, tuple(float(n) for n in range(1, bounds.max_ps + 1))),
+        _pinned(fixed.worker_cpu, bounds.worker_cpus),
+        _pinned(fixed.ps_cpu, bounds.ps_cpus),
     )
 
 
-def neighbours(current: Array, bounds: PlanBounds) -> Array:
-    """Return the plans one step away on one axis, within the bounds: ndarray of shape (n <= 8, 4)."""
-    rows = []
-    for axis, ladder in enumerate(ladders(bounds)):
-        below = [v for v in ladder if v < current[axis]]
-        above = [v for v in ladder if v > current[axis]]
+def _pinned(pin: float | None, ladder: tuple[float, ...]) -> tuple[float, ...]:
+    return ladder if pin is None else (float(pin),)
+
+
+def neighbours(current: Array, bounds: PlanBounds, pins: Pins | None = None) -> Array:
+    """Return the plans one step away on one axis, within bounds and pins: ndarray of shape (n <= 9, 4).
+
+    Where the present plan departs from a pin, the first step is to keep to it: that plan is a neighbour, and
+    the others are one step away from it.
+    """
+    fixed = pins or Pins()
+    pinned = (fixed.workers, fixed.ps, fixed.worker_cpu, fixed.ps_cpu)
+    here = np.array([own if pin is None else pin for own, pin in zip(current, pinned, strict=True)])
+    rows = [here] if (here != current).any() else []
+    for axis, ladder in enumerate(ladders(bounds, fixed)):
+        below = [v for v in ladder if v < here[axis]]
+        above = [v for v in ladder if v > here[axis]]
         for value in (*above[:1], *below[-1:]):
-            row = current.copy()
+            row = here.copy()
             row[axis] = value
             rows.append(row)
     return np.array(rows).reshape(-1, 4)

@@ -1,10 +1,15 @@
-"""The Pareto front: cost per hour against predicted throughput, with bands, today's plan and the proposal."""
+"""The Pareto front: cost against predicted throughput, with bands, today's plan and the proposal.
+
+The cost is money per hour; where a price is unknown it is cores, and the axis says so.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.decisions import EFFORT_UNIT
 from dlrover_nb.widgets import svg, units
 from dlrover_nb.widgets.blocks import Facts, Picture, Table, block_html
 from dlrover_nb.widgets.charts.chart import Chart
@@ -43,6 +48,23 @@ class Columns:
     currency: str
     n_plan: int
 
+    @property
+    def cost_unit(self) -> str:
+        """Unit of the cost axis, short: money per hour, or cores where that tells no plans apart."""
+        return f"{self.currency}/h" if self._price != 0 and self._price is not None else EFFORT_UNIT
+
+    @property
+    def cost_label(self) -> str:
+        """What the cost axis shows, and why where it is not money."""
+        if self._price is None:
+            return f"{EFFORT_UNIT}, {units.PRICE_UNKNOWN}"
+        return f"cost in {self.currency} per hour" if self._price else f"{EFFORT_UNIT}, which cost nothing"
+
+    @property
+    def _price(self) -> float | None:
+        dot = self.now or self.proposal
+        return dot.candidate.cost_per_hour if dot else math.inf
+
 
 def columns(snapshot: JobSnapshot) -> Columns:
     """Return the chart's data."""
@@ -63,10 +85,10 @@ def static(data: Columns) -> str:
     """Return the chart as SVG."""
     plain = [d for d in data.front if not d.names]
     picked = [d for d in data.front if d.names]
-    ordered = sorted(data.front, key=lambda d: d.candidate.cost_per_hour)
+    ordered = sorted(data.front, key=lambda d: d.candidate.cost)
     layers: list[svg.Layer] = [
         svg.Line(
-            [d.candidate.cost_per_hour for d in ordered],
+            [d.candidate.cost for d in ordered],
             [d.candidate.prediction.samples_per_s for d in ordered],
             svg.SKY,
             step=True,
@@ -81,7 +103,7 @@ def static(data: Columns) -> str:
         svg.Plot(
             SHORT_TITLE + empty,
             _words(data),
-            f"cost in {data.currency} per hour",
+            data.cost_label,
             "samples/s",
             tuple(layers),
             height=320 if data.front or data.now or data.proposal else 120,
@@ -91,7 +113,7 @@ def static(data: Columns) -> str:
 
 def _points(dots: list[Dot], color: str, shape: str, label: str, size: float = 4.0) -> svg.Points:
     return svg.Points(
-        x=[d.candidate.cost_per_hour for d in dots],
+        x=[d.candidate.cost for d in dots],
         y=[d.candidate.prediction.samples_per_s for d in dots],
         color=color,
         label=label if dots else "",
@@ -111,7 +133,7 @@ def _words(data: Columns) -> str:
 def twin(data: Columns) -> Table:
     """Return the same numbers as a table."""
     rows = tuple(_row(dot) for dot in _merged(data))
-    head = ("which", "plan", f"{data.currency}/h", "samples/s", "90 % band", "finish", "pause", "range")
+    head = ("which", "plan", data.cost_unit, "samples/s", "90 % band", "finish", "pause", "range")
     note = f"{len(data.front)} of {data.n_plan:,} plans weighed; cheapest first." if data.front else ""
     return Table("Pareto front", head, rows, note)
 
@@ -132,7 +154,7 @@ def _row(dot: Dot) -> tuple[str, ...]:
     return (
         ", ".join(dot.names) or "front",
         units.unbroken(c.plan.short),
-        units.number(c.cost_per_hour),
+        units.number(c.cost),
         units.number(c.prediction.samples_per_s),
         units.interval(c.prediction.low, c.prediction.high),
         units.duration(c.finish_s),
@@ -182,7 +204,7 @@ class Figure:
         self.root.title.text = (
             f"{SHORT_TITLE} (bars: 90 %)" if data.front else f"{SHORT_TITLE}: none yet, the fit waits"
         )
-        self.root.xaxis.axis_label = f"cost in {data.currency} per hour"
+        self.root.xaxis.axis_label = data.cost_label
         rows = [*((d, _KINDS["pick" if d.names else "front"]) for d in data.front)]
         rows += [(d, _KINDS[kind]) for kind, d in (("now", data.now), ("open", data.proposal)) if d]
         self._candidates = tuple(d.candidate for d, _ in rows)
@@ -199,7 +221,7 @@ _KINDS = {
 
 def _columns_of(rows: list[tuple[Dot, tuple[str, str, int, str]]]) -> dict[str, list[object]]:
     return {
-        "x": [d.candidate.cost_per_hour for d, _ in rows],
+        "x": [d.candidate.cost for d, _ in rows],
         "y": [d.candidate.prediction.samples_per_s for d, _ in rows],
         "low": [d.candidate.prediction.low for d, _ in rows],
         "high": [d.candidate.prediction.high for d, _ in rows],

@@ -6,120 +6,85 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.pareto.exact import Evaluate, exact_front, non_dominated
-from dlrover_nb.core.pareto.picks import named_picks, resource_efficiency
-from dlrover_nb.core.pareto.space import enumerate_plans, fits, neighbours
-from dlrover_nb.core.structs import resources
-from dlrover_nb.core.structs.decisions import Candidate, Prediction
-from dlrover_nb.core.structs.resources import (
-    Capacity,
-    NodeShape,
-    PlanBounds,
-    ResourcePlan,
-    RolePlan,
-    ScalePlan,
-    plan_needs,
-)
-
-PLAN = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
+from dlrover_nb.core.pareto.exact import FEW, hypervolume, layers, non_dominated
 
 
-def candidate(cost: float, speed: float, *, now: float = 0.0, plan: ResourcePlan = PLAN) -> Candidate:
-    return Candidate(
-        plan, Prediction(speed, speed, speed, False), cost, 1, None, ScalePlan(), 0, speed - now, (), ""
-    )
+def brute_force(cost, gain) -> list[int]:
+    """Indices that nothing beats, cheapest first; of equal points the first."""
+    points = list(zip(cost, gain, strict=True))
+    kept = [
+        i
+        for i, (c, g) in enumerate(points)
+        if not any((a <= c and b >= g) and ((a, b) != (c, g) or j < i) for j, (a, b) in enumerate(points))
+    ]
+    return sorted(kept, key=lambda i: points[i][0])
+
+
+few_values = st.integers(0, 9).map(float)
+wild_values = st.one_of(few_values, st.floats(-1e300, 1e300), st.floats(0, 1e-300))
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40))
-def test_front_equals_brute_force(points):
+@given(st.lists(st.tuples(few_values, few_values), max_size=40))
+def test_front_equals_brute_force_with_ties_and_duplicates(points):
     cost, gain = (np.array([p[i] for p in points], dtype=float) for i in (0, 1))
-    found = non_dominated(cost, gain)
-    kept = [points[i] for i in found]
-    expected = {
-        (c, g) for c, g in points if not any((a <= c and b >= g) and (a, b) != (c, g) for a, b in points)
-    }
-    assert set(kept) == expected
-    assert len(kept) == len(expected)
-    assert kept == sorted(kept)
+    assert non_dominated(cost, gain).tolist() == brute_force(cost, gain)
 
 
-shapes = st.lists(
-    st.builds(
-        NodeShape, st.sampled_from([0.3, 1, 2.05, 4]), st.sampled_from([512, 2048, 8192]), st.integers(1, 3)
-    ),
-    min_size=1,
-    max_size=3,
+@settings(deadline=None)
+@given(st.lists(st.tuples(wild_values, wild_values), max_size=40))
+def test_front_equals_brute_force_at_any_scale(points):
+    cost, gain = (np.array([p[i] for p in points], dtype=float) for i in (0, 1))
+    assert non_dominated(cost, gain).tolist() == brute_force(cost, gain)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    seed=st.integers(0, 10_000),
+    n_value=st.sampled_from([3, 100, 10**9]),
+    slope=st.sampled_from([-1.0, 0.0, 0.5, 1.0]),
+    outlier=st.sampled_from([0.0, 1e12]),
 )
+def test_front_of_many_points_equals_sorting_all_of_them(seed, n_value, slope, outlier):
+    """Thinning out must not change the result: neither indices nor their order."""
+    rng = np.random.default_rng(seed)
+    cost = rng.integers(0, n_value, 3 * FEW) / n_value
+    gain = slope * cost + rng.integers(0, n_value, 3 * FEW) / n_value
+    cost[0] += outlier
+    order = np.lexsort((-gain, cost))
+    before = np.concatenate(([-np.inf], np.maximum.accumulate(gain[order])[:-1]))
+    assert non_dominated(cost, gain).tolist() == order[gain[order] > before].tolist()
 
 
-@settings(deadline=None, max_examples=60)
-@given(shapes=shapes, mib=st.tuples(st.sampled_from([256, 1024]), st.sampled_from([128, 900])))
-def test_vectorised_placing_equals_node_by_node(shapes, mib):
-    bounds = PlanBounds(max_workers=5, max_ps=3, worker_cpus=(0.1, 0.25, 1.5), ps_cpus=(0.3, 1))
-    big = Capacity((NodeShape(1000, 10**7),))
-    space = enumerate_plans(bounds, big, worker_memory_mib=mib[0], ps_memory_mib=mib[1])
-    assert len(space) == 5 * 3 * 3 * 2
-    capacity = Capacity(tuple(shapes))
-    held = fits(space.axes, capacity, worker_memory_mib=mib[0], ps_memory_mib=mib[1])
-    one_by_one = [resources.fits(capacity, plan_needs(space.plan(i))) for i in range(len(space))]
-    assert held.tolist() == one_by_one
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("n", [3, 2 * FEW])
+def test_point_without_a_finite_place_is_refused(bad, n):
+    good, spoilt = np.arange(float(n)), np.arange(float(n))
+    spoilt[n // 2] = bad
+    with pytest.raises(InvalidValueError, match="finite"):
+        non_dominated(good, spoilt)
+    with pytest.raises(InvalidValueError, match="finite"):
+        non_dominated(spoilt, good)
 
 
-def test_space_that_is_too_large_is_refused():
-    with pytest.raises(InvalidValueError, match="plans"):
-        enumerate_plans(
-            PlanBounds(max_workers=10_000, max_ps=1000), Capacity(()), worker_memory_mib=64, ps_memory_mib=64
-        )
+def test_no_points_have_no_front():
+    assert non_dominated(np.empty(0), np.empty(0)).tolist() == []
 
 
-def test_neighbours_differ_by_one_step_on_one_axis():
-    here = np.array([2.0, 1.0, 0.6, 1.0])
-    near = neighbours(here, PlanBounds())
-    assert ((near != here).sum(axis=1) == 1).all()
-    assert sorted(near[near[:, 2] != 0.6, 2]) == [0.5, 0.75]
-    assert sorted(near[near[:, 0] != 2, 0]) == [1, 3]
-    assert near[near[:, 1] != 1, 1].tolist() == [2]
+@settings(deadline=None)
+@given(st.lists(st.tuples(few_values, few_values), min_size=1, max_size=40), st.integers(0, 40))
+def test_layers_peel_front_after_front(points, least):
+    cost, gain = (np.array([p[i] for p in points], dtype=float) for i in (0, 1))
+    found = layers(cost, gain, least)
+    assert len(set(found.tolist())) == len(found) >= min(least, len(points))
+    if least:
+        first = brute_force(cost, gain)
+        assert found[: len(first)].tolist() == first
 
 
-def test_exact_front_completes_its_plans_and_names_picks():
-    space = enumerate_plans(
-        PlanBounds(max_workers=4, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.5,)),
-        Capacity((NodeShape(8, 9999),)),
-        worker_memory_mib=64,
-        ps_memory_mib=64,
-    )
-    speed = {1: 10.0, 2: 19.0, 3: 20.0, 4: 18.0}
-    front = exact_front(
-        space,
-        Evaluate(
-            objectives=lambda s: (s.axes[:, 0], np.array([speed[int(w)] for w in s.axes[:, 0]])),
-            candidate=lambda p: candidate(p.worker.count, speed[p.worker.count], now=10.0, plan=p),
-            current=candidate(1, 10, now=10.0),
-            currency="EUR",
-        ),
-    )
-    assert [c.plan.worker.count for c in front.candidates] == [1, 2, 3]
-    assert {p.name: front.candidates[p.index].plan.worker.count for p in front.picks} == {
-        "best value": 2,
-        "knee": 2,
-        "fastest": 3,
-        "cheapest as fast as now": 1,
-    }
-    assert (front.n_plan, front.currency) == (4, "EUR")
-
-
-def test_efficiency_is_gain_per_added_cost():
-    now = candidate(2, 10, now=10)
-    assert resource_efficiency(candidate(4, 16, now=10), now) == 3
-    assert resource_efficiency(candidate(1, 16, now=10), now) == np.inf
-    assert resource_efficiency(candidate(4, 9, now=10), now) < 0
-
-
-def test_empty_front_has_no_picks():
-    assert named_picks((), candidate(1, 1)) == ()
-
-
-def test_best_value_is_absent_where_nothing_gains():
-    names = [p.name for p in named_picks((candidate(1, 5, now=9),), candidate(3, 9, now=9))]
-    assert names == ["knee", "fastest"]
+@settings(deadline=None)
+@given(st.lists(st.tuples(few_values, few_values), min_size=1, max_size=30))
+def test_hypervolume_is_the_area_that_points_cover(points):
+    cost, gain = (np.array([p[i] for p in points], dtype=float) for i in (0, 1))
+    cells = {(x, y) for c, g in points for x in range(int(c), 9) for y in range(int(g))}
+    assert hypervolume(cost, gain, worst=(9.0, 0.0)) == pytest.approx(len(cells))

@@ -1,0 +1,67 @@
+"""Whether plans find a place on the machines: first fit, largest first, for all plans at once.
+
+The definition is `structs.resources.fits`, node by node. Here a plan's nodes are two groups and the machines
+a few shapes, so that placing is arithmetic on counts. Most plans of a large grid are settled by sums alone:
+those that ask for more than all machines hold are out before anything is placed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.structs.resources import CPU_STEP, Capacity, in_steps
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+
+def fits(axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_mib: int) -> NDArray[np.bool_]:
+    """Return which plans find a place, as `structs.resources.fits` would say of each: shape (n_plans,)."""
+    w, p = axes[:, 0], axes[:, 1]
+    worker_cpu, ps_cpu = np.floor(axes[:, 2:].T / CPU_STEP + 1e-6)
+    total_cpu = max(sum(in_steps(s.cpu) * s.count for s in capacity.shapes), 1)
+    total_mib = max(capacity.total_memory_mib, 1)
+    within = (w * worker_cpu + p * ps_cpu <= total_cpu) & (
+        w * worker_memory_mib + p * ps_memory_mib <= total_mib
+    )
+    worker, ps = (w, worker_cpu, worker_memory_mib), (p, ps_cpu, ps_memory_mib)
+    worker_size = np.maximum(worker_cpu / total_cpu, worker_memory_mib / total_mib)
+    ps_size = np.maximum(ps_cpu / total_cpu, ps_memory_mib / total_mib)
+    for index, order in (
+        (np.flatnonzero(within & (worker_size >= ps_size)), (worker, ps)),
+        (np.flatnonzero(within & (worker_size < ps_size)), (ps, worker)),
+    ):
+        if not len(index):
+            continue
+        large, small = ((count[index], cpu[index], mib) for count, cpu, mib in order)
+        within[index] = _placed(large, small, capacity)
+    return np.asarray(within)
+
+
+Group = tuple["Array", "Array", int]  # number of nodes, CPU steps of each (both per plan), MiB of each
+
+
+def _placed(large: Group, small: Group, capacity: Capacity) -> NDArray[np.bool_]:
+    """Return which plans find a place for all their large nodes and, beside them, for all small ones."""
+    left, room = large[0], np.zeros(len(large[0]))
+    for shape in capacity.shapes:
+        cpu = in_steps(shape.cpu)
+        each = _how_many(cpu, shape.memory_mib, large)
+        full = np.minimum(left // np.maximum(each, 1), shape.count) * (each > 0)
+        rest = np.where(full < shape.count, np.minimum(left - full * each, each), 0)
+        empty = shape.count - full - (rest > 0)
+        left = left - full * each - rest
+        for machines, used in ((full, each), (rest > 0, rest)):
+            free_cpu, free_mib = cpu - used * large[1], shape.memory_mib - used * large[2]
+            room = room + machines * _how_many(free_cpu, free_mib, small)
+        room = room + empty * _how_many(cpu, shape.memory_mib, small)
+    return np.asarray((left == 0) & (room >= small[0]))
+
+
+def _how_many(cpu: Array | float, memory_mib: Array | float, node: Group) -> Array:
+    """Return how many nodes of a group a machine with this much free holds."""
+    return np.asarray(np.maximum(np.minimum(cpu // node[1], memory_mib // node[2]), 0))

@@ -1,0 +1,43 @@
+"""From what was measured to what should run: pure composition of model, space, prices and memory.
+
+`situation` is everything that planning looks at; `analysis` fits the model and lays out the curves and the
+front; `advice` says what to put before the user; `protect` gives nodes the memory that they need; `stages`
+puts them together.
+"""
+
+from dlrover_nb.core.planner.advice import Advice, Axes, Limits, PlannerSettings, advise, axes_key
+from dlrover_nb.core.planner.analysis import Analysis, analyse, fitted
+from dlrover_nb.core.planner.bid import Bid, bid
+from dlrover_nb.core.planner.flip import flip_of
+from dlrover_nb.core.planner.protect import Frame, MemoryNeed, protected
+from dlrover_nb.core.planner.room import check_room, has_room
+from dlrover_nb.core.planner.situation import Situation, transition_kind, transition_s
+from dlrover_nb.core.planner.stages import Start, auto_scale, post_scale, protect_why, warm_start
+
+__all__ = [
+    "Advice",
+    "Analysis",
+    "Axes",
+    "Bid",
+    "Frame",
+    "Limits",
+    "MemoryNeed",
+    "PlannerSettings",
+    "Situation",
+    "Start",
+    "advise",
+    "analyse",
+    "auto_scale",
+    "axes_key",
+    "bid",
+    "check_room",
+    "fitted",
+    "flip_of",
+    "has_room",
+    "post_scale",
+    "protect_why",
+    "protected",
+    "transition_kind",
+    "transition_s",
+    "warm_start",
+]

@@ -1,0 +1,240 @@
+"""What to propose: a better plan, an experiment, or nothing.
+
+- IMPROVE, when some plan is better than the present one even at the low end of its 90 % band (or
+  much cheaper at the same speed): the one with the best resource efficiency (Eq. 11 of DLRover-RM);
+- EXPLORE, when a plan may be better but the fit cannot tell: the experiment of `perf.explore`;
+- nothing, when neither: advice that is not worth a click costs trust.
+
+The low end counts because a change has a price that is certain and a gain that is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.pareto.exact import non_dominated
+from dlrover_nb.core.pareto.picks import most_efficient
+from dlrover_nb.core.pareto.reasons import change_words
+from dlrover_nb.core.pareto.space import neighbours, plan_of
+from dlrover_nb.core.perf.explore import Options, next_experiment
+from dlrover_nb.core.perf.terms import axes_of
+from dlrover_nb.core.planner.situation import transition_s
+from dlrover_nb.core.structs.decisions import Candidate, ProposalKind
+from dlrover_nb.core.structs.resources import Quota, diff
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.planner.analysis import Analysis
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+EXPERIMENT_S = 15.0  # that measuring a plan takes: settling and five windows
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSettings:
+    """When a plan is worth a proposal.
+
+    Parameters
+    ----------
+    min_gain
+        Gain in throughput at the low end of the band, relative.
+    min_saving
+        Saving in cost per hour at the same speed, relative.
+    min_left_s
+        Seconds that the job must have left for a change to make sense.
+    material_change
+        Relative change of a prediction that makes a rejected plan worth another look.
+    """
+
+    min_gain: float = 0.10
+    min_saving: float = 0.15
+    min_left_s: float = 20.0
+    material_change: float = 0.2
+
+
+Axes = tuple[int, int, float, float]  # workers, PS, cores of each: a plan but for its memory
+
+
+def axes_key(plan: ResourcePlan) -> Axes:
+    """Return what makes two plans equally fast: all but their memory."""
+    return (plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where advice has to end, because nobody looks at it before it is applied (auto mode).
+
+    Parameters
+    ----------
+    budget_per_hour
+        The most that a plan may cost; one of unknown price is not advised either. None: no budget.
+    returns
+        Plans that were left for better ones, with the gain that is asked for to return to them.
+    step
+        How many times the cores of the present plan an advised one may have at the most.
+    quota
+        What other jobs on the same machines leave to this one.
+    """
+
+    budget_per_hour: float | None = None
+    returns: Mapping[Axes, float] = field(default_factory=dict)
+    step: float = inf
+    quota: Quota = field(default_factory=Quota)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to put before the user."""
+
+    kind: ProposalKind
+    candidate: Candidate
+    why: str
+
+
+def advise(
+    analysis: Analysis,
+    settings: PlannerSettings,
+    *,
+    barred: Mapping[ResourcePlan, float],
+    may_explore: bool,
+    limits: Limits | None = None,
+) -> Advice | None:
+    """Say what to propose now, or None.
+
+    Parameters
+    ----------
+    barred
+        Plans that were rejected or failed, with the throughput predicted then: they are not proposed
+        again unless the prediction has changed materially.
+    may_explore
+        False once enough experiments have been proposed in a row.
+    limits
+        Of auto mode; None where a user decides.
+    """
+    now = analysis.current
+    if now.finish_s is not None and now.finish_s < settings.min_left_s:
+        return None
+    free = _free(analysis, settings, barred)
+    if limits is not None:
+        free = free & _within(analysis, limits)
+    best = _improvement(analysis, settings, free)
+    if best is not None:
+        return Advice(ProposalKind.IMPROVE, best, _improve_why(best, now, analysis.front.cost_unit))
+    return _exploration(analysis, settings, free) if may_explore else None
+
+
+def _free(
+    analysis: Analysis, settings: PlannerSettings, barred: Mapping[ResourcePlan, float]
+) -> NDArray[np.bool_]:
+    """Return which plans of the space may be proposed: not the present one, not a barred one."""
+    axes, speed = analysis.space.axes, analysis.predictions.samples_per_s
+    free = (axes != axes_of([analysis.situation.plan])).any(axis=1)
+    for plan, then in barred.items():
+        changed = np.abs(speed / then - 1) > settings.material_change
+        free = free & ((axes != axes_of([plan])).any(axis=1) | changed)
+    return np.asarray(free)
+
+
+def _within(analysis: Analysis, limits: Limits) -> NDArray[np.bool_]:
+    """Return which plans of the space auto mode may take."""
+    space, now = analysis.space, analysis.current
+    axes = space.axes
+    w, p, worker_cpu, ps_cpu = axes.T
+    cpu, memory_mib = w * worker_cpu + p * ps_cpu, w * space.worker_memory_mib + p * space.ps_memory_mib
+    most_cpu, most_mib = limits.quota.cpu, limits.quota.memory_mib
+    within = cpu <= min(limits.step * now.plan.total_cpu, inf if most_cpu is None else most_cpu) + 1e-9
+    within = within & (memory_mib <= (inf if most_mib is None else most_mib))
+    if limits.budget_per_hour is not None and now.cost_per_hour != 0:  # nothing costs anything: all within
+        is_priced = now.cost_per_hour is not None  # then `cost` is money for every plan, else for none
+        within = within & (analysis.cost <= limits.budget_per_hour) & is_priced
+    for plan, least in limits.returns.items():
+        faster = analysis.predictions.low >= (1 + least) * now.prediction.samples_per_s
+        cheaper = analysis.cost <= (1 - least) * now.cost
+        within = within & ((axes != np.array(plan)).any(axis=1) | faster | cheaper)
+    return np.asarray(within)
+
+
+def _improvement(analysis: Analysis, settings: PlannerSettings, free: NDArray[np.bool_]) -> Candidate | None:
+    """Return the most efficient plan that is better for sure; with one plan measured nothing is."""
+    if analysis.model.report_.n_plan < 2:
+        return None
+    now, p = analysis.current, analysis.predictions
+    speed = now.prediction.samples_per_s
+    faster = p.low >= (1 + settings.min_gain) * speed
+    as_fast = (p.samples_per_s >= 0.97 * speed) & (p.low >= 0.9 * speed)
+    cheaper = as_fast & (analysis.cost <= (1 - settings.min_saving) * now.cost)
+    for sure, value in ((faster, p.low), (cheaper, p.low)):
+        index = np.flatnonzero(sure & free)
+        index = index[non_dominated(analysis.cost[index], value[index])]
+        if sure is cheaper and len(index):
+            return analysis.candidate(analysis.space.plan(int(index[0])))
+        best = most_efficient(analysis.cost[index], analysis.gain_samples_per_s[index], now.cost)
+        if best is not None:
+            return analysis.candidate(analysis.space.plan(int(index[best])))
+    return None
+
+
+def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np.bool_]) -> Advice | None:
+    """Return the best experiment one step away, when something plausible is at stake."""
+    s, now, batch = analysis.situation, analysis.current, analysis.situation.spec.batch_size
+    speed = now.prediction.samples_per_s
+    undecided = free & (analysis.predictions.high >= (1 + settings.min_gain) * speed)
+    trials = _open_trials(analysis, free)
+    if not undecided.any() or not len(trials.axes):
+        return None
+    targets = Options(analysis.space.axes[undecided], analysis.cost[undecided])
+    memory = analysis.space.worker_memory_mib, analysis.space.ps_memory_mib
+    plans = [plan_of(row, *memory) for row in trials.axes]
+    pauses = np.array([transition_s(diff(s.plan, plan), s.pauses) for plan in plans])
+    found = next_experiment(
+        analysis.model,
+        batch,
+        trials,
+        targets=targets,
+        now=(speed, now.cost),
+        effort=1 + pauses / EXPERIMENT_S,
+    )
+    if found is None:
+        return None
+    candidate = analysis.candidate(plans[found.index])
+    return Advice(ProposalKind.EXPLORE, candidate, _explore_why(analysis, candidate, found.removes, s.plan))
+
+
+def _open_trials(analysis: Analysis, free: NDArray[np.bool_]) -> Options:
+    """Return the free plans of the space that are one step away and not measured yet."""
+    s = analysis.situation
+    near = neighbours(axes_of([s.plan])[0], s.spec.bounds, s.pins)
+    rows = {tuple(row) for row in near} - {tuple(row) for row in analysis.model.evidence_.axes}
+    index = [i for i, row in enumerate(analysis.space.axes) if free[i] and tuple(row) in rows]
+    return Options(analysis.space.axes[index], analysis.cost[index])
+
+
+def _explore_why(analysis: Analysis, candidate: Candidate, removes: float, plan: ResourcePlan) -> str:
+    change = change_words(plan, candidate.plan)
+    p = candidate.prediction
+    if analysis.model.report_.n_plan == 1:
+        known = "only this plan's own iteration time is known"
+    else:
+        known = f"{analysis.model.report_.n_plan} plans are measured and do not settle which is better"
+    return (
+        f"To learn: {known}. With {change} the job would do between {p.low:,.0f} and {p.high:,.0f} "
+        f"samples/s (now {analysis.current.prediction.samples_per_s:,.0f}); trying it removes about "
+        f"{removes:.0%} of the uncertainty about better plans."
+    )
+
+
+def _improve_why(candidate: Candidate, now: Candidate, cost_unit: str) -> str:
+    p, speed = candidate.prediction, now.prediction.samples_per_s
+    added = candidate.cost - now.cost
+    return (
+        f"{candidate.reason} {p.samples_per_s:,.0f} samples/s expected "
+        f"(90 % band {p.low:,.0f} to {p.high:,.0f}), now {speed:,.0f}: "
+        f"{p.samples_per_s / speed - 1:+.0%} for {added:+.4g} {cost_unit}."
+    )

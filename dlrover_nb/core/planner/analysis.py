@@ -1,0 +1,191 @@
+"""Fit the model to what was measured, and lay out the front and the curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.pareto.exact import non_dominated
+from dlrover_nb.core.pareto.picks import Wishes, named_picks, thinned
+from dlrover_nb.core.pareto.placing import fits
+from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_left, plan_grid
+from dlrover_nb.core.perf.model import Predictions, ThroughputModel
+from dlrover_nb.core.perf.terms import AXES, axes_of
+from dlrover_nb.core.planner.completion import Completion
+from dlrover_nb.core.planner.considered import Rough, plans_to_weigh
+from dlrover_nb.core.structs.decisions import ParetoFront
+from dlrover_nb.core.structs.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.snapshot import Curve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.planner.situation import Situation
+    from dlrover_nb.core.structs.decisions import Candidate, Prediction
+
+    Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What the samples say.
+
+    Parameters
+    ----------
+    grid
+        All plans that the job may be given.
+    space, predictions, cost
+        The plans that advice weighs (all of a small grid, the best of a large one: `planner.considered`)
+        with their bands and `Candidate.cost`: rows and columns of equal length.
+    completion
+        Makes plans candidates.
+    """
+
+    situation: Situation
+    model: ThroughputModel
+    grid: PlanGrid
+    space: PlanSpace
+    predictions: Predictions
+    cost: Array
+    front: ParetoFront
+    curves: tuple[Curve, ...]
+    completion: Completion
+
+    @property
+    def current(self) -> Candidate:
+        """The plan that runs."""
+        return self.front.current
+
+    def candidate(self, plan: ResourcePlan) -> Candidate:
+        """Return everything about one plan."""
+        return self.candidates([plan])[0]
+
+    def candidates(self, plans: Sequence[ResourcePlan]) -> tuple[Candidate, ...]:
+        """Return everything about each of many plans."""
+        return self.completion.candidates(plans)
+
+    @property
+    def why_empty(self) -> str:
+        """Which constraint leaves no plan to weigh, in words; empty where there are plans."""
+        return "" if len(self.space) else nothing_left(self.grid)
+
+    @property
+    def gain_samples_per_s(self) -> Array:
+        """TG of each plan of the space (Eq. 8): shape (n_plans,)."""
+        return self.completion.gains(self.space, self.predictions.samples_per_s)
+
+    def predict(self, plan: ResourcePlan) -> Prediction:
+        """Return the prediction of one plan."""
+        return self.completion.predict(axes_of([plan]))[0]
+
+
+def fitted(situation: Situation) -> ThroughputModel:
+    """Fit the resource-performance model to a situation's samples.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is neither a sample nor a prior.
+    """
+    dense_bytes, embedding_dim = max(situation.dense_bytes, 1), max(situation.embedding_dim, 1)
+    model = ThroughputModel(dense_bytes=dense_bytes, embedding_dim=embedding_dim, prior=situation.prior)
+    return model.fit(situation.samples)
+
+
+def grid_of(situation: Situation) -> PlanGrid:
+    """Return the plans that the job may be given: bounds, quota, machines, pins, memory by the forecast."""
+    memory, plan = dict(situation.memory_mib), situation.plan
+    return plan_grid(
+        situation.spec.bounds,
+        situation.capacity,
+        worker_memory_mib=memory.get(Role.WORKER, plan.worker.memory_mib),
+        ps_memory_mib=memory.get(Role.PS, plan.ps.memory_mib),
+        pins=situation.pins,
+    )
+
+
+def analyse(
+    situation: Situation,
+    *,
+    model: ThroughputModel | None = None,
+    rng: np.random.Generator | None = None,
+    solver: str | None = None,
+) -> Analysis:
+    """Fit the model to the situation's samples and lay out the front and the curves.
+
+    Where no plan is allowed at all the front is empty (`Analysis.why_empty`): the job goes
+    on with the plan that it has.
+
+    Parameters
+    ----------
+    model
+        A fitted model; None fits one.
+    rng
+        Of a search that cannot list all plans; None is a fixed seed, so that a replay gives the same.
+    solver
+        As of `pareto.solve.solve`.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is no sample.
+    """
+    known = model or fitted(situation)
+    rough = Rough(grid_of(situation), known, situation)
+    space, n_plan = plans_to_weigh(rough, rng=rng or np.random.default_rng(0), solver=solver)
+    predictions, cost = known.predict(space.axes, situation.spec.batch_size), rough.cost(space.axes)
+    completion = Completion(situation, known)
+    best = non_dominated(cost, predictions.samples_per_s)
+    candidates = completion.candidates([space.plan(int(i)) for i in best])
+    return Analysis(
+        situation=situation,
+        model=known,
+        grid=rough.grid,
+        space=space,
+        predictions=predictions,
+        cost=cost,
+        front=_front(situation, candidates, completion.candidates([situation.plan])[0], n_plan),
+        curves=tuple(_curve(situation, known, axis) for axis in range(len(AXES))),
+        completion=completion,
+    )
+
+
+def _front(
+    situation: Situation, candidates: tuple[Candidate, ...], current: Candidate, n_plan: int
+) -> ParetoFront:
+    spec = situation.spec
+    picks = named_picks(candidates, current, Wishes(spec.budget_per_hour, situation.deadline_left_s))
+    shown, picks = thinned(candidates, picks)
+    return ParetoFront(shown, current, picks, n_plan, spec.prices.currency)
+
+
+def _curve(situation: Situation, model: ThroughputModel, axis: int) -> Curve:
+    """Lay a line through the plan space: one axis varies, all else as now."""
+    spec = situation.spec
+    here = axes_of([situation.plan])[0]
+    values = np.unique(np.array([*ladders(spec.bounds)[axis], here[axis]]))
+    rows = np.repeat(here[None, :], len(values), axis=0)
+    rows[:, axis] = values
+    held = fits(
+        rows,
+        situation.capacity,
+        worker_memory_mib=situation.plan.worker.memory_mib,
+        ps_memory_mib=situation.plan.ps.memory_mib,
+    ) | (values == here[axis])
+    predictions = model.predict(rows[held], spec.batch_size)
+    seen = axes_of([s.plan for s in situation.samples])
+    others = np.delete(seen == here, axis, axis=1).all(axis=1)
+    return Curve(
+        axis=AXES[axis],
+        at=float(here[axis]),
+        x=tuple(float(v) for v in values[held]),
+        predictions=tuple(predictions[i] for i in range(int(held.sum()))),
+        measured_x=tuple(float(v) for v in seen[others, axis]),
+        measured_samples_per_s=tuple(
+            s.samples_per_s for s, near in zip(situation.samples, others, strict=True) if near
+        ),
+    )

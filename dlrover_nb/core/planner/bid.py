@@ -1,0 +1,147 @@
+"""What one job has to offer when a cluster chooses among jobs: its front as columns, nothing else.
+
+A user's view of a job needs bands, breakdowns, reasons and curves (`planner.analysis`); choosing one plan for
+each of a thousand jobs needs numbers only, and within a second. So plans are sorted out by the mean
+coefficients first (`planner.considered.Rough`), only the best are predicted, and no candidate is completed;
+whoever wins is completed afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core import pricing
+from dlrover_nb.core.pareto.exact import layers, non_dominated
+from dlrover_nb.core.pareto.picks import most_efficient, resource_efficiency
+from dlrover_nb.core.pareto.space import PlanSpace, list_plans
+from dlrover_nb.core.perf.model import Predictions
+from dlrover_nb.core.perf.terms import axes_of
+from dlrover_nb.core.planner.analysis import grid_of
+from dlrover_nb.core.planner.completion import bare_candidate
+from dlrover_nb.core.planner.considered import Rough
+from dlrover_nb.core.planner.situation import gains, transitions_s
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.perf.model import ThroughputModel
+    from dlrover_nb.core.planner.situation import Situation
+    from dlrover_nb.core.structs.decisions import Candidate, Prediction
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+    Array = NDArray[np.float64]
+
+
+ENOUGH = 96  # plans that are predicted: the front by the mean coefficients, and the next ones
+
+
+@dataclass(frozen=True, slots=True)
+class Bid:
+    """The front of one job, cheapest first, as columns of length n_plans.
+
+    Parameters
+    ----------
+    space
+        The plans.
+    predictions
+        Their throughput with bands.
+    cost
+        As `Candidate.cost`.
+    transition_s
+        Seconds without training that going there costs.
+    gain_samples_per_s
+        TG of Eq. 8, the transition's loss taken off.
+    now
+        Throughput of the plan that runs.
+    """
+
+    situation: Situation
+    space: PlanSpace
+    predictions: Predictions
+    cost: Array
+    transition_s: Array
+    gain_samples_per_s: Array
+    now: Prediction
+
+    def __len__(self) -> int:
+        return len(self.space)
+
+    @property
+    def cpu(self) -> Array:
+        """Cores of each whole plan."""
+        w, p, worker_cpu, ps_cpu = self.space.axes.T
+        return np.asarray(w * worker_cpu + p * ps_cpu)
+
+    @property
+    def memory_mib(self) -> Array:
+        """MiB of each whole plan."""
+        w, p = self.space.axes.T[:2]
+        return np.asarray(w * self.space.worker_memory_mib + p * self.space.ps_memory_mib)
+
+    @property
+    def now_cost(self) -> float:
+        """Cost of the plan that runs, as `Candidate.cost`."""
+        plan = self.situation.plan
+        return pricing.cost_per_hour(plan, self.situation.spec.prices) or plan.effort
+
+    @property
+    def efficiency(self) -> Array:
+        """RE of each plan (Eq. 11)."""
+        return resource_efficiency(self.cost, self.gain_samples_per_s, self.now_cost)
+
+    @property
+    def best(self) -> int | None:
+        """Index of the most efficient plan; None where none gains."""
+        return most_efficient(self.cost, self.gain_samples_per_s, self.now_cost)
+
+    @property
+    def current(self) -> Candidate:
+        """The plan that runs, without breakdown and reason."""
+        return bare_candidate(self.situation, self.situation.plan, self.now, 0.0, 0.0)
+
+    def plan(self, index: int) -> ResourcePlan:
+        """Return one plan as a record."""
+        return self.space.plan(index)
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Return the plans as records without breakdown and reason, as cluster selection takes them."""
+        columns = zip(self.transition_s.tolist(), self.gain_samples_per_s.tolist(), strict=True)
+        return tuple(
+            bare_candidate(self.situation, self.plan(i), self.predictions[i], pause_s, gain)
+            for i, (pause_s, gain) in enumerate(columns)
+        )
+
+
+def bid(situation: Situation, model: ThroughputModel, *, enough: int = ENOUGH) -> Bid:
+    """Return the front of a job with a fitted model.
+
+    Parameters
+    ----------
+    enough
+        How many plans to predict in full, the front by the mean coefficients first.
+
+    Raises
+    ------
+    InvalidValueError
+        When the bounds span too many plans to be listed.
+    """
+    rough = Rough(grid_of(situation), model, situation)
+    space, here = list_plans(rough.grid), axes_of([situation.plan])
+    axes = space.axes[layers(*rough(space.axes), enough)]
+    found = model.predict(np.concatenate((axes, here)), situation.spec.batch_size)
+    cost, now = rough.cost(axes), found[len(axes)]
+    best = non_dominated(cost, found.samples_per_s[:-1])
+    memory_mib, speed = (space.worker_memory_mib, space.ps_memory_mib), found.samples_per_s[best]
+    pause_s = transitions_s(axes[best], memory_mib, situation.plan, situation.pauses)
+    return Bid(
+        situation=situation,
+        space=PlanSpace(axes[best], *memory_mib),
+        predictions=Predictions(speed, found.low[best], found.high[best], found.extrapolates[best]),
+        cost=cost[best],
+        transition_s=pause_s,
+        gain_samples_per_s=gains(speed, now.samples_per_s, pause_s, situation.n_sample_left / speed),
+        now=now,
+    )

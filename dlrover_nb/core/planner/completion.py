@@ -1,0 +1,117 @@
+"""From a plan to a candidate: everything that a user is told about it, for many plans at once.
+
+Predictions come in one call for all plans, because a front has hundreds and views wait for it. What the
+present plan does is computed once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core import pricing
+from dlrover_nb.core.pareto.reasons import reason
+from dlrover_nb.core.perf.model import Predictions, ThroughputModel
+from dlrover_nb.core.perf.terms import axes_of
+from dlrover_nb.core.planner.situation import Situation, gains, transition_s, transitions_s
+from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
+from dlrover_nb.core.structs.resources import ResourcePlan, diff
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.pareto.space import PlanSpace
+
+    Array = NDArray[np.float64]
+
+Row = tuple[float, ...]  # w, p, lambda_w, lambda_p
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """Completes plans to candidates.
+
+    Parameters
+    ----------
+    factors
+        What if: throughput of some plans as a multiple of what is predicted. Empty for the truth.
+    """
+
+    situation: Situation
+    model: ThroughputModel
+    factors: Mapping[Row, float] = field(default_factory=dict)
+    now: Prediction = field(init=False)
+    now_breakdown: tuple[TermShare, ...] = field(init=False)
+    identified: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        plan, batch = self.situation.plan, self.situation.spec.batch_size
+        object.__setattr__(self, "now", self.predict(axes_of([plan]))[0])
+        object.__setattr__(self, "now_breakdown", self.model.breakdown(plan, batch))
+        known = (c.term for c in self.model.report_.coefficients if c.identified)
+        object.__setattr__(self, "identified", frozenset(known))
+
+    def predict(self, axes: Array) -> Predictions:
+        """Predict plans given as rows."""
+        return scaled(self.model.predict(axes, self.situation.spec.batch_size), axes, self.factors)
+
+    def gains(self, space: PlanSpace, samples_per_s: Array) -> Array:
+        """Return TG of plans with these predicted throughputs (Eq. 8): shape (n_plans,)."""
+        s, memory_mib = self.situation, (space.worker_memory_mib, space.ps_memory_mib)
+        pause_s = transitions_s(space.axes, memory_mib, s.plan, s.pauses)
+        left_s = s.n_sample_left / samples_per_s
+        return gains(samples_per_s, self.now.samples_per_s, pause_s, left_s)
+
+    def candidates(self, plans: Sequence[ResourcePlan]) -> tuple[Candidate, ...]:
+        """Return everything about each plan."""
+        if not plans:
+            return ()
+        s, predictions = self.situation, self.predict(axes_of(plans))
+        speed = predictions.samples_per_s
+        pause_s = np.array([transition_s(diff(s.plan, plan), s.pauses) for plan in plans])
+        gain = gains(speed, self.now.samples_per_s, pause_s, s.n_sample_left / speed)
+        rows = zip(plans, pause_s.tolist(), gain.tolist(), strict=True)
+        return tuple(
+            self._reasoned(bare_candidate(s, plan, predictions[i], pause, gained))
+            for i, (plan, pause, gained) in enumerate(rows)
+        )
+
+    def _reasoned(self, bare: Candidate) -> Candidate:
+        plan, s = bare.plan, self.situation
+        breakdown = self.model.breakdown(plan, s.spec.batch_size)
+        why = reason((s.plan, self.now_breakdown), (plan, breakdown), identified=self.identified)
+        return replace(bare, breakdown=breakdown, reason=why)
+
+
+def bare_candidate(
+    situation: Situation, plan: ResourcePlan, prediction: Prediction, pause_s: float, gain: float
+) -> Candidate:
+    """Return all about a plan but what takes time to compute: its breakdown and its reason."""
+    cost = pricing.cost_per_hour(plan, situation.spec.prices)
+    return Candidate(
+        plan=plan,
+        prediction=prediction,
+        cost_per_hour=cost,
+        cost_per_million=pricing.cost_per_million(cost, prediction.samples_per_s),
+        finish_s=situation.n_sample_left / prediction.samples_per_s + pause_s,
+        scale=diff(situation.plan, plan),
+        transition_s=pause_s,
+        gain_samples_per_s=gain,
+        breakdown=(),
+        reason="",
+    )
+
+
+def scaled(predictions: Predictions, axes: Array, factors: Mapping[Row, float]) -> Predictions:
+    """Return predictions with the throughput of some rows multiplied, bands included."""
+    if not factors:
+        return predictions
+    factor = np.ones(len(axes))
+    for row, times in factors.items():
+        factor[(axes == np.array(row)).all(axis=1)] = times
+    p = predictions
+    return Predictions(p.samples_per_s * factor, p.low * factor, p.high * factor, p.extrapolates)

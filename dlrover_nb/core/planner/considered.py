@@ -1,0 +1,109 @@
+"""The plans that advice weighs, out of all that a job may be given.
+
+Advice needs bands, and a prediction with its band goes through hundreds of coefficient sets. A small space is
+weighed whole. Of a larger one most plans are beaten by far, and never deserve it: the search goes by the
+mean coefficients alone (within a few per cent of the prediction, at a hundredth of its time) and we
+keep the front, the front without it, and so on (`pareto.exact.layers`) until there are some thousand plans,
+besides the plans around the present one and those that were measured. What is lost: a plan that is beaten
+by a thousand others by its mean coefficients, and by none once the rest is counted. Rejected: a
+random sample, which misses the front of a million plans almost surely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core import pricing
+from dlrover_nb.core.pareto.exact import layers
+from dlrover_nb.core.pareto.solve import solve
+from dlrover_nb.core.pareto.space import CACHED_PLANS, PlanGrid, PlanSpace, list_plans, neighbours
+from dlrover_nb.core.perf.terms import all_columns, axes_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.pareto.solve import Objectives
+    from dlrover_nb.core.perf.model import ThroughputModel
+    from dlrover_nb.core.planner.situation import Situation
+
+    Array = NDArray[np.float64]
+
+ENOUGH = 2000  # plans of a large space that are weighed
+LEAST_S = 1e-9  # of an iteration: a form may be zero at one worker (log w), and a plan is not infinitely fast
+
+
+@dataclass(frozen=True, slots=True)
+class Rough:
+    """Cost and throughput of many plans, the latter by the model's mean coefficients alone."""
+
+    grid: PlanGrid
+    model: ThroughputModel
+    situation: Situation
+
+    def __call__(self, axes: Array) -> tuple[Array, Array]:
+        """Return `Candidate.cost` and throughput of each row (w, p, lambda_w, lambda_p)."""
+        m, batch = self.model, self.situation.spec.batch_size
+        columns = all_columns(axes, batch, dense_bytes=m.dense_bytes, embedding_dim=m.embedding_dim)
+        iter_s = np.maximum(columns @ m.coefficients_, LEAST_S)
+        return self.cost(axes), axes[:, 0] * batch / iter_s  # (eq. 1)
+
+    def cost(self, axes: Array) -> Array:
+        """Return `Candidate.cost` of each row."""
+        memory_mib = (self.grid.worker_memory_mib, self.grid.ps_memory_mib)
+        return pricing.costs(axes, *memory_mib, self.situation.spec.prices)
+
+
+@dataclass(slots=True)
+class Remembered:
+    """Answers a solver and remembers the plans that were best among those it asked about."""
+
+    objectives: Objectives
+    _kept: list[tuple[Array, Array, Array]] = field(default_factory=list)
+
+    def __call__(self, axes: Array) -> tuple[Array, Array]:
+        """Return cost and throughput of each row."""
+        cost, samples_per_s = self.objectives(axes)
+        best = layers(cost, samples_per_s, ENOUGH)
+        self._kept.append((axes[best], cost[best], samples_per_s[best]))
+        return cost, samples_per_s
+
+    def best(self) -> Array:
+        """Return the rows of the best plans of all that were asked about, each once."""
+        if not self._kept:
+            return np.empty((0, 4))
+        axes, cost, samples_per_s = (np.concatenate(column) for column in zip(*self._kept, strict=True))
+        axes, first = np.unique(axes, axis=0, return_index=True)
+        return np.asarray(axes[layers(cost[first], samples_per_s[first], ENOUGH)])
+
+
+def plans_to_weigh(
+    rough: Rough, *, rng: np.random.Generator, solver: str | None = None
+) -> tuple[PlanSpace, int]:
+    """Return the plans to weigh, and out of how many they were taken.
+
+    Parameters
+    ----------
+    rng, solver
+        As of `pareto.solve.solve`; a small space is listed unless a solver is asked for.
+    """
+    grid = rough.grid
+    if solver is None and grid.n_plan <= CACHED_PLANS:
+        space = list_plans(grid)
+        return space, len(space)
+    remembered = Remembered(rough)
+    found = solve(grid, remembered, rng=rng, solver=solver)
+    near = _near(rough)
+    near = near[grid.contains(near)]
+    near = near[grid.allows(near)]
+    axes = np.unique(np.concatenate((remembered.best(), near)), axis=0)
+    return PlanSpace(axes, grid.worker_memory_mib, grid.ps_memory_mib), max(found.n_plan, len(axes))
+
+
+def _near(rough: Rough) -> Array:
+    """Return the present plan, the plans one step from it, and all that were measured."""
+    s = rough.situation
+    here = axes_of([s.plan])
+    return np.concatenate((here, neighbours(here[0], s.spec.bounds, s.pins), rough.model.evidence_.axes))

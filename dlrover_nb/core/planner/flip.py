@@ -1,0 +1,134 @@
+"""What would change the planner's mind: its advice, asked again of situations that differ in one number.
+
+The numbers are those that advice rests on and that nobody knows for certain: how fast the proposed plan and
+the present one are (as uncertain as their bands), how long the transition takes, what a core costs
+beside memory, and how much is left to train (which is known, and shrinks). The decision is the planner's own,
+passed in with its settings, so that a flip is always one of the advice that the user sees. The
+fit is not repeated: a flip asks what would be advised if a number were different, not which samples would
+make it so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core import pricing
+from dlrover_nb.core.pareto.flips import Quantity, nearest_flip
+from dlrover_nb.core.planner.completion import Completion, scaled
+from dlrover_nb.core.planner.situation import transition_kind
+from dlrover_nb.core.structs.decisions import Candidate, FlipPoint, ProposalKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dlrover_nb.core.planner.advice import Advice
+    from dlrover_nb.core.planner.analysis import Analysis
+    from dlrover_nb.core.planner.completion import Row
+    from dlrover_nb.core.planner.situation import Situation
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+    Decide = Callable[[Analysis], Advice | None]
+
+BAND_SD = 2 * 1.6448536269514722  # standard deviations in a 90 % band of logarithms
+LEAST_SPREAD = 0.01  # of a throughput: no measurement is better known
+PAUSE_SPREAD = log(2)  # half as long or twice as long: what transitions of one kind do
+LEFT_SPREAD = log(2)
+PRICE_SPREAD = {True: log(1.5), False: log(1.15)}  # of an assumed price and of one that the user gave
+
+
+def flip_of(analysis: Analysis, advice: Advice, decide: Decide) -> FlipPoint | None:
+    """Return the nearest change of one number at which another plan would be advised, or None.
+
+    Parameters
+    ----------
+    decide
+        Makes the advice, settings bound: ``lambda a: advise(a, settings, barred=barred, may_explore=True)``.
+
+    Returns
+    -------
+    FlipPoint or None
+        None where nothing plausible would change the advice, or where it is not of `decide`'s making.
+    """
+    present, recommended = analysis.situation.plan, advice.candidate.plan
+
+    def plan_of(supposed: Analysis) -> ResourcePlan:
+        found = decide(supposed)
+        return present if found is None else found.candidate.plan
+
+    if plan_of(analysis) != recommended:
+        return None
+    quantities = [*_of_situation(analysis, advice, plan_of)]
+    if (
+        advice.kind is ProposalKind.IMPROVE
+    ):  # an experiment is chosen for what it would tell, not for its speed
+        quantities = [
+            _throughput("throughput of the proposed plan", analysis, advice.candidate, plan_of),
+            _throughput("throughput of the present plan", analysis, analysis.current, plan_of),
+            *quantities,
+        ]
+    return nearest_flip(quantities, recommended=recommended, present=present)
+
+
+def suppose(
+    analysis: Analysis, *, situation: Situation | None = None, factors: Mapping[Row, float] | None = None
+) -> Analysis:
+    """Return the analysis as it would be with another situation or other throughputs, not fitted again.
+
+    Parameters
+    ----------
+    factors
+        Throughput of plans, given as (w, p, lambda_w, lambda_p), as a multiple of what is predicted.
+    """
+    s, space = situation or analysis.situation, analysis.space
+    completion = Completion(s, analysis.model, factors or {})
+    return replace(
+        analysis,
+        situation=s,
+        completion=completion,
+        predictions=scaled(analysis.predictions, space.axes, factors or {}),
+        cost=pricing.costs(space.axes, space.worker_memory_mib, space.ps_memory_mib, s.spec.prices),
+        front=replace(analysis.front, current=completion.candidates([s.plan])[0]),
+    )
+
+
+def _throughput(
+    name: str, analysis: Analysis, candidate: Candidate, plan_of: Callable[[Analysis], ResourcePlan]
+) -> Quantity:
+    p, plan = candidate.prediction, candidate.plan
+    row = (float(plan.worker.count), float(plan.ps.count), plan.worker.cpu, plan.ps.cpu)
+    return Quantity(
+        name,
+        p.samples_per_s,
+        "samples/s",
+        max(log(p.high / p.low) / BAND_SD, LEAST_SPREAD),
+        lambda value: plan_of(suppose(analysis, factors={row: value / p.samples_per_s})),
+    )
+
+
+def _of_situation(
+    analysis: Analysis, advice: Advice, plan_of: Callable[[Analysis], ResourcePlan]
+) -> list[Quantity]:
+    """Return what else the advice rests on: samples left, the pause, and the price of a core."""
+    s, found = analysis.situation, []
+
+    def asked(change: Callable[[float], Situation]) -> Callable[[float], ResourcePlan]:
+        return lambda value: plan_of(suppose(analysis, situation=change(value)))
+
+    if s.n_sample_left > 0:
+        left = asked(lambda value: replace(s, n_sample_left=round(value)))
+        name = "number of samples left to train"
+        found.append(Quantity(name, float(s.n_sample_left), "", LEFT_SPREAD, left, up=False))
+    pause_s = advice.candidate.transition_s
+    if pause_s > 0:
+        kind = transition_kind(advice.candidate.scale)
+        others = tuple(p for p in s.pauses if p[0] != kind)
+        pause = asked(lambda value: replace(s, pauses=(*others, (kind, value))))
+        found.append(Quantity("pause of the transition", pause_s, "s", PAUSE_SPREAD, pause))
+    prices = s.spec.prices
+    if prices.cpu_hour and prices.gib_hour is not None:
+        price = asked(lambda value: replace(s, spec=replace(s.spec, prices=replace(prices, cpu_hour=value))))
+        unit, spread = f"{prices.currency} per hour", PRICE_SPREAD[prices.assumed]
+        found.append(Quantity("price of a core", prices.cpu_hour, unit, spread, price))
+    return found

@@ -1,0 +1,85 @@
+"""What planning looks at, and what a transition costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.structs.resources import Pins, ResourcePlan, Role, ScalePlan, diff
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.past import FitSummary
+    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.samples import ProfileSample
+
+    Array = NDArray[np.float64]
+
+HORIZON_S = 3600.0  # over which a transition is paid off at the most (Eq. 8)
+DEFAULT_PAUSE_S = {"workers": 0.5, "restart": 6.0}  # until transitions of this job have been seen
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that planning looks at."""
+
+    spec: JobSpec
+    capacity: Capacity
+    dense_bytes: int
+    embedding_dim: int
+    plan: ResourcePlan  # what runs
+    samples: tuple[ProfileSample, ...]
+    n_sample_left: int
+    pauses: tuple[tuple[str, float], ...] = ()  # (kind, seconds) of this job's transitions
+    memory_mib: tuple[tuple[Role, int], ...] = ()  # to give each node, where not as now
+    pins: Pins = field(default_factory=Pins)  # of every plan that is searched
+    prior: FitSummary | None = None  # of similar finished jobs
+    deadline_left_s: float | None = None  # until the job should be done; negative: late; None: no deadline
+
+
+def transition_kind(scale: ScalePlan) -> str:
+    """Return ``workers`` where workers come or go while others train, ``restart`` where all pause."""
+    joins = all(c.role is Role.WORKER and not c.replaces_nodes for c in scale.changes)
+    return "workers" if joins else "restart"
+
+
+def transition_s(scale: ScalePlan, pauses: tuple[tuple[str, float], ...]) -> float:
+    """Return the seconds without training to expect: the median of this kind so far, or a default."""
+    if not scale:
+        return 0.0
+    kind = transition_kind(scale)
+    seen = [pause_s for seen_kind, pause_s in pauses if seen_kind == kind]
+    return median(seen) if seen else DEFAULT_PAUSE_S[kind]
+
+
+def transitions_s(
+    axes: Array, memory_mib: tuple[int, int], now: ResourcePlan, pauses: tuple[tuple[str, float], ...]
+) -> Array:
+    """Return `transition_s` from the present plan to each of many: shape (n_plans,).
+
+    Parameters
+    ----------
+    axes
+        ndarray of shape (n_plans, 4): workers, PS, cores per worker, cores per PS.
+    memory_mib
+        Of each worker and of each PS, the same for all plans.
+    """
+    here = np.array([now.worker.count, now.ps.count, now.worker.cpu, now.ps.cpu])
+    changed = axes != here
+    same_memory = memory_mib == (now.worker.memory_mib, now.ps.memory_mib)
+    joins = np.logical_not(changed[:, 1:].any(axis=1)) & same_memory
+    worker_more = replace(now, worker=replace(now.worker, count=now.worker.count + 1))
+    ps_more = replace(now, ps=replace(now.ps, count=now.ps.count + 1))
+    workers_s, restart_s = (transition_s(diff(now, plan), pauses) for plan in (worker_more, ps_more))
+    return np.where(joins, np.where(changed[:, 0], workers_s, 0.0), restart_s)
+
+
+def gains(speed: Array, now: float, pause_s: Array, left_s: Array) -> Array:
+    """Return TG(A): throughput gained less the transition's loss, spread over the rest of the run (Eq. 8)."""
+    horizon_s = np.clip(left_s, 1.0, HORIZON_S)
+    return np.asarray(speed - now - pause_s * now / horizon_s)  # (eq. 8)

@@ -1,0 +1,126 @@
+"""The three stages of a job's life as DLRover-RM composes them.
+
+- Warm start: what the job begins on, and what its model knows before it runs (`warm_start`).
+- Auto-scaling: model -> candidates -> advice (`analyse`, then `auto_scale`).
+- Post-scaling: memory before a node is killed and after one was (`post_scale`).
+
+Each stage takes what the others found as arguments and returns advice; none applies anything. Post-scaling
+goes first where both have something to say: a faster plan is of no use to a node that is killed. Before both
+goes a plan that keeps to what the user has pinned, if the present one does not: the user's word is no
+question of gain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core import pricing, warmstart
+from dlrover_nb.core.pareto.reasons import change_words
+from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings, advise
+from dlrover_nb.core.planner.protect import Frame, protected
+from dlrover_nb.core.structs.decisions import ProposalKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dlrover_nb.core.planner.analysis import Analysis
+    from dlrover_nb.core.planner.protect import MemoryNeed
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a job begins with; `why` is one sentence for the user."""
+
+    plan: ResourcePlan
+    prior: FitSummary | None
+    why: str
+
+
+def warm_start(spec: JobSpec, capacity: Capacity, traits: JobTraits, past: Sequence[PastJob]) -> Start:
+    """Say what a job begins on, from jobs like it; its own plan with its pins where there are none.
+
+    Notes
+    -----
+    A start over the budget, or of unknown price while there is one, is not given: what similar jobs knew of
+    their speed still is. `JobSubmitted.traits` and `.prior` carry the result to the controller.
+    """
+    own = spec.pins.applied(spec.plan)
+    found = warmstart.warm_start(traits, past, into=warmstart.into_space(spec.bounds, capacity, spec.pins))
+    if found is None:
+        return Start(own, None, "Starts as its user asked: no job like it has finished yet.")
+    price, budget = pricing.cost_per_hour(found.plan, spec.prices), spec.budget_per_hour
+    if budget is not None and (price is None or price > budget):
+        why = f"Starts as its user asked: what jobs like it ran on exceeds {budget:g} per hour."
+        return Start(own, found.prior, why)
+    return Start(found.plan, found.prior, found.why)
+
+
+def auto_scale(
+    analysis: Analysis,
+    settings: PlannerSettings,
+    *,
+    barred: Mapping[ResourcePlan, float],
+    may_explore: bool,
+    limits: Limits | None = None,
+) -> Advice | None:
+    """Say which plan to propose now: one that keeps the pins, a better one, an experiment, or None.
+
+    Parameters
+    ----------
+    barred, may_explore, limits
+        As of `advise`.
+    """
+    if not analysis.situation.pins.allows(analysis.situation.plan):
+        return _keep_pins(analysis, barred)
+    return advise(analysis, settings, barred=barred, may_explore=may_explore, limits=limits)
+
+
+def post_scale(
+    analysis: Analysis, needs: Sequence[MemoryNeed], *, barred: Mapping[ResourcePlan, float]
+) -> Advice | None:
+    """Say which plan has the memory that nodes need; None where none is needed or none can be had.
+
+    Parameters
+    ----------
+    barred
+        Plans that could not be brought about.
+    """
+    plan = protected(analysis.situation.plan, needs, Frame.of(analysis.situation))
+    if plan is None or plan in barred:
+        return None
+    return _with_reason(analysis, plan, ProposalKind.PROTECT, protect_why(plan, needs))
+
+
+def protect_why(plan: ResourcePlan, needs: Sequence[MemoryNeed]) -> str:
+    """Say what is known of the danger and what the plan does about it."""
+    given = ", ".join(f"{plan.role(n.role).memory_mib} MiB for each {n.role}" for n in needs)
+    return f"To protect: {'; '.join(n.why for n in needs)}. This plan gives {given}."
+
+
+def _keep_pins(analysis: Analysis, barred: Mapping[ResourcePlan, float]) -> Advice | None:
+    """Return the present plan with the pins; where that finds no room, the fastest plan that does."""
+    s = analysis.situation
+    frame = Frame.of(s)
+    plan: ResourcePlan | None = s.pins.applied(s.plan)
+    if plan is None or not frame.holds(plan):
+        plan = _fastest(analysis, frame)
+    if plan is None or plan in barred:
+        return None
+    why = f"To keep what is pinned ({s.pins}): {change_words(s.plan, plan)}."
+    return _with_reason(analysis, plan, ProposalKind.IMPROVE, why)
+
+
+def _fastest(analysis: Analysis, frame: Frame) -> ResourcePlan | None:
+    order = np.argsort(-analysis.predictions.low, kind="stable")
+    plans = (analysis.space.plan(int(i)) for i in order)
+    return next((plan for plan in plans if frame.holds(plan)), None)
+
+
+def _with_reason(analysis: Analysis, plan: ResourcePlan, kind: ProposalKind, why: str) -> Advice:
+    return Advice(kind, replace(analysis.candidate(plan), reason=why), why)

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dlrover_nb.core.errors import CapacityError, InvalidValueError
+from dlrover_nb.core.pareto.placing import fits
+from dlrover_nb.core.pareto.space import (
+    check_plans,
+    enumerate_plans,
+    ladders,
+    list_plans,
+    neighbours,
+    nothing_left,
+    plan_grid,
+)
+from dlrover_nb.core.structs import resources
+from dlrover_nb.core.structs.resources import Capacity, NodeShape, Pins, PlanBounds, plan_needs
+
+MEMORY = {"worker_memory_mib": 256, "ps_memory_mib": 128}
+LARGE = Capacity((NodeShape(1000, 10**7),))
+
+shapes = st.lists(
+    st.builds(
+        NodeShape, st.sampled_from([0.3, 1, 2.05, 4]), st.sampled_from([512, 2048, 8192]), st.integers(1, 3)
+    ),
+    min_size=1,
+    max_size=3,
+)
+bounds = st.builds(
+    PlanBounds,
+    max_workers=st.integers(1, 5),
+    max_ps=st.integers(1, 3),
+    worker_cpus=st.just((0.1, 0.25, 1.5)),
+    ps_cpus=st.just((0.3, 1)),
+    quota_cpu=st.one_of(st.none(), st.floats(0.1, 8)),
+    quota_memory_mib=st.one_of(st.none(), st.integers(100, 4000)),
+)
+pins = st.builds(
+    Pins,
+    workers=st.one_of(st.none(), st.integers(1, 8)),
+    ps=st.one_of(st.none(), st.integers(1, 4)),
+    worker_cpu=st.one_of(st.none(), st.sampled_from([0.25, 0.7])),
+    ps_cpu=st.one_of(st.none(), st.sampled_from([0.3, 0.9])),
+    worker_memory_mib=st.one_of(st.none(), st.sampled_from([64, 500])),
+    ps_memory_mib=st.one_of(st.none(), st.sampled_from([64, 700])),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(shapes=shapes, mib=st.tuples(st.sampled_from([256, 1024]), st.sampled_from([128, 900])))
+def test_vectorised_placing_equals_node_by_node(shapes, mib):
+    memory = {"worker_memory_mib": mib[0], "ps_memory_mib": mib[1]}
+    wide = PlanBounds(max_workers=5, max_ps=3, worker_cpus=(0.1, 0.25, 1.5), ps_cpus=(0.3, 1))
+    space = enumerate_plans(wide, LARGE, **memory)
+    assert len(space) == 5 * 3 * 3 * 2
+    capacity = Capacity(tuple(shapes))
+    held = fits(space.axes, capacity, **memory)
+    one_by_one = [resources.fits(capacity, plan_needs(space.plan(i))) for i in range(len(space))]
+    assert held.tolist() == one_by_one
+
+
+@settings(deadline=None, max_examples=150)
+@given(bounds=bounds, shapes=shapes, pins=pins)
+def test_space_is_exactly_the_plans_within_bounds_quota_pins_and_machines(bounds, shapes, pins):
+    capacity = Capacity(tuple(shapes))
+    space = enumerate_plans(bounds, capacity, **MEMORY, pins=pins)
+    found = {space.plan(i) for i in range(len(space))}
+    free = replace(bounds, quota_cpu=None, quota_memory_mib=None)
+    wide = enumerate_plans(free, Capacity((NodeShape(10**6, 10**9),)), **MEMORY)
+    everything = {pins.applied(wide.plan(i)) for i in range(len(wide))}
+    expected = {
+        plan
+        for plan in everything
+        if resources.fits(capacity, plan_needs(plan))
+        and (bounds.quota_cpu is None or plan.total_cpu <= bounds.quota_cpu)
+        and (bounds.quota_memory_mib is None or plan.total_memory_mib <= bounds.quota_memory_mib)
+    }
+    assert found == expected
+    assert len(found) == len(space)
+    assert all(pins.allows(plan) for plan in found)
+
+
+@settings(deadline=None, max_examples=100)
+@given(bounds=bounds, shapes=shapes, pins=pins)
+def test_empty_space_is_explained_and_only_an_empty_one(bounds, shapes, pins):
+    grid = plan_grid(bounds, Capacity(tuple(shapes)), **MEMORY, pins=pins)
+    assume(grid.n_plan < 1000)
+    assert (len(list_plans(grid)) == 0) == bool(nothing_left(grid))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "capacity", "pins", "said"),
+    [
+        (PlanBounds(quota_cpu=0.4), LARGE, Pins(), "quota of 0.4 cores.*needs 0.5 cores"),
+        (PlanBounds(quota_memory_mib=300), LARGE, Pins(), "quota of 300 MiB.*384 MiB"),
+        (PlanBounds(), Capacity(()), Pins(), "machines .none."),
+        (PlanBounds(), Capacity((NodeShape(8, 200, 9),)), Pins(), "256 MiB per worker"),
+        (
+            PlanBounds(),
+            Capacity((NodeShape(4, 8192),)),
+            Pins(worker_cpu=6),
+            "pinned is worker_cpu = 6, release",
+        ),
+    ],
+)
+def test_constraint_that_leaves_no_plan_is_named(bounds, capacity, pins, said):
+    with pytest.raises(CapacityError, match=said):
+        check_plans(plan_grid(bounds, capacity, **MEMORY, pins=pins))
+
+
+def test_pin_outside_the_ladders_is_allowed_when_it_fits():
+    grid = plan_grid(PlanBounds(), LARGE, **MEMORY, pins=Pins(workers=7, ps_cpu=0.6, worker_memory_mib=2048))
+    check_plans(grid)
+    space = list_plans(grid)
+    assert set(space.axes[:, 0]) == {7.0}
+    assert set(space.axes[:, 3]) == {0.6}
+    assert (space.worker_memory_mib, space.ps_memory_mib) == (2048, 128)
+
+
+def test_space_that_is_too_large_is_not_listed():
+    with pytest.raises(InvalidValueError, match="plans"):
+        enumerate_plans(PlanBounds(max_workers=10_000, max_ps=1000), LARGE, **MEMORY)
+
+
+def test_plans_come_in_chunks_as_they_come_at_once():
+    wide = PlanBounds(
+        40, 40, tuple(np.arange(1, 13) / 4), tuple(np.arange(1, 13) / 4), quota_cpu=40, quota_memory_mib=9000
+    )
+    grid = plan_grid(wide, LARGE, **MEMORY)
+    chunks = list(grid.chunks())
+    assert len(chunks) > 1
+    axes = np.concatenate(chunks)
+    assert np.array_equal(axes, np.unique(axes, axis=0))
+    assert grid.allows(axes).all()
+    assert grid.contains(axes).all()
+
+
+def test_shared_space_cannot_be_changed_by_who_uses_it():
+    space = enumerate_plans(PlanBounds(), LARGE, **MEMORY)
+    with pytest.raises(ValueError, match="read-only"):
+        space.axes[0, 0] = 99
+
+
+def test_neighbours_differ_by_one_step_on_one_axis():
+    here = np.array([2.0, 1.0, 0.6, 1.0])
+    near = neighbours(here, PlanBounds())
+    assert ((near != here).sum(axis=1) == 1).all()
+    assert sorted(near[near[:, 2] != 0.6, 2]) == [0.5, 0.75]
+    assert sorted(near[near[:, 0] != 2, 0]) == [1, 3]
+    assert near[near[:, 1] != 1, 1].tolist() == [2]
+
+
+@settings(deadline=None)
+@given(pins=pins, workers=st.integers(1, 6), ps=st.integers(1, 3))
+def test_neighbours_keep_to_the_pins(pins, workers, ps):
+    near = neighbours(np.array([workers, ps, 0.5, 0.5]), PlanBounds(), pins)
+    for axis, pin in enumerate((pins.workers, pins.ps, pins.worker_cpu, pins.ps_cpu)):
+        if pin is not None:
+            assert set(near[:, axis]) <= {pin}
+            assert ladders(PlanBounds(), pins)[axis] == (pin,)

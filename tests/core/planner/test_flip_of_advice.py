@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
+from dlrover_nb.core.planner.flip import flip_of, suppose
+from dlrover_nb.core.planner.situation import transition_kind
+from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.resources import (
+    Capacity,
+    NodeShape,
+    PlanBounds,
+    PriceTable,
+    ResourcePlan,
+    RolePlan,
+)
+from dlrover_nb.core.structs.samples import ProfileSample
+
+NOW = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
+TWO = replace(NOW, worker=RolePlan(2, 0.5, 1024))
+PS = replace(NOW, ps=RolePlan(2, 0.5, 512))
+decide = partial(advise, settings=PlannerSettings(), barred={}, may_explore=True)
+
+
+def seen(plan, speed, n=5):
+    return tuple(ProfileSample(float(i), 2.0, plan, 512, speed) for i in range(n))
+
+
+def situation(samples, **changes) -> Situation:
+    base = Situation(
+        spec=JobSpec("x"),
+        capacity=Capacity((NodeShape(4, 16_000),)),
+        dense_bytes=100_000,
+        embedding_dim=16,
+        plan=NOW,
+        samples=samples,
+        n_sample_left=10_000_000,
+    )
+    return replace(base, **changes)
+
+
+def asked_again(analysis, found, kind):
+    """The recommendation just before and just beyond a flip, made anew from the changed situation."""
+    s = analysis.situation
+
+    def supposed(value):
+        if found.quantity == "number of samples left to train":
+            return suppose(analysis, situation=replace(s, n_sample_left=round(value)))
+        if found.quantity == "pause of the transition":
+            return suppose(analysis, situation=replace(s, pauses=((kind, value),)))
+        if found.quantity == "price of a core":
+            prices = replace(s.spec.prices, cpu_hour=value)
+            return suppose(analysis, situation=replace(s, spec=replace(s.spec, prices=prices)))
+        plan = NOW if "present" in found.quantity else decide(analysis).candidate.plan
+        row = (plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu)
+        return suppose(analysis, factors={row: value / found.now})
+
+    def plan_at(value):
+        advice = decide(supposed(value))
+        return NOW if advice is None else advice.candidate.plan
+
+    beyond = found.at + (found.at - found.now) * 0.002
+    before = found.at - (found.at - found.now) * 0.01
+    return plan_at(before), plan_at(beyond)
+
+
+ONE_PS = PlanBounds(max_workers=4, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.5,))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spec": JobSpec("x", bounds=ONE_PS)},
+        {"spec": JobSpec("x", bounds=replace(ONE_PS, max_workers=2))},
+        {"spec": JobSpec("x"), "n_sample_left": 600_000},
+        {"spec": JobSpec("x", prices=PriceTable(cpu_hour=0.03, gib_hour=0.004, assumed=False))},
+        {"spec": JobSpec("x", bounds=ONE_PS, prices=PriceTable(cpu_hour=None))},
+        {"spec": JobSpec("x", bounds=ONE_PS), "pauses": (("workers", 5.0),), "n_sample_left": 700_000},
+    ],
+)
+def test_advice_is_the_same_before_its_flip_and_another_beyond(changes):
+    analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 11_600), **changes))
+    advice = decide(analysis)
+    found = flip_of(analysis, advice, decide)
+    assert advice.kind is ProposalKind.IMPROVE
+    assert found is not None
+    before, beyond = asked_again(analysis, found, transition_kind(advice.candidate.scale))
+    assert before == advice.candidate.plan
+    assert beyond == found.plan != advice.candidate.plan
+    assert found.words.endswith("recommended instead.")
+
+
+def test_barely_better_plan_flips_with_its_own_throughput():
+    bounds = replace(ONE_PS, max_workers=2)
+    analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 11_600), spec=JobSpec("x", bounds=bounds)))
+    found = flip_of(analysis, decide(analysis), decide)
+    assert found.quantity.startswith("throughput")
+    assert found.plan == NOW
+    assert "staying with the present plan" in found.words
+
+
+def test_flip_is_none_where_nothing_plausible_changes_the_advice():
+    bounds = replace(ONE_PS, max_workers=2)
+    analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 90_000), spec=JobSpec("x", bounds=bounds)))
+    assert flip_of(analysis, decide(analysis), decide) is None
+
+
+def test_flip_of_advice_that_the_decision_does_not_give_is_none():
+    analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000)))
+    other = replace(decide(analysis), candidate=analysis.candidate(PS))
+    assert flip_of(analysis, other, decide) is None
+
+
+def test_experiment_flips_only_with_what_it_rests_on():
+    analysis = analyse(situation(seen(NOW, 10_000), n_sample_left=300_000))
+    advice = decide(analysis)
+    found = flip_of(analysis, advice, decide)
+    assert advice.kind is ProposalKind.EXPLORE
+    assert found is None or "throughput" not in found.quantity
+
+
+def test_supposing_nothing_changes_nothing():
+    analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000)))
+    same = suppose(analysis)
+    assert same.current == analysis.current
+    assert same.cost.tolist() == analysis.cost.tolist()
+    assert decide(same) == decide(analysis)
