@@ -1,8 +1,9 @@
 """Job files: what a user writes in YAML, to a `JobSpec` and back.
 
 The file's keys are the record's fields (``n_epoch`` is written ``epochs``), groups are nested, everything but
-the name has a default, and a group that is given in part keeps the defaults of the rest. The readers below
-are driven by the records' own types, so a new field needs no second place. `dump_job` writes every value out:
+the name has a default, and a group that is given in part keeps the defaults of the rest. ``null`` stands
+where none is a value: no budget, no quota, no pin, a price that nobody knows. The readers below are driven by
+the records' own types, so a new field needs no second place. `dump_job` writes every value out:
 ``parse_job(dump_job(spec)) == spec``.
 
 Each mistake is one line with the path of the field: nothing is guessed, except the data's format from its
@@ -154,16 +155,20 @@ def _value(value: object, kind: type, default: object, path: str) -> object:
                 f"{path} must be a group of {', '.join(known_keys(path))}, got {_named(value)}"
             )
         return _record(value, default, path)
+    if get_origin(kind) is types.UnionType:  # of one kind and None
+        return None if value is None else _value(value, get_args(kind)[0], None, path)
     if get_origin(kind) is tuple:
         items = value if isinstance(value, list) else [value]
         item_kind = get_args(kind)[0]
         return tuple(_value(item, item_kind, None, f"{path}[{i}]") for i, item in enumerate(items))
-    if issubclass(kind, StrEnum):
-        if isinstance(value, str):
-            check_known(path, value, tuple(kind))
-            return kind(value)
+    return _word(value, kind, path) if issubclass(kind, StrEnum) else _scalar(value, kind, path)
+
+
+def _word(value: object, kind: type[StrEnum], path: str) -> StrEnum:
+    if not isinstance(value, str):
         raise InvalidValueError(f"{path} must be one of {', '.join(kind)}, got {_named(value)}")
-    return _scalar(value, kind, path)
+    check_known(path, value, tuple(kind))
+    return kind(value)
 
 
 def _scalar(value: object, kind: type, path: str) -> object:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import dump_job, known_keys, parse_job
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
-from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import Pins, PlanBounds, PriceTable, ResourcePlan, RolePlan
 
 names = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
 columns = st.lists(st.text(max_size=8), max_size=3).map(tuple)
@@ -43,13 +43,38 @@ jobs = st.builds(
         initial_accumulator=positive,
     ),
     plan=st.builds(ResourcePlan, roles, roles),
-    bounds=st.builds(PlanBounds, st.integers(1, 99), st.integers(1, 99), cpus, cpus),
-    prices=st.builds(PriceTable, st.text(max_size=8), st.floats(0, 99), st.floats(0, 99), st.booleans()),
+    bounds=st.builds(
+        PlanBounds,
+        st.integers(1, 99),
+        st.integers(1, 99),
+        cpus,
+        cpus,
+        st.none() | positive,
+        st.none() | st.integers(1, 1 << 30),
+    ),
+    prices=st.builds(
+        PriceTable,
+        st.text(max_size=8),
+        st.none() | st.floats(0, 99),
+        st.none() | st.floats(0, 99),
+        st.booleans(),
+    ),
     mode=st.sampled_from(Mode),
     batch_size=st.integers(1, 1 << 20),
     n_epoch=st.integers(1, 99),
     checkpoint_every_s=st.floats(0, 1e6),
     heartbeat_timeout_s=positive,
+    pins=st.builds(
+        Pins,
+        st.none() | st.integers(1, 99),
+        st.none() | st.integers(1, 99),
+        st.none() | st.floats(0.01, 64),
+        st.none() | st.floats(0.01, 64),
+        st.none() | st.integers(64, 1 << 20),
+        st.none() | st.integers(64, 1 << 20),
+    ),
+    budget_per_hour=st.none() | positive,
+    deadline_s=st.none() | positive,
 )
 
 
@@ -69,6 +94,26 @@ def test_a_group_given_in_part_keeps_the_other_defaults() -> None:
     assert spec.plan.worker == RolePlan(3, default.plan.worker.cpu, default.plan.worker.memory_mib)
     assert spec.plan.ps == default.plan.ps
     assert spec.model == ModelSpec(learning_rate=0.001, hidden=(64,))
+
+
+def test_pins_budget_deadline_and_quota_are_read() -> None:
+    spec = parse_job(
+        "name: x\n"
+        "pins: {worker_memory_mib: 24576, ps: 2}\n"
+        "budget_per_hour: 1.5\n"
+        "deadline_s: 7200\n"
+        "bounds: {quota_cpu: 8, quota_memory_mib: 65536}\n"
+    )
+    assert spec.pins == Pins(ps=2, worker_memory_mib=24_576)
+    assert (spec.budget_per_hour, spec.deadline_s) == (1.5, 7200.0)
+    assert (spec.bounds.quota_cpu, spec.bounds.quota_memory_mib) == (8.0, 65_536)
+
+
+def test_null_is_no_budget_no_pin_and_an_unknown_price() -> None:
+    spec = parse_job("name: x\nbudget_per_hour:\npins: {ps: null}\nprices: {cpu_hour: null}")
+    assert spec.budget_per_hour is None
+    assert not spec.pins
+    assert spec.prices == PriceTable(cpu_hour=None, assumed=False)
 
 
 def test_a_price_that_the_user_gives_is_not_assumed() -> None:
@@ -113,6 +158,13 @@ def test_a_relative_path_starts_from_the_files_folder_and_tells_the_format() -> 
         ("name: x\ndata: {path: day1.csv}", "data.format is missing and 'day1.csv' does not tell"),
         ("name: x\nplan: {ps: {count: 0}}", "plan.ps: node count must be >= 1, got 0"),
         ("name: x\ndata: {holdout: 2}", "data: holdout must be in [0, 1), got 2.0"),
+        ("name: x\nbudget_per_hour: -1", "budget_per_hour must be > 0, got -1"),
+        ("name: x\nbudget_per_hour: lots", "budget_per_hour must be a number, got 'lots'"),
+        ("name: x\ndeadline_s: .nan", "deadline_s must be > 0, got nan"),
+        ("name: x\npins: {workers: 0}", "pins: pinned workers must be >= 1, got 0"),
+        ("name: x\npins: {worker: 2}", "unknown key in pins 'worker'; did you mean 'workers'?"),
+        ("name: x\npins: {ps: 1.5}", "pins.ps must be a whole number, got 1.5"),
+        ("name: x\nbounds: {quota_cpu: [2]}", "bounds.quota_cpu must be a number, got a list"),
         ("name: X", "job name must be 1-52 lower-case letters"),
     ],
 )

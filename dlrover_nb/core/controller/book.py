@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import NotFoundError
@@ -12,7 +13,7 @@ from dlrover_nb.core.structs.events import Remember
 
 if TYPE_CHECKING:
     from dlrover_nb.core.planner import Advice
-    from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.decisions import Candidate, FlipPoint
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 N_LINE = 1000  # lines of story kept; the history keeps everything
@@ -54,6 +55,8 @@ class ProposalBook:
         self._job = job
         self._story = story
         self._proposals: dict[str, Proposal] = {}
+        self._open = ""  # id of the one that waits: asked for at every event
+        self._told: set[tuple[str, str]] = set()
         self.barred: dict[ResourcePlan, float] = {}
 
     @property
@@ -64,7 +67,7 @@ class ProposalBook:
     @property
     def open(self) -> Proposal | None:
         """The proposal that waits for a decision."""
-        return next((p for p in self._proposals.values() if p.status is ProposalStatus.PENDING), None)
+        return self._proposals.get(self._open)
 
     def find(self, name: str | None) -> Proposal:
         """Return a proposal by id.
@@ -86,8 +89,9 @@ class ProposalBook:
         """Refuse a transition that cannot be, with the proposal's story."""
         check_move(proposal, to, story=self._story.about(proposal.id))
 
-    def add(self, advice: Advice, baseline: Candidate, at_s: float) -> Remember:
-        """Put advice before the user."""
+    def add(self, advice: Advice, baseline: Candidate, at_s: float, *, note: str = "") -> Remember:
+        """Put advice before the user; no other may be open."""
+        assert self.open is None
         proposal = Proposal(
             id=f"p{len(self._proposals) + 1}",
             job=self._job,
@@ -96,11 +100,14 @@ class ProposalBook:
             baseline=baseline,
             why=advice.why,
             created_at_s=at_s,
+            note=note,
         )
         self._proposals[proposal.id] = proposal
+        self._open = proposal.id
         self._story.tell(
             at_s,
-            f"{proposal.id} proposed ({advice.kind}): {advice.candidate.plan.short}. {advice.why}",
+            f"{proposal.id} proposed ({advice.kind}): {advice.candidate.plan.short}. {advice.why}"
+            + (note and f" ({note})"),
             about=proposal.id,
         )
         return Remember(at_s, proposal)
@@ -110,5 +117,30 @@ class ProposalBook:
         before = self.find(name)
         after = move(before, to, at_s=at_s, note=note, story=self._story.about(name))
         self._proposals[name] = after
+        if name == self._open:
+            self._open = ""
         self._story.tell(at_s, f"{name} is {to}{note and ': ' + note}", about=name)
         return Remember(at_s, after)
+
+    def close_open(self, to: ProposalStatus, at_s: float, note: str) -> tuple[Remember, ...]:
+        """Close the open proposal; nothing where none is."""
+        return (self.move(self._open, to, at_s, note),) if self.open is not None else ()
+
+    def note(self, text: str, at_s: float) -> tuple[Remember, ...]:
+        """Say on the open proposal why it waits, each reason once."""
+        proposal = self.open
+        if proposal is None or (proposal.id, text) in self._told:
+            return ()
+        self._told.add((proposal.id, text))
+        after = self._proposals[proposal.id] = replace(proposal, note=text)
+        self._story.tell(at_s, f"{proposal.id}: {text}", about=proposal.id)
+        return (Remember(at_s, after),)
+
+    def explain(self, flip: FlipPoint | None, at_s: float) -> tuple[Remember, ...]:
+        """Add to the open proposal what would change the planner's mind, if anything would."""
+        proposal = self.open
+        if proposal is None or flip is None:
+            return ()
+        after = self._proposals[proposal.id] = replace(proposal, flip=flip)
+        self._story.tell(at_s, f"{proposal.id}: {flip.words}", about=proposal.id)
+        return (Remember(at_s, after),)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
+from dlrover_nb.core.planner import check_room
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import check_fits
+from dlrover_nb.core.structs.resources import Pins, ResourcePlan
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.book import ProposalBook
     from dlrover_nb.core.structs.events import JobSubmitted
-    from dlrover_nb.core.structs.resources import ResourcePlan
 
 _STATUS = {
     Verdict.ACCEPT: ProposalStatus.ACCEPTED,
@@ -21,17 +22,25 @@ _STATUS = {
 }
 
 
-def check_decision(  # noqa: PLR0913 - the state that a decision is checked against, all by keyword
-    decision: Decision,
-    *,
-    job: JobSubmitted,
-    book: ProposalBook,
-    phase: JobPhase,
-    mode: Mode,
-    target: ResourcePlan,
-    is_running: bool,
-    under_way: str | None,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a decision is checked against: how the job stands at this moment."""
+
+    job: JobSubmitted
+    phase: JobPhase
+    mode: Mode
+    pins: Pins
+    target: ResourcePlan
+    is_running: bool
+    under_way: str | None
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.job.spec.name
+
+
+def check_decision(decision: Decision, book: ProposalBook, now: Standing) -> None:
     """Refuse a decision that cannot be.
 
     Raises
@@ -41,39 +50,68 @@ def check_decision(  # noqa: PLR0913 - the state that a decision is checked agai
     NotFoundError
         When there is no such proposal.
     InvalidValueError
-        When something is missing, or what is asked is already so.
+        When something is missing, what is asked is already so, or a plan departs from a pin.
     CapacityError
-        When the plan does not fit on the machines.
+        When the plan does not fit on the machines or exceeds the quota.
     """
-    name = job.spec.name
-    if phase.is_final:
-        raise StaleDecisionError(f"job {name} must be running for a decision, but it has {phase}")
+    if now.phase.is_final:
+        raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
     if decision.verdict is Verdict.MODE:
-        _check_mode(decision, name, mode)
+        _check_mode(decision, now)
+        return
+    if decision.verdict is Verdict.PIN:
+        _check_pins(decision, now)
         return
     if decision.verdict in _STATUS:
         book.check(book.find(decision.proposal), _STATUS[decision.verdict])
     if decision.verdict is Verdict.REJECT:
         return
-    if phase is JobPhase.EVALUATING or not is_running:
+    _check_ready(now)
+    _check_plan(_plan(decision, book), now)
+
+
+def _check_ready(now: Standing) -> None:
+    if now.phase is JobPhase.EVALUATING or not now.is_running:
         state = (
-            "is evaluating, training is over" if is_running else "is still starting; decide once it trains"
+            "is evaluating, training is over"
+            if now.is_running
+            else "is still starting; decide once it trains"
         )
-        raise StaleDecisionError(f"job {name} must be training for a change of plan, but it {state}")
-    if under_way:
+        raise StaleDecisionError(f"job {now.name} must be training for a change of plan, but it {state}")
+    if now.under_way:
         raise StaleDecisionError(
-            f"a change is under way in job {name} ({under_way}), one at a time; decide again when it is done"
+            f"a change is under way in job {now.name} ({now.under_way}), one at a time; "
+            "decide again when it is done"
         )
-    _check_plan(_plan(decision, book), job, target)
 
 
-def _check_mode(decision: Decision, name: str, mode: Mode) -> None:
+def _check_mode(decision: Decision, now: Standing) -> None:
     if decision.mode is None:
         raise InvalidValueError(
             f"a decision on the mode needs one of {', '.join(Mode)}, got none; name the mode"
         )
-    if decision.mode is mode:
-        raise InvalidValueError(f"mode must differ from now, got {mode}, which job {name} already has")
+    if decision.mode is now.mode:
+        raise InvalidValueError(
+            f"mode must differ from now, got {now.mode}, which job {now.name} already has"
+        )
+
+
+def _check_pins(decision: Decision, now: Standing) -> None:
+    if decision.pins is None:
+        raise InvalidValueError("a decision on pins needs them, got none; name what is fixed from now on")
+    if decision.pins == now.pins:
+        raise InvalidValueError(
+            f"pins must differ from now, got {decision.pins}, which job {now.name} already has pinned"
+        )
+    least = decision.pins.applied(_least(now))
+    check_room(least, now.job.capacity, now.job.spec.bounds)
+
+
+def _least(now: Standing) -> ResourcePlan:
+    """Return the smallest plan there is: if it finds no room with the pins, none does."""
+    bounds, target = now.job.spec.bounds, now.target
+    smallest = Pins(workers=1, ps=1, worker_cpu=bounds.worker_cpus[0], ps_cpu=bounds.ps_cpus[0])
+    return smallest.applied(target)
 
 
 def _plan(decision: Decision, book: ProposalBook) -> ResourcePlan:
@@ -84,9 +122,21 @@ def _plan(decision: Decision, book: ProposalBook) -> ResourcePlan:
     return decision.plan
 
 
-def _check_plan(plan: ResourcePlan, job: JobSubmitted, target: ResourcePlan) -> None:
-    if plan == target:
+def _check_plan(plan: ResourcePlan, now: Standing) -> None:
+    if plan == now.target:
         raise InvalidValueError(
             f"plan must differ from now, got {plan}, which already runs; name what should change"
         )
-    check_fits(plan, job.capacity)
+    if not now.pins.allows(plan):
+        broken = _broken(now.pins, plan)
+        raise InvalidValueError(
+            f"the plan must keep to what is pinned ({broken}), got {plan}; "
+            f"change the pin first, for example with %dlrover pin {now.name} --clear"
+        )
+    check_room(plan, now.job.capacity, now.job.spec.bounds)
+
+
+def _broken(pins: Pins, plan: ResourcePlan) -> str:
+    """Return the pins that a plan departs from, in words."""
+    single = (Pins(**{name: getattr(pins, name)}) for name in Pins.__slots__)
+    return ", ".join(str(pin) for pin in single if not pin.allows(plan))

@@ -2,56 +2,54 @@
 
 The controller reads no clock, opens no file and starts no thread: `handle` changes its state by one event
 and returns instructions. So a journal of events replays to the same state, and one test reads like a
-conversation. A decision is checked completely before anything changes: what is refused has not happened.
+conversation. This module is the way in for facts; decisions, of users and of auto mode, are made in `helm`.
 
 Two rules keep clicks honest. At most one proposal is open, and it is replaced only by a materially better
-one, so that the button a user is about to press does not go stale. And while a change is under way
-further changes are refused rather than queued: by the time a queued one ran, nobody could say what it was
-based on.
+one, so that the button a user is about to press does not go stale (more memory for nodes in danger is always
+better). And while a change is under way further changes are refused rather than queued: by the time a queued
+one ran, nobody could say what it was based on.
 
-Decisions of auto mode follow from the other events, so that a journal must hold only those of users.
+Most events are node reports, and most of those change nothing: each costs some microseconds, whatever
+the job's size and age. Fits and forecasts are made now and then (`ControllerSettings` bounds how often).
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.controller.advisor import Advisor
-from dlrover_nb.core.controller.book import ProposalBook, Story
-from dlrover_nb.core.controller.checks import check_decision
-from dlrover_nb.core.controller.measurement import Measurement
-from dlrover_nb.core.controller.rollouts import Rollout, Rollouts
+from dlrover_nb.core.controller.book import Story
+from dlrover_nb.core.controller.helm import Helm, Orders
+from dlrover_nb.core.controller.series import Rollup
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.controller.view import ControllerView
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.planner import has_room
+from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.events import (
     Decided,
     Event,
-    Instruction,
     JobSubmitted,
+    NodeOutOfMemory,
     NodeReported,
     PhaseChanged,
     PlanApplied,
     PlanFailed,
     ProgressMade,
+    QuotaChanged,
     Remember,
-    Scale,
+    RoomChanged,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.snapshot import PlanMarker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.controller.rollouts import Rollout
 
 logger = logging.getLogger(__name__)
 
-Orders = tuple[Instruction, ...]
 NEVER_AGAIN = float("nan")  # as the prediction of a barred plan: no later one differs from it materially
 
 
@@ -71,8 +69,6 @@ class Controller:
     def __init__(self, settings: ControllerSettings | None = None) -> None:
         self._settings = settings or ControllerSettings()
         self._story = Story()
-        self._decisions: list[Decision] = []
-        self._phase = JobPhase.STARTING
         self._is_submitted = False
 
     def handle(self, event: Event) -> Orders:
@@ -87,244 +83,186 @@ class Controller:
             raise InvalidValueError(
                 f"a controller serves one job, submitted first; got {type(event).__name__}; make one per job"
             )
-        orders = self._dispatch(event)
-        return (*orders, *self._decide_alone(event.at_s))
+        at_s = event.at_s
+        orders = self._about_job(event)
+        orders += self._rollup.close(self._helm.rollouts.target, at_s)
+        return orders + self._helm.protect(at_s) + self._helm.decide_alone(at_s)
 
-    def view(self, at_s: float) -> ControllerView:
-        """Return the picture at `at_s`, a time not before the last event; a job must be submitted."""
-        analysis = self._advisor.analysis
+    def view(self) -> ControllerView:
+        """Return the picture after the last event; a job must be submitted."""
+        helm = self._helm
+        analysis = helm.advisor.analysis
         return ControllerView(
-            mode=self._mode,
-            proposals=self._book.all,
-            decisions=tuple(self._decisions),
-            outcomes=tuple(self._rollouts.outcomes),
-            markers=tuple(self._rollouts.markers),
+            mode=helm.mode,
+            proposals=helm.book.all,
+            decisions=tuple(helm.decisions),
+            outcomes=tuple(helm.rollouts.outcomes),
+            markers=tuple(helm.rollouts.markers),
             fit=analysis.model.report_ if analysis else None,
             curves=analysis.curves if analysis else (),
-            samples=self._measured.samples,
+            samples=helm.measured.samples,
             front=analysis.front if analysis else None,
-            memory=self._measured.memory(at_s),
+            memory=helm.measured.memory(),
             story=self._story.lines,
+            pins=helm.pins,
         )
 
     def story(self) -> tuple[str, ...]:
         """Return what happened, one line per fact, oldest first."""
         return self._story.lines
 
-    def _dispatch(self, event: Event) -> Orders:
+    def _about_job(self, event: Event) -> Orders:
         orders: Orders = ()
         match event:
-            case JobSubmitted():
-                orders = self._submitted(event)
             case NodeReported():
                 orders = self._reported(event)
-            case ProgressMade():
-                self._measured.progress(event.n_sample_done, event.at_s)
-            case Decided():
-                orders = self._decided(event.decision, event.at_s)
-            case PlanApplied():
-                orders = self._applied(event)
-            case PlanFailed():
-                orders = self._failed(event)
+            case ProgressMade(at_s, n_sample_done):
+                self._helm.measured.progress(n_sample_done)
+            case Ticked():
+                pass  # time alone matters to auto mode and to memory, which are asked after every event
+            case JobSubmitted():
+                orders = self._submitted(event)
             case PhaseChanged():
                 orders = self._phase_changed(event)
-            case Ticked():
-                pass  # time alone matters to auto mode only, which is asked after every event
+            case Decided(at_s, decision):
+                orders = self._helm.decided(decision, at_s)
             case _:
-                assert_never(event)
+                orders = self._about_plan(event)
         return orders
 
-    # facts about the job
+    def _about_plan(
+        self, event: PlanApplied | PlanFailed | NodeOutOfMemory | RoomChanged | QuotaChanged
+    ) -> Orders:
+        match event:
+            case PlanApplied():
+                return self._applied(event)
+            case PlanFailed():
+                return self._failed(event)
+            case NodeOutOfMemory():
+                return self._out_of_memory(event)
+            case RoomChanged():
+                return self._room_changed(event)
+            case QuotaChanged():
+                return self._quota_changed(event)
+            case _:
+                assert_never(event)
+
+    # the job
 
     def _submitted(self, event: JobSubmitted) -> Orders:
         spec = event.spec
-        self._job = event
-        self._mode = spec.mode
-        self._measured = Measurement(self._settings, spec, event.n_sample_total)
-        self._book = ProposalBook(spec.name, self._story)
-        self._rollouts = Rollouts(spec.plan, self._story)
-        self._advisor = Advisor(self._settings, event, self._measured, self._book)
+        self._helm = Helm(self._settings, event, self._story)
+        self._rollup = Rollup(self._settings.row_s, event.at_s)
         self._is_submitted = True
         self._story.tell(event.at_s, f"job {spec.name} submitted by {spec.owner or 'someone'}: {spec.plan}")
-        return (Remember(event.at_s, spec),)
+        if event.why:
+            self._story.tell(event.at_s, event.why)
+        if event.prior is not None:
+            wrong = self._helm.advisor.adopt(event.at_s)
+            known = f"{event.prior.n_plan} plans of similar jobs are known: a prior until samples arrive"
+            self._story.tell(event.at_s, f"what similar jobs knew is left out: {wrong}" if wrong else known)
+        begun: Orders = (Remember(event.at_s, spec),)
+        return begun if event.traits is None else (*begun, Remember(event.at_s, event.traits))
 
     def _phase_changed(self, event: PhaseChanged) -> Orders:
-        self._phase = event.phase
+        helm, at_s = self._helm, event.at_s
+        helm.phase = event.phase
         message = event.message and f": {event.message}"
         verb = "has" if event.phase.is_final else "is"
-        self._story.tell(event.at_s, f"the job {verb} {event.phase}{message}")
-        orders: Orders = (Remember(event.at_s, event),)
+        self._story.tell(at_s, f"the job {verb} {event.phase}{message}")
+        orders: Orders = (Remember(at_s, event),)
         if not event.phase.is_final:
             return orders
         why = f"the job has {event.phase}"
-        if self._rollouts.current is not None:
-            rollout = self._rollouts.failed(event.at_s)
-            orders += self._close_rollout(rollout, ProposalStatus.FAILED, event.at_s, why)
-        return orders + self._rollouts.score(event.at_s, least=1) + self._expire(event.at_s, why)
+        if helm.rollouts.current is not None:
+            orders += self._close_rollout(helm.rollouts.failed(at_s), ProposalStatus.FAILED, at_s, why)
+        orders += helm.rollouts.score(at_s, least=1) + helm.expire(at_s, why)
+        if helm.measured.plan is not None:
+            helm.advisor.look(helm.measured.plan, at_s)
+        last = self._rollup.close(helm.rollouts.target, at_s, is_last=True)
+        return orders + helm.advisor.summary(at_s) + last
 
     def _reported(self, event: NodeReported) -> Orders:
-        if event.plan != self._measured.plan:
-            self._measured.restart(event.plan, event.at_s)
-            if event.plan is not None and not self._rollouts.markers:
-                self._rollouts.mark(PlanMarker(event.at_s, event.plan, 0.0, None))
-        new = self._measured.add(event.sample, event.at_s)
+        helm, at_s = self._helm, event.at_s
+        self._rollup.add(event.sample)
+        if event.plan != helm.measured.plan:
+            helm.measured.restart(event.plan, at_s)
+            if event.plan is not None and not helm.rollouts.markers:
+                helm.rollouts.mark(PlanMarker(at_s, event.plan, 0.0, None))
+        new = helm.measured.add(event.sample, at_s)
         if not new:
             return ()
-        self._rollouts.measured(new)
-        scored = self._rollouts.score(event.at_s, least=self._settings.n_outcome)
-        if not self._advisor.is_due(new[0].plan, event.at_s):
-            return scored
-        self._advisor.look(new[0].plan, event.at_s)
-        return scored + self._reconsider(event.at_s)
+        helm.rollouts.measured(new)
+        scored = helm.rollouts.score(at_s, least=self._settings.n_outcome)
+        if not scored and not helm.advisor.is_due(new[0].plan, at_s):
+            return ()
+        helm.advisor.look(new[0].plan, at_s)
+        learnt = helm.advisor.summary(at_s) if scored else ()
+        return scored + learnt + helm.reconsider(at_s)
 
     # plans
 
     def _applied(self, event: PlanApplied) -> Orders:
-        rollout = self._rollouts.current
-        self._measured.restart(event.plan, event.at_s)
+        helm, at_s = self._helm, event.at_s
+        rollout = helm.rollouts.current
+        helm.measured.restart(event.plan, at_s)
+        helm.advisor.protection.changed(at_s)
         if rollout is None or rollout.target != event.plan:
             return self._appeared(event)
-        self._rollouts.applied(event.at_s, event.pause_s)
-        self._measured.paused(rollout.before, event.plan, event.pause_s)
-        self._advisor.look(event.plan, event.at_s)
+        helm.rollouts.applied(at_s, event.pause_s)
+        helm.measured.paused(rollout.before, event.plan, event.pause_s)
+        helm.advisor.look(event.plan, at_s)
         note = f"training stood still for {event.pause_s:.1f} s"
-        return self._close_rollout(rollout, ProposalStatus.APPLIED, event.at_s, note)
+        return self._close_rollout(rollout, ProposalStatus.APPLIED, at_s, note)
 
     def _appeared(self, event: PlanApplied) -> Orders:
         """Take note of a plan that no decision of ours asked for: the first one, or a restored one."""
-        self._rollouts.mark(PlanMarker(event.at_s, event.plan, event.pause_s, None))
-        if self._rollouts.current is not None:
+        helm, at_s = self._helm, event.at_s
+        helm.rollouts.mark(PlanMarker(at_s, event.plan, event.pause_s, None))
+        if helm.rollouts.current is not None:
             return ()
-        is_news = event.plan != self._rollouts.target
-        self._rollouts.target, self._rollouts.changed_at_s = event.plan, event.at_s
-        self._advisor.look(event.plan, event.at_s)
-        return self._expire(event.at_s, f"the plan is now {event.plan.short}") if is_news else ()
+        is_news = event.plan != helm.rollouts.target
+        helm.rollouts.target, helm.rollouts.changed_at_s = event.plan, at_s
+        helm.advisor.look(event.plan, at_s)
+        return helm.expire(at_s, f"the plan is now {event.plan.short}") if is_news else ()
 
     def _failed(self, event: PlanFailed) -> Orders:
-        rollout = self._rollouts.current
+        helm, rollout = self._helm, self._helm.rollouts.current
         if rollout is None or rollout.target != event.plan:
             self._story.tell(event.at_s, f"plan {event.plan.short} could not be brought about: {event.why}")
             return ()
-        self._rollouts.failed(event.at_s)
-        self._book.barred[event.plan] = NEVER_AGAIN
+        helm.rollouts.failed(event.at_s)
+        helm.book.barred[event.plan] = NEVER_AGAIN
+        helm.advisor.protection.hurry()
         return self._close_rollout(rollout, ProposalStatus.FAILED, event.at_s, event.why)
 
     def _close_rollout(self, rollout: Rollout, status: ProposalStatus, at_s: float, note: str) -> Orders:
-        logger.info("%s: %s %s: %s (%s)", self._name, rollout.decision, status, rollout.target.short, note)
+        logger.info("%s: %s is %s (%s)", self._helm.name, rollout, status, note)
         if rollout.proposal:
-            return (self._book.move(rollout.proposal, status, at_s, note),)
+            return (self._helm.book.move(rollout.proposal, status, at_s, note),)
         self._story.tell(at_s, f"{rollout.decision} is {status}: {note}")
         return ()
 
-    # decisions
+    # machines
 
-    def _decided(self, decision: Decision, at_s: float) -> Orders:
-        rollout = self._rollouts.current
-        check_decision(
-            decision,
-            job=self._job,
-            book=self._book,
-            phase=self._phase,
-            mode=self._mode,
-            target=self._rollouts.target,
-            is_running=bool(self._rollouts.markers),
-            under_way=str(rollout) if rollout else None,
-        )
-        decision = replace(decision, id=f"d{len(self._decisions) + 1}")
-        self._decisions.append(decision)
-        self._narrate(decision, at_s)
-        return (Remember(at_s, decision), *self._obey(decision, at_s))
+    def _out_of_memory(self, event: NodeOutOfMemory) -> Orders:
+        words = f"{event.role} {event.node} was killed for want of memory at {event.memory_mib:,.0f} MiB"
+        self._story.tell(event.at_s, words)
+        self._helm.killed(event)
+        return ()
 
-    def _narrate(self, decision: Decision, at_s: float) -> None:
-        what = " ".join(
-            str(w) for w in (decision.proposal, decision.plan and decision.plan.short, decision.mode) if w
-        )
-        told = {proposal.why for proposal in self._book.all}  # auto mode repeats the proposal's reason
-        because = f" because: {decision.why}" if decision.why and decision.why not in told else ""
-        logger.info(
-            "%s: %s %s %s by %s%s", self._name, decision.id, decision.verdict, what, decision.by, because
-        )
-        self._story.tell(
-            at_s,
-            f"{decision.id} {decision.verdict} {what} by {decision.by}{because}",
-            about=decision.proposal or "",
-        )
+    def _room_changed(self, event: RoomChanged) -> Orders:
+        helm, plan = self._helm, self._helm.rollouts.target
+        if not has_room(plan, event.capacity, helm.bounds):
+            self._story.tell(event.at_s, f"there is no room any more for what runs, {plan.short}")
+        return helm.room_changed(event.capacity, event.at_s)
 
-    def _obey(self, decision: Decision, at_s: float) -> Orders:
-        match decision.verdict:
-            case Verdict.MODE:
-                return self._change_mode(decision, at_s)
-            case Verdict.REJECT:
-                note = f"{decision.by}{decision.why and ': ' + decision.why}"
-                proposal = self._book.find(decision.proposal)
-                self._book.barred[proposal.candidate.plan] = proposal.candidate.prediction.samples_per_s
-                return (self._book.move(proposal.id, ProposalStatus.REJECTED, at_s, note),)
-            case Verdict.ACCEPT:
-                plan = self._book.find(decision.proposal).candidate.plan
-                return self._roll_out(decision, plan, ProposalStatus.ACCEPTED, at_s)
-            case Verdict.OVERRIDE | Verdict.SCALE:
-                assert decision.plan is not None
-                self._advisor.n_explored = 0
-                return self._roll_out(decision, decision.plan, ProposalStatus.OVERRIDDEN, at_s)
-            case _:
-                assert_never(decision.verdict)
-
-    def _roll_out(
-        self, decision: Decision, plan: ResourcePlan, status: ProposalStatus, at_s: float
-    ) -> Orders:
-        before = self._rollouts.target
-        rollout = Rollout(
-            decision=decision.id,
-            before=before,
-            target=plan,
-            proposal=decision.proposal if decision.verdict is not Verdict.SCALE else None,
-            predicted=self._advisor.predict(plan),
-            before_samples_per_s=self._measured.samples_per_s(before),
-        )
-        orders: Orders = self._rollouts.start(rollout, at_s)
-        if rollout.proposal:
-            self._book.move(rollout.proposal, status, at_s, f"by {decision.by}")
-            orders += (self._book.move(rollout.proposal, ProposalStatus.APPLYING, at_s),)
-        else:
-            orders += self._expire(at_s, f"{decision.by} set another plan")
-        return (*orders, Scale(decision.id, plan))
-
-    def _change_mode(self, decision: Decision, at_s: float) -> Orders:
-        assert decision.mode is not None
-        self._mode = decision.mode
-        if decision.mode is Mode.MANUAL:
-            return self._expire(at_s, "the mode is manual now")
-        self._advisor.n_explored = 0
-        return self._reconsider(at_s)
-
-    def _decide_alone(self, at_s: float) -> Orders:
-        """In auto mode, accept the open proposal once the cool-down is over."""
-        proposal = self._book.open
-        if self._mode is not Mode.AUTO or proposal is None or not self._may_change:
-            return ()
-        if at_s < self._rollouts.changed_at_s + self._settings.cool_down_s:
-            return ()
-        return self._decided(
-            Decision(Verdict.ACCEPT, "auto", at_s, proposal=proposal.id, why=proposal.why), at_s
-        )
-
-    def _reconsider(self, at_s: float) -> Orders:
-        if self._mode is Mode.MANUAL or not self._may_change:
-            return ()
-        return self._advisor.reconsider(self._rollouts.target, at_s)
-
-    def _expire(self, at_s: float, why: str) -> Orders:
-        proposal = self._book.open
-        return (self._book.move(proposal.id, ProposalStatus.EXPIRED, at_s, why),) if proposal else ()
-
-    @property
-    def _may_change(self) -> bool:
-        over = self._phase.is_final or self._phase is JobPhase.EVALUATING
-        return self._rollouts.current is None and not over
-
-    @property
-    def _name(self) -> str:
-        return self._job.spec.name
+    def _quota_changed(self, event: QuotaChanged) -> Orders:
+        """Take note of what auto mode may plan with; what runs beyond it goes on."""
+        if event.quota != self._helm.quota:
+            self._helm.quota = event.quota
+            self._story.tell(event.at_s, f"beside other jobs auto mode may plan with: {event.quota}")
+        return ()
 
 
 def replay(events: Iterable[Event], settings: ControllerSettings | None = None) -> Controller:

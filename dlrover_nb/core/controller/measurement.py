@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.windows import SteadyWindows
-from dlrover_nb.core.memory import memory_line, needed_mib
+from dlrover_nb.core.memory import MemorySeries, Outlook, Report, memory_line, needed_mib
 from dlrover_nb.core.planner import transition_kind
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, diff
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
     from dlrover_nb.core.structs.snapshot import MemoryLine
 
-N_MEMORY_POINT = 600
 PLANNED_SPAN_S = 60.0  # of memory reports before a plan is made larger for them: start-up growth is no trend
 MAX_RAISE = 1.5  # of a node's memory at once
 
@@ -36,11 +35,11 @@ class Measurement:
     def __init__(self, settings: ControllerSettings, spec: JobSpec, n_sample_total: int) -> None:
         self._settings = settings
         self._n_sample_total = n_sample_total
+        self._n_epoch = spec.n_epoch
         self._n_sample_done = 0
-        self._progress_at_s = 0.0
         self._windows = SteadyWindows(settings, spec.batch_size)
         self._samples: dict[ResourcePlan, deque[ProfileSample]] = {}
-        self._memory: dict[Role, deque[tuple[float, float]]] = {}
+        self._memory: dict[Role, MemorySeries] = {}
         self._node_mib: dict[Role, dict[str, float]] = {}
         self._pauses: list[tuple[str, float]] = []
         self.plan: ResourcePlan | None = None
@@ -51,11 +50,11 @@ class Measurement:
         self.plan = plan
         self._windows.restart(plan, at_s)
         self._node_mib = {role: {} for role in Role}
-        self._memory = {role: deque(maxlen=N_MEMORY_POINT) for role in Role}
+        self._memory = {role: MemorySeries() for role in Role}
 
-    def progress(self, n_sample_done: int, at_s: float) -> None:
+    def progress(self, n_sample_done: int) -> None:
         """Note how many samples are trained."""
-        self._n_sample_done, self._progress_at_s = n_sample_done, at_s
+        self._n_sample_done = n_sample_done
 
     @property
     def n_left(self) -> int:
@@ -71,7 +70,7 @@ class Measurement:
         if self._memory:
             nodes = self._node_mib[sample.role]
             nodes[sample.node] = sample.memory_mib
-            self._memory[sample.role].append((at_s, max(nodes.values())))
+            self._memory[sample.role].add(Report(at_s, self._n_sample_done, max(nodes.values())))
         new = self._windows.add(sample, at_s)
         for window in new:
             kept = self._samples.setdefault(window.plan, deque(maxlen=self._settings.n_kept))
@@ -94,32 +93,38 @@ class Measurement:
         kept = self._samples.get(plan) if plan else None
         return median(s.samples_per_s for s in list(kept)[-5:]) if kept else None
 
-    def memory(self, at_s: float) -> tuple[MemoryLine, ...]:
+    def memory(self) -> tuple[MemoryLine, ...]:
         """Return the memory line of each role that reported under the present plan."""
         if self.plan is None:
             return ()
-        left_s = self._left_s(at_s)
+        speed = self.samples_per_s(self.plan)
         lines = (
-            memory_line(role, self.plan.role(role).memory_mib, points, left_s=left_s)
-            for role, points in self._memory.items()
+            memory_line(
+                role,
+                self.plan.role(role).memory_mib,
+                series.reports,
+                outlook=None if speed is None else Outlook(self._growth_end(role), speed),
+            )
+            for role, series in self._memory.items()
         )
         return tuple(line for line in lines if line is not None)
 
-    def memory_needs(self, at_s: float) -> tuple[tuple[Role, int], ...]:
+    def memory_needs(self) -> tuple[tuple[Role, int], ...]:
         """Return the memory per node that plans should have, for roles that outgrow theirs."""
+        likely = self._settings.oom_threshold
+        wanted = ((line, needed_mib(line, likely=likely)) for line in self.memory())
         return tuple(
-            (line.role, min(needed_mib(line), int(line.limit_mib * MAX_RAISE)))
-            for line in self.memory(at_s)
-            if self._span_s(line.role) >= PLANNED_SPAN_S and needed_mib(line) > line.limit_mib
+            (line.role, min(mib, int(line.limit_mib * MAX_RAISE)))
+            for line, mib in wanted
+            if self._memory[line.role].span_s >= PLANNED_SPAN_S and mib > line.limit_mib
         )
 
-    def _span_s(self, role: Role) -> float:
-        points = self._memory[role]
-        return points[-1][0] - points[0][0] if points else 0.0
+    def _growth_end(self, role: Role) -> int:
+        """Return the samples at which the growth of a role ends.
 
-    def _left_s(self, at_s: float) -> float | None:
-        """Return the seconds that training goes on, None when the speed is not known."""
-        speed = self.samples_per_s(self.plan)
-        if speed is None:
-            return None
-        return max(self.n_left / speed - max(at_s - self._progress_at_s, 0.0), 0.0)
+        Keys are new in the first epoch only, so that a parameter server grows no further by them. What still
+        grows in later epochs grows for another reason, and is taken to go on to the end, as a worker's is.
+        """
+        first = self._n_sample_total // self._n_epoch
+        is_new = role is Role.PS and self._n_sample_done < first
+        return first if is_new else self._n_sample_total

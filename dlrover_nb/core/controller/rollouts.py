@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions import Outcome, Prediction
+from dlrover_nb.core.planner import axes_key
+from dlrover_nb.core.structs.decisions import Outcome, Prediction, ProposalKind
 from dlrover_nb.core.structs.events import Remember
 from dlrover_nb.core.structs.snapshot import PlanMarker
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.controller.book import Story
+    from dlrover_nb.core.planner import Axes
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import ProfileSample
 
@@ -28,6 +31,7 @@ class Rollout:
     proposal: str | None
     predicted: Prediction | None
     before_samples_per_s: float | None
+    kind: ProposalKind | None = None  # of the proposal; None for a plan of the user's own
 
     def __str__(self) -> str:
         return f"{self.decision}: to {self.target.short}"
@@ -56,6 +60,8 @@ class Rollouts:
         When the last change was decided, applied or given up.
     markers, outcomes
         When each plan started to run; how each decided change turned out.
+    left
+        How often each plan was left for a better one: not to try another, nor for more memory.
     """
 
     def __init__(self, plan: ResourcePlan, story: Story) -> None:
@@ -66,6 +72,7 @@ class Rollouts:
         self.changed_at_s = 0.0
         self.markers: list[PlanMarker] = []
         self.outcomes: list[Outcome] = []
+        self.left: Counter[Axes] = Counter()
 
     def start(self, rollout: Rollout, at_s: float) -> tuple[Remember, ...]:
         """Begin a change; the one before is scored by what was seen of it, if that says anything."""
@@ -79,6 +86,10 @@ class Rollouts:
         rollout = self._end(at_s)
         self.mark(PlanMarker(at_s, rollout.target, pause_s, rollout.predicted))
         self._trial = _Trial(rollout, at_s, pause_s)
+        before = axes_key(rollout.before)
+        is_try = rollout.kind in (ProposalKind.EXPLORE, ProposalKind.PROTECT)
+        if before != axes_key(rollout.target) and not is_try:
+            self.left[before] += 1
         return rollout
 
     def failed(self, at_s: float) -> Rollout:

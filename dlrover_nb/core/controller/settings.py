@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dlrover_nb.core.controller.autopilot import AutoSettings
 from dlrover_nb.core.planner import PlannerSettings
 from dlrover_nb.core.structs import _check
 
@@ -29,13 +30,28 @@ class ControllerSettings:
     n_outcome
         Steady windows behind the measured side of an outcome.
     refit_growth, refit_s
-        Refit when a plan's first windows arrive, then when samples grew by this share or time passed.
+        Refit when a plan's first windows arrive, then when samples or the plan's time grew by this share, not
+        more often than each `refit_s` for time alone.
     max_explore
         Experiments proposed in a row.
     cool_down_s
         Time that auto mode leaves between two changes.
     supersede_gain
         How much better a plan must be, at the low end of its band, to replace an open proposal.
+    oom_threshold
+        Probability of a node killed for want of memory from which more memory is proposed.
+    memory_check_s
+        Time between two forecasts of memory, at first.
+    row_s
+        Time that one row of the rolled-up series spans.
+    planner, auto
+        When a plan is worth a proposal; how careful auto mode is.
+
+    Notes
+    -----
+    Refits are bounded. As the time to the next one grows with the plan's own, a plan that ran for T seconds
+    and n windows has at most log(n) / log(1 + `refit_growth`) of them for its windows and
+    1 / `refit_growth` + log(T / `refit_s`) / log(1 + `refit_growth`) for its time.
     """
 
     window_s: float = 2.0
@@ -52,7 +68,11 @@ class ControllerSettings:
     max_explore: int = 3
     cool_down_s: float = 10.0
     supersede_gain: float = 0.1
+    oom_threshold: float = 0.2
+    memory_check_s: float = 30.0
+    row_s: float = 60.0
     planner: PlannerSettings = field(default_factory=PlannerSettings)
+    auto: AutoSettings = field(default_factory=AutoSettings)
 
     def __post_init__(self) -> None:
         _check.above_zero("window_s", self.window_s)
@@ -62,3 +82,6 @@ class ControllerSettings:
         _check.at_least("n_patience", self.n_patience, self.n_stable)
         _check.at_least("n_kept", self.n_kept, self.n_stable)
         _check.at_least("n_outcome", self.n_outcome, 1)
+        _check.fraction("oom_threshold", self.oom_threshold)
+        for name in ("refit_growth", "refit_s", "memory_check_s", "row_s"):
+            _check.above_zero(name, getattr(self, name))

@@ -11,6 +11,7 @@ from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.events import (
     Decided,
     JobSubmitted,
+    NodeOutOfMemory,
     NodeReported,
     PhaseChanged,
     PlanApplied,
@@ -36,17 +37,32 @@ def true_speed(plan: ResourcePlan, m: int = 512) -> float:
     return plan.worker.count * m / iter_s
 
 
+def steady_memory(role: Role, at_s: float) -> float:
+    return 300.0
+
+
 class FakeJob:
     """Feeds a controller with the events of one job and obeys its orders at once, keeping a journal."""
 
-    def __init__(self, spec: JobSpec, *, n_sample_total: int = 50_000_000, speed=true_speed) -> None:
-        self.controller = Controller(ControllerSettings())
+    def __init__(
+        self,
+        spec: JobSpec,
+        *,
+        n_sample_total: int = 50_000_000,
+        speed=true_speed,
+        memory=steady_memory,
+        settings: ControllerSettings | None = None,
+        **submitted,
+    ) -> None:
+        self.settings = settings or ControllerSettings()
+        self.controller = Controller(self.settings)
         self.spec, self.at_s, self.plan, self.speed = spec, 0.0, spec.plan, speed
+        self.memory = memory
         self.journal: list = []
         self.orders: list = []
         self.n_done = 0
         capacity = Capacity((NodeShape(2.0, 8000),))
-        self.tell(JobSubmitted(0.0, spec, capacity, n_sample_total, 100_000, 16))
+        self.tell(JobSubmitted(0.0, spec, capacity, n_sample_total, 100_000, 16, **submitted))
         self.tell(PhaseChanged(0.0, JobPhase.TRAINING))
         self.tell(PlanApplied(0.0, spec.plan, 0.0))
 
@@ -66,6 +82,21 @@ class FakeJob:
         self.plan = plan
         return self.tell(PlanApplied(self.at_s, plan, pause_s))
 
+    def kill(self, role: Role = Role.PS, memory_mib: float = 512.0) -> list:
+        """Let the first node of a role run out of memory; return the orders, `Scale` obeyed."""
+        node = "w0" if role is Role.WORKER else "s0"
+        return self.obey(self.tell(NodeOutOfMemory(self.at_s, node, role, memory_mib)))
+
+    def obey(self, orders: list) -> list:
+        """Apply what was ordered; return the orders with all that followed from them."""
+        queue, done = list(orders), []
+        while queue:
+            order = queue.pop(0)
+            done.append(order)
+            if isinstance(order, Scale):
+                queue += self.apply(order.target)
+        return done
+
     def train(self, seconds: int) -> list:
         """Report once a second and node; obey `Scale` orders. Return the orders of this stretch."""
         orders = []
@@ -74,29 +105,26 @@ class FakeJob:
             rate = self.speed(self.plan) * (1 + 0.01 * ((second * 7) % 5 - 2))
             self.n_done += int(rate)
             new = self.tell(ProgressMade(self.at_s, self.n_done))
-            for i in range(self.plan.worker.count):
-                n = int(rate / self.plan.worker.count)
-                new += self.tell(
-                    NodeReported(self.at_s, _report(f"w{i}", Role.WORKER, self.at_s, n), self.plan)
-                )
-            for i in range(self.plan.ps.count):
-                new += self.tell(NodeReported(self.at_s, _report(f"s{i}", Role.PS, self.at_s, 0), self.plan))
-            orders += new
-            for order in new:
-                if isinstance(order, Scale):
-                    orders += self.apply(order.target)
+            plan = self.plan
+            n = int(rate / plan.worker.count)
+            nodes = [(f"w{i}", Role.WORKER, n) for i in range(plan.worker.count)]
+            nodes += [(f"s{i}", Role.PS, 0) for i in range(plan.ps.count)]
+            for node, role, n_sample in nodes:
+                report = _report(node, role, self.at_s, n_sample, self.memory(role, self.at_s))
+                new += self.tell(NodeReported(self.at_s, report, plan))
+            orders += self.obey(new)
         return orders
 
     @property
     def view(self):
-        return self.controller.view(self.at_s)
+        return self.controller.view()
 
     @property
     def open(self):
         return next((p for p in self.view.proposals if p.status == "pending"), None)
 
 
-def _report(node: str, role: Role, at_s: float, n_sample: int) -> NodeSample:
+def _report(node: str, role: Role, at_s: float, n_sample: int, memory_mib: float) -> NodeSample:
     return NodeSample(
         node=node,
         role=role,
@@ -107,7 +135,7 @@ def _report(node: str, role: Role, at_s: float, n_sample: int) -> NodeSample:
         iter_s=0.01,
         split=TimeSplit(compute_s=0.01),
         cpu_cores=0.5,
-        memory_mib=300.0,
+        memory_mib=memory_mib,
     )
 
 
@@ -123,8 +151,11 @@ def job(spec) -> FakeJob:
 
 @pytest.fixture
 def make_job(spec):
-    def make(*, speed=true_speed, n_sample_total: int = 50_000_000, **fields) -> FakeJob:
-        return FakeJob(replace(spec, **fields), n_sample_total=n_sample_total, speed=speed)
+    of_job = {"speed", "n_sample_total", "memory", "settings", "traits", "prior"}
+
+    def make(**fields) -> FakeJob:
+        given = {name: fields.pop(name) for name in of_job & fields.keys()}
+        return FakeJob(replace(spec, **fields), **given)
 
     return make
 

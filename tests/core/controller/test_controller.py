@@ -314,7 +314,7 @@ def test_replay_gives_the_identical_view(make_job, mode):
         job.decide(Verdict.SCALE, plan=bigger(job.plan))
         job.apply(bigger(job.plan))
     job.train(30)
-    assert replay(job.journal).view(job.at_s) == job.view
+    assert replay(job.journal).view() == job.view
 
 
 ACTIONS = st.lists(

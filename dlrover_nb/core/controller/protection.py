@@ -1,0 +1,151 @@
+"""What memory a job's nodes need: learnt from those that were killed, and from forecasts.
+
+A kill is a fact: the role needs more than it had, for the rest of the job. A forecast is acted on when
+the probability of a kill before the end is above a threshold, and let go of only when it has fallen to half
+of it, so that a probability that hovers makes no proposals that come and go. A need that the user has turned
+down is not put again until it has grown by a fifth, or until a node was killed for want of it.
+
+Forecasts are made every half minute at first and less often as a plan runs on (a tenth of its time, ten
+minutes at the most): memory that has grown slowly for hours does not jump.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.memory import after_oom_mib
+from dlrover_nb.core.planner import MemoryNeed
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.controller.measurement import Measurement
+    from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.structs.events import NodeOutOfMemory
+    from dlrover_nb.core.structs.resources import Pins, ResourcePlan
+    from dlrover_nb.core.structs.snapshot import MemoryLine
+
+HELPS = 1.2  # times what a node had reached when it was killed: less would only delay the next kill
+GROWN = 1.2  # times a need that was turned down
+SHARE = 0.1  # of a plan's time until the next forecast
+MAX_CHECK_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Kill:
+    """What a kill taught about a role: `too_little_mib` is the most that was not enough."""
+
+    node: str
+    reached_mib: int
+    too_little_mib: int
+
+    @property
+    def need_mib(self) -> int:
+        return after_oom_mib(self.too_little_mib, self.reached_mib)
+
+
+class Protection:
+    """Keeps what is known of a job's need of memory.
+
+    Parameters
+    ----------
+    settings
+        Threshold and rhythm.
+    measured
+        Where forecasts come from.
+    """
+
+    def __init__(self, settings: ControllerSettings, measured: Measurement) -> None:
+        self._settings = settings
+        self._measured = measured
+        self._kills: dict[Role, _Kill] = {}
+        self._declined: dict[Role, float] = {}
+        self._forecast: dict[Role, MemoryNeed] = {}
+        self._forecast_s = -inf  # when the next forecast is due
+        self._since_s = 0.0
+        self._is_news = False
+
+    def killed(self, event: NodeOutOfMemory, plan: ResourcePlan) -> None:
+        """Learn from a node of `plan` that was killed for want of memory."""
+        known = self._kills.get(event.role)
+        reached = max(ceil(event.memory_mib), known.reached_mib if known else 0)
+        too_little = max(plan.role(event.role).memory_mib, reached, known.too_little_mib if known else 0)
+        self._kills[event.role] = _Kill(event.node, reached, too_little)
+        self._declined.pop(event.role, None)
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Ask for advice at the next occasion: something that matters for memory has changed."""
+        self._is_news = True
+
+    def changed(self, at_s: float) -> None:
+        """Note that another plan runs: forecasts begin anew."""
+        self._forecast.clear()
+        self._since_s, self._forecast_s = at_s, -inf
+        self.hurry()
+
+    def declined(self, plan: ResourcePlan) -> None:
+        """Note that the user turned down a plan that was to protect."""
+        for role in Role:
+            self._declined[role] = plan.role(role).memory_mib
+
+    def is_due(self, at_s: float) -> bool:
+        """Whether advice on memory is due."""
+        return self._is_news or at_s >= self._forecast_s
+
+    def advised(self) -> None:
+        """Note that all that is known has been acted on."""
+        self._is_news = False
+
+    def look(self, at_s: float) -> None:
+        """Forecast anew, if it is time to."""
+        if at_s < self._forecast_s:
+            return
+        wait_s = max(self._settings.memory_check_s, SHARE * (at_s - self._since_s))
+        self._forecast_s = at_s + min(wait_s, max(MAX_CHECK_S, self._settings.memory_check_s))
+        wanted = dict(self._measured.memory_needs())
+        lines = {line.role: line for line in self._measured.memory()} if wanted or self._forecast else {}
+        before, self._forecast, self._is_news = self._forecast, {}, True
+        for role, line in lines.items():
+            likely, known = line.oom_probability or 0.0, before.get(role)
+            if role in wanted and likely >= self._settings.oom_threshold:
+                self._forecast[role] = MemoryNeed(role, wanted[role], wanted[role], _words(line))
+            elif known is not None and likely >= self._settings.oom_threshold / 2:
+                self._forecast[role] = known
+
+    def needs(self, plan: ResourcePlan) -> tuple[MemoryNeed, ...]:
+        """Return what nodes of a plan lack by all that is known; those that were turned down left out."""
+        found = (self._need(role, plan.role(role).memory_mib) for role in Role)
+        return tuple(need for need in found if need and need.mib > GROWN * self._declined.get(need.role, 0.0))
+
+    def floors(self, plan: ResourcePlan, pins: Pins) -> tuple[tuple[Role, int], ...]:
+        """Return the memory per node that the search gives every plan, where not as `plan` does."""
+        given = {role: need.mib for role, need in self._forecast.items()}
+        for role, kill in self._kills.items():
+            own = plan.role(role).memory_mib
+            least = own if own > kill.too_little_mib else kill.need_mib
+            given[role] = max(given.get(role, own), least)
+        pinned = {Role.WORKER: pins.worker_memory_mib, Role.PS: pins.ps_memory_mib}
+        given |= {role: mib for role, mib in pinned.items() if mib is not None}
+        return tuple(given.items())
+
+    def least_mib(self, role: Role) -> int:
+        """Return what a node of a role had reached when it was killed; 0 where none was."""
+        return self._kills[role].reached_mib if role in self._kills else 0
+
+    def _need(self, role: Role, own_mib: int) -> MemoryNeed | None:
+        kill = self._kills.get(role)
+        if kill is None or own_mib > kill.too_little_mib:
+            need = self._forecast.get(role)
+            return need if need and need.mib > own_mib else None
+        why = f"{kill.node} was killed for want of memory at {kill.reached_mib} MiB (it may use {own_mib})"
+        return MemoryNeed(role, kill.need_mib, int(HELPS * kill.reached_mib), why)
+
+
+def _words(line: MemoryLine) -> str:
+    """Say what the forecast of a role says."""
+    likely = "" if line.oom_probability is None else f", full before the end with {line.oom_probability:.0%}"
+    when = "" if line.full_in_s is None else f", in about {max(line.full_in_s, 0) / 60:.0f} min"
+    end = "" if line.at_end_mib is None else f"; by the end it would need {line.at_end_mib:,.0f} MiB"
+    return f"each {line.role} may use {line.limit_mib} MiB{likely}{when}{end}"

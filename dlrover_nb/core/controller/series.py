@@ -1,0 +1,64 @@
+"""A job's course, rolled up for the history: one row a minute, however often nodes report.
+
+What is kept for ever has to be small: the speed is the mean over the row, memory the largest of any node,
+because that is the one that is killed. Each report costs two comparisons; nothing is looked through again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.events import Remember
+from dlrover_nb.core.structs.past import SeriesRow
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.samples import NodeSample
+
+LEAST_S = 1.0  # of a last row: less says nothing
+
+
+class Rollup:
+    """Rolls up the reports of one job.
+
+    Parameters
+    ----------
+    row_s
+        Seconds of a row; where nothing is heard for longer, the row is that long.
+    at_s
+        When the first row begins.
+    """
+
+    def __init__(self, row_s: float, at_s: float) -> None:
+        self._row_s = row_s
+        self._began_s = at_s
+        self._n_sample = 0
+        self._worker_mib = self._ps_mib = 0.0
+
+    def add(self, sample: NodeSample) -> None:
+        """Take a report in."""
+        if sample.role is Role.WORKER:
+            self._n_sample += sample.n_sample
+            self._worker_mib = max(self._worker_mib, sample.memory_mib)
+        else:
+            self._ps_mib = max(self._ps_mib, sample.memory_mib)
+
+    def close(self, plan: ResourcePlan, at_s: float, *, is_last: bool = False) -> tuple[Remember, ...]:
+        """Return the row once it is full, or at the end of the job; `plan` is what should run."""
+        span_s = at_s - self._began_s
+        if span_s < (LEAST_S if is_last else self._row_s):
+            return ()
+        row = SeriesRow(
+            at_s=at_s,
+            span_s=span_s,
+            samples_per_s=self._n_sample / span_s,
+            workers=plan.worker.count,
+            ps=plan.ps.count,
+            worker_memory_mib=self._worker_mib,
+            ps_memory_mib=self._ps_mib,
+        )
+        self._began_s = at_s
+        self._n_sample = 0
+        self._worker_mib = self._ps_mib = 0.0
+        return (Remember(at_s, row),)

@@ -1,0 +1,162 @@
+"""Auto mode over the life of a job: it settles, keeps within its limits, and tells why it waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from dlrover_nb.core.controller import AutoSettings, ControllerSettings, replay
+from dlrover_nb.core.structs.decisions import Decision, Proposal, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.events import Remember, Scale
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, RolePlan
+
+
+def scales(orders):
+    return [o.target for o in orders if isinstance(o, Scale)]
+
+
+def noisy(cv: float, seed: int, speed):
+    rng = np.random.default_rng(seed)
+    return lambda plan: speed(plan) * float(rng.lognormal(0, cv))
+
+
+def with_bias(speed, bias):
+    """Return a job that is faster or slower in another plan than any model of the first would say."""
+    return lambda plan: speed(plan) * (bias if plan.worker.count > 1 else 1.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_plans_that_are_nearly_equal_are_not_flapped_between(make_job, seed):
+    bounds = PlanBounds(max_workers=2, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.25,))
+    speed = noisy(0.12, seed, lambda plan: 40_000 * (1 + 0.06 * (plan.worker.count - 1)))
+    job = make_job(mode=Mode.AUTO, bounds=bounds, speed=speed, n_sample_total=10**9)
+    orders = job.train(900)
+    plans = [job.spec.plan, *scales(orders)]
+    assert all(a != b for a, b in pairwise(plans))
+    assert len(plans) <= 4
+
+
+@pytest.mark.parametrize(("slower", "n_change"), [(0.85, 0), (0.6, 1)])
+def test_plan_that_the_user_left_is_returned_to_only_for_a_large_gain(make_job, slower, n_change):
+    bounds = PlanBounds(max_workers=2, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.25,))
+    own = make_job().spec.plan
+    first = replace(own, worker=replace(own.worker, count=2))
+    job = make_job(plan=first, bounds=bounds, speed=lambda plan: 40_000 * slower ** (2 - plan.worker.count))
+    job.train(30)
+    job.obey(job.decide(Verdict.SCALE, plan=own))
+    job.obey(job.decide(Verdict.MODE, mode=Mode.AUTO))
+    assert len(scales(job.train(120))) == n_change
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_auto_mode_settles_on_a_noisy_job(make_job, seed):
+    truth = make_job().speed
+    job = make_job(mode=Mode.AUTO, speed=noisy(0.08, seed, truth), n_sample_total=10**9)
+    job.train(400)
+    orders = job.train(300)
+    assert len(scales(orders)) <= 1
+    assert truth(job.plan) > 1.5 * truth(job.spec.plan)
+
+
+def test_auto_mode_stays_within_the_budget_and_still_improves(make_job):
+    budget = 0.06
+    job = make_job(mode=Mode.AUTO, budget_per_hour=budget)
+    job.train(400)
+    costs = {p.candidate.plan: p.candidate.cost_per_hour for p in job.view.proposals}
+    applied = [m.plan for m in job.view.markers[1:]]
+    assert applied
+    assert all(costs[plan] <= budget for plan in applied)
+    assert job.speed(job.plan) > 1.2 * job.speed(job.spec.plan)
+
+
+def test_with_a_budget_and_an_unknown_price_auto_mode_applies_nothing(make_job):
+    job = make_job(mode=Mode.AUTO, budget_per_hour=5.0, prices=PriceTable(cpu_hour=None))
+    assert scales(job.train(120)) == []
+
+
+def test_suggest_mode_shows_what_exceeds_the_budget_with_a_note(make_job):
+    job = make_job(budget_per_hour=0.02)
+    job.train(30)
+    assert (
+        job.open.note == f"it costs {job.open.candidate.cost_per_hour:.4g} USD per hour, the budget is 0.02"
+    )
+
+
+def test_proposal_over_the_budget_gives_way_when_auto_mode_takes_over(make_job):
+    job = make_job(budget_per_hour=0.045)
+    job.train(30)
+    job.decide(Verdict.SCALE, plan=replace(job.plan, worker=RolePlan(2, 0.5, 1024)))
+    job.apply(replace(job.plan, worker=RolePlan(2, 0.5, 1024)))
+    job.train(40)
+    shown = job.open
+    assert "the budget is 0.045" in shown.note
+    job.obey(job.decide(Verdict.MODE, mode=Mode.AUTO))
+    job.train(60)
+    after = next(p for p in job.view.proposals if p.id == shown.id)
+    assert after.status is ProposalStatus.SUPERSEDED
+    assert after.note.endswith("may be applied by auto mode")
+    assert shown.candidate.plan not in [m.plan for m in job.view.markers]
+
+
+def test_auto_mode_waits_after_predictions_missed_and_tells_it_once(make_job):
+    """The first two changes of the user's turn out far from what was predicted."""
+    swing = {1: 1.0, 2: 0.35, 3: 3.0}
+
+    def speed(plan):
+        return 40_000 * swing.get(plan.worker.count, 1.0) * plan.worker.cpu
+
+    job = make_job(speed=speed, n_sample_total=10**9)
+    job.train(30)
+    for count in (2, 3):
+        plan = replace(job.plan, worker=replace(job.plan.worker, count=count))
+        job.obey(job.decide(Verdict.SCALE, plan=plan))
+        job.train(40)
+    assert [o.inside_band for o in job.view.outcomes] == [False, False]
+    job.obey(job.decide(Verdict.MODE, mode=Mode.AUTO))
+    orders = job.train(200)
+    assert scales(orders) == []
+    assert job.open is not None
+    assert job.open.note == "auto waits: 2 of the last 2 predictions missed their band"
+    assert sum("predictions missed" in line for line in job.view.story) == 1
+    noted = [o for o in orders if isinstance(o, Remember) and isinstance(o.record, Proposal)]
+    assert len(noted) <= 2  # when proposed, and when it was told why it waits
+
+
+def test_waiting_proposal_is_still_the_users_to_accept(make_job):
+    job = make_job(mode=Mode.AUTO, budget_per_hour=0.0001)
+    job.kill()
+    job.train(30)
+    job.kill()
+    shown = job.open
+    assert shown.kind is ProposalKind.PROTECT
+    orders = job.decide(Verdict.ACCEPT, proposal=shown.id)
+    assert scales(orders) == [shown.candidate.plan]
+
+
+def test_changes_per_hour_are_kept(make_job):
+    settings = ControllerSettings(auto=AutoSettings(max_changes_per_hour=2))
+    job = make_job(mode=Mode.AUTO, settings=settings, n_sample_total=10**9)
+    orders = job.train(400)
+    assert len(scales(orders)) == 2
+    assert job.open is not None
+    assert job.open.note == "auto waits: it has made 2 changes within an hour"
+
+
+def test_every_decision_of_auto_mode_follows_from_the_journal(make_job):
+    job = make_job(mode=Mode.AUTO, speed=noisy(0.05, 1, make_job().speed), budget_per_hour=0.07)
+    job.train(120)
+    job.kill()
+    job.train(120)
+    again = replay(job.journal, job.settings)
+    assert again.view() == job.view
+    assert any(d.by == "auto" for d in again.view().decisions)
+
+
+def test_auto_decision_gives_the_reason_of_its_proposal(make_job, kinds):
+    job = make_job(mode=Mode.AUTO)
+    decision = kinds(job.train(60), Decision)[0]
+    assert decision.why == job.view.proposals[0].why

@@ -1,0 +1,98 @@
+"""What the measurement makes of memory reports: by samples trained, per role, in whole steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dlrover_nb.core.controller.measurement import MAX_RAISE, Measurement
+from dlrover_nb.core.controller.settings import ControllerSettings
+from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+
+PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 1024), ps=RolePlan(2, 1.0, 512))
+RATE = 10_000
+FIRST_S = 100.0
+
+
+def report(node: str, role: Role, at_s: float, memory_mib: float) -> NodeSample:
+    n = RATE if role is Role.WORKER else 0
+    return NodeSample(node, role, at_s, 1.0, 20, n, 0.05, TimeSplit(compute_s=0.05), 0.5, memory_mib)
+
+
+def run(
+    n_s: int, *, epochs: int = 1, total: int = RATE * 3000, ps_mib=lambda _: 100.0, paused=()
+) -> Measurement:
+    spec = replace(JobSpec("clicks", plan=PLAN), n_epoch=epochs, batch_size=500)
+    found = Measurement(ControllerSettings(), spec, total)
+    found.restart(PLAN, FIRST_S)
+    n_done = 0
+    for second in range(1, n_s + 1):
+        at_s = FIRST_S + second
+        n_done += 0 if second in paused else RATE
+        found.progress(n_done)
+        found.add(report("w0", Role.WORKER, at_s, 300.0), at_s)
+        found.add(report("s0", Role.PS, at_s, ps_mib(n_done)), at_s)
+        found.add(report("s1", Role.PS, at_s, 50.0), at_s)
+    return found
+
+
+def line(found: Measurement, role: Role):
+    return next(line for line in found.memory() if line.role is role)
+
+
+def grows(per_s: float, until: float = 1e18):
+    return lambda n: 100.0 + per_s * min(n, until) / RATE
+
+
+def test_the_largest_node_counts():
+    assert line(run(100, ps_mib=grows(1.0)), Role.PS).now_mib == 200.0
+
+
+def test_memory_that_grows_with_samples_is_forecast_to_the_last_one():
+    found = line(run(300, total=RATE * 600, ps_mib=grows(0.5)), Role.PS)
+    assert found.at_end_mib == pytest.approx(400, rel=0.02)
+    assert found.oom_probability < 0.05
+    assert found.fan[-1].in_s == pytest.approx(300, rel=0.05)
+
+
+def test_a_pause_does_not_bend_the_forecast():
+    found = line(run(300, total=RATE * 600, ps_mib=grows(0.5), paused=range(100, 160)), Role.PS)
+    assert found.at_end_mib == pytest.approx(400, rel=0.03)
+
+
+def test_keys_are_new_in_the_first_epoch_only():
+    one = line(run(300, total=RATE * 4000, ps_mib=grows(0.5)), Role.PS)
+    four = line(run(300, total=RATE * 4000, epochs=4, ps_mib=grows(0.5)), Role.PS)
+    assert one.at_end_mib == pytest.approx(2100, rel=0.05)
+    assert four.at_end_mib == pytest.approx(600, rel=0.05)
+
+
+def test_a_role_that_will_outgrow_its_memory_needs_more_in_time():
+    found = run(300, total=RATE * 3000, ps_mib=grows(0.5))
+    needs = dict(found.memory_needs())
+    assert needs == {Role.PS: int(512 * MAX_RAISE)}
+
+
+def test_a_role_that_stays_needs_nothing():
+    assert run(300).memory_needs() == ()
+
+
+def test_growth_of_the_first_minute_makes_no_plan_larger():
+    found = run(50, ps_mib=grows(8.0))
+    assert line(found, Role.PS).now_mib == 500
+    assert found.memory_needs() == ()
+
+
+def test_a_new_plan_begins_anew():
+    found = run(300, ps_mib=grows(0.5))
+    found.restart(PLAN, 1000.0)
+    assert found.memory() == ()
+
+
+def test_while_nodes_are_missing_there_is_no_line():
+    found = run(30)
+    found.restart(None, 1000.0)
+    assert found.memory() == ()

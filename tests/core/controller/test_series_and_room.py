@@ -1,0 +1,165 @@
+"""What a job leaves behind while it runs, and what changes of room do."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dlrover_nb.core.controller import ControllerSettings, replay
+from dlrover_nb.core.controller.series import Rollup
+from dlrover_nb.core.structs.decisions import Outcome, ProposalStatus, Verdict
+from dlrover_nb.core.structs.events import PhaseChanged, Remember, RoomChanged, Scale, Ticked
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
+from dlrover_nb.core.structs.resources import Capacity, NodeShape
+
+TRAITS = JobTraits("wide_deep", 8, 136, 1 << 16, 100_000, 512, 50_000_000, "ada", "clicks")
+
+
+def test_one_row_a_minute_with_mean_speed_and_largest_memory(make_job, kinds):
+    job = make_job(mode=Mode.MANUAL, memory=lambda role, at_s: 100.0 + at_s if role == "ps" else 300.0)
+    rows = kinds(job.train(185), SeriesRow)
+    assert [(r.at_s, r.span_s, r.workers, r.ps) for r in rows] == [
+        (60.0, 60.0, 1, 1),
+        (120.0, 60.0, 1, 1),
+        (180.0, 60.0, 1, 1),
+    ]
+    assert rows[0].samples_per_s == pytest.approx(job.speed(job.plan), rel=0.02)
+    assert [r.worker_memory_mib for r in rows] == [300.0] * 3
+    assert rows[1].ps_memory_mib == pytest.approx(220, abs=1)
+
+
+def test_last_part_of_a_minute_is_kept_at_the_end(job, kinds):
+    job.train(70)
+    rows = kinds(job.tell(PhaseChanged(job.at_s, JobPhase.SUCCEEDED)), SeriesRow)
+    assert [r.span_s for r in rows] == [10.0]
+
+
+def test_silence_makes_one_long_row():
+    rollup = Rollup(60.0, 0.0)
+    assert rollup.close(JobSpec("x").plan, 59.0) == ()
+    (order,) = rollup.close(JobSpec("x").plan, 3600.0)
+    assert (order.record.span_s, order.record.samples_per_s) == (3600.0, 0.0)
+
+
+def test_traits_follow_the_start_of_the_run(make_job):
+    job = make_job(traits=TRAITS)
+    assert [o.record for o in job.orders[:2]] == [job.spec, TRAITS]
+
+
+def prior(term: str = "gradients") -> FitSummary:
+    terms = (TermKnowledge(term, 8e-6, 1e-6, identified=True),)
+    return FitSummary(0.0, terms, 0.05, 4, 40, 100_000, 16, 512)
+
+
+def test_prior_gives_a_front_before_anything_is_measured_and_proposes_nothing(make_job):
+    job = make_job(prior=prior())
+    job.tell(Ticked(1.0))
+    assert len(job.view.front.candidates) > 3
+    assert job.view.front.current.prediction.relative_width > 0.2
+    assert job.view.proposals == ()
+    assert any("4 plans of similar jobs are known" in line for line in job.view.story)
+    job.train(30)
+    assert job.open is not None
+
+
+def test_prior_that_cannot_be_read_is_left_out_and_told(make_job):
+    job = make_job(prior=prior("phlogiston"))
+    assert job.view.front is None
+    assert any("left out" in line and "phlogiston" in line for line in job.view.story)
+    job.train(30)
+    assert job.open is not None
+    assert replay(job.journal).view() == job.view
+
+
+def test_what_the_fit_knows_is_remembered_after_each_score_and_at_the_end(job, kinds):
+    assert kinds(job.train(30), FitSummary) == []
+    job.obey(job.decide(Verdict.ACCEPT, proposal=job.open.id))
+    orders = job.train(30)
+    assert len(kinds(orders, Outcome)) == len(kinds(orders, FitSummary)) == 1
+    summary = kinds(job.tell(PhaseChanged(job.at_s, JobPhase.SUCCEEDED)), FitSummary)[0]
+    assert (summary.n_plan, summary.batch_size, summary.dense_bytes) == (2, 512, 100_000)
+    assert summary.terms
+    assert all(math.isfinite(t.value) and t.value >= 0 for t in summary.terms)
+
+
+def test_job_that_ends_unmeasured_has_nothing_to_remember_of_a_fit(job, kinds):
+    assert kinds(job.tell(PhaseChanged(job.at_s, JobPhase.FAILED, "lost")), FitSummary) == []
+
+
+def test_proposal_without_room_expires_when_the_room_shrinks(job):
+    job.train(30)
+    assert job.tell(RoomChanged(job.at_s, Capacity((NodeShape(2.0, 8000),)))) == []
+    assert job.open is not None
+    job.tell(RoomChanged(job.at_s, Capacity((NodeShape(0.75, 8000),))))
+    assert job.view.proposals[0].status is ProposalStatus.EXPIRED
+    assert job.view.proposals[0].note == "there is no room for it any more"
+
+
+def test_search_goes_on_in_the_new_room(make_job):
+    job = make_job(mode=Mode.AUTO)
+    job.train(14)
+    room = Capacity((NodeShape(1.5, 8000),))
+    job.tell(RoomChanged(job.at_s, room))
+    orders = job.train(200)
+    targets = [o.target for o in orders if isinstance(o, Scale)]
+    assert targets
+    assert all(plan.total_cpu <= 1.5 for plan in targets)
+
+
+def test_room_lost_under_the_running_plan_is_told(job):
+    job.train(5)
+    job.tell(RoomChanged(job.at_s, Capacity((NodeShape(0.5, 8000),))))
+    assert any("no room any more for what runs, 1w x 0.5 + 1p x 0.25" in line for line in job.view.story)
+
+
+def test_refits_are_bounded_by_the_settings(make_job):
+    settings = ControllerSettings(n_kept=5)
+    job = make_job(settings=settings, n_sample_total=10**10)
+    job.train(30)
+    job.decide(Verdict.REJECT, proposal=job.open.id)
+    seconds = 3600
+    job.train(seconds)
+    g = math.log(1 + settings.refit_growth)
+    n_window = seconds / settings.window_s
+    bound = math.log(n_window) / g + 1 / settings.refit_growth + math.log(seconds / settings.refit_s) / g
+    assert 3 < job.controller._helm.advisor.n_fit <= bound
+
+
+def test_manual_mode_fits_nothing_that_nobody_asks_for(make_job, kinds):
+    job = make_job(mode=Mode.MANUAL)
+    job.train(120)
+    assert job.controller._helm.advisor.n_fit == 0
+    job.view  # noqa: B018 - asking is the point
+    assert job.controller._helm.advisor.n_fit == 1
+
+
+def test_end_of_the_job_is_remembered_in_order(job):
+    job.train(30)
+    kinds = [
+        type(o.record).__name__
+        for o in job.tell(PhaseChanged(job.at_s, JobPhase.STOPPED))
+        if isinstance(o, Remember)
+    ]
+    assert kinds == ["PhaseChanged", "Proposal", "FitSummary", "SeriesRow"]
+
+
+def test_proposal_says_what_would_change_its_mind(job):
+    """A user is told at once; auto mode is not asked (see the next test)."""
+    for _ in range(8):
+        job.train(30)
+        if job.open is None:
+            break
+        job.obey(job.decide(Verdict.ACCEPT, proposal=job.open.id))
+    told = [p for p in job.view.proposals if p.flip is not None]
+    assert told
+    assert all(p.flip.plan != p.candidate.plan for p in told)
+    assert all(any(p.flip.words in line for line in job.view.story) for p in told)
+
+
+def test_auto_mode_asks_what_would_change_its_mind_only_where_a_person_has_to_decide(make_job):
+    alone = make_job(mode=Mode.AUTO)
+    alone.train(200)
+    assert len(alone.view.proposals) > 2
+    assert all(p.flip is None for p in alone.view.proposals)
