@@ -20,7 +20,7 @@ demo: install  ## the main job, end to end, on this machine: about two minutes
 lab: install  ## JupyterLab on the quick start
 	$(BIN)/jupyter lab notebooks/00_quickstart.ipynb
 
-test: install browser check unit  ## all that must pass
+test: install browser postgresql check unit  ## all that must pass
 
 check: lint types imports
 
@@ -48,6 +48,17 @@ browser:  ## headless Chromium for the browser tests, where we may install it
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 	      chromium fonts-dejavu-core >/dev/null; \
 	  else echo "chromium is not here: the browser tests will be skipped"; fi; }
+
+.PHONY: postgresql
+POSTGRESQL_CONF := /etc/postgresql-common/createcluster.d/dlrover-nb.conf
+postgresql:  ## PostgreSQL's programs for the tests of the history; they start a server of their own
+	@[ -n "$$DLROVER_NB_TEST_POSTGRESQL_URL" ] || command -v postgres >/dev/null 2>&1 || \
+	  ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    mkdir -p $(dir $(POSTGRESQL_CONF)) && echo "create_main_cluster = false" >$(POSTGRESQL_CONF); \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	      postgresql >/dev/null; status=$$?; rm -f $(POSTGRESQL_CONF); exit $$status; \
+	  else echo "PostgreSQL is not here: half of the history's tests will be skipped"; fi; }
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(OUT)

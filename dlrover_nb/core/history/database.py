@@ -2,35 +2,40 @@
 
 SQLite is opened anew for each statement group (no pool): a connection costs some hundred microseconds, a
 master writes a few records a minute, and nothing is left open across forks and threads. Write-ahead logging
-and a busy time-out let several masters and readers share one file.
+and a busy time-out let several masters and readers share one file; each writing transaction takes the
+write lock when it begins, because one that reads first and writes later cannot wait for another writer.
+
+Other databases than SQLite and PostgreSQL are refused, not served by plain SQL: MySQL's FLOAT holds 24 bits,
+too few for a time in seconds, and what no test runs on should not keep what cannot be had again.
 """
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import platformdirs
-from sqlalchemy import Engine, create_engine, event, make_url, select
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.history.tables import SCHEMA_VERSION, metadata, versions
+from dlrover_nb.core.history import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from sqlalchemy import Table
+    from sqlalchemy import Executable, Table
     from sqlalchemy.engine import URL
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
 BUSY_S = 15.0  # to wait for another writer's lock
+CONNECT_S = 10  # to wait for a server, where the URL does not say
 
 
 def default_url() -> str:
@@ -44,21 +49,25 @@ class Database:
     Parameters
     ----------
     url
-        SQLAlchemy URL of SQLite or PostgreSQL.
+        SQLAlchemy URL of SQLite or PostgreSQL; ``postgresql://`` means the driver psycopg 3.
 
     Raises
     ------
     InvalidValueError
         When the URL is of no database that we know.
     BackendError
-        When it cannot be opened, or another version of this software made its tables.
+        When it cannot be opened, or a newer release of this software made its tables.
     """
 
     def __init__(self, url: str) -> None:
         self._url = _parse(url)
+        self._is_postgresql = self._url.get_backend_name() == "postgresql"
         with self.told("open"):
             self._engine = _engine(self._url)
-            self._create()
+            schema.bring_up_to_date(self._engine, str(self))
+
+    def __str__(self) -> str:
+        return self._url.render_as_string(hide_password=True)
 
     @contextmanager
     def told(self, what: str) -> Iterator[None]:
@@ -74,47 +83,69 @@ class Database:
             advice = f"another process keeps it locked for over {BUSY_S:g} s; end it, or use another file"
         elif "not a database" in text or "malformed" in text:
             advice = "the file is damaged; move it away to start a new history, or restore it from a backup"
+        elif "readonly" in text or "Permission denied" in text:
+            advice = "it may not be written; change its rights, or use another address"
+        elif "is full" in text or "No space left" in text:
+            advice = "make room, the job goes on without its history"
         else:
             advice = "check the address, that it may be written, and that there is room"
-        return f"{text} ({self._url.render_as_string(hide_password=True)}); {advice}"
+        return f"{text} ({self}); {advice}"
 
     def upsert(self, table: Table, row: Mapping[str, object], *, update: bool = False) -> None:
-        """Insert a row; where its key is there already, update it or leave it alone."""
+        """Insert a row; where its key is there already, update it or leave it alone.
+
+        Raises
+        ------
+        InvalidValueError
+            When a number in the row is not finite.
+        """
+        sound = _sound(table, row)
         keys = [column.name for column in table.primary_key]
-        dialect = postgresql if self._url.get_backend_name() == "postgresql" else sqlite
-        insert = dialect.insert(table).values(dict(row))
-        change = {name: value for name, value in row.items() if name not in keys}
+        change = {name: value for name, value in sound.items() if name not in keys}
+        insert = (postgresql if self._is_postgresql else sqlite).insert(table).values(sound)
         statement = (
             insert.on_conflict_do_update(index_elements=keys, set_=change)
             if update
             else insert.on_conflict_do_nothing(index_elements=keys)
         )
-        with self.told("write"), self._engine.begin() as connection:
+        with self.writing() as connection:
             connection.execute(statement)
 
-    def rows(self, statement: Any) -> list[Any]:  # noqa: ANN401 - rows of a Select have no useful static type
-        """Run a query and return its rows."""
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Open a transaction that may write: all of it happens or nothing."""
+        with self.told("write"), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a transaction that reads, and waits for no writer."""
         with self.told("read"), self._engine.connect() as connection:
-            return list(connection.execute(statement).all())
+            yield connection.execution_options(**schema.READS)
+
+    def rows(self, statement: Executable) -> Sequence[Any]:
+        """Run a query and return its rows."""
+        with self.reading() as connection:
+            return connection.execute(statement).all()
 
     def close(self) -> None:
         """Let go of all connections."""
         self._engine.dispose()
 
-    def _create(self) -> None:
-        with self._engine.begin() as connection:
-            for table in metadata.sorted_tables:
-                connection.execute(CreateTable(table, if_not_exists=True))
-                for index in sorted(table.indexes, key=lambda i: str(i.name)):
-                    connection.execute(CreateIndex(index, if_not_exists=True))
-        found = [row[0] for row in self.rows(select(versions.c.version))]
-        if not found:
-            self.upsert(versions, {"version": SCHEMA_VERSION})
-        elif max(found) != SCHEMA_VERSION:
-            raise BackendError(
-                f"the history at {self._url.render_as_string(hide_password=True)} must have schema version "
-                f"{SCHEMA_VERSION}, got {max(found)}; use the release that wrote it, or another file"
-            )
+
+def _sound(table: Table, row: Mapping[str, object]) -> dict[str, object]:
+    """Return the row as every database takes it: finite numbers, no NUL, no text longer than its column."""
+    return {name: _value(table, name, value) for name, value in row.items()}
+
+
+def _value(table: Table, name: str, value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidValueError(f"{name} in the history's {table.name} must be finite, got {value}")
+    if not isinstance(value, str):
+        return value
+    column = table.c[name]
+    length = None if column.primary_key else getattr(column.type, "length", None)
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}")[:length]
 
 
 def _parse(url: str) -> URL:
@@ -122,8 +153,10 @@ def _parse(url: str) -> URL:
         parsed = make_url(url)
     except ArgumentError as error:
         raise InvalidValueError(
-            f"history URL must be like sqlite:////path/history.db or postgresql://host/name, got {url!r}"
+            "history URL must be like sqlite:////path/history.db or postgresql://host/name, got none of them"
         ) from error
+    if parsed.drivername in {"postgresql", "postgres"}:  # the second is libpq's and many a provider's word
+        parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() not in {"sqlite", "postgresql"}:
         raise InvalidValueError(f"history must be in sqlite or postgresql, got {parsed.drivername!r}")
     return parsed
@@ -131,21 +164,29 @@ def _parse(url: str) -> URL:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
-        try:
-            return create_engine(url, pool_pre_ping=True)
-        except (NoSuchModuleError, ModuleNotFoundError) as error:
-            raise InvalidValueError(
-                f"{url.drivername} needs a driver ({error}); pip install psycopg2-binary"
-            ) from error
-    if not url.database or url.database == ":memory:":
+        return _server(url)
+    if not url.database or ":memory:" in url.database or url.query.get("mode") == "memory":
         raise InvalidValueError("history must outlive the process, got SQLite in memory; name a file")
-    Path(url.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if "uri" not in url.query:  # with file:…?mode=ro&uri=true nothing is to be made
+        Path(url.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": BUSY_S})
     event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
     return engine
 
 
+def _server(url: URL) -> Engine:
+    limit = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_S}
+    try:
+        return create_engine(url, poolclass=NullPool, connect_args=limit)
+    except (NoSuchModuleError, ImportError) as error:
+        raise InvalidValueError(
+            f'{url.drivername} needs a driver ({error}); pip install "dlrover-nb[postgresql]"'
+        ) from error
+
+
 def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # transactions begin where `_begin` says, not where Python guesses
     cursor = connection.cursor()
     try:
         cursor.execute("PRAGMA foreign_keys = ON")
@@ -156,6 +197,12 @@ def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
             _use_wal(cursor)
     finally:
         cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    """Take the write lock at once, unless the transaction only reads."""
+    reads = connection.get_execution_options().keys() >= schema.READS.keys()
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 def _use_wal(cursor: Any) -> None:  # noqa: ANN401 - a cursor of whichever driver

@@ -1,35 +1,42 @@
-"""`HistoryStore`: jobs, plans, decisions with who and why, predicted against measured.
+"""`HistoryStore`: jobs, plans, decisions with who and why, predicted against measured, fits, series.
 
 A job's name may be used again and again, so everything belongs to a *run*: the name and when it was
 submitted. Writing is idempotent per id within a run; a master that comes back from its journal writes
-everything once more, and nothing is there twice.
+everything once more, and nothing is there twice: not even rows of a series that were merged meanwhile.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, exists, func, insert, literal, select
 
-from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.errors import BackendError, NotFoundError, WireError
-from dlrover_nb.core.history import tables
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.history import past, tables
 from dlrover_nb.core.history.database import Database, default_url
+from dlrover_nb.core.history.rows import record_from, row_of, run_row, series_from, series_row
+from dlrover_nb.core.history.scores import Scoreboard, scoreboard
+from dlrover_nb.core.history.series import THINNING, Thinning, thinned
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
-from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob, SeriesRow
 
 if TYPE_CHECKING:
-    from sqlalchemy import Table
+    from collections.abc import Collection
+
+    from sqlalchemy import Connection, Table
+
+    from dlrover_nb.core.history.rows import Columns, Record
 
 T = TypeVar("T")
-Record = JobSpec | PhaseChanged | Proposal | Decision | Outcome
+
+SERIES_LOCK = 0x646C  # first half of an advisory lock; the run is the other
 
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One run of a job: `phase` is the last that was heard of."""
+    """One run of a job: `phase` is the last that was heard of; `traits` is None where nobody told."""
 
     run: str
     job: str
@@ -39,6 +46,7 @@ class JobRun:
     phase: JobPhase
     phase_at_s: float
     message: str
+    traits: JobTraits | None = None
 
     @property
     def ended_at_s(self) -> float | None:
@@ -53,14 +61,15 @@ class HistoryStore:
     ----------
     url
         SQLAlchemy URL; None means ``history.db`` in the user's data folder. A SQLite file and its folder
-        are made on demand, the folder readable by its owner alone.
+        are made on demand, the folder readable by its owner alone. An older schema is migrated.
 
     Raises
     ------
     InvalidValueError
         When the URL is of no database that we know.
     BackendError
-        When the database cannot be opened, read or written; the text says what to do.
+        When the database cannot be opened, read or written, or is of a newer release; the text says
+        what to do.
     """
 
     def __init__(self, url: str | None = None) -> None:
@@ -71,6 +80,8 @@ class HistoryStore:
         """Let go of the database."""
         self._database.close()
 
+    # writing
+
     def remember(self, job: str, at_s: float, record: Record) -> None:
         """Write one record of a job's newest run; a `JobSpec` starts a run at `at_s`.
 
@@ -78,29 +89,72 @@ class HistoryStore:
         ------
         NotFoundError
             When no run of the job was ever started.
+        InvalidValueError
+            When a number in the record is not finite.
         """
         match record:
             case JobSpec():
                 self._start(job, at_s, record)
-            case PhaseChanged():
-                self._write(job, tables.phases, _phase_row(record))
-            case Proposal():
-                self._write(job, tables.proposals, _proposal_row(record), update=True)
-            case Decision():
-                self._write(job, tables.decisions, _decision_row(record))
-            case Outcome():
-                self._write(job, tables.outcomes, _outcome_row(record))
+            case SeriesRow():
+                self._add_series({"run": self._run(job), **series_row(record)})
             case _:
-                assert_never(record)
+                table, row = row_of(record)
+                update = table in {tables.proposals, tables.traits}
+                self._database.upsert(table, {"run": self._run(job), **row}, update=update)
+
+    def delete(self, job: str, *, run: str | None = None) -> int:
+        """Forget a run, or all runs of a name; return how many.
+
+        Raises
+        ------
+        NotFoundError
+            When there is none.
+        """
+        runs = tables.runs
+        mine = (runs.c.job == job) if run is None else (runs.c.job == job) & (runs.c.run == run)
+        with self._database.writing() as connection:
+            names = connection.scalars(select(runs.c.run).where(mine)).all()
+            for table in (*tables.OF_A_RUN, runs):
+                connection.execute(delete(table).where(table.c.run.in_(names)))
+        if not names:
+            raise NotFoundError(f"the history must know the run, got job {job!r}, run {run!r}; see its jobs")
+        self._runs.pop(job, None)
+        return len(names)
+
+    def compact(self, at_s: float, levels: Collection[Thinning] = THINNING) -> int:
+        """Merge what is old at `at_s` (see `core.history.series`); return how many rows fewer there are.
+
+        Of the fits of a run that are older than the first level, the newest stays.
+        """
+        if not levels:
+            raise InvalidValueError("compact needs at least one level of thinning, got none")
+        before_s = at_s - min(level.older_s for level in levels)
+        return sum(
+            self._compact(run, at_s, levels) for run in self._old_runs(before_s, levels)
+        ) + self._compact_fits(before_s)
+
+    # reading
 
     def jobs(self) -> tuple[JobRun, ...]:
         """Return all runs, newest first."""
-        rows = self._database.rows(select(tables.runs).order_by(tables.runs.c.started_at_s.desc()))
-        last: dict[str, tuple[float, str, str]] = {}
-        phases = tables.phases
-        for row in self._database.rows(select(phases).order_by(phases.c.at_s)):
-            last[row.run] = (row.at_s, row.phase, row.message)
+        runs, traits, phases = tables.runs, tables.traits, tables.phases
+        query = (
+            select(runs, traits.c.record)
+            .outerjoin(traits, traits.c.run == runs.c.run)
+            .order_by(runs.c.started_at_s.desc(), runs.c.run)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(query).all()
+            heard = connection.execute(select(phases).order_by(phases.c.at_s)).all()
+        last = {row.run: (row.at_s, row.phase, row.message) for row in heard}
         return tuple(_job_run(row, last.get(row.run)) for row in rows)
+
+    def past_jobs(self, *, limit: int = 100, owner: str | None = None) -> tuple[PastJob, ...]:
+        """Return runs that SUCCEEDED and whose traits are known, newest first, for warm start."""
+        if limit < 1:
+            raise InvalidValueError(f"limit must be >= 1, got {limit}")
+        with self._database.reading() as connection:
+            return past.past_jobs(connection, limit=limit, owner=owner)
 
     def decisions(self, job: str, *, run: str | None = None) -> tuple[Decision, ...]:
         """Return the decisions of a run (the job's newest by default), oldest first."""
@@ -114,14 +168,39 @@ class HistoryStore:
         """Return the proposals of a run in their last known status, oldest first."""
         return self._read(job, run, (tables.proposals, "created_at_s", "id"), Proposal)
 
+    def fits(self, job: str, *, run: str | None = None) -> tuple[FitSummary, ...]:
+        """Return what the fits of a run knew, oldest first: the last is the newest."""
+        return self._read(job, run, (tables.fits, "at_s", "run"), FitSummary)
+
+    def series(
+        self, job: str, *, since_s: float | None = None, run: str | None = None
+    ) -> tuple[SeriesRow, ...]:
+        """Return a run's rolled-up series, oldest first; with `since_s`, what ended after it."""
+        table = tables.series
+        query = select(table).where(table.c.run == (run or self._newest(job))).order_by(table.c.at_s)
+        if since_s is not None:
+            query = query.where(table.c.at_s > since_s)
+        return tuple(series_from(row) for row in self._database.rows(query))
+
+    def scores(self, *, owner: str | None = None, since_s: float | None = None) -> Scoreboard:
+        """Return how good predictions were, over all jobs and for each (all its runs together)."""
+        runs, outcomes = tables.runs, tables.outcomes
+        query = select(runs.c.job, outcomes.c.record).join(runs, runs.c.run == outcomes.c.run)
+        if owner is not None:
+            query = query.where(runs.c.owner == owner[: tables.OWNER_LENGTH])
+        if since_s is not None:
+            query = query.where(outcomes.c.applied_at_s >= since_s)
+        found: dict[str, list[Outcome]] = {}
+        for row in self._database.rows(query):
+            found.setdefault(row.job, []).append(record_from(row.record, Outcome))
+        return scoreboard(found)
+
+    # inside
+
     def _start(self, job: str, at_s: float, spec: JobSpec) -> None:
         run = f"{job}@{at_s:.3f}"
-        row = {"run": run, "job": job, "owner": spec.owner, "started_at_s": at_s, "spec": _json(spec)}
-        self._database.upsert(tables.runs, row)
+        self._database.upsert(tables.runs, run_row(run, job, at_s, spec))
         self._runs[job] = run
-
-    def _write(self, job: str, table: Table, row: dict[str, object], *, update: bool = False) -> None:
-        self._database.upsert(table, {"run": self._run(job), **row}, update=update)
 
     def _run(self, job: str) -> str:
         """Return the run that this store started, else the newest one of that name."""
@@ -148,77 +227,63 @@ class HistoryStore:
             .where(table.c.run == wanted)
             .order_by(table.c[time], func.length(table.c[name]), table.c[name])
         )
-        return tuple(_record(row.record, kind) for row in self._database.rows(query))
+        return tuple(record_from(row.record, kind) for row in self._database.rows(query))
+
+    def _add_series(self, row: Columns) -> None:
+        """Add a piece of a series unless its middle is covered: by itself, or by what it was merged into."""
+        table = tables.series
+        with self._database.writing() as connection:
+            _keep_others_out(connection, str(row["run"]))
+            middle_s = literal(row["at_s"]) - literal(row["span_s"]) / 2
+            covers = (table.c.at_s - table.c.span_s <= middle_s) & (table.c.at_s > middle_s)
+            if not connection.scalar(select(exists().where(table.c.run == row["run"], covers))):
+                connection.execute(insert(table).values(row))
+
+    def _old_runs(self, before_s: float, levels: Collection[Thinning]) -> list[str]:
+        table = tables.series
+        short = table.c.span_s < max(level.span_s for level in levels)
+        query = select(table.c.run).where(table.c.at_s <= before_s, short).distinct()
+        return [row.run for row in self._database.rows(query)]
+
+    def _compact(self, run: str, at_s: float, levels: Collection[Thinning]) -> int:
+        table = tables.series
+        with self._database.writing() as connection:
+            _keep_others_out(connection, run)
+            rows = connection.execute(select(table).where(table.c.run == run)).all()
+            before = {series_from(row) for row in rows}
+            after = set(thinned(before, at_s, levels))
+            gone = [row.at_s for row in before - after]
+            if gone:
+                connection.execute(delete(table).where(table.c.run == run, table.c.at_s.in_(gone)))
+                new = [{"run": run, **series_row(row)} for row in after - before]
+                connection.execute(insert(table), new)
+        return len(before) - len(after)
+
+    def _compact_fits(self, before_s: float) -> int:
+        fits, newer = tables.fits, tables.fits.alias()
+        has_newer = exists().where(newer.c.run == fits.c.run, newer.c.at_s > fits.c.at_s)
+        with self._database.writing() as connection:
+            return connection.execute(delete(fits).where(fits.c.at_s < before_s, has_newer)).rowcount
 
 
-def _json(record: object) -> str:
-    return to_json(record).decode()
-
-
-def _record(text: str, kind: type[T]) -> T:
-    try:
-        return from_json(text, kind)
-    except WireError as error:
-        raise BackendError(
-            f"the history must hold a {kind.__name__}, got something else: {error}; "
-            "the file is damaged or of another release"
-        ) from error
+def _keep_others_out(connection: Connection, run: str) -> None:
+    """Let no one else write this run's series until the transaction ends; SQLite has one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(SERIES_LOCK, func.hashtext(run))))
 
 
 def _job_run(row: object, last: tuple[float, str, str] | None) -> JobRun:
     fields = row._mapping  # type: ignore[attr-defined]  # noqa: SLF001 - the documented way to a row's columns
     at_s, phase, message = last or (fields["started_at_s"], JobPhase.STARTING, "")
+    spec = record_from(fields["spec"], JobSpec)
     return JobRun(
         run=fields["run"],
         job=fields["job"],
-        owner=fields["owner"],
-        spec=_record(fields["spec"], JobSpec),
+        owner=spec.owner,
+        spec=spec,
         started_at_s=fields["started_at_s"],
         phase=JobPhase(phase),
         phase_at_s=at_s,
         message=message,
+        traits=record_from(fields["record"], JobTraits) if fields["record"] else None,
     )
-
-
-def _phase_row(record: PhaseChanged) -> dict[str, object]:
-    return {"at_s": record.at_s, "phase": str(record.phase), "message": record.message}
-
-
-def _proposal_row(record: Proposal) -> dict[str, object]:
-    return {
-        "id": record.id,
-        "created_at_s": record.created_at_s,
-        "closed_at_s": record.closed_at_s,
-        "kind": str(record.kind),
-        "status": str(record.status),
-        "plan": str(record.candidate.plan),
-        "predicted_samples_per_s": record.candidate.prediction.samples_per_s,
-        "cost_per_hour": record.candidate.cost_per_hour,
-        "why": record.why,
-        "record": _json(record),
-    }
-
-
-def _decision_row(record: Decision) -> dict[str, object]:
-    return {
-        "id": record.id,
-        "at_s": record.at_s,
-        "by": record.by,
-        "verdict": str(record.verdict),
-        "proposal": record.proposal,
-        "plan": str(record.plan) if record.plan else None,
-        "why": record.why,
-        "record": _json(record),
-    }
-
-
-def _outcome_row(record: Outcome) -> dict[str, object]:
-    return {
-        "decision": record.decision,
-        "applied_at_s": record.applied_at_s,
-        "plan": str(record.plan),
-        "predicted_samples_per_s": record.predicted.samples_per_s if record.predicted else None,
-        "measured_samples_per_s": record.measured_samples_per_s,
-        "pause_s": record.pause_s,
-        "record": _json(record),
-    }

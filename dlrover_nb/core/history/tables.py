@@ -1,17 +1,25 @@
 """The tables: columns to search by, and beside them each record whole, as JSON.
 
 The JSON is the truth and gives back the frozen record; the columns are for questions in SQL ("who
-decided what last week"), which must not depend on how a record is encoded.
+decided what last week"), which must not depend on how a record is encoded. Text in a column may be cut to
+the column's length, the JSON never is. Rows of a series are the exception: they are many, small and made to
+be added up, so they are columns alone.
+
+What stands here is the newest schema; how older databases get there stands in `migrations`, and a test
+holds the two against each other.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-SCHEMA_VERSION = 1
+REVISION = "0002"  # the newest of migrations/versions; later ones sort behind earlier ones
+VERSION_TABLE = "dlrover_nb_revision"  # Alembic's own name may be another program's in a shared database
+OWNER_LENGTH = 128
 
 metadata = MetaData()
 
+# Release 0.1.0 looks here alone, and refuses whatever is not 1. Migration 0002 wrote 2, for ever.
 versions = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
 runs = Table(
@@ -19,7 +27,7 @@ runs = Table(
     metadata,
     Column("run", String(96), primary_key=True),  # job@started_at_s
     Column("job", String(64), nullable=False),
-    Column("owner", String(128), nullable=False),
+    Column("owner", String(OWNER_LENGTH), nullable=False),
     Column("started_at_s", Float, nullable=False),
     Column("spec", Text, nullable=False),
     Index("runs_by_job", "job", "started_at_s"),
@@ -30,6 +38,15 @@ def _run() -> Column[str]:
     return Column("run", String(96), ForeignKey("runs.run"), primary_key=True)
 
 
+traits = Table(
+    "traits",
+    metadata,
+    _run(),
+    Column("model", String(64), nullable=False),
+    Column("owner", String(OWNER_LENGTH), nullable=False),
+    Column("record", Text, nullable=False),
+)
+
 phases = Table(
     "phases",
     metadata,
@@ -37,6 +54,7 @@ phases = Table(
     Column("at_s", Float, primary_key=True),
     Column("phase", String(16), primary_key=True),
     Column("message", Text, nullable=False),
+    Index("phases_by_phase", "phase", "at_s"),
 )
 
 proposals = Table(
@@ -50,7 +68,7 @@ proposals = Table(
     Column("status", String(16), nullable=False),
     Column("plan", String(128), nullable=False),
     Column("predicted_samples_per_s", Float, nullable=False),
-    Column("cost_per_hour", Float, nullable=False),
+    Column("cost_per_hour", Float),  # none where a price is not known
     Column("why", Text, nullable=False),
     Column("record", Text, nullable=False),
 )
@@ -82,3 +100,30 @@ outcomes = Table(
     Column("pause_s", Float, nullable=False),
     Column("record", Text, nullable=False),
 )
+
+fits = Table(
+    "fits",
+    metadata,
+    _run(),
+    Column("at_s", Float, primary_key=True),
+    Column("log_error", Float, nullable=False),
+    Column("n_plan", Integer, nullable=False),
+    Column("n_sample", Integer, nullable=False),
+    Column("record", Text, nullable=False),
+)
+
+series = Table(
+    "series",
+    metadata,
+    _run(),
+    Column("at_s", Float, primary_key=True),
+    Column("span_s", Float, nullable=False),
+    Column("samples_per_s", Float, nullable=False),
+    Column("workers", Integer, nullable=False),
+    Column("ps", Integer, nullable=False),
+    Column("worker_memory_mib", Float, nullable=False),
+    Column("ps_memory_mib", Float, nullable=False),
+    Index("series_by_time", "at_s"),
+)
+
+OF_A_RUN = (traits, phases, proposals, decisions, outcomes, fits, series)

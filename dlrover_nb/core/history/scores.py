@@ -1,0 +1,68 @@
+"""How good predictions were: the share of measurements inside the 90 % band, and the median error.
+
+A share is given with the number behind it, and not at all where nothing was predicted: 0 of 0 is no score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dlrover_nb.core.structs.decisions import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Predictions against measurements.
+
+    Parameters
+    ----------
+    n_outcome, n_predicted
+        Applied plans that were measured, and those of them with a prediction.
+    inside
+        Share of the predictions whose 90 % band held the measurement; None without any.
+    median_error
+        Median of |predicted / measured - 1|; None without any. A job that stood still has no error.
+    bias
+        Median of predicted / measured - 1: above zero when we promise too much; None without any.
+    """
+
+    n_outcome: int
+    n_predicted: int
+    inside: float | None
+    median_error: float | None
+    bias: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scoreboard:
+    """The score of all jobs together, and of each, by name."""
+
+    total: Score
+    jobs: tuple[tuple[str, Score], ...]
+
+
+def score(outcomes: Sequence[Outcome]) -> Score:
+    """Return the score of some outcomes."""
+    predicted = [o for o in outcomes if o.predicted is not None]
+    errors = [o.error for o in predicted if o.measured_samples_per_s > 0 and o.error is not None]
+    n_inside = sum(bool(o.inside_band) for o in predicted)
+    n = len(predicted)
+    return Score(
+        n_outcome=len(outcomes),
+        n_predicted=n,
+        inside=n_inside / n if n else None,
+        median_error=median(map(abs, errors)) if errors else None,
+        bias=median(errors) if errors else None,
+    )
+
+
+def scoreboard(outcomes: Mapping[str, Iterable[Outcome]]) -> Scoreboard:
+    """Return the scores of jobs by name, and of all together."""
+    listed = {job: tuple(found) for job, found in sorted(outcomes.items())}
+    everything = tuple(outcome for found in listed.values() for outcome in found)
+    return Scoreboard(score(everything), tuple((job, score(found)) for job, found in listed.items()))
