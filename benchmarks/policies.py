@@ -1,0 +1,452 @@
+"""Job completion time under several policies, simulated: DLRover-RM, Optimus, ES, a user's choice, an oracle.
+
+Each case is a job whose true speed is known to the simulator alone: four jobs measured on a real cluster over
+(PS, workers), and random jobs of Eqs. 1-6. All policies start with the same small plan, see the same kind of
+reports with the same noise, pay the same for changes of plan, and are held to the same bounds and the same
+quota of cores. The oracle runs the fastest plan from the start. A user's choice has each number of the best
+plan wrong by a factor of about two. `warm` is DLRover once more, started from a history of similar jobs that
+it ran before (DLRover-RM, Algorithm 1): that is how the paper runs it in section 6.1.
+
+Nodes neither fail nor slow down here: DLRover-RM too compares on a cluster without such trouble (6.1).
+
+A job takes `--hours` on the oracle's plan. DLRover is the product's own controller in auto mode.
+
+    python benchmarks/policies.py --shared ../shared [--jobs 8 --hours 4 --day]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from dlrover_nb.core.baselines import JobState, elastic_scheduling, optimus, well_tuned
+from dlrover_nb.core.controller import Controller, ControllerSettings
+from dlrover_nb.core.controller.windows import SteadyWindows
+from dlrover_nb.core.perf.terms import axes_of
+from dlrover_nb.core.planner import PlannerSettings, warm_start
+from dlrover_nb.core.simulator import (
+    Faults,
+    SimulatedJob,
+    SimulatedWorld,
+    SpeedTruth,
+    TableTruth,
+    TermsTruth,
+    WorldSettings,
+    read_tables,
+)
+from dlrover_nb.core.simulator.workload import (
+    BATCH,
+    BOUNDS,
+    JobSampler,
+    poisson_arrivals,
+    random_truth,
+    read_arrivals,
+)
+from dlrover_nb.core.structs.events import (
+    Event,
+    JobSubmitted,
+    NodeReported,
+    PlanApplied,
+    ProgressMade,
+    Scale,
+    Ticked,
+)
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob
+from dlrover_nb.core.structs.resources import Capacity, NodeShape, PlanBounds, ResourcePlan, RolePlan
+from dlrover_nb.core.warmstart import into_space
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.baselines import Policy
+    from dlrover_nb.core.structs.samples import ProfileSample
+
+REPORT_S = 15.0
+DECIDE_S = 180.0  # "every three minutes" (DLRover-RM section 6.2)
+MACHINES = (NodeShape(32.0, 192 * 1024, 20),)  # DLRover-RM's small cluster
+NOISE = Faults(failures_per_day=0, slow_per_day=0, speed_noise=0.02, node_noise=0.02)
+QUOTAS = (48.0, 96.0, 144.0)  # cores of a job
+SETTINGS = ControllerSettings(
+    window_s=REPORT_S,
+    max_window_s=8 * REPORT_S,
+    settle_s=REPORT_S,
+    refit_s=1200.0,
+    refit_growth=0.5,
+    cool_down_s=DECIDE_S,
+    memory_check_s=1200.0,
+)
+
+
+class Runner(Protocol):
+    """Decides for one job."""
+
+    def hear(self, event: Event) -> ResourcePlan | None: ...
+
+
+class Still:
+    """Leaves the job as it is."""
+
+    def hear(self, event: Event) -> ResourcePlan | None:
+        del event
+        return None
+
+
+class Ours:
+    """The product's controller."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self.controller = Controller(settings)
+        self.fit: FitSummary | None = None
+
+    def hear(self, event: Event) -> ResourcePlan | None:
+        target = None
+        for order in self.controller.handle(event):
+            if isinstance(order, Scale):
+                target = order.target
+            elif isinstance(order.record, FitSummary):
+                self.fit = order.record
+        return target
+
+
+class Baseline:
+    """Calls a baseline policy at every decision interval; it sees the same steady windows as we do."""
+
+    def __init__(self, policy: Policy, settings: ControllerSettings, global_batch: int | None) -> None:
+        self._policy, self._settings, self._global_batch = policy, settings, global_batch
+        self._samples: dict[ResourcePlan, deque[ProfileSample]] = {}
+        self._n_done, self._decided_s = 0, 0.0
+        self._plan: ResourcePlan | None = None
+
+    def hear(self, event: Event) -> ResourcePlan | None:
+        match event:
+            case JobSubmitted():
+                self._job = event
+                self._windows = SteadyWindows(self._settings, event.spec.batch_size)
+            case NodeReported():
+                if event.plan != self._plan:
+                    self._restart(event.plan, event.at_s)
+                for window in self._windows.add(event.sample, event.at_s):
+                    kept = self._samples.setdefault(window.plan, deque(maxlen=self._settings.n_kept))
+                    kept.append(window)
+            case PlanApplied():
+                self._restart(event.plan, event.at_s)
+            case ProgressMade():
+                self._n_done = event.n_sample_done
+            case Ticked() if self._plan is not None and event.at_s >= self._decided_s + DECIDE_S:
+                self._decided_s = event.at_s
+                return self._decide(self._plan)
+            case _:
+                pass
+        return None
+
+    def _restart(self, plan: ResourcePlan | None, at_s: float) -> None:
+        self._plan = plan
+        self._windows.restart(plan, at_s)
+
+    def _decide(self, plan: ResourcePlan) -> ResourcePlan | None:
+        if plan not in self._samples:
+            return None
+        spec = self._job.spec
+        state = JobState(
+            plan,
+            tuple(sample for kept in self._samples.values() for sample in kept),
+            max(self._job.n_sample_total - self._n_done, 0),
+            spec.bounds,
+            self._job.capacity,
+            spec.batch_size,
+            global_batch=self._global_batch,
+        )
+        return self._policy(state)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job and its best plan."""
+
+    kind: str
+    name: str
+    job: SimulatedJob
+    best: ResourcePlan
+
+    def on(self, plan: ResourcePlan) -> SimulatedJob:
+        return replace(self.job, spec=replace(self.job.spec, plan=plan, mode=Mode.MANUAL))
+
+
+@dataclass(frozen=True)
+class Run:
+    jct_s: float
+    core_h: float
+    n_change: int
+    last: ResourcePlan
+
+
+def simulate(job: SimulatedJob, runner: Runner, seed: int) -> Run:
+    settings = WorldSettings(report_s=REPORT_S, faults=NOISE)
+    world = SimulatedWorld(MACHINES, rng=np.random.default_rng(seed), settings=settings)
+    sim, n_change = world.submit(job), 0
+    while world.next_at_s < math.inf:
+        _, told = world.step()
+        for name, event in told:
+            target = runner.hear(event)
+            if target is not None:
+                n_change += 1
+                world.obey(name, Scale("policy", target))
+    if sim.phase is not JobPhase.SUCCEEDED or sim.ended_at_s is None:
+        raise RuntimeError(f"{job.spec.name} has {sim.phase}: {sim.message}")
+    return Run(sim.ended_at_s - sim.started_at_s, sim.motion.core_s / 3600, n_change, sim.target)
+
+
+# cases
+
+
+def best_plan(spec: JobSpec, truth: SpeedTruth) -> ResourcePlan:
+    def measure(rows: np.ndarray) -> np.ndarray:
+        plans = (_row_plan(spec, row) for row in rows)
+        return np.array([truth.speed(plan, spec.batch_size) for plan in plans])
+
+    world = SimulatedWorld(MACHINES, rng=np.random.default_rng(0))
+    state = JobState(spec.plan, (), 1, spec.bounds, world.cluster.capacity, spec.batch_size)
+    return well_tuned(state, measure=measure) or spec.plan
+
+
+def _row_plan(spec: JobSpec, row: np.ndarray) -> ResourcePlan:
+    w, p, worker_cpu, ps_cpu = row
+    return ResourcePlan(
+        RolePlan(int(w), float(worker_cpu), spec.plan.worker.memory_mib),
+        RolePlan(int(p), float(ps_cpu), spec.plan.ps.memory_mib),
+    )
+
+
+def make_case(kind: str, job: SimulatedJob, hours: float) -> Case:
+    best = best_plan(job.spec, job.truth)
+    n_sample = int(job.truth.speed(best, job.spec.batch_size) * hours * 3600)
+    return Case(kind, job.spec.name, replace(job, n_sample=n_sample), best)
+
+
+def terms_cases(n: int, hours: float) -> list[Case]:
+    grid = replace(BOUNDS, max_workers=32, max_ps=12)
+    start = ResourcePlan(RolePlan(2, 4.0, 4096), RolePlan(1, 4.0, 8192))
+    cases = []
+    for i in range(n):
+        bounds = replace(grid, quota_cpu=QUOTAS[i % len(QUOTAS)])
+        spec = JobSpec(name=f"terms-{i + 1}", plan=start, bounds=bounds, mode=Mode.AUTO, batch_size=BATCH)
+        truth = random_truth(np.random.default_rng(1000 + i), contention=False)
+        cases.append(make_case("terms", SimulatedJob(spec, truth, 1), hours))
+    return cases
+
+
+def table_cases(path: Path, hours: float) -> list[Case]:
+    cases = []
+    for name, measured in read_tables(path).items():
+        plans = measured.truth.plans
+        bounds = PlanBounds(
+            max(w for _, w in plans), max(p for p, _ in plans), (2.0,), (2.0,), quota_cpu=48.0
+        )
+        start = ResourcePlan(RolePlan(2, 2.0, 4096), RolePlan(2, 2.0, 4096))
+        spec = JobSpec(
+            name=f"table-{name}", plan=start, bounds=bounds, mode=Mode.AUTO, batch_size=measured.global_batch
+        )
+        job = SimulatedJob(
+            spec,
+            measured.truth,
+            1,
+            dense_bytes=int(measured.model_mib * 2**20),
+            global_batch=measured.global_batch,
+        )
+        cases.append(make_case("tables", job, hours))
+    return cases
+
+
+# the comparison
+
+
+def user_plans(case: Case, n: int) -> list[ResourcePlan]:
+    """Draw what users would have asked for: each number of the best plan wrong by a factor of about two."""
+    rng, spec = np.random.default_rng(7), case.job.spec
+    into = into_space(spec.bounds, Capacity(MACHINES))
+    plans: list[ResourcePlan] = []
+    while len(plans) < n:
+        factors = rng.lognormal(0.0, math.log(2), 4)
+        w, p, worker_cpu, ps_cpu = (float(x) for x in axes_of([case.best])[0] * factors)
+        wanted = ResourcePlan(
+            replace(case.best.worker, count=max(round(w), 1), cpu=worker_cpu),
+            replace(case.best.ps, count=max(round(p), 1), cpu=ps_cpu),
+        )
+        plan = into(wanted)
+        if plan is not None:
+            plans.append(plan)
+    return plans
+
+
+def warm(case: Case, settings: ControllerSettings, n_past: int) -> SimulatedJob:
+    """Return the job as history would start it: jobs like it, run cold, their coefficients a tenth apart."""
+    rng, job, traits = np.random.default_rng(11), case.job, traits_of(case.job)
+    past = []
+    for i in range(n_past):
+        truth = job.truth
+        if isinstance(truth, TermsTruth):
+            off = rng.lognormal(0.0, 0.1, 6)
+            names = TermsTruth.__slots__
+            truth = TermsTruth(*(getattr(truth, n) * float(x) for n, x in zip(names, off, strict=True)))
+        ours = Ours(settings)
+        run = simulate(replace(job, truth=truth), ours, seed=100 + i)
+        past.append(PastJob(traits, job.spec.plan, run.last, ours.fit))
+    start = warm_start(job.spec, Capacity(MACHINES), traits, past)
+    return replace(job, spec=replace(job.spec, plan=start.plan), prior=start.prior)
+
+
+def traits_of(job: SimulatedJob) -> JobTraits:
+    return JobTraits(
+        model="wide_deep",
+        n_table=26,
+        embedding_dim=job.embedding_dim,
+        n_table_row=1 << 20,
+        dense_bytes=job.dense_bytes,
+        batch_size=job.spec.batch_size,
+        n_sample=job.n_sample,
+        owner="user",
+        name=job.spec.name,
+    )
+
+
+def compare(
+    case: Case, settings: ControllerSettings, n_user: int, n_past: int, seed: int
+) -> dict[str, list[Run]]:
+    batch = case.job.global_batch
+    runners: dict[str, Runner] = {
+        "dlrover": Ours(settings),
+        "optimus": Baseline(optimus, settings, batch),
+        "es": Baseline(partial(elastic_scheduling, step=1), settings, batch),
+    }
+    runs = {name: [simulate(case.job, runner, seed)] for name, runner in runners.items()}
+    runs["warm"] = [simulate(warm(case, settings, n_past), Ours(settings), seed)]
+    runs["oracle"] = [simulate(case.on(case.best), Still(), seed)]
+    runs["static"] = [simulate(case.on(plan), Still(), seed) for plan in user_plans(case, n_user)]
+    return runs
+
+
+def ratio(rows: list[dict[str, list[Run]]], policy: str, ours_is: str) -> float:
+    """Return the geometric mean of the DLRover JCT over that of a policy."""
+    logs = []
+    for row in rows:
+        ours = row[ours_is][0].jct_s
+        logs.append(statistics.fmean(math.log(ours / run.jct_s) for run in row[policy]))
+    return math.exp(statistics.fmean(logs))
+
+
+def final_speed(rows: list[tuple[Case, dict[str, list[Run]]]], policy: str) -> float:
+    """Return the true speed of the plan that a policy ended on over that of the best: geometric mean."""
+    logs = []
+    for case, row in rows:
+        truth, m = case.job.truth, case.job.spec.batch_size
+        logs.append(math.log(truth.speed(row[policy][0].last, m) / truth.speed(case.best, m)))
+    return math.exp(statistics.fmean(logs))
+
+
+def show(case: Case, runs: dict[str, list[Run]]) -> None:
+    truth = case.job.truth
+    beyond = truth.n_clamped if isinstance(truth, TableTruth) else 0
+    note = f"; {beyond} plans beyond the measured ones, at the nearest one's speed" if beyond else ""
+    print(f"{case.name:32} best {case.best.short}{note}")
+    for name, own in runs.items():
+        jct_h = statistics.geometric_mean(r.jct_s for r in own) / 3600
+        cores = statistics.fmean(r.core_h for r in own)
+        last = own[0].last.short if len(own) == 1 else f"{len(own)} drawn"
+        print(f"  {name:8} {jct_h:7.2f} h {cores:8.0f} core-h {own[0].n_change:4} changes   {last}")
+
+
+# a day on a large cluster
+
+
+def day(n_job: int, arrivals: Path | None, seed: int) -> dict[str, float]:
+    rng = np.random.default_rng(seed)
+    at_s = poisson_arrivals(n_job, per_day=n_job * 1.5, rng=rng)
+    if arrivals is not None:
+        real = read_arrivals(arrivals, load=0.5, workload=1)
+        at_s = real[np.linspace(0, len(real) - 1, n_job).astype(int)] * 2  # eight hours of work as a day
+    settings = WorldSettings(report_s=60.0)
+    world = SimulatedWorld([NodeShape(32.0, 192 * 1024, 1000)], rng=rng, settings=settings)
+    sampler = JobSampler()
+    for i, t in enumerate(at_s):
+        world.submit(sampler.sample(f"job-{i + 1}", rng), float(t))
+    own = replace(
+        SETTINGS, window_s=120.0, max_window_s=600.0, settle_s=60.0, refit_s=3600.0, refit_growth=1.0
+    )
+    return run_day(world, {sim.job.spec.name: Controller(own) for sim in world.jobs})
+
+
+def run_day(world: SimulatedWorld, controllers: dict[str, Controller]) -> dict[str, float]:
+    began, n_event, controllers_s, cpu_s = time.perf_counter(), 0, 0.0, time.process_time()
+    while world.next_at_s <= 86_400:
+        _, told = world.step(86_400)
+        n_event += len(told)
+        from_s = time.perf_counter()
+        orders = [(name, order) for name, event in told for order in controllers[name].handle(event)]
+        controllers_s += time.perf_counter() - from_s
+        for name, order in orders:
+            world.obey(name, order)
+    phases = [sim.phase for sim in world.jobs]
+    day_s = time.perf_counter() - began
+    return {
+        "day_s": round(day_s, 1),
+        "day_cpu_s": round(time.process_time() - cpu_s, 1),
+        "day_simulator_s": round(day_s - controllers_s, 1),
+        "day_events": n_event,
+        "day_succeeded": phases.count(JobPhase.SUCCEEDED),
+        "day_failed": phases.count(JobPhase.FAILED),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shared", type=Path, default=Path("../shared"))
+    parser.add_argument("--jobs", type=int, default=8, help="random jobs of Eqs. 1-6")
+    parser.add_argument("--hours", type=float, default=4.0, help="length of a job on the oracle's plan")
+    parser.add_argument("--users", type=int, default=4, help="draws of the user's choice per job")
+    parser.add_argument("--past", type=int, default=2, help="similar jobs in the history of a warm start")
+    parser.add_argument("--min-gain", type=float, default=PlannerSettings().min_gain)
+    parser.add_argument("--no-day", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    settings = replace(SETTINGS, planner=replace(SETTINGS.planner, min_gain=options.min_gain))
+    cases = terms_cases(options.jobs, options.hours)
+    tables = options.shared / "data" / "dl2_ps_speed" / "ps_worker_speed.csv"
+    cases += table_cases(tables, options.hours)
+    results: dict[str, list[dict[str, list[Run]]]] = {"terms": [], "tables": []}
+    ordered = []
+    for case in cases:
+        runs = compare(case, settings, options.users, options.past, options.seed)
+        show(case, runs)
+        results[case.kind].append(runs)
+        ordered.append(runs)
+    line: dict[str, object] = {"benchmark": "policies", "hours": options.hours, "min_gain": options.min_gain}
+    both = results["terms"] + results["tables"]
+    for ours, mark in (("dlrover", ""), ("warm", "_warm")):
+        for suffix, rows in (("", both), *((f"_{kind}", own) for kind, own in results.items())):
+            line[f"over_oracle{mark}{suffix}"] = round(ratio(rows, "oracle", ours), 4)
+            for name in ("optimus", "es", "static"):
+                line[f"vs_{name}{mark}{suffix}"] = round(1 - ratio(rows, name, ours), 4)
+    pairs = list(zip(cases, ordered, strict=True))
+    for name in ("dlrover", "warm", "optimus", "es"):
+        line[f"final_speed_{name}"] = round(final_speed(pairs, name), 4)
+    for name in ("dlrover", "warm", "oracle", "optimus", "es", "static"):
+        line[f"core_h_{name}"] = round(statistics.fmean(r.core_h for row in both for r in row[name]), 1)
+    if not options.no_day:
+        arrivals = options.shared / "data" / "pollux_adaptdl" / "workloads.csv.gz"
+        line |= day(100, arrivals if arrivals.exists() else None, options.seed)
+    print(json.dumps(line))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Machines and what is free on them: 1,000 machines as two arrays.
+
+A node goes to the first machine with room, groups of nodes largest first: first fit decreasing, the test
+that `structs.resources.fits` makes, so that a plan which fits there is placed here. A group is placed as a
+whole or not at all: half a parameter-server group trains nothing and only holds room.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.resources import CPU_STEP, Capacity, NodeShape, in_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.resources import Need
+
+COARSE = 4  # free room is told to jobs in quarters of a machine, rounded down
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node is: its machine's number and what it holds there."""
+
+    machine: int
+    cpu_steps: int
+    memory_mib: int
+
+
+class SimCluster:
+    """Machines in groups of one shape each.
+
+    Parameters
+    ----------
+    shapes
+        Groups of machines, at least one machine in all.
+    """
+
+    def __init__(self, shapes: Sequence[NodeShape]) -> None:
+        _check.at_least("number of machines", sum(s.count for s in shapes), 1)
+        for shape in shapes:
+            _check.above_zero("cpu of a machine", shape.cpu)
+            _check.above_zero("memory_mib of a machine", shape.memory_mib)
+        counts = [s.count for s in shapes]
+        self._cpu = np.repeat([in_steps(s.cpu) for s in shapes], counts).astype(np.int64)
+        self._mib = np.repeat([s.memory_mib for s in shapes], counts).astype(np.int64)
+        self.free_cpu = self._cpu.copy()
+        self.free_mib = self._mib.copy()
+        self._whole = Capacity(tuple(shapes))
+        self.n_place = self.n_release = 0  # so far: whether anything may have changed
+
+    def __len__(self) -> int:
+        return len(self._cpu)
+
+    @property
+    def n_change(self) -> int:
+        """Placements and releases so far."""
+        return self.n_place + self.n_release
+
+    @property
+    def capacity(self) -> Capacity:
+        """All machines, as if empty."""
+        return self._whole
+
+    @property
+    def used_cpu(self) -> float:
+        """Cores that nodes hold."""
+        return float((self._cpu - self.free_cpu).sum()) * CPU_STEP
+
+    def place(self, needs: Sequence[Need]) -> list[Place] | None:
+        """Place all nodes of these needs, in their order; None when one finds no room, nothing changed."""
+        places: list[Place | None] = [None] * len(needs)
+        nodes = [(in_steps(cpu), mib) for cpu, mib in needs]
+        total_cpu, total_mib = self._cpu.sum(), self._mib.sum()
+        order = sorted(
+            range(len(nodes)),
+            key=lambda i: max(nodes[i][0] / total_cpu, nodes[i][1] / total_mib),
+            reverse=True,
+        )
+        for i in order:
+            places[i] = self._place_one(*nodes[i])
+            if places[i] is None:
+                self._give_back(p for p in places if p is not None)
+                return None
+        self.n_place += len(nodes)
+        return [p for p in places if p is not None]
+
+    def _place_one(self, cpu: int, mib: int) -> Place | None:
+        has_room = (self.free_cpu >= cpu) & (self.free_mib >= mib)
+        machine = int(has_room.argmax())
+        if not has_room[machine]:
+            return None
+        self.free_cpu[machine] -= cpu
+        self.free_mib[machine] -= mib
+        return Place(machine, cpu, mib)
+
+    def release(self, places: Iterable[Place]) -> None:
+        """Give back the room of nodes."""
+        self.n_release += self._give_back(places)
+
+    def _give_back(self, places: Iterable[Place]) -> int:
+        given = list(places)
+        for place in given:
+            self.free_cpu[place.machine] += place.cpu_steps
+            self.free_mib[place.machine] += place.memory_mib
+        return len(given)
+
+    def room_for(self, own: Iterable[Place], n_node: int) -> Capacity:
+        """Return what a job may use at the most: its own nodes' places and what is free.
+
+        Parameters
+        ----------
+        own
+            Where its nodes are.
+        n_node
+            The most nodes it could have: of more equal machines it has no use.
+
+        Notes
+        -----
+        Free room is rounded down to quarters of a machine, so that machines fall into few shapes and small
+        changes elsewhere are no news; what the job holds itself counts exactly.
+        """
+        held: dict[int, list[int]] = {}
+        for place in own:
+            room = held.setdefault(place.machine, [0, 0])
+            room[0] += place.cpu_steps
+            room[1] += place.memory_mib
+        cpu, mib = self._coarse(self.free_cpu, self._cpu), self._coarse(self.free_mib, self._mib)
+        for machine, (own_cpu, own_mib) in held.items():
+            cpu[machine] += own_cpu
+            mib[machine] += own_mib
+        rooms = Counter(zip(cpu.tolist(), mib.tolist(), strict=True))
+        shapes = (
+            NodeShape(c * CPU_STEP, m, min(count, n_node))
+            for (c, m), count in rooms.items()
+            if c > 0 and m > 0
+        )
+        return Capacity(tuple(sorted(shapes, key=lambda s: (s.cpu, s.memory_mib), reverse=True)))
+
+    @staticmethod
+    def _coarse(free: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.int64]:
+        step = np.maximum(whole // COARSE, 1)
+        return free // step * step

@@ -1,0 +1,405 @@
+"""The life of one simulated job: what a job master and its nodes would do, without nodes.
+
+It takes the place of `runtime.master.JobMaster` under a controller: the same events in the same order, the
+same properties for the picture. Between two changes the speed is constant, so that progress is a product
+and the job is touched only when something happens or nodes report.
+
+On purpose simple: shards are counted, not dealt out; an interrupted batch costs nothing; a PS that is lost
+takes a pause and no progress with it (flash checkpoint); evaluation takes no time.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.simulator.change import Change, replaces_nodes
+from dlrover_nb.core.simulator.crew import Crew, SimNode
+from dlrover_nb.core.simulator.description import Migration
+from dlrover_nb.core.simulator.motion import EPS, Motion
+from dlrover_nb.core.simulator.room import RoomWatch
+from dlrover_nb.core.simulator.trouble import Losses, Trouble
+from dlrover_nb.core.structs.events import (
+    Event,
+    JobSubmitted,
+    NodeOutOfMemory,
+    PhaseChanged,
+    PlanApplied,
+    PlanFailed,
+    ProgressMade,
+    RoomChanged,
+    Ticked,
+)
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, fits, plan_needs
+from dlrover_nb.core.structs.shards import ShardCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from dlrover_nb.core.simulator.cluster import Place, SimCluster
+    from dlrover_nb.core.simulator.description import SimulatedJob, WorldSettings
+    from dlrover_nb.core.simulator.engine import Engine
+    from dlrover_nb.core.structs.snapshot import Evaluation, NodeView
+
+
+class SimJob:
+    """One job on a virtual clock.
+
+    Parameters
+    ----------
+    job
+        What it is and what is true of it.
+    engine, cluster
+        Time and room, shared with all jobs.
+    settings
+        How the world behaves.
+    rng
+        Of this job alone: what happens to other jobs draws nothing from it.
+    tell
+        Takes each event.
+
+    Attributes
+    ----------
+    motion
+        Progress so far: samples, core seconds, GiB seconds.
+    started_at_s, ended_at_s
+        When it was submitted and when it ended; None while it has not.
+    """
+
+    def __init__(
+        self,
+        job: SimulatedJob,
+        *,
+        engine: Engine,
+        cluster: SimCluster,
+        settings: WorldSettings,
+        rng: np.random.Generator,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self.job, self._engine, self._cluster, self._settings = job, engine, cluster, settings
+        self._rng, self._tell = rng, tell
+        self._crew = Crew(job.spec.name)
+        self._change: Change | None = None
+        self._applied: ResourcePlan | None = None
+        self._serving: ResourcePlan | None = None  # the sizes and the number of PS that training runs on
+        self._is_paused = False
+        self._steady_since_s: float | None = None
+        self._n_version = self._n_told = 0
+        self._losses = Losses()
+        self._next_tick_s = math.inf
+        self._trouble = Trouble(settings.faults, engine=engine, rng=rng, sufferer=self)
+        self._room = RoomWatch(cluster, job.spec, every_s=settings.room_every_s, change=settings.room_change)
+        self.motion = Motion(job, self._crew, faults=settings.faults, rng=rng, at_s=engine.now_s)
+        self.phase, self.message = JobPhase.STARTING, ""
+        self.target = job.spec.plan
+        self.started_at_s = engine.now_s
+        self.ended_at_s: float | None = None
+        self.evaluation: Evaluation | None = None
+
+    # what others see
+
+    @property
+    def running(self) -> ResourcePlan | None:
+        """What runs, once everything is in place; else None."""
+        return None if self._steady_since_s is None else self.target
+
+    @property
+    def nodes(self) -> tuple[NodeView, ...]:
+        """All living nodes, oldest first."""
+        return tuple(node.view for node in self._crew.nodes)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where its nodes are, as far as they have a place."""
+        return tuple(node.place for node in self._crew.nodes if node.place is not None)
+
+    @property
+    def samples_per_s(self) -> float:
+        """The speed of the moment."""
+        return self.motion.speed
+
+    @property
+    def train_counts(self) -> ShardCounts:
+        """Training shards, as a queue of shards would count them now."""
+        return self.motion.shards(is_over=self.phase.is_final)
+
+    @property
+    def evaluation_counts(self) -> ShardCounts:
+        """Evaluation is not simulated."""
+        return ShardCounts()
+
+    # facts
+
+    def start(self) -> None:
+        """Begin: submit, and ask for the nodes of the first plan."""
+        now_s = self.started_at_s = self._engine.now_s
+        self._serving = self.target
+        self._change = Change(now_s, replaces=False)
+        self._crew.aim(self.target, now_s)
+        self._find_room()
+        job = self.job
+        self._tell(
+            JobSubmitted(
+                now_s,
+                job.spec,
+                self._room.look(self._crew.nodes, now_s) or self._room.known,
+                job.n_sample,
+                job.dense_bytes,
+                job.embedding_dim,
+                job.traits,
+                job.prior,
+                job.why,
+            )
+        )
+        self._tell(PhaseChanged(now_s, JobPhase.STARTING))
+        self._tick_later()
+        self._settle()
+
+    def set_target(self, plan: ResourcePlan) -> None:
+        """Work towards `plan` from now on; a plan that was on its way is given up for it."""
+        now_s = self._engine.now_s
+        if self.phase.is_final:
+            self._tell(PlanFailed(now_s, plan, f"the job has {self.phase}"))
+            return
+        if not fits(self._cluster.capacity, plan_needs(plan)):
+            self._tell(PlanFailed(now_s, plan, "all machines together do not hold it; choose a smaller plan"))
+            return
+        if self._applied is not None and self._change is not None and not self._change.is_fallback:
+            if plan == self.target:
+                return
+            self._tell(PlanFailed(now_s, self.target, "a newer decision replaced it"))
+        self._advance()
+        self._aim(plan)
+        self._settle()
+
+    def stop(self, phase: JobPhase, why: str) -> None:
+        """End the job now, in a final phase; what ended before stays as it is."""
+        if not self.phase.is_final:
+            self._advance()
+            self._end(phase, why)
+
+    def retry_room(self) -> None:
+        """Look for room again: somebody gave some back."""
+        if not self.phase.is_final and self._crew.unplaced:
+            self._advance()
+            self._settle()
+
+    # changes of plan
+
+    def _aim(self, plan: ResourcePlan, *, is_fallback: bool = False) -> None:
+        now_s = self._engine.now_s
+        self.target = plan
+        self._crew.aim(plan, now_s)
+        replaces = self._applied is not None and replaces_nodes(self._serving, plan)
+        if self._applied is None:
+            self._serving = plan
+        change = self._change = Change(now_s, replaces, is_fallback)
+        self._is_paused = False
+        must_stop = replaces and self._settings.transition.migration is Migration.RESTART
+        if must_stop:
+            self._report()
+        for node in self._crew.unwanted:
+            if must_stop or not replaces or not node.is_active:
+                self._retire(node)
+        self._serving = None if must_stop else self._serving
+        for node in self._crew.nodes:
+            if must_stop:
+                node.is_active = False
+            elif node.is_up and not replaces:
+                node.activate(now_s)
+        self._engine.after(self._settings.transition.plan_limit_s, partial(self._check_plan, change))
+
+    def _check_plan(self, change: Change) -> None:
+        """Give up a change that is still not in place; without a plan to go back to, wait on."""
+        if change is not self._change or self.phase.is_final or self._applied is None or change.is_fallback:
+            return
+        self._advance()
+        lack = "no room was found" if self._crew.unplaced else "its nodes did not come up"
+        why = f"{lack} within {self._settings.transition.plan_limit_s:g} s; choose a smaller plan"
+        self._tell(PlanFailed(self._engine.now_s, self.target, why))
+        self._aim(self._applied, is_fallback=True)
+        self._settle()
+
+    def _take_over(self, change: Change) -> None:
+        """Let the new nodes train, once all are up and have what they need."""
+        if change is not self._change or self.phase.is_final:
+            return
+        self._advance()
+        self._is_paused = False
+        if self._crew.all_up:
+            for node in self._crew.unwanted:
+                self._retire(node)
+            self._serving, change.replaces = self.target, False
+            for node in self._crew.nodes:
+                node.activate(self._engine.now_s)
+        self._settle()
+
+    # nodes
+
+    def _find_room(self) -> None:
+        for node in self._crew.find_room(self._cluster):
+            self._engine.after(self._settings.pending.draw_s(self._rng), partial(self._up, node))
+
+    def _up(self, node: SimNode) -> None:
+        if node.is_gone:
+            return
+        self._advance()
+        now_s = self._engine.now_s
+        node.is_up, node.since_s, node.reported_s = True, now_s, now_s
+        self._trouble.expect(node)
+        joins = self._change is None or not self._change.replaces
+        if joins and node.role is Role.PS and self.motion.n_done > 0:  # it has to load its part
+            self._engine.after(self._settings.transition.restore_s, partial(self._join, node))
+        else:
+            self._join(node)
+
+    def _join(self, node: SimNode) -> None:
+        """Let a node that is ready take part, unless it has to wait for others."""
+        if node.is_gone:
+            return
+        self._advance()
+        if self._change is None or not self._change.replaces:
+            node.activate(self._engine.now_s)
+        self._settle()
+
+    def change_speed(self, node: SimNode, factor: float) -> None:
+        """Go on with a node of another speed."""
+        self._advance()
+        node.factor = factor
+        self._settle()
+
+    def lose(self, node: SimNode, why: str) -> None:
+        """Replace a node that is gone, unless nodes are lost again and again without training between."""
+        self._advance()
+        n_lost = self._losses.count(self.motion.n_done)
+        self.message = f"{node.id} was lost: {why}"
+        self._retire(node, has_report=False)
+        if n_lost > self._settings.max_lost:
+            last = f"the last one, {node.id}: {why}"
+            self._end(JobPhase.FAILED, f"{node.role} nodes are lost again and again, {last}")
+            return
+        if node.is_wanted:
+            self._crew.ask(node.role, self.target.role(node.role), self._engine.now_s)
+        self._settle()
+
+    def _retire(self, node: SimNode, *, has_report: bool = True) -> None:
+        last = self.motion.last_report(node) if has_report and node.is_active else None
+        if last is not None:
+            self._tell(last)
+        self._crew.remove(node)
+        if node.place is not None:
+            self._cluster.release((node.place,))
+
+    # time
+
+    def _advance(self) -> None:
+        still_s = self.motion.advance(self._engine.now_s)
+        if self._change is not None:
+            self._change.pause_s += still_s
+
+    def _tick_later(self) -> None:
+        self._next_tick_s = self._engine.now_s + self._settings.report_s
+        self._engine.at(self._next_tick_s, self._tick)
+
+    def _tick(self) -> None:
+        """Report, and let what scatters scatter anew."""
+        if self.phase.is_final:
+            return
+        self._advance()
+        self._report()
+        self._see_room()
+        self._tell(Ticked(self._engine.now_s))
+        self.motion.redraw()
+        self._tick_later()
+        self._settle()
+
+    def _report(self) -> None:
+        before = self._n_told
+        for report in self.motion.reports(self.running, self._steady_since_s):
+            self._tell(report)
+        self._n_told = int(self.motion.n_done + EPS)
+        if self._n_told != before:
+            self._tell(ProgressMade(self._engine.now_s, self._n_told))
+
+    def _settle(self) -> None:
+        """Bring everything that follows from the state up to date, and see to what is due next."""
+        if self.phase.is_final:
+            return
+        self._find_room()
+        change, transition = self._change, self._settings.transition
+        if change is not None and change.replaces and not self._is_paused and self._crew.all_up:
+            self._is_paused = True
+            self._engine.after(transition.pause_s, lambda: self._take_over(change))
+        self.motion.refresh(self._serving, is_paused=self._is_paused)
+        self._see_plan()
+        self._see_phase()
+        self._expect_due()
+
+    def _expect_due(self) -> None:
+        """Wait for the end or for want of memory, if it comes before the next report."""
+        self._n_version += 1
+        at_s, node = self.motion.due()
+        if at_s <= self._next_tick_s:
+            self._engine.at(at_s, partial(self._due, self._n_version, node))
+
+    def _due(self, version: int, node: SimNode | None) -> None:
+        if version != self._n_version or self.phase.is_final:
+            return
+        self._advance()
+        if node is not None:
+            now_s, held_mib = self._engine.now_s, self.motion.memory_mib(node)
+            self._tell(NodeOutOfMemory(now_s, node.id, node.role, held_mib))
+            self.lose(node, f"it used {held_mib:,.0f} MiB and may use {node.memory_mib}")
+        elif self.motion.is_done:
+            self._end(JobPhase.SUCCEEDED, "trained; evaluation is not simulated")
+        else:
+            self._expect_due()
+
+    def _see_plan(self) -> None:
+        """Note whether the target runs, and tell it once."""
+        now_s, change = self._engine.now_s, self._change
+        if not self._crew.in_place or self.motion.speed == 0:
+            self._steady_since_s = None
+            return
+        self._steady_since_s = now_s if self._steady_since_s is None else self._steady_since_s
+        if change is None:
+            return
+        if not change.is_fallback:
+            pause_s = 0.0 if self._applied is None else change.pause_s  # a first start interrupts nothing
+            self._tell(PlanApplied(now_s, self.target, pause_s))
+            self._steady_since_s = now_s
+        if self._applied is None:
+            self._see_room(must=True)
+        self._applied, self._serving, self._change = self.target, self.target, None
+
+    def _see_phase(self) -> None:
+        phase, message = JobPhase.TRAINING, ""
+        if self._applied is not None and self._change is not None:
+            phase, message = JobPhase.RESCALING, f"changing to {self.target.short}"
+        elif self.motion.speed == 0:
+            waits = "waiting for room; other jobs hold the rest"
+            phase, message = JobPhase.STARTING, waits if self._crew.unplaced else self.message
+        if phase is not self.phase:
+            self.phase, self.message = phase, message
+            self._tell(PhaseChanged(self._engine.now_s, phase, message))
+        elif message:
+            self.message = message
+
+    def _see_room(self, *, must: bool = False) -> None:
+        room = self._room.look(self._crew.nodes, self._engine.now_s, must=must)
+        if room is not None:
+            self._tell(RoomChanged(self._engine.now_s, room))
+
+    def _end(self, phase: JobPhase, why: str) -> None:
+        self._report()
+        for node in list(self._crew.nodes):
+            self._retire(node, has_report=False)
+        self.motion.refresh(None, is_paused=True)
+        now_s = self._engine.now_s
+        self.phase, self.message, self.ended_at_s = phase, why, now_s
+        self._steady_since_s, self._change = None, None
+        self._tell(PhaseChanged(now_s, phase, why))
