@@ -8,16 +8,13 @@ better one has taken its place since; only where none was shown it means the ope
 
 from __future__ import annotations
 
-import getpass
-import sys
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.export.elasticjob import Pod, elasticjob, provenance_of, to_yaml, validate, write
-from dlrover_nb.core.jobfile import job_from, known_keys, load_mapping
 from dlrover_nb.core.session import connect
+from dlrover_nb.core.structs.resources import Pins
 from dlrover_nb.magics import requests as rq
 from dlrover_nb.magics.arguments import MAGIC, help_text
 from dlrover_nb.magics.formatters import (
@@ -31,6 +28,7 @@ from dlrover_nb.magics.formatters import (
     StatusView,
 )
 from dlrover_nb.magics.job import Job
+from dlrover_nb.magics.submission import spec_of
 from dlrover_nb.magics.verbs import did_you_mean
 from dlrover_nb.widgets.blocks import Verbatim, View
 
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.session.client import Cluster, JobHandle, JobSummary
     from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.widgets.live import LiveView
@@ -49,7 +46,14 @@ class Connector(Protocol):
     """How to get a cluster; `core.session.connect` is the one."""
 
     def __call__(
-        self, kind: str, address: str | None, *, cpus: float | None = None, start: bool = True
+        self,
+        kind: str,
+        address: str | None,
+        *,
+        cpus: float | None = None,
+        start: bool = True,
+        machines: int | None = None,
+        speed: float | None = None,
     ) -> Cluster:
         """Connect."""
         ...
@@ -133,6 +137,8 @@ class Commands:
                 return self.reject(request)
             case rq.Scale():
                 return self.scale(request)
+            case rq.Pin():
+                return self.pin(request)
             case rq.SetMode():
                 return self.mode(request)
             case rq.Export():
@@ -155,14 +161,16 @@ class Commands:
 
     def connect(self, request: rq.Connect) -> ConnectionView:
         """Start or join a cluster."""
-        cluster = self._connector(request.kind, request.address, cpus=request.cpus)
+        cluster = self._connector(
+            request.kind, request.address, cpus=request.cpus, machines=request.machines, speed=request.speed
+        )
         self.session.cluster = cluster
         self._note_jobs(cluster.jobs())
         return ConnectionView(cluster.description, cluster.capacity())
 
     def submit(self, request: rq.Submit, cell: str | None) -> Job:
         """Start a job."""
-        spec = _spec(request, cell)
+        spec = spec_of(request, cell)
         handle = self._cluster(start=True).submit(spec)
         self.session.jobs[spec.name] = True
         self.session.proposals.pop(spec.name, None)
@@ -214,6 +222,14 @@ class Commands:
         handle = self.handle(request.job)
         plan = request.sizes.applied_to(handle.snapshot().target)
         return self._decided(handle, handle.scale(plan, why=request.why))
+
+    def pin(self, request: rq.Pin) -> DecisionView:
+        """Fix parts of every plan to come."""
+        handle = self.handle(request.job)
+        if not request.clear:
+            request.sizes.check_given()
+        pins = request.sizes.pinned(Pins() if request.clear else handle.snapshot().pins)
+        return self._decided(handle, handle.pin(pins, why=request.why))
 
     def mode(self, request: rq.SetMode) -> DecisionView:
         """Say who decides from now on."""
@@ -343,47 +359,3 @@ def _plan_named(snapshot: JobSnapshot, name: str) -> ResourcePlan:
             f"job {snapshot.spec.name} has no plan {name!r}; {did_you_mean(name, ('current', *plans))}"
         )
     return plans[name]
-
-
-def _spec(request: rq.Submit, cell: str | None) -> JobSpec:
-    """Return the job of a file or a cell, with the flags on top."""
-    if request.file is not None and cell is not None and cell.strip():
-        raise InvalidValueError("the job is given twice, in --file and in the cell; drop one of them")
-    text, folder = (cell or "", Path.cwd()) if request.file is None else _job_text(request.file)
-    content = load_mapping(text)
-    for key, value in request.settings:
-        if key == "data.path":  # given on the line, so it starts from here and not from the job file's folder
-            value = str(Path.cwd() / Path(str(value)).expanduser())  # noqa: PLW2901 - the same path, absolute
-        content = _with(content, key.split("."), value, key)
-    if content.get("name") is None:
-        raise InvalidValueError("the job has no name; write submit NAME, or `name:` in its YAML")
-    spec = job_from(content, base=folder)
-    return spec if spec.owner else replace(spec, owner=getpass.getuser())
-
-
-def _with(content: dict[str, object], keys: list[str], value: object, path: str) -> dict[str, object]:
-    """Return `content` with one nested value set."""
-    key, *rest = keys
-    if not rest:
-        return {**content, key: value}
-    inner = content.get(key)
-    if inner is None:
-        inner = {}
-    if not isinstance(inner, dict):
-        group = path.removesuffix("." + ".".join(rest))
-        known = ", ".join(known_keys(group)) or "no keys"
-        raise InvalidValueError(f"{group} must be a group of {known} to set {path}, got {inner!r}")
-    return {**content, key: _with(inner, rest, value, path)}
-
-
-def _job_text(name: str) -> tuple[str, Path]:
-    """Return a job file's text and folder; ``-`` is the standard input."""
-    if name == "-":
-        return sys.stdin.read(), Path.cwd()
-    path = Path(name).expanduser().absolute()
-    try:
-        return path.read_text("utf-8"), path.parent
-    except FileNotFoundError as error:
-        raise NotFoundError(f"no job file {path}; check the path") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"cannot read job file {path}: {error}; expected YAML text") from error

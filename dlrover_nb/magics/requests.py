@@ -10,7 +10,7 @@ from dlrover_nb.core.session.client import Until
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import Mode
-    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,30 @@ class Sizes:
 
     def applied_to(self, plan: ResourcePlan) -> ResourcePlan:
         """Return `plan` with these parts."""
-        if all(getattr(self, f.name) is None for f in fields(self)):
-            flags = ", ".join("--" + f.name.replace("_", "-") for f in fields(self))
-            raise InvalidValueError(f"nothing to change; give at least one of {flags}")
+        self.check_given()
         return replace(
             plan,
             worker=_resized(plan.worker, self.workers, self.worker_cpu, self.worker_memory),
             ps=_resized(plan.ps, self.ps, self.ps_cpu, self.ps_memory),
         )
+
+    def check_given(self) -> None:
+        """Refuse sizes of which none is given."""
+        if all(getattr(self, f.name) is None for f in fields(self)):
+            flags = ", ".join("--" + f.name.replace("_", "-") for f in fields(self))
+            raise InvalidValueError(f"nothing to change; give at least one of {flags}")
+
+    def pinned(self, pins: Pins) -> Pins:
+        """Return `pins` with these parts fixed as well."""
+        given = {
+            "workers": self.workers,
+            "ps": self.ps,
+            "worker_cpu": self.worker_cpu,
+            "ps_cpu": self.ps_cpu,
+            "worker_memory_mib": self.worker_memory,
+            "ps_memory_mib": self.ps_memory,
+        }
+        return replace(pins, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
 
 
 def _resized(role: RolePlan, count: int | None, cpu: float | None, memory_mib: int | None) -> RolePlan:
@@ -48,6 +64,8 @@ class Connect:
     kind: str
     address: str | None
     cpus: float | None
+    machines: int | None = None
+    speed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +136,16 @@ class Scale:
 
     job: str | None
     sizes: Sizes
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Fix parts of every plan to come, beside what is fixed already; `clear` lets go of that first."""
+
+    job: str | None
+    sizes: Sizes
+    clear: bool
     why: str
 
 
@@ -197,5 +225,5 @@ class Help:
 
 
 Request = (
-    Connect | Submit | Jobs | Status | Watch | Plans | Accept | Reject | Override | Scale | SetMode
+    Connect | Submit | Jobs | Status | Watch | Plans | Accept | Reject | Override | Scale | Pin | SetMode
 ) | (Export | Attach | Wait | Stop | Report | Shutdown | Demo | Help)

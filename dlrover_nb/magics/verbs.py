@@ -22,6 +22,7 @@ from dlrover_nb.magics.requests import (
     Help,
     Jobs,
     Override,
+    Pin,
     Plans,
     Reject,
     Report,
@@ -193,9 +194,11 @@ def _add_scale(parser: Parser) -> None:
 
 
 def _add_connect(parser: Parser) -> None:
-    parser.add_argument("kind", metavar="KIND", nargs="?", default="ray", help="ray")
+    parser.add_argument("kind", metavar="KIND", nargs="?", default="ray", help="ray, or sim: nothing real")
     parser.add_argument("address", metavar="ADDRESS", nargs="?", help="of a cluster; left out: this machine")
     parser.add_argument("--cpus", type=_number, metavar="N", help="cores that a cluster of our own offers")
+    parser.add_argument("--machines", type=_whole, metavar="N", help="of a simulated cluster")
+    parser.add_argument("--speed", type=_number, metavar="X", help="simulated seconds in a second")
 
 
 def _add_submit(parser: Parser) -> None:
@@ -203,6 +206,9 @@ def _add_submit(parser: Parser) -> None:
     parser.add_argument("--file", metavar="FILE", help="job file (YAML); flags win over it")
     for flag, path, kind, metavar, text in SUBMIT_FLAGS:
         parser.add_argument(flag, dest=path, type=kind, metavar=metavar, help=text)
+    parser.add_argument(
+        "--warm-start", action="store_true", help="begin on what jobs like it ended with, if there are any"
+    )
     parser.add_argument(
         "--set", type=_setting, action="append", default=[], metavar="KEY=VALUE", help="any key of a job file"
     )
@@ -212,6 +218,11 @@ def _add_mode(parser: Parser) -> None:
     _add_job(parser)
     parser.add_argument("mode", metavar="MODE", type=_mode, help="manual, suggest or auto")
     _add_why(parser)
+
+
+def _add_pin(parser: Parser) -> None:
+    _add_scale(parser)
+    parser.add_argument("--clear", action="store_true", help="let go of what is fixed so far")
 
 
 def _add_export(parser: Parser) -> None:
@@ -280,7 +291,8 @@ def _submitted(parsed: argparse.Namespace) -> Submit:
     values = vars(parsed)
     flags = tuple((path, values[path]) for _, path, *_ in SUBMIT_FLAGS if values[path] is not None)
     name = (("name", parsed.name),) if parsed.name else ()
-    return Submit(parsed.file, (*parsed.set, *name, *flags))
+    warm = (("warm_start", True),) if parsed.warm_start else ()
+    return Submit(parsed.file, (*parsed.set, *name, *flags, *warm))
 
 
 _VERBS = (
@@ -288,7 +300,7 @@ _VERBS = (
         "connect",
         "start or join where jobs run",
         _add_connect,
-        lambda p: Connect(p.kind, p.address, p.cpus),
+        lambda p: Connect(p.kind, p.address, p.cpus, p.machines, p.speed),
         "ray",
     ),
     Verb(
@@ -325,6 +337,13 @@ _VERBS = (
         _add_scale,
         lambda p: Scale(p.job, _sizes(p), p.why),
         "--workers 3 --ps-cpu 0.5",
+    ),
+    Verb(
+        "pin",
+        "fix parts of every plan to come",
+        _add_pin,
+        lambda p: Pin(p.job, _sizes(p), p.clear, p.why),
+        "--worker-memory 4096",
     ),
     Verb(
         "mode",

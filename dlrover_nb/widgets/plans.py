@@ -13,7 +13,7 @@ from dlrover_nb.widgets.status import commands, fit_words, kind_words
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Candidate, Outcome, Proposal
     from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import Coefficient, JobSnapshot
+    from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, JobSnapshot
 
 
 def plans_view(snapshot: JobSnapshot) -> View:
@@ -25,7 +25,7 @@ def plans_view(snapshot: JobSnapshot) -> View:
         *fit_blocks(snapshot),
         *past_blocks(snapshot),
     ]
-    return View(f"Plans of {snapshot.spec.name}", tuple(blocks))
+    return View(f"Plans of {snapshot.title}", tuple(blocks))
 
 
 def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
@@ -61,20 +61,27 @@ def currency(snapshot: JobSnapshot) -> str:
 def change_facts(proposal: Proposal, money: str) -> tuple[tuple[str, str], ...]:
     """Return what a proposal is predicted to change, and what the change itself costs."""
     new, old = proposal.candidate, proposal.baseline
-    before, after = (units.money(c.cost_per_hour, money, per="h") for c in (old, new))
-    more = units.signed_money(new.cost_per_hour - old.cost_per_hour, money, per="h")
     return (
         ("throughput", _change_words(new, old)),
         ("90 % band", f"{units.interval(new.prediction.low, new.prediction.high)} samples/s{_basis(new)}"),
-        ("cost", f"{before} to {after} ({more})"),
-        (
-            "per million samples",
-            f"{units.money(old.cost_per_million, money)} to {units.money(new.cost_per_million, money)}",
-        ),
+        *_cost_facts(new, old, money),
         ("finish in", f"{units.duration(old.finish_s)} to {units.duration(new.finish_s)}"),
         ("transition", _transition_words(new.transition_s)),
         ("because", new.reason),
+        *((("what would change it", proposal.flip.words),) if proposal.flip else ()),
+        *((("waits", proposal.note),) if proposal.note and proposal.status is ProposalStatus.PENDING else ()),
     )
+
+
+def _cost_facts(new: Candidate, old: Candidate, money: str) -> tuple[tuple[str, str], ...]:
+    """Return the money per hour and per million samples; the cores where a price is unknown."""
+    if old.cost_per_hour is None or new.cost_per_hour is None:
+        cores = f"{old.plan.total_cpu:g} to {new.plan.total_cpu:g} cores"
+        return (("cost", f"{units.PRICE_UNKNOWN}; {cores}"),)
+    before, after = (units.money(c.cost_per_hour, money, per="h") for c in (old, new))
+    more = units.signed_money(new.cost_per_hour - old.cost_per_hour, money, per="h")
+    each = f"{units.money(old.cost_per_million, money)} to {units.money(new.cost_per_million, money)}"
+    return ("cost", f"{before} to {after} ({more})"), ("per million samples", each)
 
 
 def _transition_words(pause_s: float) -> str:
@@ -123,12 +130,34 @@ def fit_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return the fitted coefficients; one that the data does not determine shows no number to trust."""
     if snapshot.fit is None:
         return (Paragraph(f"Fit: {fit_words(snapshot)}."),)
-    note = f"RMSLE {snapshot.fit.rmsle:.3g}; {fit_words(snapshot)}"
+    note = f"{_error_words(snapshot.fit)}; {fit_words(snapshot)}"
     if not any(c.identified for c in snapshot.fit.coefficients):
         return (Paragraph(f"No single term of the iteration time is determined yet, only their sum. {note}"),)
     rows = tuple(_coefficient_row(c) for c in snapshot.fit.coefficients)
     head = ("term", "coefficient", "standard error", "determined")
-    return (Table("Terms of the fitted iteration time", head, rows, note),)
+    return (Table("Terms of the fitted iteration time", head, rows, note), *_form_blocks(snapshot.fit))
+
+
+def _error_words(fit: FitReport) -> str:
+    """Say how far the fit is off, on what it was fitted to and on what it was not."""
+    words = [f"RMSLE {fit.rmsle:.3g} in sample"]
+    if fit.rmsle_cv is not None:
+        words.append(f"{fit.rmsle_cv:.3g} on plans left out of the fit")
+    if fit.latest_error is not None:
+        words.append(f"the latest plan, predicted without it: {units.signed_percent(fit.latest_error)}")
+    return "; ".join(words)
+
+
+def _form_blocks(fit: FitReport) -> tuple[Block, ...]:
+    """Return which forms of the iteration time the prediction is made of, where there is a choice."""
+    if len(fit.forms) < 2:
+        return ()
+    rows = tuple(
+        (f.name, units.percent(f.weight), units.MISSING if f.cv_error is None else f"{f.cv_error:.3g}")
+        for f in fit.forms
+    )
+    head = ("form of T_iter", "weight", "error on plans left out")
+    return (Table("Forms that the prediction is made of", head, rows),)
 
 
 def _coefficient_row(c: Coefficient) -> tuple[str, str, str, str]:
@@ -222,13 +251,15 @@ def decision_view(decision: Decision, snapshot: JobSnapshot) -> View:
     elif target is not None and proposal is not None and decision.verdict is Verdict.OVERRIDE:
         rows = diff_rows(proposal.baseline.plan, target)
         blocks.append(Table("Plan now and plan asked for", ("", "now", "asked for", "change"), rows))
-    return View(f"Decision on {snapshot.spec.name}", tuple(blocks))
+    return View(f"Decision on {snapshot.title}", tuple(blocks))
 
 
 def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnapshot) -> str:
     """Say how far a decision has got, from facts alone: never 'done' before the plan runs."""
     if decision.verdict is Verdict.MODE:
         return f"the job is in {snapshot.mode} mode"
+    if decision.verdict is Verdict.PIN:
+        return f"pinned now: {snapshot.pins}"
     if proposal is not None:
         return f"proposal {proposal.id} is {status_words(proposal, snapshot)}"
     if decision.plan is not None and snapshot.running == decision.plan:

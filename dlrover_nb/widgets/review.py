@@ -156,5 +156,5 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
         if badge
         else ""
     )
-    name = escape(snapshot.spec.name)
+    name = escape(snapshot.title)
     return f'<div style="color:#1a1a1a"><strong style="font-size:16px">{name}</strong> {text}{stale}</div>'

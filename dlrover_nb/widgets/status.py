@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Proposal
     from dlrover_nb.core.structs.samples import TimeSplit
     from dlrover_nb.core.structs.shards import ShardCounts
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView, SeriesChunk
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, NodeView, SeriesChunk
 
 SPLIT_PARTS = ("data", "lookup", "compute", "update", "idle", "other")
 
@@ -32,7 +32,7 @@ def jobs_view(jobs: Sequence[JobSummary]) -> View:
 
 def _job_row(job: JobSummary) -> tuple[str, ...]:
     return (
-        job.name,
+        f"{job.name}{' (simulated)' if job.simulated else ''}",
         f"{job.phase}{'' if job.live else ' (past)'}",
         job.owner or units.MISSING,
         units.clock(job.started_at_s),
@@ -51,7 +51,7 @@ def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     blocks += [*nodes_blocks(snapshot), *memory_blocks(snapshot)]
     if series is not None and series.node.get("at_s"):
         blocks.append(CHARTS["memory"].picture(snapshot, series))
-    return View(f"Job {snapshot.spec.name}: {snapshot.phase}", tuple(blocks))
+    return View(f"Job {snapshot.title}: {snapshot.phase}", tuple(blocks))
 
 
 def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
@@ -72,6 +72,8 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         ("fit", fit_words(snapshot)),
         ("evaluation", evaluation_words(snapshot)),
     ]
+    if snapshot.pins:
+        facts.insert(4, ("pinned", str(snapshot.pins)))
     if snapshot.n_dropped_message:
         facts.append(("dropped", f"{snapshot.n_dropped_message:,} messages could not be understood"))
     return tuple(facts)
@@ -130,6 +132,8 @@ def kind_words(proposal: Proposal) -> str:
     """Say what a proposal is for: an exploring one is not a promise of speed."""
     if proposal.kind is ProposalKind.EXPLORE:
         return "It is an experiment: its use is what the fit learns from it, it need not be faster."
+    if proposal.kind is ProposalKind.PROTECT:
+        return "It keeps nodes from being killed for want of memory; it need not be faster."
     return "It is expected to be better than the plan now."
 
 
@@ -194,26 +198,31 @@ def memory_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return use, growth and limit of memory per role, with a warning where a limit will be met."""
     if not snapshot.memory:
         return ()
-    head = ("role", "largest node", "limit", "growth per hour", "at the end", "limit met in")
-    rows = tuple(
-        (
-            str(m.role),
-            units.memory(m.now_mib),
-            units.memory(m.limit_mib),
-            units.memory(m.mib_per_hour),
-            units.memory(m.at_end_mib),
-            units.duration(m.full_in_s) if m.full_in_s is not None else "not before the end",
-        )
-        for m in snapshot.memory
+    head = ("role", "largest node", "limit", "law", "at the end", "90 % band", "limit met in", "chance")
+    rows = tuple(map(_memory_row, snapshot.memory))
+    full = () if snapshot.phase.is_final else (m for m in snapshot.memory if m.full_in_s is not None)
+    warnings = (Paragraph(_memory_warning(m), Tone.WARNING) for m in full)
+    note = "Chance: of a node that runs out of memory before the end of the job."
+    return (Table("Memory", head, rows, note), *warnings)
+
+
+def _memory_row(m: MemoryLine) -> tuple[str, ...]:
+    known = m.at_end_low_mib is not None and m.at_end_high_mib is not None
+    return (
+        str(m.role),
+        units.memory(m.now_mib),
+        units.memory(m.limit_mib),
+        m.law,
+        units.memory(m.at_end_mib),
+        f"{units.memory(m.at_end_low_mib)} to {units.memory(m.at_end_high_mib)}" if known else units.MISSING,
+        units.duration(m.full_in_s) if m.full_in_s is not None else "not before the end",
+        units.percent(m.oom_probability),
     )
-    full = [m for m in snapshot.memory if m.full_in_s is not None]
-    warnings = tuple(
-        Paragraph(
-            f"a {m.role} will meet its memory limit of {units.memory(m.limit_mib)} in about "
-            f"{units.duration(m.full_in_s)} if it goes on growing as now.",
-            Tone.WARNING,
-        )
-        for m in full
-        if not snapshot.phase.is_final
+
+
+def _memory_warning(m: MemoryLine) -> str:
+    how = "its readings scatter up to it" if m.law == "as now" else f"it grows by a {m.law} law"
+    return (
+        f"a {m.role} will meet its memory limit of {units.memory(m.limit_mib)} in about "
+        f"{units.duration(m.full_in_s)}: {how}."
     )
-    return (Table("Memory", head, rows), *warnings)

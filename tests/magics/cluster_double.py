@@ -126,8 +126,16 @@ class MemoryCluster:
         self.may_start: list[bool] = []
 
     def connect(
-        self, kind: str, address: str | None, *, cpus: float | None = None, start: bool = True
+        self,
+        kind: str,
+        address: str | None,
+        *,
+        cpus: float | None = None,
+        start: bool = True,
+        machines: int | None = None,
+        speed: float | None = None,
     ) -> MemoryCluster:
+        assert (machines, speed) == (None, None)
         if kind != "ray":
             raise InvalidValueError(f"cannot connect to {kind!r}; known: ray")
         self.connected.append((kind, address, cpus))

@@ -39,9 +39,16 @@ class HereCluster:
         self._drivers: dict[str, JobDriver] = {}
 
     def connect(
-        self, kind: str, address: str | None, *, cpus: float | None = None, start: bool = True
+        self,
+        kind: str,
+        address: str | None,
+        *,
+        cpus: float | None = None,
+        start: bool = True,
+        machines: int | None = None,
+        speed: float | None = None,
     ) -> HereCluster:
-        assert (kind, address, cpus, start) == ("ray", None, None, True)
+        assert (kind, address, cpus, start, machines, speed) == ("ray", None, None, True, None, None)
         return self
 
     @property

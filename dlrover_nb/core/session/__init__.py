@@ -6,16 +6,23 @@ import difflib
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.ray.head import running_head
+from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 
 if TYPE_CHECKING:
     from dlrover_nb.core.session.client import Cluster
 
-KINDS = ("ray",)
+KINDS = ("ray", "sim")
 
 
 def connect(
-    kind: str = "ray", address: str | None = None, *, cpus: float | None = None, start: bool = True
+    kind: str = "ray",
+    address: str | None = None,
+    *,
+    cpus: float | None = None,
+    start: bool = True,
+    machines: int | None = None,
+    speed: float | None = None,
 ) -> Cluster:
     """Connect to a place where jobs run.
 
@@ -29,16 +36,23 @@ def connect(
         Cores that a cluster of our own offers; all by default.
     start
         Whether one of our own may be started when none runs.
+    machines, speed
+        Of a simulated cluster: how many, and how many of its seconds pass in a real one.
 
     Raises
     ------
     InvalidValueError
-        For an unknown kind.
+        For an unknown kind, or an option that the kind does not have.
     BackendError
         When it cannot be reached or started.
     NotFoundError
         When there is none of our own and none may be started.
     """
+    _check_options(kind, ray=(address, cpus), sim=(machines, speed))
+    if kind == "sim":
+        from dlrover_nb.core.session.imagined import simulate  # noqa: PLC0415 - it reads data, Ray does not need it
+
+        return simulate(machines=machines, speed=speed, at_s=SystemClock().now_s())
     if kind != "ray":
         near = difflib.get_close_matches(kind, KINDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(KINDS)}"
@@ -50,3 +64,12 @@ def connect(
     from dlrover_nb.core.backends.ray.cluster import connect_ray  # noqa: PLC0415 - Ray takes a second to import
 
     return connect_ray(address, cpus=cpus)
+
+
+def _check_options(kind: str, *, ray: tuple[object, ...], sim: tuple[object, ...]) -> None:
+    if kind == "sim" and any(value is not None for value in ray):
+        raise InvalidValueError("a simulated cluster takes no address and no cpus; use machines and speed")
+    if kind == "ray" and any(value is not None for value in sim):
+        raise InvalidValueError(
+            "machines and speed are of a simulated cluster; connect sim, or leave them out"
+        )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.resources import Capacity, Pins, ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 POLL_S = 0.5
@@ -67,6 +67,24 @@ class JobSummary:
     done: float  # share of the training samples, 0 to 1
     open_proposal: str | None
     live: bool  # False: known from the history alone
+    simulated: bool = False
+
+
+def summarize(snapshot: JobSnapshot) -> JobSummary:
+    """Return the one line that the list of jobs shows."""
+    total = snapshot.train.n_sample_total
+    return JobSummary(
+        name=snapshot.spec.name,
+        phase=snapshot.phase,
+        owner=snapshot.spec.owner,
+        started_at_s=snapshot.started_at_s,
+        plan=snapshot.target,
+        samples_per_s=snapshot.samples_per_s,
+        done=snapshot.train.n_sample_done / total if total else 0.0,
+        open_proposal=snapshot.open_proposal.id if snapshot.open_proposal else None,
+        live=True,
+        simulated=snapshot.simulated,
+    )
 
 
 class JobHandle:
@@ -123,6 +141,18 @@ class JobHandle:
         """Say who decides from now on: the user (manual, suggest) or the optimizer (auto)."""
         return self._decide(Verdict.MODE, mode=mode, why=why)
 
+    def pin(self, pins: Pins, *, why: str = "") -> Decision:
+        """Fix these parts of every plan from now on, and no others; empty pins free all.
+
+        Raises
+        ------
+        InvalidValueError
+            When just these are pinned already.
+        CapacityError
+            When no plan that keeps to them fits on the machines.
+        """
+        return self._decide(Verdict.PIN, pins=pins, why=why)
+
     def stop(self, *, why: str = "") -> JobSnapshot:
         """Stop the job and return its last picture."""
         self._link.stop(self._user, why)
@@ -161,13 +191,14 @@ class JobHandle:
         proposal: str | None = None,
         plan: ResourcePlan | None = None,
         mode: Mode | None = None,
+        pins: Pins | None = None,
         why: str = "",
-    ) -> Decision:
+    ) -> Decision:  # fields of a decision, all by keyword
         snapshot = self.snapshot()
         if snapshot.phase.is_final:
             raise StaleDecisionError(f"job {self.name} has {snapshot.phase}: nothing to decide any more")
         decision = Decision(
-            verdict, self._user, time.time(), proposal=proposal, plan=plan, mode=mode, why=why
+            verdict, self._user, time.time(), proposal=proposal, plan=plan, mode=mode, why=why, pins=pins
         )
         return self._link.decide(decision)
 

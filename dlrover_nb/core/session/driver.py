@@ -36,9 +36,9 @@ from dlrover_nb.core.runtime.orders import (
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.session import picture
 from dlrover_nb.core.session.checkpoints import CheckpointFolder
-from dlrover_nb.core.session.facts import evaluate, submitted
+from dlrover_nb.core.session.facts import beginning, evaluate, submitted, traits_of
 from dlrover_nb.core.session.line import MasterLine
-from dlrover_nb.core.session.record import Journal, Memory
+from dlrover_nb.core.session.record import Journal, Memory, examples
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import Decided, Event, NodeReported, Remember, Scale, Ticked
 from dlrover_nb.core.structs.job import JobPhase
@@ -93,9 +93,12 @@ class JobDriver:
         history_url: str | None,
         clock: Clock,
     ) -> None:
-        self._spec, self._features, self._backend = spec, features, backend
+        self._features, self._backend = features, backend
         self._folder, self._clock = folder, clock
         self._capacity = backend.capacity()
+        past = examples(history_url)
+        self._begun = beginning(spec, traits_of(spec, features), self._capacity, past)
+        self._spec = spec = self._begun.spec
         self._controller = Controller()
         self._master = JobMaster(spec, features, self._capacity, folder=str(folder), evaluate=evaluate)
         self._checkpoints, self._journal = CheckpointFolder(folder), Journal(folder)
@@ -127,7 +130,7 @@ class JobDriver:
         check_fits(self._spec.plan, self._capacity)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._line = MasterLine(self._backend.listen(), self._folder, self._keys)
-        self._tell(submitted(self._spec, self._features, self._capacity, self._now_s()))
+        self._tell(submitted(self._begun, self._capacity, self._now_s()))
         self._publish()
         self._thread.start()
 
@@ -248,6 +251,7 @@ class JobDriver:
             started_at_s=self._started_at_s,
             ended_at_s=at_s if self._master.phase.is_final else None,
             loss=self._loss,
+            samples_per_s=picture.samples_per_s(self._master.nodes, at_s),
             master=self._master,
             controller=self._controller,
             n_dropped=self._line.n_dropped,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.controller import Controller
-    from dlrover_nb.core.runtime.master import JobMaster
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.job import JobPhase, JobSpec
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
     from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.shards import ShardCounts
+    from dlrover_nb.core.structs.snapshot import Evaluation
 
 FRESH_S = 3.0  # an older report says nothing about now
 
@@ -37,6 +38,50 @@ def mean_loss(nodes: Iterable[NodeView], at_s: float) -> float | None:
     return sum(loss * n for loss, n in told) / n_sample if n_sample else None
 
 
+class Run(Protocol):
+    """What runs a job: the job master, or a simulated job in its place."""
+
+    @property
+    def phase(self) -> JobPhase:
+        """Where the job is in its life."""
+        ...
+
+    @property
+    def message(self) -> str:
+        """What there is to say about the phase."""
+        ...
+
+    @property
+    def target(self) -> ResourcePlan:
+        """The plan that should run."""
+        ...
+
+    @property
+    def running(self) -> ResourcePlan | None:
+        """The plan that runs, None while nodes are missing."""
+        ...
+
+    @property
+    def nodes(self) -> tuple[NodeView, ...]:
+        """All living nodes."""
+        ...
+
+    @property
+    def train_counts(self) -> ShardCounts:
+        """Shards to train."""
+        ...
+
+    @property
+    def evaluation_counts(self) -> ShardCounts:
+        """Shards to evaluate."""
+        ...
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """Quality on the held-out rows."""
+        ...
+
+
 def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
     at_s: float,
     *,
@@ -45,12 +90,14 @@ def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
     started_at_s: float,
     ended_at_s: float | None,
     loss: float | None,
-    master: JobMaster,
+    samples_per_s: float,
+    master: Run,
     controller: Controller,
-    n_dropped: int,
+    n_dropped: int = 0,
+    simulated: bool = False,
 ) -> JobSnapshot:
     """Return the picture at `at_s`; `loss` is the last one that was known."""
-    view, nodes = controller.view(at_s), master.nodes
+    view, nodes = controller.view(), master.nodes
     now = mean_loss(nodes, at_s)
     return JobSnapshot(
         at_s=at_s,
@@ -63,7 +110,7 @@ def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
         ended_at_s=ended_at_s,
         target=master.target,
         running=master.running,
-        samples_per_s=samples_per_s(nodes, at_s),
+        samples_per_s=samples_per_s,
         loss=loss if now is None else now,
         nodes=nodes,
         train=master.train_counts,
@@ -80,4 +127,6 @@ def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
         evaluation=master.evaluation,
         story=view.story,
         n_dropped_message=n_dropped,
+        pins=view.pins,
+        simulated=simulated,
     )

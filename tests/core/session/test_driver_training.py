@@ -38,7 +38,7 @@ def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpo
     series = job.driver.series()
     assert max(series.job["samples_per_s"]) > 0
     assert {"worker-0", "ps-0"} <= set(series.node["node"])
-    again = replay(read_journal(job.folder / JOURNAL)).view(end.at_s)
+    again = replay(read_journal(job.folder / JOURNAL)).view()
     assert (again.story, again.decisions, again.mode) == (end.story, end.decisions, end.mode)
     store = HistoryStore(job.history)
     assert [run.phase for run in store.jobs()] == [JobPhase.SUCCEEDED]

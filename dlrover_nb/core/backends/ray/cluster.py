@@ -35,7 +35,7 @@ from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history.store import HistoryStore, JobRun
-from dlrover_nb.core.session.client import JobHandle, JobSummary
+from dlrover_nb.core.session.client import JobHandle, JobSummary, summarize
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import check_fits
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import Capacity
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 logger = logging.getLogger(__name__)
 
@@ -344,22 +343,6 @@ def _summary(handle: JobHandle) -> JobSummary:
         logger.warning("job %s: %s", handle.name, error)
 
         return JobSummary(handle.name, JobPhase.FAILED, "", 0.0, None, 0.0, 0.0, None, live=False)
-
-
-def summarize(snapshot: JobSnapshot) -> JobSummary:
-    """Return the one line that the list of jobs shows."""
-    total = snapshot.train.n_sample_total
-    return JobSummary(
-        name=snapshot.spec.name,
-        phase=snapshot.phase,
-        owner=snapshot.spec.owner,
-        started_at_s=snapshot.started_at_s,
-        plan=snapshot.target,
-        samples_per_s=snapshot.samples_per_s,
-        done=snapshot.train.n_sample_done / total if total else 0.0,
-        open_proposal=snapshot.open_proposal.id if snapshot.open_proposal else None,
-        live=True,
-    )
 
 
 def _past_jobs() -> list[JobSummary]:

@@ -1,0 +1,288 @@
+"""Jobs on a simulated cluster: one thread, one loop, one command queue, many readers.
+
+The controllers are the real ones; what they control is `core.simulator`. Everything that happens to any job
+happens in the loop, one thing at a time, in virtual time that follows real time by a factor. Readers and
+users on other threads hand in commands with a future that the loop answers between two steps; a picture is
+drawn when somebody asks for it, since most of a hundred jobs are looked at by nobody.
+
+Nothing here is real, and everything says so: pictures and summaries carry `simulated`, and nothing is
+written to the user's history, from which real jobs learn.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import queue
+import threading
+import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.session.broker import share
+from dlrover_nb.core.session.client import JobHandle, JobSummary, summarize
+from dlrover_nb.core.session.facts import beginning
+from dlrover_nb.core.session.pace import Pace
+from dlrover_nb.core.session.simrun import SimulatedRun
+from dlrover_nb.core.structs.events import Decided, QuotaChanged
+from dlrover_nb.core.structs.resources import check_fits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dlrover_nb.core.controller import ControllerSettings
+    from dlrover_nb.core.simulator.description import SimulatedJob
+    from dlrover_nb.core.simulator.world import SimulatedWorld
+    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.events import Event
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+WORK_S = 0.02  # of simulation between two looks at the commands: nobody waits longer for an answer
+IDLE_S = 0.25
+SHARE_S = 300.0  # of virtual time
+ANSWER_LIMIT_S = 30.0
+
+
+class SimulatedCluster:
+    """A cluster of machines that do not exist; fits `core.session.client.Cluster`.
+
+    Parameters
+    ----------
+    world
+        Machines, jobs and virtual time.
+    settings
+        Of the controllers, as long as the world's reports are apart.
+    imagine
+        Makes a job's truth of what its user asked for; see `core.session.imagined`.
+    speed
+        Virtual seconds in a real one.
+    """
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        settings: ControllerSettings,
+        imagine: Callable[[JobSpec], SimulatedJob],
+        *,
+        speed: float,
+    ) -> None:
+        self._world, self._settings, self._imagine = world, settings, imagine
+        self._pace = Pace(speed, at_s=world.now_s, real_s=time.monotonic())
+        self._runs: dict[str, SimulatedRun] = {}
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._accepts = threading.Lock()  # guards _why_over against a command that comes too late
+        self._why_over = ""
+        self._shared_s = world.now_s
+        self._thread = threading.Thread(target=self._run, name="simulated-cluster", daemon=True)
+        self._thread.start()
+
+    # for any thread
+
+    @property
+    def description(self) -> str:
+        """One line: what it is, and what it offers."""
+        capacity = self.capacity()
+        machines = sum(shape.count for shape in capacity.shapes)
+        return (
+            f"simulated cluster: {machines} machine{'s' * (machines != 1)}, {capacity.total_cpu:g} cores, "
+            f"{capacity.total_memory_mib / 1024:.1f} GiB, {self._pace.speed:g} s simulated in a second"
+        )
+
+    def capacity(self) -> Capacity:
+        """Return what jobs may use."""
+        return self._world.cluster.capacity
+
+    def submit(self, spec: JobSpec) -> JobHandle:
+        """Start a job and return at once; see `Cluster.submit`."""
+        return self.add(self._imagine(spec))
+
+    def add(self, job: SimulatedJob) -> JobHandle:
+        """Start a job whose truth is given; see `submit`."""
+        check_fits(job.spec.plan, self.capacity())
+        self._ask(lambda: self._add(job))
+        return self._handle(job.spec.name)
+
+    def jobs(self) -> tuple[JobSummary, ...]:
+        """Return all jobs, newest first."""
+        drawn = self._ask(lambda: [run.picture(self._world.now_s) for run in self._runs.values()])
+        return tuple(sorted(map(summarize, drawn), key=lambda s: s.started_at_s, reverse=True))
+
+    def job(self, name: str) -> JobHandle:
+        """Find a job by name; `NotFoundError` names the nearest ones."""
+        names = self._ask(lambda: list(self._runs))
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"{len(names)} jobs are here"
+            raise NotFoundError(f"no job {name!r} in the simulated cluster; {hint}")
+        return self._handle(name)
+
+    def shutdown(self, *, force: bool = False) -> str:
+        """End the simulation; refused while jobs run, unless forced."""
+        if self._why_over:
+            return f"the simulation is over ({self._why_over})"
+        running = self._ask(lambda: [run.name for run in self._runs.values() if not run.phase.is_final])
+        if running and not force:
+            raise InvalidValueError(
+                f"{len(running)} simulated job(s) still run; stop them first, or shutdown --force"
+            )
+        self._close("it was shut down")
+        self._thread.join()
+        return "the simulated cluster has ended" + f", and with it {len(running)} job(s)" * bool(running)
+
+    def snapshot(self, name: str) -> JobSnapshot:
+        """Return the newest picture of a job."""
+        return self._ask(lambda: self._runs[name].picture(self._world.now_s))
+
+    def series(self, name: str, cursor: int) -> SeriesChunk:
+        """Return a job's telemetry newer than `cursor`."""
+        return self._ask(lambda: self._runs[name].series(cursor))
+
+    def decide(self, name: str, decision: Decision) -> Decision:
+        """Hand in a decision; return it with its id, or raise why it cannot be."""
+        return self._ask(lambda: self._decide(name, decision))
+
+    def stop(self, name: str, by: str, why: str) -> None:
+        """End a job."""
+        self._ask(lambda: self._stop(name, by, why))
+
+    def _handle(self, name: str) -> JobHandle:
+        return JobHandle(name, _Link(self, name))
+
+    def _ask(self, command: Callable[[], T]) -> T:
+        answer: Future[T] = Future()
+        with self._accepts:
+            if self._why_over:
+                raise BackendError(f"the simulation is over ({self._why_over}); connect sim starts another")
+            self._commands.put(lambda: _answer(answer, command))
+        try:
+            return answer.result(ANSWER_LIMIT_S)
+        except FutureTimeoutError as error:
+            raise BackendError(
+                f"the simulation did not answer within {ANSWER_LIMIT_S:g} s; try again"
+            ) from error
+
+    # the loop's thread
+
+    def _run(self) -> None:
+        try:
+            while not self._why_over:
+                self._turn()
+        except Exception as error:
+            logger.exception("the simulation failed")
+            self._close(f"it failed: {type(error).__name__}: {error}")
+        while not self._commands.empty():
+            self._commands.get()()
+
+    def _turn(self) -> None:
+        """Answer commands, then simulate as far as time has come."""
+        wait_s = min(self._pace.wait_s(self._world.next_at_s), IDLE_S)
+        self._answer_all(wait_s)
+        start_s = time.monotonic()
+        goal_s = self._pace.goal_s(start_s)
+        while self._world.now_s < goal_s and time.monotonic() < start_s + WORK_S:
+            _, told = self._world.step(goal_s)
+            self._tell_all(told)
+            self._share_out()
+        self._pace.reach(self._world.now_s, start_s)
+
+    def _share_out(self) -> None:
+        """From time to time, settle between the jobs in auto mode who may plan with how much."""
+        at_s = self._world.now_s
+        if at_s < self._shared_s + SHARE_S:
+            return
+        self._shared_s = at_s
+        bids = [bid for run in self._runs.values() if (bid := run.bid(at_s)) is not None]
+        if not bids:
+            return
+        quotas = share(bids, self._world.room_for(bid.name for bid in bids))
+        self._tell_all((name, QuotaChanged(at_s, quota)) for name, quota in quotas.items())
+
+    def _answer_all(self, wait_s: float) -> None:
+        try:
+            self._commands.get(timeout=wait_s)() if wait_s > 0 else self._commands.get_nowait()()
+            while True:
+                self._commands.get_nowait()()
+        except queue.Empty:
+            return
+
+    def _tell_all(self, facts: Iterable[tuple[str, Event]]) -> None:
+        for name, event in facts:
+            for order in self._runs[name].hear(event):
+                self._world.obey(name, order)
+
+    def _add(self, job: SimulatedJob) -> None:
+        name = job.spec.name
+        if name in self._runs:
+            phase = self._runs[name].phase
+            raise InvalidValueError(f"a job named {name} was here already ({phase}); choose another name")
+        sim = self._world.submit(self._begun(job))
+        self._runs[name] = SimulatedRun(sim, self.capacity(), self._settings)
+        _, told = self._world.step(self._world.now_s)  # its first event: from now on there is a picture of it
+        self._tell_all(told)
+
+    def _begun(self, job: SimulatedJob) -> SimulatedJob:
+        """Let a job that says what it is begin on what the jobs that ended here have taught."""
+        if job.traits is None:
+            return job
+        past = [run.past for run in self._runs.values() if run.past is not None]
+        begun = beginning(job.spec, job.traits, self.capacity(), past)
+        return replace(job, spec=begun.spec, prior=begun.prior, why=begun.why)
+
+    def _decide(self, name: str, decision: Decision) -> Decision:
+        run, at_s = self._runs[name], self._world.now_s
+        taken, orders = run.decide(Decided(at_s, replace(decision, at_s=at_s)))
+        for order in orders:
+            self._world.obey(name, order)
+        return taken
+
+    def _stop(self, name: str, by: str, why: str) -> None:
+        self._world.stop(name, by, why)
+        _, told = self._world.step(self._world.now_s)
+        self._tell_all(told)
+
+    def _close(self, why: str) -> None:
+        with self._accepts:
+            self._why_over = self._why_over or why
+
+
+class _Link:
+    """One job of a simulated cluster; fits `core.session.client.MasterLink`."""
+
+    def __init__(self, cluster: SimulatedCluster, name: str) -> None:
+        self._cluster, self._name = cluster, name
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest picture of the job."""
+        return self._cluster.snapshot(self._name)
+
+    def series(self, cursor: int) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        return self._cluster.series(self._name, cursor)
+
+    def decide(self, decision: Decision) -> Decision:
+        """Hand in a decision."""
+        return self._cluster.decide(self._name, decision)
+
+    def stop(self, by: str, why: str) -> None:
+        """End the job."""
+        self._cluster.stop(self._name, by, why)
+
+
+def _answer(answer: Future[T], command: Callable[[], T]) -> None:
+    """Run a command; an error meant for the user is its answer, any other one ends the loop too."""
+    try:
+        answer.set_result(command())
+    except DlroverError as error:
+        answer.set_exception(error)
+    except Exception as error:
+        answer.set_exception(BackendError(f"the simulation failed: {error}"))
+        raise

@@ -1,0 +1,60 @@
+"""The verbs on a simulated cluster: everything they show of it says that it is simulated."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from IPython.core.error import UsageError
+
+from dlrover_nb.core.session import connect
+from dlrover_nb.magics.commands import Commands
+from dlrover_nb.magics.shell import loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def simulated(shell: InteractiveShell) -> Iterator[InteractiveShell]:
+    magics = loaded(shell)
+    assert magics is not None
+    magics.commands = Commands(connect)
+    shell.run_line_magic("dlrover", "connect sim --machines 2 --speed 2000")
+    shell.run_line_magic("dlrover", "submit quick-start --epochs 100000")
+    yield shell
+    shell.run_line_magic("dlrover", "shutdown --force")
+
+
+def test_every_view_of_a_simulated_job_says_so(simulated):
+    run = simulated.run_line_magic
+    for line in ("status quick-start", "plans quick-start", "jobs"):
+        shown = run("dlrover", line)
+        assert "(simulated)" in str(shown)
+        assert "(simulated)" in shown._repr_mimebundle_()["text/html"]
+    assert "simulated cluster" in str(run("dlrover", "connect sim --machines 1"))
+
+
+def test_a_pin_holds_until_it_is_cleared(simulated):
+    run = simulated.run_line_magic
+    job = run("dlrover", "attach quick-start")
+    end_s = time.monotonic() + PATIENCE_S
+    while job.snapshot().running is None:
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+    shown = run("dlrover", "pin quick-start --ps 1 --why 'one is enough'")
+    assert "ps = 1" in str(shown)
+    assert job.snapshot().pins.ps == 1
+    with pytest.raises(UsageError, match="ps = 1"):
+        run("dlrover", "scale quick-start --ps 2")
+    run("dlrover", "pin quick-start --workers 1")
+    assert (job.snapshot().pins.ps, job.snapshot().pins.workers) == (1, 1)
+    run("dlrover", "pin quick-start --clear")
+    assert not job.snapshot().pins
+    with pytest.raises(UsageError, match="nothing to change"):
+        run("dlrover", "pin quick-start")

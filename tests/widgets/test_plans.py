@@ -1,0 +1,25 @@
+"""What a proposal shows beside its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import builders as b
+
+from dlrover_nb.core.structs.decisions import FlipPoint, ProposalStatus
+from dlrover_nb.widgets.plans import change_facts
+
+
+def test_a_proposal_says_what_would_change_it():
+    words = "Below 20,000 samples/s of the proposed plan, what runs now would be recommended."
+    flip = FlipPoint("throughput", 30_000.0, 20_000.0, "samples/s", b.NOW_PLAN, words)
+    facts = dict(change_facts(replace(b.proposal(), flip=flip), "USD"))
+    assert facts["what would change it"] == words
+    assert "what would change it" not in dict(change_facts(b.proposal(), "USD"))
+
+
+def test_an_open_proposal_says_what_auto_mode_waits_for():
+    note = "auto waits: 2 of the last 3 predictions missed their band"
+    assert dict(change_facts(b.proposal(note=note), "USD"))["waits"] == note
+    closed = b.proposal(status=ProposalStatus.REJECTED, note="no")
+    assert "waits" not in dict(change_facts(closed, "USD"))
