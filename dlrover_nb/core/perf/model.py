@@ -217,13 +217,30 @@ class ThroughputModel:
 
     def breakdown(self, plan: ResourcePlan, batch_size: float) -> tuple[TermShare, ...]:
         """Split the plan's T_iter into its terms; seconds sum to the predicted T_iter."""
-        total = plan.worker.count * batch_size / self.predict_plan(plan, batch_size).samples_per_s
+        axes = axes_of([plan])
+        return self.breakdowns(axes, batch_size, self.predict(axes, batch_size).samples_per_s)[0]
+
+    def breakdowns(
+        self, axes: NDArray[np.float64], batch_size: float, samples_per_s: NDArray[np.float64]
+    ) -> tuple[tuple[TermShare, ...], ...]:
+        """Split T_iter of plans whose throughput is predicted already into terms, plan by plan.
+
+        Parameters
+        ----------
+        axes
+            ndarray of shape (n_plans, 4), as `terms.axes_of` makes it.
+        samples_per_s
+            ndarray of shape (n_plans,): the seconds of a plan sum to w*m over it.
+        """
+        self._check_fitted()
         index = [TERMS.index(term) for term in self.terms_]
-        seconds = (self._columns(axes_of([plan]), batch_size)[0] * self.coefficients_)[index]
-        shares = seconds / seconds.sum() if seconds.any() else np.full(len(index), 1 / len(index))
+        seconds = (self._columns(axes, batch_size) * self.coefficients_)[:, index]
+        total = seconds.sum(axis=1, keepdims=True)
+        shares = np.divide(seconds, total, out=np.full_like(seconds, 1 / len(index)), where=total > 0)
+        iter_s = axes[:, 0] * batch_size / samples_per_s
         return tuple(
-            TermShare(term, float(share * total), float(share))
-            for term, share in zip(self.terms_, shares, strict=True)
+            tuple(map(TermShare, self.terms_, (row * own_s).tolist(), row.tolist()))
+            for row, own_s in zip(shares, iter_s, strict=True)
         )
 
     def is_measured(self, plan: ResourcePlan, batch_size: float) -> bool:

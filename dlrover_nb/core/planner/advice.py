@@ -126,7 +126,7 @@ def advise(
         free = free & _within(analysis, limits)
     best = _improvement(analysis, settings, free)
     if best is not None:
-        return Advice(ProposalKind.IMPROVE, best, _improve_why(best, now, analysis.front.cost_unit))
+        return Advice(ProposalKind.IMPROVE, best, _improve_why(best, now, analysis.cost_unit))
     return _exploration(analysis, settings, free) if may_explore else None
 
 

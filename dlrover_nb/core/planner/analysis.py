@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from dlrover_nb.core.perf.model import Predictions, ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.completion import Completion
 from dlrover_nb.core.planner.considered import Rough, plans_to_weigh
-from dlrover_nb.core.structs.decisions import ParetoFront
+from dlrover_nb.core.structs.decisions import ParetoFront, cost_unit
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.snapshot import Curve
 
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is laid out on demand is kept in the instance
 class Analysis:
-    """What the samples say.
+    """What the samples say; the front and the curves are laid out when somebody looks at them.
 
     Parameters
     ----------
@@ -41,6 +42,8 @@ class Analysis:
     space, predictions, cost
         The plans that advice weighs (all of a small grid, the best of a large one: `planner.considered`)
         with their bands and `Candidate.cost`: rows and columns of equal length.
+    n_plan
+        How many plans were weighed for the front.
     completion
         Makes plans candidates.
     """
@@ -51,14 +54,33 @@ class Analysis:
     space: PlanSpace
     predictions: Predictions
     cost: Array
-    front: ParetoFront
-    curves: tuple[Curve, ...]
+    n_plan: int
     completion: Completion
 
-    @property
+    @cached_property
     def current(self) -> Candidate:
         """The plan that runs."""
-        return self.front.current
+        return self.candidate(self.situation.plan)
+
+    @property
+    def cost_unit(self) -> str:
+        """Unit of `cost`."""
+        return cost_unit(self.current, self.situation.spec.prices.currency)
+
+    @cached_property
+    def front(self) -> ParetoFront:
+        """All plans that no other beats, with named picks."""
+        best = non_dominated(self.cost, self.predictions.samples_per_s)
+        candidates = self.candidates([self.space.plan(int(i)) for i in best])
+        spec = self.situation.spec
+        wishes = Wishes(spec.budget_per_hour, self.situation.deadline_left_s)
+        shown, picks = thinned(candidates, named_picks(candidates, self.current, wishes))
+        return ParetoFront(shown, self.current, picks, self.n_plan, spec.prices.currency)
+
+    @cached_property
+    def curves(self) -> tuple[Curve, ...]:
+        """Predicted throughput along each axis through the present plan."""
+        return tuple(_curve(self.situation, self.model, axis) for axis in range(len(AXES)))
 
     def candidate(self, plan: ResourcePlan) -> Candidate:
         """Return everything about one plan."""
@@ -115,7 +137,7 @@ def analyse(
     rng: np.random.Generator | None = None,
     solver: str | None = None,
 ) -> Analysis:
-    """Fit the model to the situation's samples and lay out the front and the curves.
+    """Fit the model to the situation's samples and predict the plans that are worth weighing.
 
     Where no plan is allowed at all the front is empty (`Analysis.why_empty`): the job goes
     on with the plan that it has.
@@ -138,9 +160,6 @@ def analyse(
     rough = Rough(grid_of(situation), known, situation)
     space, n_plan = plans_to_weigh(rough, rng=rng or np.random.default_rng(0), solver=solver)
     predictions, cost = known.predict(space.axes, situation.spec.batch_size), rough.cost(space.axes)
-    completion = Completion(situation, known)
-    best = non_dominated(cost, predictions.samples_per_s)
-    candidates = completion.candidates([space.plan(int(i)) for i in best])
     return Analysis(
         situation=situation,
         model=known,
@@ -148,19 +167,9 @@ def analyse(
         space=space,
         predictions=predictions,
         cost=cost,
-        front=_front(situation, candidates, completion.candidates([situation.plan])[0], n_plan),
-        curves=tuple(_curve(situation, known, axis) for axis in range(len(AXES))),
-        completion=completion,
+        n_plan=n_plan,
+        completion=Completion(situation, known),
     )
-
-
-def _front(
-    situation: Situation, candidates: tuple[Candidate, ...], current: Candidate, n_plan: int
-) -> ParetoFront:
-    spec = situation.spec
-    picks = named_picks(candidates, current, Wishes(spec.budget_per_hour, situation.deadline_left_s))
-    shown, picks = thinned(candidates, picks)
-    return ParetoFront(shown, current, picks, n_plan, spec.prices.currency)
 
 
 def _curve(situation: Situation, model: ThroughputModel, axis: int) -> Curve:

@@ -74,15 +74,15 @@ class Completion:
         speed = predictions.samples_per_s
         pause_s = np.array([transition_s(diff(s.plan, plan), s.pauses) for plan in plans])
         gain = gains(speed, self.now.samples_per_s, pause_s, s.n_sample_left / speed)
-        rows = zip(plans, pause_s.tolist(), gain.tolist(), strict=True)
+        breakdowns = self.model.breakdowns(axes_of(plans), s.spec.batch_size, speed)
+        rows = zip(plans, pause_s.tolist(), gain.tolist(), breakdowns, strict=True)
         return tuple(
-            self._reasoned(bare_candidate(s, plan, predictions[i], pause, gained))
-            for i, (plan, pause, gained) in enumerate(rows)
+            self._reasoned(bare_candidate(s, plan, predictions[i], pause, gained), breakdown)
+            for i, (plan, pause, gained, breakdown) in enumerate(rows)
         )
 
-    def _reasoned(self, bare: Candidate) -> Candidate:
+    def _reasoned(self, bare: Candidate, breakdown: tuple[TermShare, ...]) -> Candidate:
         plan, s = bare.plan, self.situation
-        breakdown = self.model.breakdown(plan, s.spec.batch_size)
         why = reason((s.plan, self.now_breakdown), (plan, breakdown), identified=self.identified)
         return replace(bare, breakdown=breakdown, reason=why)
 

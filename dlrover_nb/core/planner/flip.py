@@ -89,7 +89,6 @@ def suppose(
         completion=completion,
         predictions=scaled(analysis.predictions, space.axes, factors or {}),
         cost=pricing.costs(space.axes, space.worker_memory_mib, space.ps_memory_mib, s.spec.prices),
-        front=replace(analysis.front, current=completion.candidates([s.plan])[0]),
     )
 
 

@@ -81,7 +81,12 @@ class ParetoFront:
     @property
     def cost_unit(self) -> str:
         """Unit of `Candidate.cost`."""
-        return f"{self.currency} per hour" if self.current.cost_per_hour else EFFORT_UNIT
+        return cost_unit(self.current, self.currency)
+
+
+def cost_unit(candidate: Candidate, currency: str) -> str:
+    """Return the unit of `Candidate.cost`: money where its price is known and not nothing, else cores."""
+    return f"{currency} per hour" if candidate.cost_per_hour else EFFORT_UNIT
 
 
 class ProposalKind(StrEnum):
