@@ -11,7 +11,7 @@ Nodes neither fail nor slow down here: DLRover-RM too compares on a cluster with
 
 A job takes `--hours` on the oracle's plan. DLRover is the product's own controller in auto mode.
 
-    python benchmarks/policies.py --shared ../shared [--jobs 8 --hours 4 --day]
+    python benchmarks/policies.py --shared ../shared [--jobs 8 --hours 4 --objective speed]
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import argparse
 import json
 import math
 import statistics
-import time
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,9 +27,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from simulated_day import day
 
 from dlrover_nb.core.baselines import JobState, elastic_scheduling, optimus, well_tuned
 from dlrover_nb.core.controller import Controller, ControllerSettings
+from dlrover_nb.core.controller.autopilot import AutoSettings
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner import PlannerSettings, warm_start
@@ -44,14 +45,7 @@ from dlrover_nb.core.simulator import (
     WorldSettings,
     read_tables,
 )
-from dlrover_nb.core.simulator.workload import (
-    BATCH,
-    BOUNDS,
-    JobSampler,
-    poisson_arrivals,
-    random_truth,
-    read_arrivals,
-)
+from dlrover_nb.core.simulator.workload import BATCH, BOUNDS, random_truth
 from dlrover_nb.core.structs.events import (
     Event,
     JobSubmitted,
@@ -61,7 +55,7 @@ from dlrover_nb.core.structs.events import (
     Scale,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Objective
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, PlanBounds, ResourcePlan, RolePlan
 from dlrover_nb.core.warmstart import into_space
@@ -83,6 +77,7 @@ SETTINGS = ControllerSettings(
     refit_growth=0.5,
     cool_down_s=DECIDE_S,
     memory_check_s=1200.0,
+    planner=PlannerSettings(experiment_s=8 * REPORT_S),
 )
 
 
@@ -269,6 +264,10 @@ def table_cases(path: Path, hours: float) -> list[Case]:
 # the comparison
 
 
+def aimed(case: Case, objective: Objective) -> Case:
+    return replace(case, job=replace(case.job, spec=replace(case.job.spec, objective=objective)))
+
+
 def user_plans(case: Case, n: int) -> list[ResourcePlan]:
     """Draw what users would have asked for: each number of the best plan wrong by a factor of about two."""
     rng, spec = np.random.default_rng(7), case.job.spec
@@ -364,48 +363,6 @@ def show(case: Case, runs: dict[str, list[Run]]) -> None:
         print(f"  {name:8} {jct_h:7.2f} h {cores:8.0f} core-h {own[0].n_change:4} changes   {last}")
 
 
-# a day on a large cluster
-
-
-def day(n_job: int, arrivals: Path | None, seed: int) -> dict[str, float]:
-    rng = np.random.default_rng(seed)
-    at_s = poisson_arrivals(n_job, per_day=n_job * 1.5, rng=rng)
-    if arrivals is not None:
-        real = read_arrivals(arrivals, load=0.5, workload=1)
-        at_s = real[np.linspace(0, len(real) - 1, n_job).astype(int)] * 2  # eight hours of work as a day
-    settings = WorldSettings(report_s=60.0)
-    world = SimulatedWorld([NodeShape(32.0, 192 * 1024, 1000)], rng=rng, settings=settings)
-    sampler = JobSampler()
-    for i, t in enumerate(at_s):
-        world.submit(sampler.sample(f"job-{i + 1}", rng), float(t))
-    own = replace(
-        SETTINGS, window_s=120.0, max_window_s=600.0, settle_s=60.0, refit_s=3600.0, refit_growth=1.0
-    )
-    return run_day(world, {sim.job.spec.name: Controller(own) for sim in world.jobs})
-
-
-def run_day(world: SimulatedWorld, controllers: dict[str, Controller]) -> dict[str, float]:
-    began, n_event, controllers_s, cpu_s = time.perf_counter(), 0, 0.0, time.process_time()
-    while world.next_at_s <= 86_400:
-        _, told = world.step(86_400)
-        n_event += len(told)
-        from_s = time.perf_counter()
-        orders = [(name, order) for name, event in told for order in controllers[name].handle(event)]
-        controllers_s += time.perf_counter() - from_s
-        for name, order in orders:
-            world.obey(name, order)
-    phases = [sim.phase for sim in world.jobs]
-    day_s = time.perf_counter() - began
-    return {
-        "day_s": round(day_s, 1),
-        "day_cpu_s": round(time.process_time() - cpu_s, 1),
-        "day_simulator_s": round(day_s - controllers_s, 1),
-        "day_events": n_event,
-        "day_succeeded": phases.count(JobPhase.SUCCEEDED),
-        "day_failed": phases.count(JobPhase.FAILED),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -415,14 +372,16 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=4.0, help="length of a job on the oracle's plan")
     parser.add_argument("--users", type=int, default=4, help="draws of the user's choice per job")
     parser.add_argument("--past", type=int, default=2, help="similar jobs in the history of a warm start")
-    parser.add_argument("--min-gain", type=float, default=PlannerSettings().min_gain)
+    parser.add_argument("--min-gain", type=float, default=AutoSettings().min_gain)
+    parser.add_argument("--objective", type=Objective, choices=list(Objective), default=Objective.VALUE)
     parser.add_argument("--no-day", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    settings = replace(SETTINGS, planner=replace(SETTINGS.planner, min_gain=options.min_gain))
+    settings = replace(SETTINGS, auto=replace(SETTINGS.auto, min_gain=options.min_gain))
     cases = terms_cases(options.jobs, options.hours)
     tables = options.shared / "data" / "dl2_ps_speed" / "ps_worker_speed.csv"
     cases += table_cases(tables, options.hours)
+    cases = [aimed(case, options.objective) for case in cases]
     results: dict[str, list[dict[str, list[Run]]]] = {"terms": [], "tables": []}
     ordered = []
     for case in cases:
@@ -431,6 +390,7 @@ def main() -> None:
         results[case.kind].append(runs)
         ordered.append(runs)
     line: dict[str, object] = {"benchmark": "policies", "hours": options.hours, "min_gain": options.min_gain}
+    line["objective"] = str(options.objective)
     both = results["terms"] + results["tables"]
     for ours, mark in (("dlrover", ""), ("warm", "_warm")):
         for suffix, rows in (("", both), *((f"_{kind}", own) for kind, own in results.items())):
@@ -444,7 +404,7 @@ def main() -> None:
         line[f"core_h_{name}"] = round(statistics.fmean(r.core_h for row in both for r in row[name]), 1)
     if not options.no_day:
         arrivals = options.shared / "data" / "pollux_adaptdl" / "workloads.csv.gz"
-        line |= day(100, arrivals if arrivals.exists() else None, options.seed)
+        line |= day(100, SETTINGS, arrivals if arrivals.exists() else None, options.seed)
     print(json.dumps(line))
 
 

@@ -54,6 +54,9 @@ class AutoSettings:
 
     Parameters
     ----------
+    min_gain
+        Gain at the low end of the band that is worth a change; less than a user's time is worth, because a
+        change costs nothing here but its pause, which the gain has paid for already (Eq. 8).
     max_changes_per_hour
         Changes of its own within any hour.
     return_gain
@@ -70,6 +73,7 @@ class AutoSettings:
         One farther off than this is wrong within what was tried, however wide the band was.
     """
 
+    min_gain: float = 0.03
     max_changes_per_hour: int = 20
     return_gain: float = 0.25
     track_last: int = 3
@@ -81,7 +85,7 @@ class AutoSettings:
     large_error: float = 0.3
 
     def __post_init__(self) -> None:
-        for name in ("return_gain", "small_error"):
+        for name in ("min_gain", "return_gain", "small_error"):
             _check.at_least(name, getattr(self, name), 0)
         for name in ("max_changes_per_hour", "track_missed", "first_step"):
             _check.at_least(name, getattr(self, name), 1)
@@ -173,6 +177,7 @@ def limits(now: Flight, settings: AutoSettings) -> Limits:
         returns={plan: n * settings.return_gain for plan, n in now.left.items()},
         step=settings.first_step if few else inf,
         quota=now.quota,
+        min_gain=settings.min_gain,
     )
 
 

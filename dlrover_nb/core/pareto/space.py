@@ -254,6 +254,9 @@ def _pinned(pin: float | None, ladder: tuple[float, ...]) -> tuple[float, ...]:
     return ladder if pin is None else (float(pin),)
 
 
+STRIDES = (1.5, 2.0)
+
+
 def neighbours(current: Array, bounds: PlanBounds, pins: Pins | None = None) -> Array:
     """Return the plans one step away on one axis, within bounds and pins: ndarray of shape (n <= 9, 4).
 
@@ -272,3 +275,22 @@ def neighbours(current: Array, bounds: PlanBounds, pins: Pins | None = None) -> 
             row[axis] = value
             rows.append(row)
     return np.array(rows).reshape(-1, 4)
+
+
+def strides(current: Array, bounds: PlanBounds, pins: Pins | None = None) -> Array:
+    """Return the plans about half as much again or twice as far on one axis, or on both counts together.
+
+    One rung more of a long ladder teaches next to nothing: what tells terms of T_iter apart is a ratio. So
+    experiments go by factors of `STRIDES`, up and down, to the nearest rung within bounds and pins.
+    """
+    fixed = ladders(bounds, pins)
+    rows = []
+    for axes in ((0,), (1,), (2,), (3,), (0, 1)):
+        for factor in (*STRIDES, *(1 / f for f in STRIDES)):
+            row = current.copy()
+            for axis in axes:
+                rungs = np.asarray(fixed[axis])
+                row[axis] = rungs[np.abs(np.log(rungs / (factor * current[axis]))).argmin()]
+            rows.append(row)
+    found = np.unique(np.array(rows), axis=0)
+    return np.asarray(found[(found != current).any(axis=1)])

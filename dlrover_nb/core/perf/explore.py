@@ -39,16 +39,33 @@ class Options:
     cost: Array
 
 
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What runs: its throughput, its cost per hour, and for how many seconds more there is use for better."""
+
+    samples_per_s: float
+    cost: float
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What trying takes: seconds of measuring, and for each trial seconds without training to get there."""
+
+    measure_s: float
+    pause_s: Array
+
+
 def next_experiment(
     model: ThroughputModel,
     batch_size: int,
     trials: Options,
     *,
     targets: Options,
-    now: tuple[float, float],
-    effort: Array | float = 1.0,
+    now: Present,
+    effort: Effort,
 ) -> Experiment | None:
-    """Return the trial that tells most about better plans for its cost; None when none tells anything.
+    """Return the trial that tells most about better plans for its cost; None when none is worth its cost.
 
     Parameters
     ----------
@@ -56,40 +73,50 @@ def next_experiment(
         Plans that may be tried, cheap to reach from the present one.
     targets
         Plans that could be chosen in the end.
-    now
-        Throughput (samples/s) and cost per hour of the present plan.
-    effort
-        How much longer each trial takes than measuring alone, because getting there stops the training:
-        ndarray of shape (n_trials,), >= 1.
 
     Notes
     -----
     Only trials that are themselves plausibly worth half of the best one count: an experiment runs on the
-    user's time and money, so that it should be able to pay for itself.
+    user's time and money, so that it should be able to pay for itself. And it has to: what its share of the
+    uncertainty is worth over the rest of the job, or what the trial itself may bring if one stays with it,
+    must exceed what is not trained meanwhile, the pause there and back included. Near the best plan little
+    is at stake, and experiments end by themselves.
     """
     if not len(trials.axes):
         return None
     removes = _removed_shares(model, batch_size, trials.axes, targets, now)
     worth = plausible_worth(model, batch_size, trials, now)
     speed = model.predict(trials.axes, batch_size).samples_per_s
-    value = removes * speed / (trials.cost * effort)  # per money of a sample trained on trial
-    value = np.where((worth > 0) & (worth >= worth.max() / 2), value, 0.0)
+    lost_s = effort.measure_s * np.maximum(1 - speed / now.samples_per_s, 0) + 2 * effort.pause_s
+    stake = _drawn_worth(model, batch_size, targets, now).max(axis=0).mean()
+    itself = _drawn_worth(model, batch_size, trials, now).mean(axis=1)
+    pays = np.maximum(removes * stake, itself) * now.left_s > lost_s
+    longer = 1 + effort.pause_s / effort.measure_s
+    value = removes * speed / (trials.cost * longer)  # per money of a sample trained on trial
+    value = np.where(pays & (worth > 0) & (worth >= worth.max() / 2), value, 0.0)
     best = int(np.argmax(value))
     return Experiment(best, float(removes[best])) if value[best] > 0 else None
 
 
-def plausible_worth(
-    model: ThroughputModel, batch_size: int, plans: Options, now: tuple[float, float]
-) -> Array:
+def plausible_worth(model: ThroughputModel, batch_size: int, plans: Options, now: Present) -> Array:
     """Return what each plan may bring at best: speed gained, or half of the cost saved at equal speed."""
-    high = model.predict(plans.axes, batch_size).high
-    faster = high / now[0] - 1
-    cheaper = np.where(high >= now[0], 1 - plans.cost / now[1], 0) / 2
+    return _worth(model.predict(plans.axes, batch_size).high, plans.cost, now)
+
+
+def _worth(samples_per_s: Array, cost: Array, now: Present) -> Array:
+    faster = samples_per_s / now.samples_per_s - 1
+    cheaper = np.where(samples_per_s >= now.samples_per_s, 1 - cost / now.cost, 0) / 2
     return np.maximum(np.maximum(faster, cheaper), 0)
 
 
+def _drawn_worth(model: ThroughputModel, batch_size: int, plans: Options, now: Present) -> Array:
+    """Return what each plan would bring in each draw: shape (n_plans, n_draw)."""
+    speed = plans.axes[:, :1] * batch_size / np.exp(model.log_draws(plans.axes, batch_size))
+    return _worth(speed, plans.cost[:, None], now)
+
+
 def _removed_shares(
-    model: ThroughputModel, batch_size: int, trials: Array, targets: Options, now: tuple[float, float]
+    model: ThroughputModel, batch_size: int, trials: Array, targets: Options, now: Present
 ) -> Array:
     """Return, per trial, the worth-weighted share of the targets' variance that measuring it explains."""
     worth = plausible_worth(model, batch_size, targets, now)

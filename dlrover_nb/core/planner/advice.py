@@ -1,7 +1,8 @@
 """What to propose: a better plan, an experiment, or nothing.
 
 - IMPROVE, when some plan is better than the present one even at the low end of its 90 % band (or
-  much cheaper at the same speed): the one with the best resource efficiency (Eq. 11 of DLRover-RM);
+  much cheaper at the same speed): the one with the best resource efficiency (Eq. 11 of DLRover-RM), or
+  the fastest where speed is the job's objective;
 - EXPLORE, when a plan may be better but the fit cannot tell: the experiment of `perf.explore`;
 - nothing, when neither: advice that is not worth a click costs trust.
 
@@ -10,7 +11,7 @@ The low end counts because a change has a price that is certain and a gain that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,11 @@ from dlrover_nb.core.pareto.exact import non_dominated
 from dlrover_nb.core.pareto.picks import most_efficient
 from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.pareto.space import neighbours, plan_of
-from dlrover_nb.core.perf.explore import Options, next_experiment
+from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner.situation import transition_s
+from dlrover_nb.core.planner.situation import HORIZON_S, transition_s
 from dlrover_nb.core.structs.decisions import Candidate, ProposalKind
+from dlrover_nb.core.structs.job import Objective
 from dlrover_nb.core.structs.resources import Quota, diff
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.resources import ResourcePlan
 
-EXPERIMENT_S = 15.0  # that measuring a plan takes: settling and five windows
+MOST_TRIALS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,15 @@ class PlannerSettings:
         Seconds that the job must have left for a change to make sense.
     material_change
         Relative change of a prediction that makes a rejected plan worth another look.
+    experiment_s
+        Seconds that measuring a plan takes: settling, and five windows.
     """
 
     min_gain: float = 0.10
     min_saving: float = 0.15
     min_left_s: float = 20.0
     material_change: float = 0.2
+    experiment_s: float = 15.0
 
 
 Axes = tuple[int, int, float, float]  # workers, PS, cores of each: a plan but for its memory
@@ -81,12 +86,15 @@ class Limits:
         How many times the cores of the present plan an advised one may have at the most.
     quota
         What other jobs on the same machines leave to this one.
+    min_gain
+        Gain that is enough, where that is less than `PlannerSettings.min_gain`: nobody has to click.
     """
 
     budget_per_hour: float | None = None
     returns: Mapping[Axes, float] = field(default_factory=dict)
     step: float = inf
     quota: Quota = field(default_factory=Quota)
+    min_gain: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,7 @@ def advise(
     free = _free(analysis, settings, barred)
     if limits is not None:
         free = free & _within(analysis, limits)
+        settings = replace(settings, min_gain=min(settings.min_gain, limits.min_gain))
     best = _improvement(analysis, settings, free)
     if best is not None:
         return Advice(ProposalKind.IMPROVE, best, _improve_why(best, now, analysis.cost_unit))
@@ -162,12 +171,14 @@ def _within(analysis: Analysis, limits: Limits) -> NDArray[np.bool_]:
 
 
 def _improvement(analysis: Analysis, settings: PlannerSettings, free: NDArray[np.bool_]) -> Candidate | None:
-    """Return the most efficient plan that is better for sure; with one plan measured nothing is."""
+    """Return the best plan that is better for sure; with one plan measured nothing is."""
     if analysis.model.report_.n_plan < 2:
         return None
     now, p = analysis.current, analysis.predictions
     speed = now.prediction.samples_per_s
     faster = p.low >= (1 + settings.min_gain) * speed
+    if analysis.situation.spec.objective is Objective.SPEED:
+        return _fastest(analysis, free & faster)
     as_fast = (p.samples_per_s >= 0.97 * speed) & (p.low >= 0.9 * speed)
     cheaper = as_fast & (analysis.cost <= (1 - settings.min_saving) * now.cost)
     for sure, value in ((faster, p.low), (cheaper, p.low)):
@@ -181,8 +192,15 @@ def _improvement(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
     return None
 
 
+def _fastest(analysis: Analysis, sure: NDArray[np.bool_]) -> Candidate | None:
+    """Return the fastest plan at the low end of its band, if the change pays for its pause."""
+    low = np.where(sure & (analysis.gain_samples_per_s > 0), analysis.predictions.low, 0.0)
+    best = int(np.argmax(low)) if len(low) else 0
+    return analysis.candidate(analysis.space.plan(best)) if len(low) and low[best] > 0 else None
+
+
 def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np.bool_]) -> Advice | None:
-    """Return the best experiment one step away, when something plausible is at stake."""
+    """Return the best experiment within reach, when something plausible is at stake."""
     s, now, batch = analysis.situation, analysis.current, analysis.situation.spec.batch_size
     speed = now.prediction.samples_per_s
     undecided = free & (analysis.predictions.high >= (1 + settings.min_gain) * speed)
@@ -198,8 +216,8 @@ def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
         batch,
         trials,
         targets=targets,
-        now=(speed, now.cost),
-        effort=1 + pauses / EXPERIMENT_S,
+        now=Present(speed, now.cost, min(now.finish_s or HORIZON_S, HORIZON_S)),
+        effort=Effort(settings.experiment_s, pauses),
     )
     if found is None:
         return None
@@ -208,12 +226,21 @@ def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
 
 
 def _open_trials(analysis: Analysis, free: NDArray[np.bool_]) -> Options:
-    """Return the free plans of the space that are one step away and not measured yet."""
-    s = analysis.situation
-    near = neighbours(axes_of([s.plan])[0], s.spec.bounds, s.pins)
-    rows = {tuple(row) for row in near} - {tuple(row) for row in analysis.model.evidence_.axes}
-    index = [i for i, row in enumerate(analysis.space.axes) if free[i] and tuple(row) in rows]
-    return Options(analysis.space.axes[index], analysis.cost[index])
+    """Return the free plans within reach that are not measured yet, at most the most promising ones.
+
+    Within reach is what at most halves or doubles each number of the present plan, and the next rung where
+    that is farther: what lies beyond teaches more, but nobody can say beforehand how it will do.
+    """
+    s, axes = analysis.situation, analysis.space.axes
+    here = axes_of([s.plan])[0]
+    near = (np.abs(np.log2(axes / here)) <= 1 + 1e-9).all(axis=1)
+    for row in neighbours(here, s.spec.bounds, s.pins):
+        near = near | (axes == row).all(axis=1)
+    for row in analysis.model.evidence_.axes:
+        near = near & (axes != row).any(axis=1)
+    index = np.flatnonzero(near & free)
+    best = index[np.argsort(-analysis.predictions.high[index], kind="stable")[:MOST_TRIALS]]
+    return Options(axes[best], analysis.cost[best])
 
 
 def _explore_why(analysis: Analysis, candidate: Candidate, removes: float, plan: ResourcePlan) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.exact import layers
 from dlrover_nb.core.pareto.solve import solve
-from dlrover_nb.core.pareto.space import CACHED_PLANS, PlanGrid, PlanSpace, list_plans, neighbours
+from dlrover_nb.core.pareto.space import CACHED_PLANS, PlanGrid, PlanSpace, list_plans, neighbours, strides
 from dlrover_nb.core.perf.terms import all_columns, axes_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def plans_to_weigh(
 
 
 def _near(rough: Rough) -> Array:
-    """Return the present plan, the plans one step from it, and all that were measured."""
+    """Return the present plan, the plans one step or stride from it, and all that were measured."""
     s = rough.situation
     here = axes_of([s.plan])
-    return np.concatenate((here, neighbours(here[0], s.spec.bounds, s.pins), rough.model.evidence_.axes))
+    steps = [step(here[0], s.spec.bounds, s.pins) for step in (neighbours, strides)]
+    return np.concatenate((here, *steps, rough.model.evidence_.axes))

@@ -14,6 +14,7 @@ import numpy as np
 
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.data.features import make_features
+from dlrover_nb.core.planner import PlannerSettings
 from dlrover_nb.core.session.facts import FLOAT_BYTES, traits_of
 from dlrover_nb.core.session.simulated import SimulatedCluster
 from dlrover_nb.core.simulator import MemoryGrowth, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
@@ -46,6 +47,8 @@ SETTINGS = ControllerSettings(
     settle_s=2 * REPORT_S,
     refit_s=300.0,
     cool_down_s=120.0,
+    memory_check_s=300.0,
+    planner=PlannerSettings(experiment_s=12 * REPORT_S),
 )
 
 

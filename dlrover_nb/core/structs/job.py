@@ -18,6 +18,13 @@ class Mode(StrEnum):
     AUTO = "auto"
 
 
+class Objective(StrEnum):
+    """What a better plan is: more gain for its cost, or more speed within budget, quota and bounds."""
+
+    VALUE = "value"
+    SPEED = "speed"
+
+
 class JobPhase(StrEnum):
     """Where a job is in its life."""
 
@@ -130,6 +137,8 @@ class JobSpec:
         Parts of the plan that are fixed from the start.
     budget_per_hour
         The most money per hour that a plan of auto mode may cost; None means no limit.
+    objective
+        What proposals aim at.
     warm_start
         Whether to begin on what jobs like it ended with instead of `plan`, where there are any.
     deadline_s
@@ -151,6 +160,7 @@ class JobSpec:
     checkpoint_every_s: float = 60.0
     heartbeat_timeout_s: float = 30.0
     pins: Pins = field(default_factory=Pins)
+    objective: Objective = Objective.VALUE
     warm_start: bool = False
     budget_per_hour: float | None = None
     deadline_s: float | None = None

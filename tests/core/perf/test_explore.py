@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlrover_nb.core.perf.explore import Options, next_experiment, plausible_worth
+from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment, plausible_worth
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.samples import ProfileSample
@@ -22,8 +22,16 @@ def options(*rows: list[float]) -> Options:
     return Options(axes, axes[:, 0] * axes[:, 2] + axes[:, 1] * axes[:, 3])
 
 
-def choose(trials: Options, targets: Options):
-    return next_experiment(fitted(), 512, trials, targets=targets, now=(10_000.0, 1.0))
+HERE = Present(10_000.0, 1.0, 3600.0)
+
+
+def effort(n: int, pause_s: float = 0.0) -> Effort:
+    return Effort(15.0, np.full(n, pause_s))
+
+
+def choose(trials: Options, targets: Options, now: Present = HERE, pause_s: float = 0.0):
+    n = len(trials.axes)
+    return next_experiment(fitted(), 512, trials, targets=targets, now=now, effort=effort(n, pause_s))
 
 
 def test_experiment_that_tells_about_better_plans_wins():
@@ -43,7 +51,8 @@ def test_nothing_to_try_or_nothing_at_stake_gives_none():
     slow = ResourcePlan(RolePlan(1, 0.25, 512), RolePlan(1, 0.5, 512))
     model = fitted([ProfileSample(0, 2, slow, 512, 5_000)] * 5)
     slow_and_dear = Options(np.array([[1.0, 1, 0.25, 0.5]]), np.array([2.0]))
-    assert next_experiment(model, 512, slow_and_dear, targets=slow_and_dear, now=(10_000.0, 1.0)) is None
+    found = next_experiment(model, 512, slow_and_dear, targets=slow_and_dear, now=HERE, effort=effort(1))
+    assert found is None
 
 
 def test_experiment_that_stops_the_training_for_long_loses():
@@ -53,15 +62,22 @@ def test_experiment_that_stops_the_training_for_long_loses():
         512,
         trials,
         targets=options(*TARGETS.tolist()),
-        now=(10_000.0, 1.0),
-        effort=np.array([2.0, 1.0]),
+        now=HERE,
+        effort=Effort(15.0, np.array([15.0, 0.0])),
     )
     assert found.index == 1
 
 
 def test_worth_counts_speed_and_half_of_a_saving():
     worth = plausible_worth(
-        fitted(), 512, Options(np.array([[2.0, 1, 0.5, 0.5], NOW]), np.array([1.5, 0.5])), (10_000.0, 1.0)
+        fitted(), 512, Options(np.array([[2.0, 1, 0.5, 0.5], NOW]), np.array([1.5, 0.5])), HERE
     )
     assert worth[0] > 0.9
     assert worth[1] >= 0.25
+
+
+def test_an_experiment_must_pay_for_itself_before_the_job_ends():
+    trials, targets = options([2, 1, 0.5, 0.5]), options(*TARGETS.tolist())
+    assert choose(trials, targets, pause_s=30.0) is not None
+    nearly_over = Present(10_000.0, 1.0, 10.0)
+    assert choose(trials, targets, nearly_over, pause_s=30.0) is None
