@@ -50,6 +50,8 @@ def _none_open(snapshot: JobSnapshot) -> str:
         return f"The job has {snapshot.phase}: nothing to decide any more."
     if snapshot.front is None:
         return "No proposal yet: the fit waits for steady samples."
+    if snapshot.front.why_empty:
+        return f"No other plan is possible: {snapshot.front.why_empty}."
     return "No proposal is open: by what is measured so far, no plan is materially better than the one now."
 
 

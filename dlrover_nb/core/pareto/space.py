@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.errors import CapacityError, InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.placing import fits
 from dlrover_nb.core.structs.resources import Capacity, Pins, PlanBounds, ResourcePlan, RolePlan
 
@@ -178,25 +178,6 @@ def list_plans(grid: PlanGrid) -> PlanSpace:
     return _cached(grid) if grid.n_plan <= CACHED_PLANS else _listed(grid)
 
 
-def enumerate_plans(
-    bounds: PlanBounds,
-    capacity: Capacity,
-    *,
-    worker_memory_mib: int,
-    ps_memory_mib: int,
-    pins: Pins | None = None,
-) -> PlanSpace:
-    """Return all plans within the bounds that keep to pins and quota and fit on the machines.
-
-    Raises
-    ------
-    InvalidValueError
-        When the bounds span more than `MAX_PLANS` plans.
-    """
-    memory = {"worker_memory_mib": worker_memory_mib, "ps_memory_mib": ps_memory_mib}
-    return list_plans(plan_grid(bounds, capacity, **memory, pins=pins))
-
-
 def _listed(grid: PlanGrid) -> PlanSpace:
     axes = np.concatenate(list(grid.chunks()))
     axes.setflags(write=False)
@@ -204,19 +185,6 @@ def _listed(grid: PlanGrid) -> PlanSpace:
 
 
 _cached = lru_cache(maxsize=64)(_listed)
-
-
-def check_plans(grid: PlanGrid) -> None:
-    """Refuse a grid without a single allowed plan.
-
-    Raises
-    ------
-    CapacityError
-        It names the constraint that leaves nothing, and the pins if they are part of it.
-    """
-    reason = nothing_left(grid)
-    if reason:
-        raise CapacityError(reason)
 
 
 def nothing_left(grid: PlanGrid) -> str:

@@ -75,7 +75,7 @@ class Analysis:
         spec = self.situation.spec
         wishes = Wishes(spec.budget_per_hour, self.situation.deadline_left_s)
         shown, picks = thinned(candidates, named_picks(candidates, self.current, wishes))
-        return ParetoFront(shown, self.current, picks, self.n_plan, spec.prices.currency)
+        return ParetoFront(shown, self.current, picks, self.n_plan, spec.prices.currency, self.why_empty)
 
     @cached_property
     def curves(self) -> tuple[Curve, ...]:

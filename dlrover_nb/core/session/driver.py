@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from dlrover_nb.core.controller import Controller
-from dlrover_nb.core.errors import BackendError, CheckpointError, DlroverError, StaleDecisionError
+from dlrover_nb.core.errors import BackendError, CheckpointError, StaleDecisionError
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import (
     DropCheckpoint,
@@ -35,6 +35,7 @@ from dlrover_nb.core.runtime.orders import (
 )
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.session import picture
+from dlrover_nb.core.session.answers import answer
 from dlrover_nb.core.session.checkpoints import CheckpointFolder
 from dlrover_nb.core.session.facts import beginning, evaluate, submitted, traits_of
 from dlrover_nb.core.session.line import MasterLine
@@ -174,23 +175,23 @@ class JobDriver:
             self._thread.join()
 
     def _ask(self, command: Callable[[], T]) -> T:
-        answer: Future[T] = Future()
-        self._submit(lambda: _answer(answer, command), answer)
+        asked: Future[T] = Future()
+        self._submit(lambda: answer(asked, command, who="the job master"), asked)
         try:
-            return answer.result(ANSWER_LIMIT_S)
+            return asked.result(ANSWER_LIMIT_S)
         except FutureTimeoutError as error:
             raise BackendError(
                 f"the master of job {self._spec.name} did not answer within {ANSWER_LIMIT_S:g} s; try again"
             ) from error
 
-    def _submit(self, command: Callable[[], None], answer: Future[T] | None = None) -> None:
+    def _submit(self, command: Callable[[], None], asked: Future[T] | None = None) -> None:
         with self._accepts:
             if not self._is_over:
                 self._commands.put(command)
                 self._line.wake()
-            elif answer is not None:
+            elif asked is not None:
                 phase = self.snapshot().phase
-                answer.set_exception(StaleDecisionError(f"job {self._spec.name} has {phase}: nothing to do"))
+                asked.set_exception(StaleDecisionError(f"job {self._spec.name} has {phase}: nothing to do"))
 
     # the loop's thread
 
@@ -377,14 +378,3 @@ class JobDriver:
 
     def _now_s(self) -> float:
         return self._clock.now_s()
-
-
-def _answer(answer: Future[T], command: Callable[[], T]) -> None:
-    """Run a command; an error meant for the user is its answer, any other one ends the loop too."""
-    try:
-        answer.set_result(command())
-    except DlroverError as error:
-        answer.set_exception(error)
-    except Exception as error:
-        answer.set_exception(BackendError(f"the job master failed: {error}"))
-        raise

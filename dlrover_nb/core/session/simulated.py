@@ -21,7 +21,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
+from dlrover_nb.core.session.answers import answer
 from dlrover_nb.core.session.broker import share
 from dlrover_nb.core.session.client import JobHandle, JobSummary, summarize
 from dlrover_nb.core.session.facts import beginning
@@ -158,13 +159,13 @@ class SimulatedCluster:
         return JobHandle(name, _Link(self, name))
 
     def _ask(self, command: Callable[[], T]) -> T:
-        answer: Future[T] = Future()
+        asked: Future[T] = Future()
         with self._accepts:
             if self._why_over:
                 raise BackendError(f"the simulation is over ({self._why_over}); connect sim starts another")
-            self._commands.put(lambda: _answer(answer, command))
+            self._commands.put(lambda: answer(asked, command, who="the simulation"))
         try:
-            return answer.result(ANSWER_LIMIT_S)
+            return asked.result(ANSWER_LIMIT_S)
         except FutureTimeoutError as error:
             raise BackendError(
                 f"the simulation did not answer within {ANSWER_LIMIT_S:g} s; try again"
@@ -275,14 +276,3 @@ class _Link:
     def stop(self, by: str, why: str) -> None:
         """End the job."""
         self._cluster.stop(self._name, by, why)
-
-
-def _answer(answer: Future[T], command: Callable[[], T]) -> None:
-    """Run a command; an error meant for the user is its answer, any other one ends the loop too."""
-    try:
-        answer.set_result(command())
-    except DlroverError as error:
-        answer.set_exception(error)
-    except Exception as error:
-        answer.set_exception(BackendError(f"the simulation failed: {error}"))
-        raise

@@ -77,6 +77,7 @@ class ParetoFront:
     picks: tuple[Pick, ...]
     n_plan: int  # how many plans were weighed
     currency: str
+    why_empty: str = ""  # which constraint leaves no plan at all
 
     @property
     def cost_unit(self) -> str:
