@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import DlroverError, JobFailedError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, JobFailedError
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.magics.arguments import CLI, parse
 from dlrover_nb.magics.commands import Commands, DetachedError
 from dlrover_nb.magics.formatters import StatusView
-from dlrover_nb.magics.requests import Demo, Wait, Watch
+from dlrover_nb.magics.requests import Connect, Demo, Wait, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,6 +63,10 @@ def _run(words: Sequence[str], commands: Commands) -> int:
     if isinstance(request, Watch):
         snapshot = watch(commands.handle(request.job))
         return _exit_code(snapshot)
+    if isinstance(request, Connect) and request.kind == "sim":
+        raise InvalidValueError(
+            "a simulated cluster lives in one process; connect sim in a notebook or in Python"
+        )
     if isinstance(request, Demo):
         from dlrover_nb.demo import run_demo  # noqa: PLC0415 - it loads Ray
 

@@ -49,6 +49,7 @@ def test_verbs_connect_by_themselves_and_print_text(run, memory: MemoryCluster) 
         (["submit", "x", "--ps", "0"], "dlrover-nb: plan.ps: node count must be >= 1, got 0"),
         (["submit", "--file", "nowhere.yaml"], "dlrover-nb: no job file"),
         (["scale"], "dlrover-nb: no job here; start one with `dlrover-nb submit NAME`"),
+        (["connect", "sim"], "dlrover-nb: a simulated cluster lives in one process"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(run, words: list[str], message: str) -> None:
