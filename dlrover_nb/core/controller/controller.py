@@ -24,7 +24,8 @@ from dlrover_nb.core.controller.series import Rollup
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.controller.view import ControllerView
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.planner import has_room
+from dlrover_nb.core.pareto.space import MAX_PLANS
+from dlrover_nb.core.planner import Bid, bid, has_room
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.events import (
     Decided,
@@ -41,6 +42,7 @@ from dlrover_nb.core.structs.events import (
     RoomChanged,
     Ticked,
 )
+from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.snapshot import PlanMarker
 
 if TYPE_CHECKING:
@@ -106,6 +108,17 @@ class Controller:
             story=self._story.lines,
             pins=helm.pins,
         )
+
+    def bid(self) -> Bid | None:
+        """Return what the job could have, for a choice among jobs.
+
+        None where it does not decide for itself, nothing is known of it, or its plans are too many to list.
+        """
+        helm = self._helm
+        analysis = helm.advisor.analysis if helm.mode is Mode.AUTO and helm.may_change else None
+        if analysis is None or analysis.grid.n_plan > MAX_PLANS:
+            return None
+        return bid(analysis.situation, analysis.model)
 
     def story(self) -> tuple[str, ...]:
         """Return what happened, one line per fact, oldest first."""

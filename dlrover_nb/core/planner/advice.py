@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.resources import ResourcePlan
 
-MOST_TRIALS = 200
+MOST_TRIALS = 200  # weighed as experiments
+MOST_TARGETS = 500  # that an experiment is to tell about: each is drawn some hundred times
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,8 @@ def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
     trials = _open_trials(analysis, free)
     if not undecided.any() or not len(trials.axes):
         return None
-    targets = Options(analysis.space.axes[undecided], analysis.cost[undecided])
+    aims = _most_promising(analysis, np.flatnonzero(undecided), MOST_TARGETS)
+    targets = Options(analysis.space.axes[aims], analysis.cost[aims])
     memory = analysis.space.worker_memory_mib, analysis.space.ps_memory_mib
     plans = [plan_of(row, *memory) for row in trials.axes]
     pauses = np.array([transition_s(diff(s.plan, plan), s.pauses) for plan in plans])
@@ -238,9 +240,12 @@ def _open_trials(analysis: Analysis, free: NDArray[np.bool_]) -> Options:
         near = near | (axes == row).all(axis=1)
     for row in analysis.model.evidence_.axes:
         near = near & (axes != row).any(axis=1)
-    index = np.flatnonzero(near & free)
-    best = index[np.argsort(-analysis.predictions.high[index], kind="stable")[:MOST_TRIALS]]
+    best = _most_promising(analysis, np.flatnonzero(near & free), MOST_TRIALS)
     return Options(axes[best], analysis.cost[best])
+
+
+def _most_promising(analysis: Analysis, index: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    return index[np.argsort(-analysis.predictions.high[index], kind="stable")[:most]]
 
 
 def _explore_why(analysis: Analysis, candidate: Candidate, removes: float, plan: ResourcePlan) -> str:

@@ -9,7 +9,7 @@ from dlrover_nb.core.planner.cluster import JobBid
 from dlrover_nb.core.session import picture
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import NodeReported, ProgressMade, Remember, Scale
-from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import FitSummary, PastJob
 from dlrover_nb.core.telemetry import JobTelemetry
 
@@ -62,15 +62,15 @@ class SimulatedRun:
 
     def bid(self, at_s: float) -> JobBid | None:
         """Return what the job could have; None where it does not decide for itself, or does not know yet."""
-        view, counts = self._controller.view(), self._job.train_counts
-        decides = view.mode is Mode.AUTO and self.phase is JobPhase.TRAINING
-        if not decides or view.front is None:
+        counts = self._job.train_counts
+        told = self._controller.bid() if self.phase is JobPhase.TRAINING else None
+        if told is None:
             return None
         deadline_s = self._job.job.spec.deadline_s
         return JobBid(
             self.name,
-            view.front.current,
-            view.front.candidates,
+            told.current,
+            told.candidates(),
             counts.n_sample_total - counts.n_sample_done,
             deadline_s=None if deadline_s is None else max(self._job.started_at_s + deadline_s - at_s, 0.0),
             owner=self._job.job.spec.owner,

@@ -16,6 +16,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.session.answers import answer
-from dlrover_nb.core.session.broker import share
+from dlrover_nb.core.session.broker import UNLIMITED, share
 from dlrover_nb.core.session.client import JobHandle, JobSummary, summarize
 from dlrover_nb.core.session.facts import beginning
 from dlrover_nb.core.session.pace import Pace
@@ -32,7 +33,7 @@ from dlrover_nb.core.structs.events import Decided, QuotaChanged
 from dlrover_nb.core.structs.resources import check_fits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from dlrover_nb.core.controller import ControllerSettings
     from dlrover_nb.core.simulator.description import SimulatedJob
@@ -50,6 +51,7 @@ T = TypeVar("T")
 WORK_S = 0.02  # of simulation between two looks at the commands: nobody waits longer for an answer
 IDLE_S = 0.25
 SHARE_S = 300.0  # of virtual time
+PLENTY = 0.5  # of all cores: while less are in use, nobody stands in anybody's way
 ANSWER_LIMIT_S = 30.0
 
 
@@ -79,10 +81,11 @@ class SimulatedCluster:
         self._world, self._settings, self._imagine = world, settings, imagine
         self._pace = Pace(speed, at_s=world.now_s, real_s=time.monotonic())
         self._runs: dict[str, SimulatedRun] = {}
+        self._facts: deque[tuple[str, Event]] = deque()  # of this moment, not told to their jobs yet
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._accepts = threading.Lock()  # guards _why_over against a command that comes too late
         self._why_over = ""
-        self._shared_s = world.now_s
+        self._shared_s, self._is_shared = world.now_s, False
         self._thread = threading.Thread(target=self._run, name="simulated-cluster", daemon=True)
         self._thread.start()
 
@@ -185,14 +188,16 @@ class SimulatedCluster:
 
     def _turn(self) -> None:
         """Answer commands, then simulate as far as time has come."""
-        wait_s = min(self._pace.wait_s(self._world.next_at_s), IDLE_S)
+        wait_s = 0.0 if self._facts else min(self._pace.wait_s(self._world.next_at_s), IDLE_S)
         self._answer_all(wait_s)
         start_s = time.monotonic()
         goal_s = self._pace.goal_s(start_s)
-        while self._world.now_s < goal_s and time.monotonic() < start_s + WORK_S:
-            _, told = self._world.step(goal_s)
-            self._tell_all(told)
-            self._share_out()
+        while (self._facts or self._world.now_s < goal_s) and time.monotonic() < start_s + WORK_S:
+            if not self._facts:
+                self._facts.extend(self._world.step(goal_s)[1])
+                self._share_out()
+            else:
+                self._tell(*self._facts.popleft())
         self._pace.reach(self._world.now_s, start_s)
 
     def _share_out(self) -> None:
@@ -201,11 +206,15 @@ class SimulatedCluster:
         if at_s < self._shared_s + SHARE_S:
             return
         self._shared_s = at_s
+        used, whole = self._world.cluster.used_cpu, self.capacity().total_cpu
+        if used < PLENTY * whole and not self._is_shared:
+            return
         bids = [bid for run in self._runs.values() if (bid := run.bid(at_s)) is not None]
         if not bids:
             return
         quotas = share(bids, self._world.room_for(bid.name for bid in bids))
-        self._tell_all((name, QuotaChanged(at_s, quota)) for name, quota in quotas.items())
+        self._is_shared = any(quota != UNLIMITED for quota in quotas.values())
+        self._facts.extend((name, QuotaChanged(at_s, quota)) for name, quota in quotas.items())
 
     def _answer_all(self, wait_s: float) -> None:
         try:
@@ -215,10 +224,17 @@ class SimulatedCluster:
         except queue.Empty:
             return
 
-    def _tell_all(self, facts: Iterable[tuple[str, Event]]) -> None:
-        for name, event in facts:
-            for order in self._runs[name].hear(event):
-                self._world.obey(name, order)
+    def _tell(self, name: str, event: Event) -> None:
+        for order in self._runs[name].hear(event):
+            self._world.obey(name, order)
+
+    def _catch_up(self, name: str) -> None:
+        """Tell a job all that has happened to it up to now, before a user's word about it."""
+        self._facts.extend(self._world.step(self._world.now_s)[1])
+        own = [event for job, event in self._facts if job == name]
+        self._facts = deque(fact for fact in self._facts if fact[0] != name)
+        for event in own:
+            self._tell(name, event)
 
     def _add(self, job: SimulatedJob) -> None:
         name = job.spec.name
@@ -227,8 +243,7 @@ class SimulatedCluster:
             raise InvalidValueError(f"a job named {name} was here already ({phase}); choose another name")
         sim = self._world.submit(self._begun(job))
         self._runs[name] = SimulatedRun(sim, self.capacity(), self._settings)
-        _, told = self._world.step(self._world.now_s)  # its first event: from now on there is a picture of it
-        self._tell_all(told)
+        self._catch_up(name)  # on its first event: from now on there is a picture of it
 
     def _begun(self, job: SimulatedJob) -> SimulatedJob:
         """Let a job that says what it is begin on what the jobs that ended here have taught."""
@@ -239,6 +254,7 @@ class SimulatedCluster:
         return replace(job, spec=begun.spec, prior=begun.prior, why=begun.why)
 
     def _decide(self, name: str, decision: Decision) -> Decision:
+        self._catch_up(name)
         run, at_s = self._runs[name], self._world.now_s
         taken, orders = run.decide(Decided(at_s, replace(decision, at_s=at_s)))
         for order in orders:
@@ -247,8 +263,7 @@ class SimulatedCluster:
 
     def _stop(self, name: str, by: str, why: str) -> None:
         self._world.stop(name, by, why)
-        _, told = self._world.step(self._world.now_s)
-        self._tell_all(told)
+        self._catch_up(name)
 
     def _close(self, why: str) -> None:
         with self._accepts:

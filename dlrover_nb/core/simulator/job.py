@@ -287,7 +287,7 @@ class SimJob:
         self._settle()
 
     def _retire(self, node: SimNode, *, has_report: bool = True) -> None:
-        last = self.motion.last_report(node) if has_report and node.is_active else None
+        last = self.motion.last_report(node) if has_report else None
         if last is not None:
             self._tell(last)
         self._crew.remove(node)
@@ -310,6 +310,9 @@ class SimJob:
         if self.phase.is_final:
             return
         self._advance()
+        if self.motion.due() == (self._engine.now_s, None):  # its last report is this one
+            self._finish()
+            return
         self._report()
         self._see_room()
         self._tell(Ticked(self._engine.now_s))
@@ -354,10 +357,12 @@ class SimJob:
             now_s, held_mib = self._engine.now_s, self.motion.memory_mib(node)
             self._tell(NodeOutOfMemory(now_s, node.id, node.role, held_mib))
             self.lose(node, f"it used {held_mib:,.0f} MiB and may use {node.memory_mib}")
-        elif self.motion.is_done:
-            self._end(JobPhase.SUCCEEDED, "trained; evaluation is not simulated")
         else:
-            self._expect_due()
+            self._finish()
+
+    def _finish(self) -> None:
+        self.motion.finish()
+        self._end(JobPhase.SUCCEEDED, "trained; evaluation is not simulated")
 
     def _see_plan(self) -> None:
         """Note whether the target runs, and tell it once."""

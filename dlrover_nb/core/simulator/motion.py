@@ -85,13 +85,19 @@ class Motion:
         self.gib_s += self._gib * dt_s
         if self.speed == 0:
             return dt_s
-        n_new = min(self.speed * dt_s, self._job.n_sample - self.n_done)
+        self._train(min(self.speed * dt_s, self._job.n_sample - self.n_done))
+        return 0.0
+
+    def finish(self) -> None:
+        """Train the rest at once: at its end a job lacks what a clock of finite resolution cannot show."""
+        self._train(self._job.n_sample - self.n_done)
+
+    def _train(self, n_new: float) -> None:
         self.n_done += n_new
         for node, share in self._workers:
             node.n_trained += share * n_new
         for node, _ in self._ps:
             node.n_trained += n_new
-        return 0.0
 
     def redraw(self) -> None:
         """Draw the noise of the time until the next report."""
@@ -184,8 +190,8 @@ class Motion:
         return [report for report in told if report is not None]
 
     def last_report(self, node: SimNode) -> NodeReported | None:
-        """Return the report of a node that leaves; what rounding leaves of it is another's."""
-        report = self.report(node, None, None)
+        """Return the report of a node that leaves, if it took part; what rounding leaves is another's."""
+        report = self.report(node, None, None) if node.is_active else None
         if node.role is Role.WORKER:
             self._carry += node.n_trained
         return report

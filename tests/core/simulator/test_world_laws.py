@@ -8,7 +8,17 @@ from sim_world import N_SAMPLE, UP_S, make_job, make_plan, make_world, only, pla
 
 from dlrover_nb.core.controller import Controller, ControllerSettings
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError
-from dlrover_nb.core.simulator import CALM, Faults, MemoryGrowth, Migration, Pending, Transition
+from dlrover_nb.core.simulator import (
+    CALM,
+    Faults,
+    MemoryGrowth,
+    Migration,
+    Pending,
+    SimulatedWorld,
+    TermsTruth,
+    Transition,
+    WorldSettings,
+)
 from dlrover_nb.core.simulator.faults import DAY_S
 from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.events import (
@@ -385,3 +395,21 @@ def test_a_hundred_random_jobs_all_end() -> None:
     play(world, until_s=40 * DAY_S)
     assert all(sim.phase.is_final for sim in world.jobs)
     assert world.cluster.used_cpu == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(n_sample=st.integers(1, 10**9), grad_s=st.floats(1e-8, 1e-3), at_s=st.sampled_from([0.0, 1.8e9, 4e12]))
+def test_a_job_ends_however_coarse_its_clock_is(n_sample, grad_s, at_s) -> None:
+    world = SimulatedWorld(
+        [NodeShape(32.0, 128 * 1024, 4)],
+        rng=np.random.default_rng(0),
+        settings=WorldSettings(report_s=3600.0, faults=CALM),
+        at_s=at_s,
+    )
+    sim = world.submit(make_job(n_sample=n_sample, truth=TermsTruth(grad_s=grad_s)))
+    n_step = 0
+    while world.next_at_s < math.inf and n_step < 20_000:
+        world.step()
+        n_step += 1
+    assert sim.phase is JobPhase.SUCCEEDED
+    assert sim.train_counts.n_sample_done == n_sample
