@@ -160,7 +160,9 @@ class Commands:
         assert_never(request)
 
     def connect(self, request: rq.Connect) -> ConnectionView:
-        """Start or join a cluster."""
+        """Start or join a cluster; a simulated one ends with it, which is refused while jobs run there."""
+        if self.session.cluster is not None and self.session.cluster.simulated:
+            self.session.cluster.shutdown()
         cluster = self._connector(
             request.kind, request.address, cpus=request.cpus, machines=request.machines, speed=request.speed
         )

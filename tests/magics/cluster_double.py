@@ -142,6 +142,8 @@ class MemoryCluster:
         self.may_start.append(start)
         return self
 
+    simulated = False
+
     @property
     def description(self) -> str:
         return "a cluster in memory"

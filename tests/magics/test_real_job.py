@@ -51,6 +51,8 @@ class HereCluster:
         assert (kind, address, cpus, start, machines, speed) == ("ray", None, None, True, None, None)
         return self
 
+    simulated = False
+
     @property
     def description(self) -> str:
         return "this process"

@@ -37,7 +37,16 @@ def test_every_view_of_a_simulated_job_says_so(simulated):
         shown = run("dlrover", line)
         assert "(simulated)" in str(shown)
         assert "(simulated)" in shown._repr_mimebundle_()["text/html"]
-    assert "simulated cluster" in str(run("dlrover", "connect sim --machines 1"))
+
+
+def test_a_simulated_cluster_ends_with_the_next_connect_but_not_under_running_jobs(simulated):
+    run = simulated.run_line_magic
+    first = loaded(simulated).commands.session.cluster
+    with pytest.raises(UsageError, match="still run"):
+        run("dlrover", "connect sim --machines 1")
+    run("dlrover", "stop quick-start")
+    assert "simulated cluster: 1 machine," in str(run("dlrover", "connect sim --machines 1"))
+    assert "is over" in first.shutdown()
 
 
 def test_a_pin_holds_until_it_is_cleared(simulated):

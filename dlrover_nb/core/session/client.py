@@ -216,6 +216,11 @@ class Cluster(Protocol):
     """Where jobs run."""
 
     @property
+    def simulated(self) -> bool:
+        """Whether nothing here is real."""
+        ...
+
+    @property
     def description(self) -> str:
         """One line: what it is, where, and what it offers."""
         ...

@@ -92,6 +92,11 @@ class SimulatedCluster:
     # for any thread
 
     @property
+    def simulated(self) -> bool:
+        """Whether nothing here is real."""
+        return True
+
+    @property
     def description(self) -> str:
         """One line: what it is, and what it offers."""
         capacity = self.capacity()

@@ -68,6 +68,11 @@ class RayCluster:
         self._head = head
 
     @property
+    def simulated(self) -> bool:
+        """Whether nothing here is real."""
+        return False
+
+    @property
     def description(self) -> str:
         """One line: what it is, where, and what it offers."""
         kind = "local Ray (our own head)" if self._head else "Ray cluster"
