@@ -84,9 +84,78 @@ class DataSpec:
             )
 
 
+class Optimizer(StrEnum):
+    """What turns gradients into steps, on rows and dense parameters alike; where the parameters live."""
+
+    SGD = "sgd"
+    ADAGRAD = "adagrad"
+    ADAM = "adam"  # on rows lazily: a row's moments and its count of steps change only when it is pushed
+
+
+class Embedding(StrEnum):
+    """How ids find their row."""
+
+    FIXED = "fixed"  # hashed into a table of `hash_size` rows per column
+    HASH = "hash"  # every distinct id gets a row of its own, when it is first trained
+
+
+class Sync(StrEnum):
+    """How far workers may run ahead of each other."""
+
+    ASP = "asp"  # asynchronous: as far as they like
+    BSP = "bsp"  # bulk-synchronous: gradients of one iteration are applied together, all wait for all
+    SSP = "ssp"  # stale-synchronous: at most `staleness` iterations before the slowest
+
+
+class Migration(StrEnum):
+    """How parameters get to other PS."""
+
+    SEAMLESS = "seamless"  # copied while training goes on, with a short pause for the last changes
+    RESTART = "restart"  # training stops, a checkpoint is written and read again: the baseline
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStopping:
+    """End training when the held-out rows say that it no longer helps.
+
+    Parameters
+    ----------
+    metric
+        ``auc`` or ``log_loss``, of an evaluation after every pass.
+    patience
+        Evaluations without a gain of `min_gain` before training ends.
+    """
+
+    metric: str = "auc"
+    patience: int = 1
+    min_gain: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.metric not in {"auc", "log_loss"}:
+            raise InvalidValueError(f"early stopping looks at auc or log_loss, got {self.metric!r}")
+        _check.at_least("early stopping patience", self.patience, 1)
+        _check.at_least("early stopping min_gain", self.min_gain, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """The model and its optimizer (Adagrad, on rows and dense parameters alike)."""
+    """The model and its optimizer.
+
+    Parameters
+    ----------
+    name
+        Kind of model (`core.models.table.MODELS`), or ``custom`` with the user's own `code`.
+    embedding, hash_size
+        How ids find their row; `hash_size` is the most rows of one column of fixed tables.
+    initial_accumulator
+        Where Adagrad's sums begin.
+    beta1, beta2, epsilon
+        Of Adam.
+    code
+        Where the user's module comes from: ``module:name``, or ``pickle:SHA256`` of a file in the run folder.
+    n_dense
+        Dense parameters of the user's module, counted when the job is submitted.
+    """
 
     name: str = "wide_deep"
     embedding_dim: int = 16
@@ -95,8 +164,18 @@ class ModelSpec:
     learning_rate: float = 0.02
     initial_accumulator: float = 0.1
     seed: int = 0
+    optimizer: Optimizer = Optimizer.ADAGRAD
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    embedding: Embedding = Embedding.FIXED
+    code: str = ""
+    n_dense: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("beta1", "beta2"):
+            _check.fraction(name, getattr(self, name))
+        _check.above_zero("epsilon", self.epsilon)
         _check.at_least("embedding_dim", self.embedding_dim, 1)
         _check.at_least("hash_size", self.hash_size, 2)
         _check.above_zero("learning_rate", self.learning_rate)
@@ -143,6 +222,17 @@ class JobSpec:
         Whether to begin on what jobs like it ended with instead of `plan`, where there are any.
     deadline_s
         Seconds after submission by which the job should be done; None means no deadline.
+    sync, staleness
+        How far workers may run ahead of each other; `staleness` is the bound of SSP in iterations.
+    overlap
+        Whether a worker computes while its last gradients travel (ASP and SSP only): faster, and rows may
+        miss the worker's own last step.
+    checkpoint_url
+        Where checkpoints are kept, any URL that fsspec knows; empty: in the run folder.
+    migration
+        How parameters get to other PS.
+    early_stopping
+        When to end training before its last pass; None means never.
     """
 
     name: str
@@ -164,8 +254,15 @@ class JobSpec:
     warm_start: bool = False
     budget_per_hour: float | None = None
     deadline_s: float | None = None
+    sync: Sync = Sync.ASP
+    staleness: int = 4
+    overlap: bool = True
+    checkpoint_url: str = ""
+    migration: Migration = Migration.SEAMLESS
+    early_stopping: EarlyStopping | None = None
 
     def __post_init__(self) -> None:
+        _check.at_least("staleness", self.staleness, 1)
         _check.job_name(self.name)
         _check.at_least("batch_size", self.batch_size, 1)
         _check.at_least("epochs", self.n_epoch, 1)
