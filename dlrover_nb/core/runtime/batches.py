@@ -53,10 +53,10 @@ class Prepared:
 
 
 class ShardWork:
-    """A shard in the hands of a worker.
+    """A shard, or a piece of one, in the hands of a worker.
 
-    `n_done` batches are finished: for training, those whose gradients the PS acknowledged. Scores of an
-    evaluation shard gather in `scores`.
+    `n_done` of its `n_batch` batches are finished: for training, those whose gradients the PS acknowledged.
+    Both count from where the grant begins. Scores of an evaluation shard gather in `scores`.
 
     Parameters
     ----------
@@ -68,10 +68,11 @@ class ShardWork:
 
     def __init__(self, shard: Shard, data: Batch, *, batch_size: int, seed: int) -> None:
         self.shard, self._data, self._batch_size = shard, data, batch_size
-        self.n_batch = -(-len(data) // batch_size)
         self.trains = shard.lease.purpose is Purpose.TRAIN
         # Scores of a half-evaluated shard died with its worker, so an evaluation starts at its beginning.
-        self.n_done = shard.offset if self.trains else 0
+        self._first = min(shard.offset, shard.end) if self.trains else 0
+        self.n_batch = -(-(shard.end - self._first) // batch_size)
+        self.n_done = 0
         self.scores: list[NDArray[np.float32]] = []
         self._order = self._shuffled(seed) if self.trains else None
 
@@ -79,6 +80,11 @@ class ShardWork:
     def finished(self) -> bool:
         """Whether all batches are done."""
         return self.n_done >= self.n_batch
+
+    @property
+    def n_row_done(self) -> int:
+        """Rows of the shard that are done, with those that were done when it came."""
+        return min(self._first + self.n_done * self._batch_size, self.shard.end)
 
     @property
     def labels(self) -> NDArray[np.float32]:
@@ -89,7 +95,8 @@ class ShardWork:
         """Return batch `index`; None after the last one."""
         if index >= self.n_batch:
             return None
-        at = slice(index * self._batch_size, (index + 1) * self._batch_size)
+        start = self._first + index * self._batch_size
+        at = slice(start, min(start + self._batch_size, self.shard.end))
         take = at if self._order is None else self._order[at]
         return prepare(self._data.ids[take], self._data.dense[take], self._data.labels[take], layout)
 

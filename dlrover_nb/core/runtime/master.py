@@ -244,9 +244,9 @@ class JobMaster:
 
     def _on_report(self, node: Node, report: Report, at_s: float) -> None:
         node.last = report.sample
-        if report.lease is not None and report.n_batch_done:
+        if report.lease is not None and report.n_row_done:
             ledger = self._ledger(report.lease)
-            node.has_worked |= ledger.progress(node.id, report.lease, report.n_batch_done)
+            node.has_worked |= ledger.progress(node.id, report.lease, report.n_row_done)
         since_s = self._steady_since_s
         is_steady = since_s is not None and at_s - report.sample.window_s >= since_s
         plan = self._state.target if is_steady else None
@@ -304,7 +304,7 @@ class JobMaster:
 
     def _on_paused(self, node: Node, paused: Paused, at_s: float) -> None:
         if paused.lease is not None:
-            is_held = self._ledger(paused.lease).progress(node.id, paused.lease, paused.n_batch_done)
+            is_held = self._ledger(paused.lease).progress(node.id, paused.lease, paused.n_row_done)
             node.must_drop = node.must_drop or not is_held
         if self._state.stage is Stage.PAUSING and paused.ps_epoch == self._state.n_group:
             node.is_training, self._state.last_step_s = False, at_s

@@ -3,7 +3,7 @@
 The loop in `run` looks at the orders that came so far and takes the one step that they call for. Orders
 arrive while the worker waits, wherever that is (`Agent.wait`), and are only noted then (`Orders`); the
 training loop returns at the next batch boundary when something else is wanted. So a pause leaves the shard
-in hand, with an exact count of the batches whose gradients the PS have acknowledged.
+in hand, with an exact count of the rows whose gradients the PS have acknowledged.
 """
 
 from __future__ import annotations
@@ -200,8 +200,8 @@ class Worker:
     def _pause(self, pause: Pause) -> None:
         self._follow(self._orders.train)
         self._orders.pause = None
-        lease, n_batch_done = self._position()
-        self._agent.send(Paused(self._config.node, pause.ps_epoch, lease, n_batch_done))
+        lease, n_row_done = self._position()
+        self._agent.send(Paused(self._config.node, pause.ps_epoch, lease, n_row_done))
 
     def _follow(self, train: Train | None) -> None:
         """Let go of the PS of before, and of a shard that went back with the parameters."""
@@ -234,10 +234,10 @@ class Worker:
         self._agent.send(Left(self._config.node))
 
     def _position(self) -> tuple[Lease | None, int]:
-        """Return the lease in hand and how many of its batches are acknowledged (evaluation: all or none)."""
+        """Return the lease in hand and how many of its rows are acknowledged (evaluation: all or none)."""
         if self._work is None:
             return None, 0
-        return self._work.shard.lease, self._work.n_done if self._work.trains else 0
+        return self._work.shard.lease, self._work.n_row_done if self._work.trains else 0
 
     def _describe(self, sample: NodeSample) -> Report:
         return Report(sample, *self._position())

@@ -82,14 +82,6 @@ class Split:
             n_row[self.n_shard_per_epoch - 1 :: self.n_shard_per_epoch] = self.n_row(self.n_shard - 1)
         return n_row
 
-    def n_batch(self, shard: int) -> int:
-        """Return how many batches a shard has; the last one may be short."""
-        return -(-self.n_row(shard) // self.batch_size)
-
-    def n_row_before(self, shard: int, n_batch: int) -> int:
-        """Return how many rows the first `n_batch` batches of a shard have."""
-        return min(n_batch * self.batch_size, self.n_row(shard))
-
     def order(self, epoch: int) -> ShardIds:
         """Return the shards of one pass in the order to hand them out: shuffled, the same for one seed."""
         shuffled = np.random.default_rng((self.seed, epoch)).permutation(self.n_shard_per_epoch)
@@ -100,7 +92,7 @@ class Split:
 class LedgerCheckpoint:
     """State of a ledger at one moment, small enough to lie beside the parameters.
 
-    `done` holds one bit per shard; `begun` pairs a shard that is not done with its acknowledged batches.
+    `done` holds one bit per shard; `begun` pairs a shard that is not done with its acknowledged rows.
     """
 
     split: Split

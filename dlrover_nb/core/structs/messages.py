@@ -55,11 +55,11 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Heartbeat with measurements; a worker adds how far it is in the shard that it holds."""
+    """Heartbeat with measurements; a worker adds how many rows of its shard are done."""
 
     sample: NodeSample
     lease: Lease | None = None
-    n_batch_done: int = 0
+    n_row_done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Paused:
     node: str
     ps_epoch: int
     lease: Lease | None
-    n_batch_done: int
+    n_row_done: int
 
 
 @dataclass(frozen=True, slots=True)

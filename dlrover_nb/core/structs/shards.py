@@ -28,13 +28,23 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Rows [start, stop) of the data in pass `epoch`; batches before `offset` are done already."""
+    """Rows [start, stop) of the data in pass `epoch`, of which a part is to be trained.
+
+    `offset` and `until` count rows in the order in which they are trained (shuffled within the shard): those
+    before `offset` are done already, and this grant ends at `until` (None: with the shard).
+    """
 
     lease: Lease
     epoch: int
     start: int
     stop: int
     offset: int = 0
+    until: int | None = None
+
+    @property
+    def end(self) -> int:
+        """Rows of the shard that are done when this grant is."""
+        return self.stop - self.start if self.until is None else self.until
 
 
 @dataclass(frozen=True, slots=True)

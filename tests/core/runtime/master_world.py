@@ -172,7 +172,7 @@ class World:
             case m.Train():
                 node.train, node.is_paused = message, False
                 if message.drop_shard:
-                    node.shard, node.wants_shard = None, True
+                    node.shard, node.n_done, node.wants_shard = None, 0, True
                     node.granted.clear()
             case m.Pause():
                 node.is_paused = True
@@ -227,18 +227,18 @@ class World:
         return False
 
     def _train_batch(self, node: FakeNode, shard: Shard) -> None:
-        start = shard.start + node.n_done * self.job.batch_size
-        stop = min(start + self.job.batch_size, shard.stop)
+        start = shard.start + node.n_done
+        stop = min(start + self.job.batch_size, shard.start + shard.end)
         if shard.lease.purpose is Purpose.TRAIN and node.train and node.train.ps_epoch == self._ps_epoch():
             for row in range(start, stop):
                 self.learnt[shard.epoch, row] = self.learnt.get((shard.epoch, row), 0) + 1
-        node.n_done += 1
-        if stop < shard.stop:
+        node.n_done = stop - shard.start
+        if node.n_done < shard.end:
             return
         n_row = shard.stop - shard.start  # an evaluation is all or nothing
         arrays = (np.full(n_row, 0.5, np.float32),) * 2 if shard.lease.purpose is Purpose.EVALUATE else ()
         node.say(m.ShardFinished(node.id, shard.lease), *arrays)
-        node.shard = None
+        node.shard, node.n_done = None, 0
         node.wants_shard = False
 
     def _ps_epoch(self) -> int:

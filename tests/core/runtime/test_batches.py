@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,9 +33,9 @@ def test_a_prepared_batch_has_each_row_once_at_its_owner(ids, n_ps):
         assert np.all(mine % N_BUCKET % n_ps == i)
 
 
-def work(n, batch_size, *, purpose=Purpose.TRAIN, start=0, epoch=0, seed=0, offset=0):
+def work(n, batch_size, *, purpose=Purpose.TRAIN, start=0, epoch=0, seed=0, offset=0, until=None):
     data = Batch(np.arange(n)[:, None], np.zeros((n, 1), np.float32), np.arange(n, dtype=np.float32))
-    shard = Shard(Lease(purpose, 0, 1), epoch, start, start + n, offset)
+    shard = Shard(Lease(purpose, 0, 1), epoch, start, start + n, offset, until)
     return ShardWork(shard, data, batch_size=batch_size, seed=seed)
 
 
@@ -53,9 +55,22 @@ def test_batches_hold_every_row_once_in_an_order_that_only_the_seed_and_place_de
     batches = order(work(n, batch_size, start=start, seed=seed))
     assert [len(b) for b in batches[:-1]] == [batch_size] * (len(batches) - 1)
     np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(n))
-    again = order(work(n, batch_size, start=start, seed=seed, offset=1))
-    for one, other in zip(batches, again, strict=True):
+    again = order(work(n, batch_size, start=start, seed=seed, offset=batch_size))
+    for one, other in zip(batches[1:], again, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@settings(deadline=None, max_examples=50)
+@given(n=st.integers(1, 60), cuts=st.lists(st.integers(0, 60), max_size=3), data=st.data())
+def test_pieces_of_a_shard_hold_its_rows_once_whatever_the_batch_size_of_each(n, cuts, data):
+    bounds = [0, *sorted(min(c, n) for c in cuts), n]
+    rows = []
+    for offset, until in itertools.pairwise(bounds):
+        piece = work(n, data.draw(st.integers(1, 20)), offset=offset, until=until)
+        rows += order(piece)
+        piece.n_done = piece.n_batch
+        assert (piece.finished, piece.n_row_done) == (True, until)
+    np.testing.assert_array_equal(np.concatenate(rows), np.concatenate(order(work(n, 10))))
 
 
 def test_passes_and_shards_are_shuffled_differently():
@@ -67,8 +82,8 @@ SOME_PLACES = [(0, 0, 0), (50, 0, 0), (0, 1, 0), (0, 0, 1)]
 
 
 def test_evaluation_rows_stay_in_their_order_and_start_at_the_beginning():
-    evaluation = work(25, 10, purpose=Purpose.EVALUATE, offset=2)
+    evaluation = work(25, 10, purpose=Purpose.EVALUATE, offset=20)
     np.testing.assert_array_equal(np.concatenate(order(evaluation)), np.arange(25))
-    assert evaluation.n_done == 0
-    assert work(25, 10, offset=2).n_done == 2
-    assert work(25, 10, offset=3).finished
+    assert evaluation.n_row_done == 0
+    assert work(25, 10, offset=20).n_row_done == 20
+    assert work(25, 10, offset=25).finished

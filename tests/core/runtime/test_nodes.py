@@ -81,7 +81,7 @@ def test_a_change_of_ps_amid_a_shard_goes_on_where_it_was(single):
         world.send("w0", Granted(SHARDS[1]))
         paused = pause(world, gate)
         assert paused.lease == SHARDS[1].lease
-        assert 3 <= paused.n_batch_done == len(gate.losses) - 10 < 10
+        assert 3 * 64 <= paused.n_row_done == (len(gate.losses) - 10) * 64 < 640
         files = world.save(["ps0"])
         world.end("ps0")
         world.send("w0", world.start_ps(2, files, first=1))
@@ -91,7 +91,7 @@ def test_a_change_of_ps_amid_a_shard_goes_on_where_it_was(single):
     np.testing.assert_allclose(gate.losses, single.losses, rtol=1e-6)
 
 
-def test_another_worker_goes_on_at_the_acknowledged_batch(single):
+def test_another_worker_goes_on_at_the_acknowledged_row(single):
     gate, rest = Gate(at=4), []
     with World() as world:
         world.start("w0", Role.WORKER, gate)
@@ -99,7 +99,7 @@ def test_another_worker_goes_on_at_the_acknowledged_batch(single):
         world.send("w0", train)
         world.receive(ShardAsked)
         world.send("w0", Granted(SHARDS[0]))
-        done = pause(world, gate).n_batch_done
+        done = pause(world, gate).n_row_done
         world.end("w0")
         world.start("w1", Role.WORKER, rest.append)
         world.send("w1", train)
@@ -123,7 +123,7 @@ def test_a_dead_ps_hangs_nobody_and_nothing_unacknowledged_is_claimed(single, mo
         gate.open()
         world.send("w0", Pause(world.epoch))
         paused = world.receive(Paused)[0]
-        assert paused.n_batch_done == len(gate.losses) - 10 < 10
+        assert paused.n_row_done == (len(gate.losses) - 10) * 64 < 640
         train = replace(world.start_ps(1, files, first=1), drop_shard=True)
         del gate.losses[10:]  # the new PS knows nothing of them
         world.send("w0", train)
@@ -161,7 +161,7 @@ def test_a_void_shard_is_dropped_though_a_pause_comes_right_after(single):
         world.send("w0", Pause(world.epoch))
         gate.open()
         paused = world.receive(Paused)[0]
-        assert (paused.lease, paused.n_batch_done) == (None, 0)
+        assert (paused.lease, paused.n_row_done) == (None, 0)
 
 
 def test_a_drained_worker_finishes_its_shard_and_leaves():
@@ -229,7 +229,7 @@ def test_reports_add_up_and_say_where_the_time_went():
     ps = samples_of(world, "ps0")[-1]
     assert ps.n_row > 100
     assert ps.parameter_mib >= ps.n_row * 2 * 4 * MODEL.row_width / 2**20
-    assert {r.n_batch_done for r in world.reports if r.lease == SHARDS[1].lease} <= set(range(10))
+    assert {r.n_row_done for r in world.reports if r.lease == SHARDS[1].lease} <= set(range(0, 640, 64))
 
 
 def samples_of(world, node):

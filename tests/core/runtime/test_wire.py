@@ -17,7 +17,7 @@ MESSAGES = (
     Drain(),
     ShardAsked("w0"),
     Exchange(3, 7),
-    Granted(Shard(Lease(Purpose.TRAIN, 4, 2), 1, 10, 20, 3)),
+    Granted(Shard(Lease(Purpose.TRAIN, 4, 2), 1, 10, 20, 3, 7)),
     Load(1, 0, 2, (0, 1) * 128, (("a", "b"),)),
 )
 ARRAYS = hnp.arrays(

@@ -58,14 +58,14 @@ def test_done_is_ceil_n_over_bm_and_samples_are_exact() -> None:
     assert (counts.n_sample_done, counts.finished, ledger.finished) == (179_569, True, True)
 
 
-def test_a_returned_shard_keeps_acknowledged_batches_and_comes_first() -> None:
+def test_a_returned_shard_keeps_acknowledged_rows_and_comes_first() -> None:
     ledger = ShardLedger(Split(100, 10, 5))
     shard = _granted(ledger)
-    assert ledger.progress("worker-0", shard.lease, 3)
+    assert ledger.progress("worker-0", shard.lease, 30)
     assert ledger.release("worker-0") == 1
     again = ledger.grant("worker-1")
     assert again is not None
-    assert (again.start, again.offset, again.lease.grant) == (shard.start, 3, 2)
+    assert (again.start, again.offset, again.lease.grant) == (shard.start, 30, 2)
     assert ledger.counts().n_sample_done == 30
 
 
@@ -139,12 +139,12 @@ class LedgerMachine(RuleBasedStateMachine):
             self.leases.append((owner, shard, shard.offset))
 
     @precondition(lambda self: self.leases)
-    @rule(data=st.data(), n_batch=st.integers(0, 5))
-    def train(self, data: st.DataObject, n_batch: int) -> None:
-        """A holder, late or not, trains some batches and reports them."""
+    @rule(data=st.data(), n_row=st.integers(0, 30))
+    def train(self, data: st.DataObject, n_row: int) -> None:
+        """A holder, late or not, trains some rows and reports them."""
         at = data.draw(st.integers(0, len(self.leases) - 1))
         owner, shard, done = self.leases[at]
-        reached = min(done + n_batch, self.ledger.split.n_batch(shard.lease.shard))
+        reached = min(done + n_row, self.ledger.split.n_row(shard.lease.shard))
         self._mark(shard, reached)
         self.leases[at] = (owner, shard, reached)
         self.ledger.progress(owner, shard.lease, reached)
@@ -154,7 +154,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def complete(self, data: st.DataObject) -> None:
         owner, shard, _ = data.draw(st.sampled_from(self.leases))
         held = self.ledger.holds(owner, shard.lease)
-        self._mark(shard, self.ledger.split.n_batch(shard.lease.shard))
+        self._mark(shard, self.ledger.split.n_row(shard.lease.shard))
         assert self.ledger.complete(owner, shard.lease) == held
         assert not self.ledger.complete(owner, shard.lease)
 
@@ -193,17 +193,15 @@ class LedgerMachine(RuleBasedStateMachine):
         for owner in ("worker-0", "worker-1", "worker-2"):
             self.ledger.release(owner)
         while shard := self.ledger.grant("last"):
-            self._mark(shard, self.ledger.split.n_batch(shard.lease.shard))
+            self._mark(shard, self.ledger.split.n_row(shard.lease.shard))
             assert self.ledger.complete("last", shard.lease)
         split = self.ledger.split
         assert self.ledger.finished
         assert (self.trained[:, split.first_row :] >= 1).all()
         assert self.ledger.counts().n_sample_done == split.n_sample * split.n_epoch
 
-    def _mark(self, shard: Shard, n_batch: int) -> None:
-        batch_size = self.ledger.split.batch_size
-        first = shard.start + shard.offset * batch_size
-        self.trained[shard.epoch, first : min(shard.start + n_batch * batch_size, shard.stop)] += 1
+    def _mark(self, shard: Shard, n_row: int) -> None:
+        self.trained[shard.epoch, shard.start + shard.offset : shard.start + n_row] += 1
 
 
 TestLedgerMachine = LedgerMachine.TestCase
