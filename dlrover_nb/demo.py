@@ -1,14 +1,15 @@
 """The main job, end to end, on this machine: `dlrover-nb demo`.
 
 Nothing is simulated: a local Ray head, a job of real processes on real rows, proposals from the model that
-is fitted while it trains, each accepted after a few seconds on screen, as a user would. Then predicted and
-measured are compared, and the plan is written as ElasticJob YAML beside a self-contained HTML report.
+is fitted while it trains, each accepted after a few seconds on screen, as a user would. Later a parameter
+server is added and taken away by hand, while training goes on. Then predicted and measured are compared,
+pauses shown, and the plan is written as ElasticJob YAML beside a self-contained HTML report.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -21,6 +22,7 @@ from dlrover_nb.core.session import connect
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import PlanBounds, ResourcePlan, RolePlan
 from dlrover_nb.terminal import render
+from dlrover_nb.widgets import units
 from dlrover_nb.widgets.report import write_report
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 THINK_S = 4.0  # how long a proposal stands on the screen before it is accepted
 POLL_S = 0.5
 LIMIT_S = 600.0  # a machine far slower than any we know
-N_EPOCH = 32
+N_EPOCH = 40
+MOVES = ((0.6, 2), (0.8, 1))  # from this share of the samples on: so many parameter servers
 
 
 def demo_job() -> JobSpec:
@@ -90,6 +93,7 @@ class _Watch:
     rates: list[float] = field(default_factory=list)
     seen_at_s: dict[str, float] = field(default_factory=dict)
     cursor: int = 0
+    n_moved: int = 0
 
     def until_end(self) -> JobSnapshot:
         end = time.monotonic() + LIMIT_S
@@ -104,6 +108,7 @@ class _Watch:
                         f"the demo's job did not end within {LIMIT_S:g} s: {snapshot.message}"
                     )
                 self._accept_when_seen(snapshot)
+                self._move_when_due(snapshot)
                 time.sleep(POLL_S)
 
     def _look(self) -> JobSnapshot:
@@ -123,6 +128,22 @@ class _Watch:
             self.job.accept(proposal.id, why="the demo accepts what is proposed")
         except DlroverError as error:  # it was superseded while we looked, or the job has just ended
             self.console.print(f"{proposal.id}: {error}")
+
+    def _move_when_due(self, snapshot: JobSnapshot) -> None:
+        """Change the number of parameter servers, as a user would by hand."""
+        if self.n_moved == len(MOVES) or snapshot.running is None or snapshot.open_proposal is not None:
+            return
+        share, n_ps = MOVES[self.n_moved]
+        if snapshot.train.n_sample_done < share * snapshot.train.n_sample_total:
+            return
+        self.n_moved += 1
+        plan = replace(snapshot.running, ps=replace(snapshot.running.ps, count=n_ps))
+        if plan == snapshot.running:
+            return
+        try:
+            self.job.scale(plan, why=f"the demo moves the parameters to {n_ps} PS while training goes on")
+        except DlroverError as error:
+            self.console.print(f"{plan.short}: {error}")
 
 
 def _conclude(console: Console, job: JobHandle, snapshot: JobSnapshot, out: Path) -> None:
@@ -154,6 +175,6 @@ def _outcomes(snapshot: JobSnapshot) -> Table:
             "-" if band is None else f"{band.samples_per_s:,.0f} ({band.low:,.0f} to {band.high:,.0f})",
             f"{outcome.measured_samples_per_s:,.0f}",
             "-" if error is None else f"{error:+.0%}",
-            f"{outcome.pause_s:.1f} s",
+            units.duration(outcome.pause_s),
         )
     return table

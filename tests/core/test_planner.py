@@ -7,7 +7,7 @@ import pytest
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, transition_kind, transition_s
 from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job import JobSpec, Migration
 from dlrover_nb.core.structs.resources import (
     Capacity,
     NodeShape,
@@ -87,7 +87,7 @@ def test_nothing_is_advised_shortly_before_the_end():
 
 
 def test_candidates_are_complete():
-    analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000), pauses=(("restart", 3.0),)))
+    analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000), pauses=(("moves", 3.0),)))
     for c in analysis.front.candidates:
         assert c.scale == diff(NOW, c.plan)
         assert sum(t.share for t in c.breakdown) == pytest.approx(1)
@@ -131,10 +131,10 @@ def test_machines_that_hold_no_plan_of_the_space_give_an_empty_front():
 
 
 def test_transition_costs_what_such_transitions_have_cost():
-    joins, restarts = diff(NOW, TWO), diff(NOW, replace(NOW, ps=RolePlan(2, 0.5, 512)))
-    assert (transition_kind(joins), transition_kind(restarts)) == ("workers", "restart")
-    assert transition_s(restarts, (("restart", 2.0), ("restart", 4.0), ("workers", 0.1))) == 3.0
-    assert transition_s(joins, ()) < transition_s(restarts, ())
+    joins, moves = diff(NOW, TWO), diff(NOW, replace(NOW, ps=RolePlan(2, 0.5, 512)))
+    assert (transition_kind(joins), transition_kind(moves)) == ("workers", "moves")
+    assert transition_s(moves, (("moves", 2.0), ("moves", 4.0), ("workers", 0.1))) == 3.0
+    assert transition_s(joins, ()) <= transition_s(moves, ()) < transition_s(moves, (), Migration.RESTART)
     assert transition_s(ScalePlan(), ()) == 0
 
 

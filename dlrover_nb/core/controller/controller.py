@@ -225,7 +225,7 @@ class Controller:
         helm.rollouts.applied(at_s, event.pause_s)
         helm.measured.paused(rollout.before, event.plan, event.pause_s)
         helm.advisor.look(event.plan, at_s)
-        note = f"training stood still for {event.pause_s:.1f} s"
+        note = f"training stood still for {event.pause_s:.2g} s"
         return self._close_rollout(rollout, ProposalStatus.APPLIED, at_s, note)
 
     def _appeared(self, event: PlanApplied) -> Orders:

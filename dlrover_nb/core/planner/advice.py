@@ -212,7 +212,7 @@ def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
     targets = Options(analysis.space.axes[aims], analysis.cost[aims])
     memory = analysis.space.worker_memory_mib, analysis.space.ps_memory_mib
     plans = [plan_of(row, *memory) for row in trials.axes]
-    pauses = np.array([transition_s(diff(s.plan, plan), s.pauses) for plan in plans])
+    pauses = np.array([transition_s(diff(s.plan, plan), s.pauses, s.spec.migration) for plan in plans])
     found = next_experiment(
         analysis.model,
         batch,

@@ -135,7 +135,7 @@ def bid(situation: Situation, model: ThroughputModel, *, enough: int = ENOUGH) -
     cost, now = rough.cost(axes), found[len(axes)]
     best = non_dominated(cost, found.samples_per_s[:-1])
     memory_mib, speed = (space.worker_memory_mib, space.ps_memory_mib), found.samples_per_s[best]
-    pause_s = transitions_s(axes[best], memory_mib, situation.plan, situation.pauses)
+    pause_s = transitions_s(axes[best], memory_mib, situation)
     return Bid(
         situation=situation,
         space=PlanSpace(axes[best], *memory_mib),

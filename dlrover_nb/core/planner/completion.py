@@ -62,7 +62,7 @@ class Completion:
     def gains(self, space: PlanSpace, samples_per_s: Array) -> Array:
         """Return TG of plans with these predicted throughputs (Eq. 8): shape (n_plans,)."""
         s, memory_mib = self.situation, (space.worker_memory_mib, space.ps_memory_mib)
-        pause_s = transitions_s(space.axes, memory_mib, s.plan, s.pauses)
+        pause_s = transitions_s(space.axes, memory_mib, s)
         left_s = s.n_sample_left / samples_per_s
         return gains(samples_per_s, self.now.samples_per_s, pause_s, left_s)
 
@@ -72,7 +72,7 @@ class Completion:
             return ()
         s, predictions = self.situation, self.predict(axes_of(plans))
         speed = predictions.samples_per_s
-        pause_s = np.array([transition_s(diff(s.plan, plan), s.pauses) for plan in plans])
+        pause_s = np.array([transition_s(diff(s.plan, plan), s.pauses, s.spec.migration) for plan in plans])
         gain = gains(speed, self.now.samples_per_s, pause_s, s.n_sample_left / speed)
         breakdowns = self.model.breakdowns(axes_of(plans), s.spec.batch_size, speed)
         rows = zip(plans, pause_s.tolist(), gain.tolist(), breakdowns, strict=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.structs.job import Migration
 from dlrover_nb.core.structs.resources import Pins, ResourcePlan, Role, ScalePlan, diff
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 HORIZON_S = 3600.0  # over which a transition is paid off at the most (Eq. 8)
-DEFAULT_PAUSE_S = {"workers": 0.5, "restart": 6.0}  # until transitions of this job have been seen
+WORKERS_PAUSE_S = 0.5  # until transitions of this job have been seen
+MOVE_PAUSE_S = {Migration.SEAMLESS: 0.5, Migration.RESTART: 6.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +45,25 @@ class Situation:
 
 
 def transition_kind(scale: ScalePlan) -> str:
-    """Return ``workers`` where workers come or go while others train, ``restart`` where all pause."""
+    """Return ``workers`` where workers come or go while others train, ``moves`` where nodes are replaced."""
     joins = all(c.role is Role.WORKER and not c.replaces_nodes for c in scale.changes)
-    return "workers" if joins else "restart"
+    return "workers" if joins else "moves"
 
 
-def transition_s(scale: ScalePlan, pauses: tuple[tuple[str, float], ...]) -> float:
+def transition_s(
+    scale: ScalePlan, pauses: tuple[tuple[str, float], ...], migration: Migration = Migration.SEAMLESS
+) -> float:
     """Return the seconds without training to expect: the median of this kind so far, or a default."""
     if not scale:
         return 0.0
     kind = transition_kind(scale)
     seen = [pause_s for seen_kind, pause_s in pauses if seen_kind == kind]
-    return median(seen) if seen else DEFAULT_PAUSE_S[kind]
+    if seen:
+        return median(seen)
+    return WORKERS_PAUSE_S if kind == "workers" else MOVE_PAUSE_S[migration]
 
 
-def transitions_s(
-    axes: Array, memory_mib: tuple[int, int], now: ResourcePlan, pauses: tuple[tuple[str, float], ...]
-) -> Array:
+def transitions_s(axes: Array, memory_mib: tuple[int, int], s: Situation) -> Array:
     """Return `transition_s` from the present plan to each of many: shape (n_plans,).
 
     Parameters
@@ -69,14 +73,17 @@ def transitions_s(
     memory_mib
         Of each worker and of each PS, the same for all plans.
     """
+    now = s.plan
     here = np.array([now.worker.count, now.ps.count, now.worker.cpu, now.ps.cpu])
     changed = axes != here
     same_memory = memory_mib == (now.worker.memory_mib, now.ps.memory_mib)
     joins = np.logical_not(changed[:, 1:].any(axis=1)) & same_memory
     worker_more = replace(now, worker=replace(now.worker, count=now.worker.count + 1))
     ps_more = replace(now, ps=replace(now.ps, count=now.ps.count + 1))
-    workers_s, restart_s = (transition_s(diff(now, plan), pauses) for plan in (worker_more, ps_more))
-    return np.where(joins, np.where(changed[:, 0], workers_s, 0.0), restart_s)
+    workers_s, move_s = (
+        transition_s(diff(now, plan), s.pauses, s.spec.migration) for plan in (worker_more, ps_more)
+    )
+    return np.where(joins, np.where(changed[:, 0], workers_s, 0.0), move_s)
 
 
 def gains(speed: Array, now: float, pause_s: Array, left_s: Array) -> Array:

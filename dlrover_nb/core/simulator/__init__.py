@@ -8,7 +8,6 @@ from dlrover_nb.core.simulator.cluster import SimCluster
 from dlrover_nb.core.simulator.description import (
     GrowthLaw,
     MemoryGrowth,
-    Migration,
     SimulatedJob,
     Transition,
     WorldSettings,
@@ -23,7 +22,6 @@ __all__ = [
     "Faults",
     "GrowthLaw",
     "MemoryGrowth",
-    "Migration",
     "Pending",
     "SimCluster",
     "SimJob",

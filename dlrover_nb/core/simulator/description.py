@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.simulator.faults import Faults, Pending
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job import Migration
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.truth import SpeedTruth
@@ -67,13 +68,6 @@ class MemoryGrowth:
         if self.law is GrowthLaw.LOG:
             return self.n_scale * math.expm1(grown) if grown < 700 else math.inf
         return self.n_scale * float(grown ** (1 / self.exponent))
-
-
-class Migration(StrEnum):
-    """How PS groups and nodes of another size are brought in (DLRover-RM section 5.2)."""
-
-    SEAMLESS = "seamless"  # the new nodes start beside the old ones, then one short pause
-    RESTART = "restart"  # the old ones go first: nobody trains until the new ones are up and have loaded
 
 
 @dataclass(frozen=True, slots=True)

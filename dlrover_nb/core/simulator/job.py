@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.simulator.change import Change, replaces_nodes
 from dlrover_nb.core.simulator.crew import Crew, SimNode
-from dlrover_nb.core.simulator.description import Migration
 from dlrover_nb.core.simulator.motion import EPS, Motion
 from dlrover_nb.core.simulator.room import RoomWatch
 from dlrover_nb.core.simulator.trouble import Losses, Trouble
@@ -31,7 +30,7 @@ from dlrover_nb.core.structs.events import (
     RoomChanged,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job import JobPhase, Migration
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, fits, plan_needs
 from dlrover_nb.core.structs.shards import ShardCounts
 

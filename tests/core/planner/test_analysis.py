@@ -177,13 +177,13 @@ def test_deadline_and_budget_of_the_job_name_their_picks():
         st.sampled_from([1.0, 2.0]),
     ),
     st.sampled_from([(2048, 2048), (2048, 4096)]),
-    st.sampled_from([(), (("workers", 1.0),), (("restart", 9.0), ("workers", 2.0))]),
+    st.sampled_from([(), (("workers", 1.0),), (("moves", 9.0), ("workers", 2.0))]),
 )
 def test_transitions_of_many_plans_cost_what_each_costs(plan, memory_mib, pauses):
     sized = ResourcePlan(
         replace(plan.worker, memory_mib=memory_mib[0]), replace(plan.ps, memory_mib=memory_mib[1])
     )
-    many = transitions_s(axes_of([sized]), memory_mib, NOW, pauses)
+    many = transitions_s(axes_of([sized]), memory_mib, situation(PlanBounds(), pauses=pauses))
     assert many.tolist() == [transition_s(diff(NOW, sized), pauses)]
 
 

@@ -12,7 +12,6 @@ from dlrover_nb.core.simulator import (
     CALM,
     Faults,
     MemoryGrowth,
-    Migration,
     Pending,
     SimulatedWorld,
     TermsTruth,
@@ -32,7 +31,7 @@ from dlrover_nb.core.structs.events import (
     RoomChanged,
     Scale,
 )
-from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.job import JobPhase, Migration, Mode
 from dlrover_nb.core.structs.resources import NodeShape, Role
 from dlrover_nb.core.structs.snapshot import NodePhase
 
