@@ -152,14 +152,7 @@ def _conclude(console: Console, job: JobHandle, snapshot: JobSnapshot, out: Path
     yaml_file.write_text(to_yaml(document))
     report = write_report(out / "report.html", snapshot, job.series(0))
     evaluation = snapshot.evaluation
-    quality = (
-        "no rows were held out"
-        if evaluation is None
-        else (
-            f"AUC {evaluation.auc:.4f}, log loss {evaluation.log_loss:.4f} "
-            f"on {evaluation.n_sample:,} rows never trained on"
-        )
-    )
+    quality = "no rows were held out" if evaluation is None else str(evaluation)
     console.print(Group(_outcomes(snapshot), quality, f"wrote {yaml_file}", f"wrote {report}"))
 
 

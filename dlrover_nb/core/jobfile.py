@@ -18,11 +18,12 @@ from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.structs.job import DataFormat, JobSpec
 from dlrover_nb.core.yamltext import to_yaml
 
@@ -87,12 +88,36 @@ def dump_job(spec: JobSpec) -> str:
 @cache
 def known_keys(group: str = "") -> tuple[str, ...]:
     """Return the keys of the file, or of a group such as ``data`` or ``plan.worker``; none for no group."""
-    record: object = _DEFAULTS
-    for part in filter(None, group.split(".")):
-        record = getattr(record, part, None)
-    if not is_dataclass(record):
-        return ()
-    return tuple(WRITTEN_AS.get(f.name, f.name) for f in fields(record))
+    kind = _kind_at(group)
+    return tuple(_kinds(kind)) if _is_group(kind) else ()
+
+
+@cache
+def known_values(path: str) -> tuple[str, ...]:
+    """Return the words that may stand at a key such as ``model.optimizer``; none where any text may."""
+    kind = _kind_at(path)
+    if path == "model.name":
+        return tuple(sorted(MODELS))
+    if kind is bool:
+        return ("true", "false")
+    return tuple(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
+
+
+def _kind_at(path: str) -> Any:  # noqa: ANN401 - a type, a union or None: what annotations are
+    """Return the type of a field by its path in the file; None where there is none."""
+    kind: Any = JobSpec
+    for part in filter(None, path.split(".")):
+        kind = _given(_kinds(kind).get(part, ("", None))[1]) if _is_group(kind) else None
+    return kind
+
+
+def _is_group(kind: Any) -> bool:  # noqa: ANN401 - as above
+    return is_dataclass(kind)
+
+
+def _given(kind: Any) -> Any:  # noqa: ANN401 - as above
+    """Return the type that a value has where it may also be None."""
+    return get_args(kind)[0] if get_origin(kind) is types.UnionType else kind
 
 
 def check_known(what: str, name: str, known: tuple[str, ...]) -> None:
@@ -154,9 +179,9 @@ def _value(value: object, kind: type, default: object, path: str) -> object:
             raise InvalidValueError(
                 f"{path} must be a group of {', '.join(known_keys(path))}, got {_named(value)}"
             )
-        return _record(value, default, path)
+        return _record(value, kind() if default is None else default, path)
     if get_origin(kind) is types.UnionType:  # of one kind and None
-        return None if value is None else _value(value, get_args(kind)[0], None, path)
+        return None if value is None else _value(value, _given(kind), None, path)
     if get_origin(kind) is tuple:
         items = value if isinstance(value, list) else [value]
         item_kind = get_args(kind)[0]

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.jobfile import known_keys
+from dlrover_nb.core.jobfile import known_keys, known_values
 from dlrover_nb.core.session import KINDS
-from dlrover_nb.core.structs.job import DataFormat, Mode
 from dlrover_nb.magics.arguments import parser_of, verbs
-from dlrover_nb.magics.verbs import VERBS
+from dlrover_nb.magics.verbs import SUBMIT_FLAGS, VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"(?:^|=)\s*%%?dlrover(?:\s+(?P<words>.*))?$", re.DOTALL)
 _CELL = re.compile(r"\s*%%dlrover\s+submit\b")
 _KEY = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_]+) *:")
-_VALUES = {"--mode": tuple(map(str, Mode)), "--format": tuple(map(str, DataFormat))}
+_VALUE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_0-9]+) *: +(?P<value>\w*)$")
+_FLAGS = {flag: path for flag, path, *_ in SUBMIT_FLAGS}
 
 
 def complete(session: Session, text: str, line: int, column: int) -> tuple[str, tuple[str, ...]]:
@@ -41,7 +41,7 @@ def complete(session: Session, text: str, line: int, column: int) -> tuple[str, 
     lines = text.split("\n")
     before = lines[line][:column]
     if line > 0 and _CELL.match(lines[0]):
-        return _yaml_keys(lines[1:line], before)
+        return _yaml(lines[1:line], before)
     found = _LINE.search(before)
     if not found or found["words"] is None:
         return "", ()
@@ -56,8 +56,8 @@ def _candidates(session: Session, words: list[str], fragment: str) -> Iterable[s
     if verb not in VERBS:
         return ()
     parser = parser_of(verb)
-    if last in _VALUES:
-        return _VALUES[last]
+    if verb == "submit" and (values := known_values(_FLAGS.get(last, "name"))):
+        return values
     if last == "--plan":
         return ("current", *session.proposals.values())
     if fragment.startswith("-"):
@@ -73,7 +73,7 @@ def _named(session: Session, metavar: str) -> Iterable[str]:
         case "PROPOSAL":
             return sorted(session.proposals.values())
         case "MODE":
-            return _VALUES["--mode"]
+            return known_values("mode")
         case "KIND":
             return KINDS
         case "VERB":
@@ -81,12 +81,22 @@ def _named(session: Session, metavar: str) -> Iterable[str]:
     return ()
 
 
-def _yaml_keys(above: list[str], before: str) -> tuple[str, tuple[str, ...]]:
-    """Return the keys of a job file that fit where the cursor is, by its indentation."""
+def _yaml(above: list[str], before: str) -> tuple[str, tuple[str, ...]]:
+    """Return the keys, or after a key the values, of a job file that fit where the cursor is."""
+    if found := _VALUE.match(before):
+        group, _ = _position(above, len(found["indent"]))
+        values = known_values(".".join([*group, found["key"]]))
+        return found["value"], tuple(value for value in values if value.startswith(found["value"]))
     fragment = before.lstrip(" ")
     if not re.fullmatch(r"\w*", fragment):
         return "", ()
-    depth = len(before) - len(fragment)
+    group, used = _position(above, len(before) - len(fragment))
+    keys = known_keys(".".join(group))
+    return fragment, tuple(f"{key}: " for key in keys if key.startswith(fragment) and key not in used)
+
+
+def _position(above: list[str], depth: int) -> tuple[list[str], set[str]]:
+    """Return the groups that a line of this indentation stands in, and the keys used there already."""
     group, used = list[str](), set[str]()
     for text in reversed(above):
         found = _KEY.match(text)
@@ -98,5 +108,4 @@ def _yaml_keys(above: list[str], before: str) -> tuple[str, tuple[str, ...]]:
         elif indent < depth:
             group.insert(0, found["key"])
             depth = indent
-    keys = known_keys(".".join(group))
-    return fragment, tuple(f"{key}: " for key in keys if key.startswith(fragment) and key not in used)
+    return group, used

@@ -12,7 +12,7 @@ import yaml
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.session.client import Until
-from dlrover_nb.core.structs.job import DataFormat, Mode
+from dlrover_nb.core.structs.job import DataFormat, Embedding, Metric, Migration, Mode, Optimizer, Sync
 from dlrover_nb.magics.requests import (
     Accept,
     Attach,
@@ -146,6 +146,17 @@ def _setting(text: str) -> tuple[str, object]:
         raise argparse.ArgumentTypeError(f"malformed value in {text!r}") from error
 
 
+def _widths(text: str) -> list[int]:
+    return [_whole(part) for part in _columns(text)]
+
+
+def _yes_no(text: str) -> bool:
+    known = {"yes": True, "no": False, "true": True, "false": False}
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"must be yes or no, got {text!r}")
+    return known[text]
+
+
 _mode = _one_of("mode", Mode)
 SUBMIT_FLAGS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     ("--data", "data.path", str, "FILE", "rows to train on; left out: the census rows that ship"),
@@ -159,6 +170,26 @@ SUBMIT_FLAGS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     ("--batch-size", "batch_size", _whole, "N", "samples of one mini-batch"),
     ("--epochs", "epochs", _whole, "N", "passes over the rows"),
     ("--seed", "seed", _whole, "N", "of the order of rows"),
+    ("--model", "model.name", str, "MODEL", "wide_deep, dcn_v2 or xdeepfm"),
+    ("--embedding-dim", "model.embedding_dim", _whole, "N", "width of an embedding"),
+    ("--hidden", "model.hidden", _widths, "A,B", "widths of the deep part's layers"),
+    ("--cross-layers", "model.cross_layers", _whole, "N", "cross layers of dcn_v2"),
+    ("--cin", "model.cin", _widths, "A,B", "feature maps of xdeepfm's layers"),
+    ("--embedding", "model.embedding", _one_of("embedding", Embedding), "KIND", "fixed tables, or hash"),
+    ("--hash-size", "model.hash_size", _whole, "N", "most rows of one column of fixed tables"),
+    ("--optimizer", "model.optimizer", _one_of("optimizer", Optimizer), "NAME", "sgd, adagrad or adam"),
+    ("--learning-rate", "model.learning_rate", _number, "X", "of the optimizer"),
+    ("--beta1", "model.beta1", _number, "X", "of adam"),
+    ("--beta2", "model.beta2", _number, "X", "of adam"),
+    ("--epsilon", "model.epsilon", _number, "X", "of adam"),
+    ("--sync", "sync", _one_of("sync", Sync), "KIND", "asp, bsp or ssp: how far workers may run ahead"),
+    ("--staleness", "staleness", _whole, "N", "the bound of ssp, in iterations"),
+    ("--overlap", "overlap", _yes_no, "YES|NO", "whether a worker computes while gradients travel"),
+    ("--migration", "migration", _one_of("migration", Migration), "KIND", "seamless or restart"),
+    ("--checkpoint-url", "checkpoint_url", str, "URL", "where checkpoints are kept"),
+    ("--early-stopping", "early_stopping.metric", _one_of("metric", Metric), "METRIC", "auc or log_loss"),
+    ("--patience", "early_stopping.patience", _whole, "N", "passes without gain before training ends"),
+    ("--min-gain", "early_stopping.min_gain", _number, "X", "what counts as a gain"),
     *SIZE_FLAGS,
 )
 

@@ -112,10 +112,7 @@ def fit_words(snapshot: JobSnapshot) -> str:
 
 def evaluation_words(snapshot: JobSnapshot) -> str:
     """Say how good the model is on held-out rows."""
-    result = snapshot.evaluation
-    if result is None:
-        return "not yet"
-    return f"AUC {result.auc:.4f}, log loss {result.log_loss:.4f} on {result.n_sample:,} held-out rows"
+    return "not yet" if snapshot.evaluation is None else str(snapshot.evaluation)
 
 
 def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:

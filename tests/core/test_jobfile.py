@@ -9,8 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.jobfile import dump_job, known_keys, parse_job
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.jobfile import dump_job, known_keys, known_values, parse_job
+from dlrover_nb.core.models.table import MODELS
+from dlrover_nb.core.structs.job import (
+    DataFormat,
+    DataSpec,
+    EarlyStopping,
+    Embedding,
+    JobSpec,
+    Metric,
+    Migration,
+    Mode,
+    ModelSpec,
+    Optimizer,
+    Sync,
+)
 from dlrover_nb.core.structs.resources import Pins, PlanBounds, PriceTable, ResourcePlan, RolePlan
 
 names = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
@@ -39,8 +52,16 @@ jobs = st.builds(
         ModelSpec,
         embedding_dim=st.integers(1, 256),
         hidden=st.lists(st.integers(1, 999), max_size=3).map(tuple),
+        name=st.sampled_from(sorted(MODELS)),
         learning_rate=positive,
         initial_accumulator=positive,
+        optimizer=st.sampled_from(Optimizer),
+        beta1=st.floats(0, 0.999),
+        beta2=st.floats(0, 0.999),
+        epsilon=positive,
+        embedding=st.sampled_from(Embedding),
+        cross_layers=st.integers(1, 9),
+        cin=st.lists(st.integers(1, 99), min_size=1, max_size=3).map(tuple),
     ),
     plan=st.builds(ResourcePlan, roles, roles),
     bounds=st.builds(
@@ -75,6 +96,13 @@ jobs = st.builds(
     ),
     budget_per_hour=st.none() | positive,
     deadline_s=st.none() | positive,
+    sync=st.sampled_from(Sync),
+    staleness=st.integers(1, 99),
+    overlap=st.booleans(),
+    checkpoint_url=st.text(max_size=8),
+    migration=st.sampled_from(Migration),
+    early_stopping=st.none()
+    | st.builds(EarlyStopping, st.sampled_from(Metric), st.integers(1, 9), st.floats(0, 1)),
 )
 
 
@@ -165,6 +193,21 @@ def test_a_relative_path_starts_from_the_files_folder_and_tells_the_format() -> 
         ("name: x\npins: {worker: 2}", "unknown key in pins 'worker'; did you mean 'workers'?"),
         ("name: x\npins: {ps: 1.5}", "pins.ps must be a whole number, got 1.5"),
         ("name: x\nbounds: {quota_cpu: [2]}", "bounds.quota_cpu must be a number, got a list"),
+        ("name: x\nsync: bps", "unknown sync 'bps'; did you mean 'bsp'?"),
+        ("name: x\nstaleness: 0", "staleness must be >= 1, got 0"),
+        ("name: x\noverlap: 1", "overlap must be true or false, got 1"),
+        ("name: x\nmigration: fast", "unknown migration 'fast'; known: seamless, restart"),
+        ("name: x\nmodel: {optimizer: adm}", "unknown model.optimizer 'adm'; did you mean 'adam'?"),
+        ("name: x\nmodel: {beta1: 1}", "model: beta1 must be in [0, 1), got 1.0"),
+        ("name: x\nmodel: {cin: [8, 0]}", "model: cin layer width must be >= 1, got 0"),
+        ("name: x\nmodel: {cin: []}", "model: cin layers must be >= 1, got 0"),
+        ("name: x\nmodel: {cross_layers: 0}", "model: cross_layers must be >= 1, got 0"),
+        (
+            "name: x\nearly_stopping: {metric: acc}",
+            "unknown early_stopping.metric 'acc'; did you mean 'auc'?",
+        ),
+        ("name: x\nearly_stopping: {patience: 0}", "early_stopping: early stopping patience must be >= 1"),
+        ("name: x\nearly_stopping: yes", "early_stopping must be a group of metric, patience, min_gain"),
         ("name: X", "job name must be 1-52 lower-case letters"),
     ],
 )
@@ -175,10 +218,26 @@ def test_a_mistake_is_one_line_that_says_where(text: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_early_stopping_is_off_unless_asked_for() -> None:
+    assert parse_job("name: x\nearly_stopping:").early_stopping is None
+    assert parse_job("name: x\nearly_stopping: {}").early_stopping == EarlyStopping()
+    stopping = parse_job("name: x\nearly_stopping: {metric: log_loss, patience: 3}").early_stopping
+    assert stopping == EarlyStopping(Metric.LOG_LOSS, 3)
+
+
+def test_words_that_may_stand_at_a_key_are_known_for_completion() -> None:
+    assert known_values("model.optimizer") == ("sgd", "adagrad", "adam")
+    assert known_values("early_stopping.metric") == ("auc", "log_loss")
+    assert known_values("overlap") == ("true", "false")
+    assert known_values("model.name") == tuple(sorted(MODELS))
+    assert known_values("batch_size") == known_values("name") == known_values("model.nope.x") == ()
+
+
 def test_keys_of_groups_are_known_for_completion() -> None:
     assert known_keys()[:2] == ("name", "owner")
     assert "epochs" in known_keys()
     assert known_keys("plan.ps") == ("count", "cpu", "memory_mib")
+    assert known_keys("early_stopping") == ("metric", "patience", "min_gain")
     assert known_keys("name") == known_keys("plan.nope") == ()
 
 

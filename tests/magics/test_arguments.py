@@ -10,10 +10,20 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import known_keys
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.job import (
+    EarlyStopping,
+    JobSpec,
+    Metric,
+    Migration,
+    Mode,
+    ModelSpec,
+    Optimizer,
+    Sync,
+)
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.magics import requests as rq
 from dlrover_nb.magics.arguments import CLI, help_text, parse, parse_line, parser_of, verbs
+from dlrover_nb.magics.submission import spec_of
 from dlrover_nb.magics.verbs import SUBMIT_FLAGS, VERBS
 
 NOTHING = rq.Sizes()
@@ -145,3 +155,25 @@ def test_sizes_without_any_part_are_refused() -> None:
 def test_zero_nodes_are_refused_with_what_a_job_needs() -> None:
     with pytest.raises(InvalidValueError, match="node count must be >= 1, got 0; a job needs at least 1"):
         rq.Sizes(ps=0).applied_to(PLAN)
+
+
+def test_flags_of_the_model_and_the_runtime_become_the_job() -> None:
+    line = (
+        "submit x --model xdeepfm --cin 8,4 --hidden 16 --optimizer adam --beta1 0.8 --sync ssp --staleness 2 "
+        "--overlap no --migration restart --checkpoint-url file:///c --early-stopping log_loss --patience 3"
+    )
+    request = parse_line(line)
+    assert isinstance(request, rq.Submit)
+    spec = spec_of(request, None)
+    model = ModelSpec(name="xdeepfm", cin=(8, 4), hidden=(16,), optimizer=Optimizer.ADAM, beta1=0.8)
+    assert spec == JobSpec(
+        "x",
+        owner=spec.owner,
+        model=model,
+        sync=Sync.SSP,
+        staleness=2,
+        overlap=False,
+        migration=Migration.RESTART,
+        checkpoint_url="file:///c",
+        early_stopping=EarlyStopping(Metric.LOG_LOSS, 3),
+    )

@@ -36,13 +36,30 @@ class ModelKind:
     module: str
 
 
-def _count_wide_deep(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:
+def _count_deep(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:
     widths = (n_categorical * model.embedding_dim + n_numeric, *model.hidden, 1)
-    return sum(a * b + b for a, b in pairwise(widths)) + n_numeric + 1
+    return sum(a * b + b for a, b in pairwise(widths))
+
+
+def _count_wide_deep(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:
+    return _count_deep(model, n_categorical, n_numeric) + n_numeric + 1
+
+
+def _count_dcn_v2(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:
+    width = n_categorical * model.embedding_dim + n_numeric
+    cross = model.cross_layers * (width * width + width)
+    return _count_deep(model, n_categorical, n_numeric) + cross + width + 1
+
+
+def _count_xdeepfm(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:
+    cin = sum(before * after for before, after in pairwise((n_categorical, *model.cin))) * n_categorical
+    return _count_wide_deep(model, n_categorical, n_numeric) + cin + sum(model.cin) + 1
 
 
 MODELS = {
     "wide_deep": ModelKind(_count_wide_deep, "dlrover_nb.core.models.wide_deep:WideDeep"),
+    "dcn_v2": ModelKind(_count_dcn_v2, "dlrover_nb.core.models.dcn_v2:DcnV2"),
+    "xdeepfm": ModelKind(_count_xdeepfm, "dlrover_nb.core.models.xdeepfm:XDeepFm"),
 }
 
 

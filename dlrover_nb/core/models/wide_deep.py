@@ -6,13 +6,15 @@ look-up serves both parts.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import torch
 from torch import nn
 
+from dlrover_nb.core.models.parts import Linear, joined, perceptron, wide_sum
+
 if TYPE_CHECKING:
+    import torch
+
     from dlrover_nb.core.structs.job import ModelSpec
 
 
@@ -29,29 +31,11 @@ class WideDeep(nn.Module):
 
     def __init__(self, model: ModelSpec, n_categorical: int, n_numeric: int) -> None:
         super().__init__()
-        self._embedding_dim = model.embedding_dim
-        widths = (n_categorical * model.embedding_dim + n_numeric, *model.hidden)
-        layers: list[nn.Module] = []
-        for before, after in pairwise(widths):
-            layers += [nn.Linear(before, after), nn.ReLU()]
-        self.deep = nn.Sequential(*layers, nn.Linear(widths[-1], 1))
-        self.linear = _Linear(n_numeric)
+        self._dim = model.embedding_dim
+        self.deep = perceptron(n_categorical * self._dim + n_numeric, model.hidden)
+        self.linear = Linear(n_numeric)
 
     def forward(self, embedded: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
         """Return logits [batch] of `embedded` [batch, n_categorical, row_width] and `dense`."""
-        deep = embedded[:, :, : self._embedding_dim].flatten(1)
-        logits: torch.Tensor = self.deep(torch.cat([deep, dense], 1)).squeeze(1) + self.linear(dense)
-        return logits + embedded[:, :, self._embedding_dim].sum(1)
-
-
-class _Linear(nn.Module):
-    """Linear part on the numbers; like `nn.Linear`, but data without numbers leave it its bias."""
-
-    def __init__(self, n_numeric: int) -> None:
-        super().__init__()
-        bound = max(n_numeric, 1) ** -0.5
-        self.weight = nn.Parameter(torch.empty(n_numeric).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(1).uniform_(-bound, bound))
-
-    def forward(self, dense: torch.Tensor) -> torch.Tensor:
-        return dense @ self.weight + self.bias
+        logits: torch.Tensor = self.deep(joined(embedded, dense, self._dim)).squeeze(1) + self.linear(dense)
+        return logits + wide_sum(embedded, self._dim)

@@ -351,7 +351,7 @@ class JobMaster:
             self.evaluation = self._evaluate(scores, labels)
         except InvalidValueError as error:  # the rows are of one class: trained all the same
             return f"trained; no quality: {error}"
-        return f"trained; AUC {self.evaluation.auc:.4f} on {self.evaluation.n_sample} held-out rows"
+        return f"trained; {self.evaluation}"
 
     def _measure_pause(self, at_s: float) -> None:
         """Add up, for the plan on its way, how long nobody trained."""

@@ -114,6 +114,13 @@ class Migration(StrEnum):
     RESTART = "restart"  # training stops, a checkpoint is written and read again: the baseline
 
 
+class Metric(StrEnum):
+    """What an evaluation is judged by."""
+
+    AUC = "auc"
+    LOG_LOSS = "log_loss"
+
+
 @dataclass(frozen=True, slots=True)
 class EarlyStopping:
     """End training when the held-out rows say that it no longer helps.
@@ -121,17 +128,17 @@ class EarlyStopping:
     Parameters
     ----------
     metric
-        ``auc`` or ``log_loss``, of an evaluation after every pass.
+        Of an evaluation after every pass.
     patience
         Evaluations without a gain of `min_gain` before training ends.
     """
 
-    metric: str = "auc"
+    metric: Metric = Metric.AUC
     patience: int = 1
     min_gain: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.metric not in {"auc", "log_loss"}:
+        if self.metric not in set(Metric):
             raise InvalidValueError(f"early stopping looks at auc or log_loss, got {self.metric!r}")
         _check.at_least("early stopping patience", self.patience, 1)
         _check.at_least("early stopping min_gain", self.min_gain, 0)
@@ -151,6 +158,10 @@ class ModelSpec:
         Where Adagrad's sums begin.
     beta1, beta2, epsilon
         Of Adam.
+    cross_layers
+        Cross layers of DCN v2.
+    cin
+        Feature maps of each layer of xDeepFM's compressed interaction network.
     code
         Where the user's module comes from: ``module:name``, or ``pickle:SHA256`` of a file in the run folder.
     n_dense
@@ -169,6 +180,8 @@ class ModelSpec:
     beta2: float = 0.999
     epsilon: float = 1e-8
     embedding: Embedding = Embedding.FIXED
+    cross_layers: int = 3
+    cin: tuple[int, ...] = (64, 64)
     code: str = ""
     n_dense: int = 0
 
@@ -182,6 +195,10 @@ class ModelSpec:
         _check.above_zero("initial_accumulator", self.initial_accumulator)
         for width in self.hidden:
             _check.at_least("hidden layer width", width, 1)
+        _check.at_least("cross_layers", self.cross_layers, 1)
+        _check.at_least("cin layers", len(self.cin), 1)
+        for width in self.cin:
+            _check.at_least("cin layer width", width, 1)
 
     @property
     def row_width(self) -> int:

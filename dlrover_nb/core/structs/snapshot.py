@@ -133,8 +133,11 @@ class Evaluation:
     """Quality on the held-out rows."""
 
     auc: float
-    log_loss: float
+    log_loss: float  # mean, in nats
     n_sample: int
+
+    def __str__(self) -> str:
+        return f"AUC {self.auc:.4f}, log loss {self.log_loss:.4f} on {self.n_sample:,} held-out rows"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,9 +37,10 @@ def batch(seed=0, n_row=10):
     hidden=st.lists(st.integers(1, 9), max_size=3),
     n_categorical=st.integers(0, 5),
     n_numeric=st.integers(0, 5),
+    depth=st.tuples(st.integers(1, 4), st.lists(st.integers(1, 7), min_size=1, max_size=3).map(tuple)),
 )
-def test_the_count_without_torch_is_the_modules_own(name, dim, hidden, n_categorical, n_numeric):
-    model = ModelSpec(name=name, embedding_dim=dim, hidden=tuple(hidden))
+def test_the_count_without_torch_is_the_modules_own(name, dim, hidden, n_categorical, n_numeric, depth):
+    model = ModelSpec(name=name, embedding_dim=dim, hidden=tuple(hidden), cross_layers=depth[0], cin=depth[1])
     assume(n_categorical + n_numeric > 0)
     learner = Learner(model, n_categorical, n_numeric)
     rows = np.ones((1, dim + 1), np.float32)
@@ -73,8 +75,10 @@ def numerical_gradient(function, array, at, step=1e-2):
     return (above - below) / (2 * step)
 
 
-def test_gradients_are_the_slope_of_the_loss():
-    learner = Learner(MODEL, N_CATEGORICAL, N_NUMERIC)
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_gradients_are_the_slope_of_the_loss(name):
+    model = replace(MODEL, name=name, hidden=(6,), cross_layers=2, cin=(4, 3))
+    learner = Learner(model, N_CATEGORICAL, N_NUMERIC)
     rows, inverse, dense, labels = batch()
 
     def loss():
@@ -88,8 +92,9 @@ def test_gradients_are_the_slope_of_the_loss():
         assert of_dense[at] == pytest.approx(numerical_gradient(loss, learner.values, at), abs=2e-3)
 
 
-def test_the_wide_weight_adds_to_the_logit():
-    learner = Learner(MODEL, N_CATEGORICAL, N_NUMERIC)
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_wide_weight_adds_to_the_logit(name):
+    learner = Learner(replace(MODEL, name=name), N_CATEGORICAL, N_NUMERIC)
     rows, inverse, dense, _ = batch()
     before = learner.scores(rows, inverse, dense)
     rows[:, -1] += 0.5
