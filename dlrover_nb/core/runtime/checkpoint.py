@@ -27,14 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_MARK = b"DLNBCKP1"
-_ARRAYS = (
-    ("rows", "<i8", 1),
-    ("values", "<f4", 2),
-    ("sums", "<f4", 2),
-    ("dense", "<f4", 1),
-    ("dense_sums", "<f4", 1),
-)
+_MARK = b"DLNBCKP2"
+_ARRAYS = (("ids", "<i8", 1), ("table", "<f4", 2), ("dense", "<f4", 2))
 _CHUNK_BYTES = 8 << 20
 _MAX_HEADER_BYTES = 4096
 

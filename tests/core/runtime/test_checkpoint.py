@@ -18,11 +18,9 @@ def part(n=100, n_dense=11, seed=0):
     f4 = np.float32
     return StorePart(
         rng.permutation(10 * n)[:n],
-        rng.normal(size=(n, 5)).astype(f4),
-        rng.random((n, 5)).astype(f4),
+        rng.normal(size=(n, 10)).astype(f4),
         42,
-        rng.normal(size=n_dense).astype(f4),
-        rng.random(n_dense).astype(f4),
+        rng.normal(size=(2, n_dense)).astype(f4),
     )
 
 
@@ -32,7 +30,7 @@ def names(folder):
 
 def assert_equal(a, b):
     assert a.dense_offset == b.dense_offset
-    for name in ("rows", "values", "sums", "dense", "dense_sums"):
+    for name in ("ids", "table", "dense"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
 
 

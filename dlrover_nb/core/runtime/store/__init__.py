@@ -1,0 +1,11 @@
+"""Parameters of one PS: rows of the embedding table, and a slice of the dense vector."""
+
+from dlrover_nb.core.runtime.store.parts import (
+    StorePart,
+    dense_slice,
+    even_bucket_owner,
+    owned_buckets,
+)
+from dlrover_nb.core.runtime.store.store import ParameterStore
+
+__all__ = ["ParameterStore", "StorePart", "dense_slice", "even_bucket_owner", "owned_buckets"]

@@ -1,0 +1,78 @@
+"""The slice of the flat dense vector that one PS holds, with its optimizer's state.
+
+State lies in rows of its own, one float for each element (also Adam's count of steps): so any slice can be
+cut from any others when the number of PS changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.runtime.store.parts import Floats, dense_slice
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.kernels.rule import Rule
+
+
+class DenseSlice:
+    """Elements of PS `index` of `n_ps`.
+
+    Attributes
+    ----------
+    range
+        Where they lie in the vector.
+    table
+        float32 [1 + state, m]: values, then state.
+    ready
+        Whether every element has a value.
+    """
+
+    def __init__(self, rule: Rule, length: int, index: int, n_ps: int) -> None:
+        self._rule, self._length = rule, length
+        self._clear(index, n_ps)
+
+    @property
+    def n_byte(self) -> int:
+        """Bytes allocated."""
+        return self.table.nbytes + self._filled.nbytes
+
+    def init(self, values: Floats) -> bool:
+        """Start from `values`, of this length, unless there are some; whether it did."""
+        if self.ready:
+            return False
+        self.table[0] = values
+        self.table[1:] = self._rule.first_state
+        self._fill(slice(0, len(values)))
+        return True
+
+    def place(self, index: int, n_ps: int) -> None:
+        """Hold another slice from now on; what both have in common stays."""
+        offset, table, ready = self.range.start, self.table, self.ready
+        self._clear(index, n_ps)
+        if ready:
+            self.load(offset, table)
+
+    def load(self, offset: int, table: Floats) -> None:
+        """Take what a slice that begins at `offset` has in common with this one."""
+        start = max(self.range.start, offset)
+        stop = min(self.range.stop, offset + table.shape[1])
+        if start < stop:
+            here = slice(start - self.range.start, stop - self.range.start)
+            self.table[:, here] = table[:, start - offset : stop - offset]
+            self._fill(here)
+
+    def _clear(self, index: int, n_ps: int) -> None:
+        self.range = dense_slice(self._length, index, n_ps)
+        n = self.range.stop - self.range.start
+        self.table = np.zeros((1 + self._rule.dense_state, n), np.float32)
+        self._filled = np.zeros(n, np.bool_)
+        self.ready = not n
+
+    def _fill(self, where: slice) -> None:
+        if not self.ready:
+            self._filled[where] = True
+            self.ready = bool(self._filled.all())
+        if self.ready:
+            self._filled = np.empty(0, np.bool_)

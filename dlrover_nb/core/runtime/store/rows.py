@@ -1,0 +1,138 @@
+"""Rows of the embedding table that one PS holds, in one slab that grows and shrinks.
+
+A row comes into being when it is first pushed; until then its value is a pure function of its id and the
+model's seed, which a look-up computes. So memory grows with the ids that are trained, the layout over PS
+never shows in a value, and evaluation allocates nothing.
+
+Rows lie in the order of their first push, values and optimizer state side by side (an update touches one run
+of memory); a map says where. Growing and shrinking is `ndarray.resize` in place, which the allocator does by
+moving pages: no second copy of the parameters ever exists, and what is dropped goes back to the system.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.runtime.kernels import numpy_kernel as kernel
+from dlrover_nb.core.structs.job import Embedding
+from dlrover_nb.core.structs.messages import N_BUCKET
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.kernels.rule import Rule
+    from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids
+    from dlrover_nb.core.structs.job import ModelSpec
+
+    Slots = NDArray[np.int32]
+
+_GROWTH = 1.25  # the share of allocated rows that may lie unused is 1 - 1/1.25
+_FIRST_CAPACITY = 1024
+_CHUNK = 1 << 15  # rows moved at a time when others leave
+
+
+class RowTable:
+    """Slab, ids and map.
+
+    Parameters
+    ----------
+    model, rule
+        Widths, seed and optimizer.
+    n_id
+        Ids are in [0, n_id) for a fixed table; a hashed one takes any.
+
+    Attributes
+    ----------
+    table, ids, marked
+        float32 [capacity, width + state], int64 [capacity], and a mark of each row (a byte) for whoever
+        needs one; the first `n` are rows.
+    """
+
+    def __init__(self, model: ModelSpec, rule: Rule, n_id: int) -> None:
+        self.width, self._seed, self._first_state = model.row_width, model.seed, rule.first_state
+        self._n_id = None if model.embedding is Embedding.HASH else n_id
+        self.table = np.empty((_FIRST_CAPACITY, self.width + rule.row_state(self.width)), np.float32)
+        self.ids = np.empty(_FIRST_CAPACITY, np.int64)
+        self.marked = np.zeros(_FIRST_CAPACITY, np.bool_)
+        self.n = 0
+        self._map = self._new_map()
+
+    @property
+    def n_byte(self) -> int:
+        """Bytes allocated, the map counted."""
+        return self._map.n_byte + sum(array.nbytes for array in self._arrays)
+
+    def find(self, ids: Ids) -> Slots:
+        """Return the slot of each id, -1 for one that is not here yet.
+
+        Raises
+        ------
+        WireError
+            When an id is outside the table.
+        """
+        self.check(ids)
+        return self._map.find(ids)
+
+    def check(self, ids: Ids) -> None:
+        """Raise `WireError` when an id is outside the table."""
+        limit = 1 << 63 if self._n_id is None else self._n_id
+        if len(ids) and int(ids.view(np.uint64).max()) >= limit:  # unsigned: catches below 0 too
+            raise WireError(f"rows must be in [0, {limit}), got [{ids.min()}, {ids.max()}]")
+
+    def gather(self, ids: Ids) -> Floats:
+        """Return the values of rows, float32 [n, width]; nothing comes into being."""
+        return kernel.gather(self.table, self.find(ids), ids, self.width, self._seed)
+
+    def find_or_create(self, ids: Ids, *, fill: bool = True) -> Slots:
+        """Return the slots of distinct ids; new rows get their first values when `fill` says so."""
+        slots = self.find(ids)
+        new = slots < 0
+        if new.any():
+            slots[new] = self._create(ids[new], fill=fill)
+        return slots
+
+    def remove(self, buckets: Buckets) -> int:
+        """Drop the rows of `buckets`, give their memory back; return how many they were."""
+        n_before, self.n = self.n, self._compact(buckets)
+        self._resize(max(self.n, _FIRST_CAPACITY))
+        self._map = self._new_map()
+        self._map.insert(self.ids[: self.n], 0)
+        return n_before - self.n
+
+    def _compact(self, gone: Buckets) -> int:
+        """Move the rows that stay to the front; return their number."""
+        n_kept = 0
+        for start in range(0, self.n, _CHUNK):
+            chunk = slice(start, min(start + _CHUNK, self.n))
+            kept = np.flatnonzero(~gone[self.ids[chunk] % N_BUCKET])
+            for array in self._arrays:
+                array[n_kept : n_kept + len(kept)] = array[chunk][kept]
+            n_kept += len(kept)
+        return n_kept
+
+    def _create(self, ids: Ids, *, fill: bool) -> Slots:
+        start, stop = self.n, self.n + len(ids)
+        if stop > len(self.ids):
+            self._resize(max(stop, int(len(self.ids) * _GROWTH)))
+        if fill:
+            self.table[start:stop, : self.width] = kernel.initial_rows(ids, self.width, self._seed)
+            self.table[start:stop, self.width :] = self._first_state
+        self.ids[start:stop] = ids
+        self.marked[start:stop] = False
+        self._map.insert(ids, start)
+        self.n = stop
+        return np.arange(start, stop, dtype=np.int32)
+
+    @property
+    def _arrays(self) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]:
+        return self.table, self.ids, self.marked
+
+    def _resize(self, capacity: int) -> None:
+        for array in self._arrays:
+            array.resize((capacity, *array.shape[1:]), refcheck=False)  # no view of them outlives a push
+
+    def _new_map(self) -> kernel.DirectMap | kernel.HashMap:
+        return kernel.HashMap() if self._n_id is None else kernel.DirectMap(self._n_id)

@@ -1,0 +1,238 @@
+"""Parameters of one PS, as its data plane and its master see them: look up, update, save, load, move.
+
+Moving rows to other PS while training goes on: `begin_move` marks all rows of some buckets as pending,
+`take_pending` hands out copies and takes the mark off, and an update marks its rows again. So when nothing is
+pending, the receiver has exactly what is here; `drop` then frees it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.errors import CheckpointError, WireError
+from dlrover_nb.core.runtime.kernels import numpy_kernel as kernel
+from dlrover_nb.core.runtime.kernels.rule import Corrections, Rule
+from dlrover_nb.core.runtime.store.dense import DenseSlice
+from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
+from dlrover_nb.core.runtime.store.rows import RowTable
+from dlrover_nb.core.structs.job import Optimizer
+from dlrover_nb.core.structs.messages import N_BUCKET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.job import ModelSpec
+
+_CHUNK = 1 << 15  # rows taken from a part at a time: it may be a file larger than free memory
+_SCAN = 1 << 20  # marks looked at in one go
+
+
+class ParameterStore:
+    """Parameters of PS `index` of `n_ps`.
+
+    Parameters
+    ----------
+    model
+        Widths, seed, optimizer, and how ids find their row.
+    n_table_row
+        Rows of the whole table; not looked at where ids are hashed.
+    dense_length
+        Elements of the whole flat dense vector.
+    index, n_ps
+        Which slice of the dense vector this store holds.
+    """
+
+    def __init__(
+        self, model: ModelSpec, n_table_row: int, dense_length: int, *, index: int = 0, n_ps: int = 1
+    ) -> None:
+        self._rule = Rule.of(model)
+        self._corrections = Corrections(self._rule) if model.optimizer is Optimizer.ADAM else None
+        self._most_steps = 0  # no parameter was updated more often
+        self._rows = RowTable(model, self._rule, n_table_row)
+        self._dense = DenseSlice(self._rule, dense_length, index, n_ps)
+        self._moving: Buckets = np.zeros(N_BUCKET, np.bool_)
+        self._scan_from = 0
+        self.n_pending = 0
+
+    @property
+    def n_row(self) -> int:
+        """Rows that are held."""
+        return self._rows.n
+
+    @property
+    def n_byte(self) -> int:
+        """Bytes allocated: parameters, optimizer state, ids and their map."""
+        return self._rows.n_byte + self._dense.n_byte
+
+    @property
+    def dense(self) -> Floats:
+        """A copy of the dense slice."""
+        values: Floats = self._dense.table[0].copy()
+        return values
+
+    @property
+    def dense_ready(self) -> bool:
+        """Whether the dense slice has values."""
+        return self._dense.ready
+
+    @property
+    def dense_range(self) -> slice:
+        """Where the dense slice lies in the vector."""
+        return self._dense.range
+
+    def init_dense(self, values: Floats) -> bool:
+        """Start the dense slice from `values` unless it has some; whether it did."""
+        if values.shape != self._dense.table[0].shape:
+            raise WireError(f"expected a dense slice of {self._dense.table[0].shape}, got {values.shape}")
+        return self._dense.init(values)
+
+    def pull(self, ids: Ids) -> Floats:
+        """Return the values of rows, float32 [n, width]; nothing comes into being."""
+        return self._rows.gather(ids)
+
+    def push(self, ids: Ids, gradients: Floats) -> None:
+        """Apply one step of the optimizer to distinct rows."""
+        if gradients.shape != (len(ids), self._rows.width):
+            raise WireError(f"expected gradients ({len(ids)}, {self._rows.width}), got {gradients.shape}")
+        slots = self._rows.find_or_create(ids)
+        kernel.update_rows(self._rows.table, slots, gradients, self._rule, self._next_corrections())
+        self._mark(ids, slots)
+
+    def push_dense(self, gradient: Floats) -> None:
+        """Apply one step of the optimizer to the dense slice."""
+        shape = self._dense.table[0].shape
+        if gradient.shape != shape or not self._dense.ready:
+            raise WireError(
+                f"expected the gradient of a dense slice {shape} that has values, "
+                f"got {gradient.shape}, values {'set' if self._dense.ready else 'not set'}"
+            )
+        kernel.update_dense(self._dense.table, gradient, self._rule, self._next_corrections())
+
+    def export(self) -> StorePart:
+        """Return all that is held; the arrays are views, valid until the next change."""
+        rows, dense = self._rows, self._dense
+        n_dense = dense.table.shape[1] if dense.ready else 0
+        return StorePart(
+            rows.ids[: rows.n], rows.table[: rows.n], dense.range.start, dense.table[:, :n_dense]
+        )
+
+    def load(self, part: StorePart, owned: Buckets) -> None:
+        """Take from `part`, of any layout, the rows of `owned` buckets and the overlap of the dense slice.
+
+        Raises
+        ------
+        CheckpointError
+            When it is of another table or optimizer.
+        """
+        self._take_rows(part, owned)
+        self.load_dense(part)
+
+    def absorb(self, part: StorePart) -> None:
+        """Take all rows of `part`, new or in place of those that are here; nothing of its dense slice."""
+        self._take_rows(part, np.ones(N_BUCKET, np.bool_))
+
+    def load_dense(self, part: StorePart) -> None:
+        """Take the overlap of the dense slice of `part` with this one's."""
+        state = len(self._dense.table)
+        if part.dense.shape[0] != state:
+            raise CheckpointError(
+                f"expected {state} numbers of each dense parameter, got {part.dense.shape[0]}; "
+                "a checkpoint fits only the optimizer that it was made with"
+            )
+        self._dense.load(part.dense_offset, part.dense)
+        if self._corrections is not None:
+            self._saw_steps(part.dense[-1])
+
+    def place_dense(self, index: int, n_ps: int) -> None:
+        """Hold the dense slice of PS `index` of `n_ps` from now on; what both have in common stays."""
+        self._dense.place(index, n_ps)
+
+    def begin_move(self, buckets: Buckets) -> int:
+        """Mark all rows of `buckets` as pending, now and whenever they change; return how many."""
+        self._moving = buckets.copy()
+        rows = self._rows
+        rows.marked[: rows.n] = buckets[rows.ids[: rows.n] % N_BUCKET]
+        self.n_pending = int(np.count_nonzero(rows.marked[: rows.n]))
+        self._scan_from = 0
+        return self.n_pending
+
+    def take_pending(self, limit: int) -> StorePart:
+        """Return copies of at most `limit` pending rows, which are pending no longer; no dense slice."""
+        slots = self._pending_slots(min(limit, self.n_pending))
+        rows = self._rows
+        rows.marked[slots] = False
+        self.n_pending -= len(slots)
+        return StorePart(rows.ids[slots], rows.table[slots], 0, self._dense.table[:, :0])
+
+    def cancel_move(self) -> None:
+        """Forget about moving; all rows are here still."""
+        self.begin_move(np.zeros(N_BUCKET, np.bool_))
+
+    def drop(self, buckets: Buckets) -> int:
+        """Free the rows of `buckets`; return how many. Rows of other buckets may still be pending."""
+        n_gone = self._rows.remove(buckets)
+        self._moving &= ~buckets
+        self.n_pending = int(np.count_nonzero(self._rows.marked[: self._rows.n]))
+        self._scan_from = 0
+        return n_gone
+
+    def _take_rows(self, part: StorePart, owned: Buckets) -> None:
+        self._check_rows(part)
+        for chunk in _chunks(len(part.ids)):
+            mine = np.flatnonzero(owned[part.ids[chunk] % N_BUCKET])
+            ids = np.ascontiguousarray(part.ids[chunk][mine])
+            slots = self._rows.find_or_create(ids, fill=False)
+            self._rows.table[slots] = part.table[chunk][mine]
+            self._mark(ids, slots)
+            if self._corrections is not None and len(mine):
+                self._saw_steps(part.table[chunk, -1])
+
+    def _check_rows(self, part: StorePart) -> None:
+        row_length = self._rows.table.shape[1]
+        if part.table.shape[1:] != (row_length,):
+            raise CheckpointError(
+                f"expected rows of {row_length} numbers, the checkpoint has {part.table.shape[1:]}; "
+                "a checkpoint fits only the model and optimizer that it was made of"
+            )
+        try:
+            self._rows.check(part.ids)
+        except WireError as error:
+            raise CheckpointError(f"the checkpoint is of another table: {error}") from error
+
+    def _mark(self, ids: Ids, slots: NDArray[np.int32]) -> None:
+        """Make changed rows of moving buckets pending again."""
+        if self._moving.any():
+            changed = slots[self._moving[ids % N_BUCKET]]
+            marked = self._rows.marked
+            self.n_pending += len(changed) - int(np.count_nonzero(marked[changed]))
+            marked[changed] = True
+
+    def _pending_slots(self, wanted: int) -> NDArray[np.int64]:
+        """Return `wanted` slots of pending rows, going round so that no row waits for long."""
+        found: list[NDArray[np.int64]] = []
+        while wanted:
+            stop = min(self._scan_from + _SCAN, self._rows.n)
+            here = np.flatnonzero(self._rows.marked[self._scan_from : stop])[:wanted] + self._scan_from
+            found.append(here)
+            wanted -= len(here)
+            self._scan_from = 0 if stop == self._rows.n and wanted else stop
+            if not wanted and len(here):
+                self._scan_from = int(here[-1]) + 1
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def _next_corrections(self) -> Floats | None:
+        if self._corrections is None:
+            return None
+        self._most_steps += 1
+        return self._corrections.up_to(self._most_steps)
+
+    def _saw_steps(self, counts: Floats) -> None:
+        self._most_steps = max(self._most_steps, int(counts.max(initial=0)))
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    return (slice(start, start + _CHUNK) for start in range(0, n, _CHUNK))
