@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_world import every_kernel  # noqa: F401
 
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.runtime.kernels.numpy_kernel import initial_rows
+from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.store import (
     ParameterStore,
     StorePart,
@@ -288,15 +289,15 @@ def test_pulling_allocates_nothing_and_pushing_only_what_is_touched():
 
 
 def test_first_values_are_small_and_independent_of_their_neighbours():
-    values = initial_rows(np.arange(20_000), 17, 3)
+    values = kernel().initial_rows(np.arange(20_000), 17, 3)
     assert np.all(values[:, -1] == 0)
     embedding = values[:, :-1]
     assert abs(embedding.mean()) < 1e-4
     assert embedding.std() == pytest.approx(0.01, rel=0.01)
     assert np.abs(np.corrcoef(embedding.T) - np.eye(16)).max() < 0.05
-    np.testing.assert_array_equal(values[[7, 3]], initial_rows(np.array([7, 3]), 17, 3))
-    assert not np.array_equal(values[:5], initial_rows(np.arange(5), 17, 4))
-    assert not np.array_equal(values[:5], initial_rows(np.arange(5), 17, -3))
+    np.testing.assert_array_equal(values[[7, 3]], kernel().initial_rows(np.array([7, 3]), 17, 3))
+    assert not np.array_equal(values[:5], kernel().initial_rows(np.arange(5), 17, 4))
+    assert not np.array_equal(values[:5], kernel().initial_rows(np.arange(5), 17, -3))
 
 
 @given(length=st.integers(0, 1000), n_ps=st.integers(1, 20))

@@ -1,1 +1,108 @@
-"""The inner loops of a parameter server."""
+"""The inner loops of a parameter server and of a worker's batches, compiled where that was possible.
+
+`numpy_kernel` is the definition and works everywhere; `compiled` gives the same bits several times as fast,
+when the package was installed where there is a C compiler. ``DLROVER_NB_KERNEL`` set to ``numpy`` or ``c``
+asks for one of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.runtime.kernels import compiled, numpy_kernel
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.kernels.rule import Rule
+
+    Ids = NDArray[np.int64]
+    Slots = NDArray[np.int32]
+    Floats = NDArray[np.float32]
+
+VARIABLE = "DLROVER_NB_KERNEL"
+
+
+class Map(Protocol):
+    """Slots of ids."""
+
+    @property
+    def n_byte(self) -> int:
+        """Bytes allocated."""
+        ...
+
+    def find(self, ids: Ids) -> Slots:
+        """Return the slot of each id, -1 where it has none."""
+        ...
+
+    def insert(self, ids: Ids, first: int) -> None:
+        """Give distinct ids that have none the slots from `first` on."""
+        ...
+
+
+class Kernel(Protocol):
+    """What both kernels compute; see `numpy_kernel`."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a module's constant
+        """Name for people."""
+        ...
+
+    def initial_rows(self, ids: Ids, width: int, seed: int) -> Floats:
+        """Return the first values of rows."""
+        ...
+
+    def gather(self, table: Floats, slots: Slots, ids: Ids, width: int, seed: int) -> Floats:
+        """Return the values of rows; first values where a slot is -1."""
+        ...
+
+    def update_rows(
+        self, table: Floats, slots: Slots, gradients: Floats, rule: Rule, corrections: Floats | None
+    ) -> None:
+        """Apply one step to rows."""
+        ...
+
+    def update_dense(self, dense: Floats, gradient: Floats, rule: Rule, corrections: Floats | None) -> None:
+        """Apply one step to a dense slice."""
+        ...
+
+    def direct_map(self, n_id: int) -> Map:
+        """Return an empty map of ids in [0, n_id)."""
+        ...
+
+    def hash_map(self) -> Map:
+        """Return an empty map of any ids >= 0."""
+        ...
+
+    def distinct(self, ids: Ids) -> tuple[Ids, Ids]:
+        """Return the distinct ids in order of appearance, and the place of each id among them."""
+        ...
+
+
+def kernel() -> Kernel:
+    """Return the kernel that the environment asks for, else the compiled one where it is there.
+
+    Raises
+    ------
+    InvalidValueError
+        When it asks for one that is not there.
+    """
+    return _named(os.environ.get(VARIABLE, ""))
+
+
+@functools.cache
+def _named(name: str) -> Kernel:
+    if name not in {"", "numpy", "c"}:
+        raise InvalidValueError(f"{VARIABLE} must be numpy or c, got {name!r}; or leave it unset")
+    if name == "numpy" or not (name or compiled.is_built()):
+        return numpy_kernel
+    if not compiled.is_built():
+        raise InvalidValueError(
+            f"{VARIABLE}=c asks for the compiled kernel, which was not built; "
+            "install the package again where there is a C compiler, or leave it unset"
+        )
+    return compiled.Compiled()

@@ -22,7 +22,7 @@ Floats = NDArray[np.float32]
 
 NAME = "numpy"
 INITIAL_SCALE = 0.01  # standard deviation of an embedding's first values
-_AMPLITUDE = np.float32(INITIAL_SCALE * 3**0.5)  # a uniform on [-a, a) has deviation a/sqrt(3)
+AMPLITUDE = np.float32(INITIAL_SCALE * 3**0.5)  # a uniform on [-a, a) has deviation a/sqrt(3)
 _EMPTY = -1
 _FIRST_PLACES = 1024
 _MOST_USED = 0.5  # share of a hash map's places; beyond it, runs of taken places grow long
@@ -38,7 +38,7 @@ def initial_rows(ids: Ids, width: int, seed: int) -> Floats:
         element: NDArray[np.uint64] = ids.astype(np.uint64)[:, None] * np.uint64(width) + column
         bits = _splitmix64(element + np.uint64(seed_bits(seed)))
     unit = (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)  # [-1, 1)
-    values = unit * _AMPLITUDE
+    values = unit * AMPLITUDE
     values[:, -1] = 0
     return values
 
@@ -58,7 +58,8 @@ def _splitmix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def gather(table: Floats, slots: Slots, ids: Ids, width: int, seed: int) -> Floats:
     """Return the values of rows, float32 [n, width]; first values where a slot is -1."""
-    values = table[:, :width].take(slots, axis=0, mode="clip")  # "clip" skips a slow check; -1 is replaced
+    rows = table.take(slots, axis=0, mode="clip")  # "clip" skips a slow check; -1 is replaced
+    values = rows[:, :width].copy()
     new = slots < 0
     if new.any():
         values[new] = initial_rows(ids[new], width, seed)
@@ -204,6 +205,28 @@ class HashMap:
 
     def _next(self, at: Ids) -> Ids:
         return (at + 1) & (len(self._places) - 1)
+
+
+def direct_map(n_id: int) -> DirectMap:
+    """Return an empty map of ids in [0, n_id)."""
+    return DirectMap(n_id)
+
+
+def hash_map() -> HashMap:
+    """Return an empty map of any ids >= 0."""
+    return HashMap()
+
+
+def distinct(ids: Ids) -> tuple[Ids, Ids]:
+    """Return the distinct ids in order of appearance, and the place of each id among them.
+
+    By hashing (`pandas.factorize`): sorting the 17,000 ids of a batch, as `numpy.unique` does, takes ten
+    times as long.
+    """
+    import pandas as pd  # noqa: PLC0415 - a PS, which needs the rest of this module, has no use for it
+
+    inverse, rows = pd.factorize(ids)
+    return np.asarray(rows), np.asarray(inverse, np.int64)
 
 
 def _empty_places(n: int) -> NDArray[np.int64]:

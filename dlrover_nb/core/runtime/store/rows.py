@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.kernels import numpy_kernel as kernel
 from dlrover_nb.core.structs.job import Embedding
 from dlrover_nb.core.structs.messages import N_BUCKET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.kernels import Kernel, Map
     from dlrover_nb.core.runtime.kernels.rule import Rule
     from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids
     from dlrover_nb.core.structs.job import ModelSpec
@@ -43,6 +43,8 @@ class RowTable:
         Widths, seed and optimizer.
     n_id
         Ids are in [0, n_id) for a fixed table; a hashed one takes any.
+    kernel
+        What looks up and fills rows.
 
     Attributes
     ----------
@@ -51,7 +53,8 @@ class RowTable:
         needs one; the first `n` are rows.
     """
 
-    def __init__(self, model: ModelSpec, rule: Rule, n_id: int) -> None:
+    def __init__(self, model: ModelSpec, rule: Rule, n_id: int, kernel: Kernel) -> None:
+        self._kernel = kernel
         self.width, self._seed, self._first_state = model.row_width, model.seed, rule.first_state
         self._n_id = None if model.embedding is Embedding.HASH else n_id
         self.table = np.empty((_FIRST_CAPACITY, self.width + rule.row_state(self.width)), np.float32)
@@ -84,7 +87,7 @@ class RowTable:
 
     def gather(self, ids: Ids) -> Floats:
         """Return the values of rows, float32 [n, width]; nothing comes into being."""
-        return kernel.gather(self.table, self.find(ids), ids, self.width, self._seed)
+        return self._kernel.gather(self.table, self.find(ids), ids, self.width, self._seed)
 
     def find_or_create(self, ids: Ids, *, fill: bool = True) -> Slots:
         """Return the slots of distinct ids; new rows get their first values when `fill` says so."""
@@ -118,7 +121,7 @@ class RowTable:
         if stop > len(self.ids):
             self._resize(max(stop, int(len(self.ids) * _GROWTH)))
         if fill:
-            self.table[start:stop, : self.width] = kernel.initial_rows(ids, self.width, self._seed)
+            self.table[start:stop, : self.width] = self._kernel.initial_rows(ids, self.width, self._seed)
             self.table[start:stop, self.width :] = self._first_state
         self.ids[start:stop] = ids
         self.marked[start:stop] = False
@@ -134,5 +137,5 @@ class RowTable:
         for array in self._arrays:
             array.resize((capacity, *array.shape[1:]), refcheck=False)  # no view of them outlives a push
 
-    def _new_map(self) -> kernel.DirectMap | kernel.HashMap:
-        return kernel.HashMap() if self._n_id is None else kernel.DirectMap(self._n_id)
+    def _new_map(self) -> Map:
+        return self._kernel.hash_map() if self._n_id is None else self._kernel.direct_map(self._n_id)

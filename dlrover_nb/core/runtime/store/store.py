@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.runtime.kernels import numpy_kernel as kernel
+from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.kernels.rule import Corrections, Rule
 from dlrover_nb.core.runtime.store.dense import DenseSlice
 from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
@@ -49,10 +49,10 @@ class ParameterStore:
     def __init__(
         self, model: ModelSpec, n_table_row: int, dense_length: int, *, index: int = 0, n_ps: int = 1
     ) -> None:
-        self._rule = Rule.of(model)
+        self._kernel, self._rule = kernel(), Rule.of(model)
         self._corrections = Corrections(self._rule) if model.optimizer is Optimizer.ADAM else None
         self._most_steps = 0  # no parameter was updated more often
-        self._rows = RowTable(model, self._rule, n_table_row)
+        self._rows = RowTable(model, self._rule, n_table_row, self._kernel)
         self._dense = DenseSlice(self._rule, dense_length, index, n_ps)
         self._moving: Buckets = np.zeros(N_BUCKET, np.bool_)
         self._scan_from = 0
@@ -99,7 +99,7 @@ class ParameterStore:
         if gradients.shape != (len(ids), self._rows.width):
             raise WireError(f"expected gradients ({len(ids)}, {self._rows.width}), got {gradients.shape}")
         slots = self._rows.find_or_create(ids)
-        kernel.update_rows(self._rows.table, slots, gradients, self._rule, self._next_corrections())
+        self._kernel.update_rows(self._rows.table, slots, gradients, self._rule, self._next_corrections())
         self._mark(ids, slots)
 
     def push_dense(self, gradient: Floats) -> None:
@@ -110,7 +110,7 @@ class ParameterStore:
                 f"expected the gradient of a dense slice {shape} that has values, "
                 f"got {gradient.shape}, values {'set' if self._dense.ready else 'not set'}"
             )
-        kernel.update_dense(self._dense.table, gradient, self._rule, self._next_corrections())
+        self._kernel.update_dense(self._dense.table, gradient, self._rule, self._next_corrections())
 
     def export(self) -> StorePart:
         """Return all that is held; the arrays are views, valid until the next change."""

@@ -1,0 +1,165 @@
+"""The inner loops in C (`kernel.c`), built when the package is installed; called without the GIL.
+
+Bit for bit what `numpy_kernel` gives: the same operations in the same order on float32, none fused.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+from ctypes import c_float, c_int64, c_uint64, c_void_p
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dlrover_nb.core.runtime.kernels import numpy_kernel
+from dlrover_nb.core.structs.job import Optimizer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.kernels.rule import Rule
+
+    Ids = NDArray[np.int64]
+    Slots = NDArray[np.int32]
+    Floats = NDArray[np.float32]
+
+_KINDS = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
+_AMPLITUDE = float(numpy_kernel.AMPLITUDE)
+_P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
+_SIGNATURES = {
+    "initial_rows": (_P, _I, _P, _I, _I, _U, _F),
+    "gather": (_P, _P, _I, _P, _P, _I, _I, _U, _F),
+    "update_rows": (_I, _P, _I, _P, _P, _I, _I, _P, _P, _I),
+    "update_dense": (_I, _P, _P, _I, _P, _P, _I),
+    "direct_find": (_P, _P, _P, _I),
+    "hash_find": (_P, _P, _U, _P, _I),
+    "hash_place": (_P, _U, _P, _P, _I),
+    "distinct": (_P, _P, _P, _U, _P, _I),
+}
+
+
+def is_built() -> bool:
+    """Return whether the library was built when the package was installed."""
+    return _library_path() is not None
+
+
+class Compiled:
+    """The compiled kernel; see `numpy_kernel` for what each function does."""
+
+    NAME = "c"
+
+    def __init__(self) -> None:
+        self._c = _load()
+
+    def initial_rows(self, ids: Ids, width: int, seed: int) -> Floats:
+        """Return the first values of rows."""
+        ids, out = _packed(ids, np.int64), np.empty((len(ids), width), np.float32)
+        self._c.initial_rows(
+            _at(out), width, _at(ids), len(ids), width, numpy_kernel.seed_bits(seed), _AMPLITUDE
+        )
+        return out
+
+    def gather(self, table: Floats, slots: Slots, ids: Ids, width: int, seed: int) -> Floats:
+        """Return the values of rows; first values where a slot is -1."""
+        ids, out = _packed(ids, np.int64), np.empty((len(ids), width), np.float32)
+        start = numpy_kernel.seed_bits(seed)
+        stride = table.shape[1]
+        self._c.gather(_at(out), _at(table), stride, _at(slots), _at(ids), len(ids), width, start, _AMPLITUDE)
+        return out
+
+    def update_rows(
+        self, table: Floats, slots: Slots, gradients: Floats, rule: Rule, corrections: Floats | None
+    ) -> None:
+        """Apply one step to rows."""
+        gradients = _packed(gradients, np.float32)
+        numbers, (n, width) = _numbers(rule), gradients.shape
+        self._c.update_rows(
+            _KINDS[rule.optimizer], _at(table), table.shape[1], _at(slots), _at(gradients), n, width,
+            _at(numbers), *_corrections(corrections),
+        )  # fmt: skip
+
+    def update_dense(self, dense: Floats, gradient: Floats, rule: Rule, corrections: Floats | None) -> None:
+        """Apply one step to a dense slice."""
+        gradient, numbers = _packed(gradient, np.float32), _numbers(rule)
+        self._c.update_dense(
+            _KINDS[rule.optimizer], _at(dense), _at(gradient), len(gradient), _at(numbers),
+            *_corrections(corrections),
+        )  # fmt: skip
+
+    def direct_map(self, n_id: int) -> numpy_kernel.DirectMap:
+        """Return an empty map of ids in [0, n_id)."""
+        return _DirectMap(n_id, self._c)
+
+    def hash_map(self) -> numpy_kernel.HashMap:
+        """Return an empty map of any ids >= 0."""
+        return _HashMap(self._c)
+
+    def distinct(self, ids: Ids) -> tuple[Ids, Ids]:
+        """Return the distinct ids in order of appearance, and the place of each id among them."""
+        ids = _packed(ids, np.int64)
+        rows, inverse = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
+        seen = np.zeros(1 << (2 * len(ids)).bit_length(), np.int32)
+        n = self._c.distinct(_at(rows), _at(inverse), _at(seen), len(seen) - 1, _at(ids), len(ids))
+        return rows[:n].copy(), inverse
+
+
+class _DirectMap(numpy_kernel.DirectMap):
+    def __init__(self, n_id: int, library: ctypes.CDLL) -> None:
+        super().__init__(n_id)
+        self._c = library
+
+    def find(self, ids: Ids) -> Slots:
+        ids, out = _packed(ids, np.int64), np.empty(len(ids), np.int32)
+        self._c.direct_find(_at(out), _at(self._slot), _at(ids), len(ids))
+        return out
+
+
+class _HashMap(numpy_kernel.HashMap):
+    def __init__(self, library: ctypes.CDLL) -> None:
+        super().__init__()
+        self._c = library
+
+    def find(self, ids: Ids) -> Slots:
+        ids, out = _packed(ids, np.int64), np.empty(len(ids), np.int32)
+        self._c.hash_find(_at(out), _at(self._places), len(self._places) - 1, _at(ids), len(ids))
+        return out
+
+    def _place(self, ids: Ids, slots: Ids) -> None:
+        ids, slots = _packed(ids, np.int64), _packed(slots, np.int64)
+        self._c.hash_place(_at(self._places), len(self._places) - 1, _at(ids), _at(slots), len(ids))
+
+
+def _library_path() -> Path | None:
+    """Return the library beside this file; its name is an extension module's, which it is not."""
+    here = Path(__file__).parent
+    names = (here / f"_kernel{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES)
+    return next((path for path in names if path.exists()), None)
+
+
+def _load() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(_library_path()))
+    for name, arguments in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.argtypes, function.restype = arguments, c_int64 if name == "distinct" else None
+    return library
+
+
+def _packed(array: NDArray[Any], kind: type[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(array, kind)
+
+
+def _at(array: NDArray[Any]) -> int:
+    """Return where an array lies; the caller holds it until the call is over."""
+    return array.ctypes.data
+
+
+def _numbers(rule: Rule) -> Floats:
+    """Return what `Rule` of kernel.c holds."""
+    numbers = (rule.learning_rate, rule.beta1, 1 - rule.beta1, rule.beta2, 1 - rule.beta2, rule.epsilon)
+    return np.array(numbers, np.float32)
+
+
+def _corrections(corrections: Floats | None) -> tuple[int, int]:
+    return (0, 0) if corrections is None else (_at(corrections), len(corrections))

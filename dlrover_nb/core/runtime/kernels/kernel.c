@@ -1,0 +1,220 @@
+/* The inner loops of a parameter server and of a worker's batches: numpy_kernel.py, with the same bits.
+ *
+ * Random rows of a table of gigabytes are what costs, so each loop over rows asks for the memory of rows
+ * ahead. Compiled for any processor of the platform; where the compiler can, with a second version for AVX2
+ * that is chosen when the library is loaded. No contraction to fused operations and no fast mathematics:
+ * each float must be what numpy gives.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__GLIBC__) && (!defined(__clang__) || __clang_major__ >= 14)
+#define FAST __attribute__((target_clones("avx2", "default")))
+#else
+#define FAST
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define LINE 16 /* floats of a cache line */
+
+enum { AHEAD = 8, PLACES_AHEAD = 16 };
+enum { SGD, ADAGRAD, ADAM };
+
+/* numbers of an optimizer; the order is compiled.py's */
+typedef struct {
+    float rate, beta1, rest1, beta2, rest2, epsilon;
+} Rule;
+
+typedef struct {
+    int64_t id, slot; /* id -1: free */
+} Place;
+
+INLINE uint64_t splitmix64(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+INLINE void initial_row(float *row, int64_t id, int64_t width, uint64_t seed_bits, float amplitude)
+{
+    for (int64_t i = 0; i + 1 < width; i++) {
+        uint64_t bits = splitmix64((uint64_t)id * (uint64_t)width + (uint64_t)i + seed_bits);
+        row[i] = ((float)(int32_t)(bits >> 40) * 0x1p-23f - 1.0f) * amplitude;
+    }
+    row[width - 1] = 0.0f;
+}
+
+INLINE void prefetch(const float *at, int64_t n, int for_write)
+{
+    for (int64_t i = 0; i < n; i += LINE) {
+        if (for_write)
+            __builtin_prefetch(at + i, 1);
+        else
+            __builtin_prefetch(at + i, 0);
+    }
+    __builtin_prefetch(at + n - 1, 1);
+}
+
+/* ---- rows ---- */
+
+void initial_rows(float *out, int64_t stride, const int64_t *ids, int64_t n, int64_t width, uint64_t seed_bits,
+                  float amplitude)
+{
+    for (int64_t r = 0; r < n; r++)
+        initial_row(out + r * stride, ids[r], width, seed_bits, amplitude);
+}
+
+void gather(float *restrict out, const float *restrict table, int64_t stride, const int32_t *slots, const int64_t *ids,
+            int64_t n, int64_t width, uint64_t seed_bits, float amplitude)
+{
+    for (int64_t r = 0; r < n; r++) {
+        if (r + AHEAD < n && slots[r + AHEAD] >= 0)
+            prefetch(table + slots[r + AHEAD] * stride, width, 0);
+        if (slots[r] >= 0)
+            memcpy(out + r * width, table + slots[r] * stride, (size_t)width * sizeof(float));
+        else
+            initial_row(out + r * width, ids[r], width, seed_bits, amplitude);
+    }
+}
+
+/* ---- optimizers; `count` of Adam is one for all n elements ---- */
+
+INLINE void sgd(float *restrict values, const float *restrict grad, int64_t n, const Rule *rule)
+{
+    const float rate = rule->rate;
+    for (int64_t i = 0; i < n; i++)
+        values[i] -= grad[i] * rate;
+}
+
+INLINE void adagrad(float *restrict values, float *restrict sums, const float *restrict grad, int64_t n,
+                    const Rule *rule)
+{
+    const float rate = rule->rate;
+    for (int64_t i = 0; i < n; i++) {
+        float sum = sums[i] + grad[i] * grad[i];
+        sums[i] = sum;
+        values[i] -= grad[i] / sqrtf(sum) * rate;
+    }
+}
+
+INLINE float adam(float *m, float *v, float grad, float step, float root, const Rule *rule)
+{
+    *m = *m * rule->beta1 + grad * rule->rest1;
+    *v = *v * rule->beta2 + grad * grad * rule->rest2;
+    return *m / (sqrtf(*v) * root + rule->epsilon) * step;
+}
+
+INLINE const float *correction(float *count, const float *corrections, int64_t n_correction)
+{
+    int64_t steps = (int64_t)(*count += 1.0f);
+    return corrections + 2 * (steps < n_correction ? steps : n_correction - 1);
+}
+
+INLINE void adam_row(float *restrict row, const float *restrict grad, int64_t n, const Rule *rule,
+                     const float *corrections, int64_t n_correction)
+{
+    const float *at = correction(row + 3 * n, corrections, n_correction);
+    const float step = at[0], root = at[1];
+    float *restrict m = row + n, *restrict v = row + 2 * n;
+    for (int64_t i = 0; i < n; i++)
+        row[i] -= adam(m + i, v + i, grad[i], step, root, rule);
+}
+
+FAST void update_rows(int64_t kind, float *table, int64_t stride, const int32_t *slots, const float *grad, int64_t n,
+                      int64_t width, const Rule *rule, const float *corrections, int64_t n_correction)
+{
+    for (int64_t r = 0; r < n; r++) {
+        if (r + AHEAD < n)
+            prefetch(table + slots[r + AHEAD] * stride, stride, 1);
+        float *row = table + slots[r] * stride;
+        const float *g = grad + r * width;
+        switch (kind) {
+        case SGD:
+            sgd(row, g, width, rule);
+            break;
+        case ADAGRAD:
+            adagrad(row, row + width, g, width, rule);
+            break;
+        default:
+            adam_row(row, g, width, rule, corrections, n_correction);
+        }
+    }
+}
+
+FAST void update_dense(int64_t kind, float *dense, const float *grad, int64_t n, const Rule *rule,
+                       const float *corrections, int64_t n_correction)
+{
+    switch (kind) {
+    case SGD:
+        sgd(dense, grad, n, rule);
+        break;
+    case ADAGRAD:
+        adagrad(dense, dense + n, grad, n, rule);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) {
+            const float *at = correction(dense + 3 * n + i, corrections, n_correction);
+            dense[i] -= adam(dense + n + i, dense + 2 * n + i, grad[i], at[0], at[1], rule);
+        }
+    }
+}
+
+/* ---- maps from ids to slots ---- */
+
+void direct_find(int32_t *restrict out, const int32_t *restrict slots, const int64_t *restrict ids, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (i + PLACES_AHEAD < n)
+            __builtin_prefetch(slots + ids[i + PLACES_AHEAD], 0);
+        out[i] = slots[ids[i]] - 1;
+    }
+}
+
+void hash_find(int32_t *restrict out, const Place *restrict places, uint64_t mask, const int64_t *restrict ids,
+               int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (i + PLACES_AHEAD < n)
+            __builtin_prefetch(places + (splitmix64((uint64_t)ids[i + PLACES_AHEAD]) & mask), 0);
+        uint64_t at = splitmix64((uint64_t)ids[i]) & mask;
+        while (places[at].id != ids[i] && places[at].id != -1)
+            at = (at + 1) & mask;
+        out[i] = (int32_t)places[at].slot;
+    }
+}
+
+void hash_place(Place *restrict places, uint64_t mask, const int64_t *restrict ids, const int64_t *restrict slots,
+                int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (i + PLACES_AHEAD < n)
+            __builtin_prefetch(places + (splitmix64((uint64_t)ids[i + PLACES_AHEAD]) & mask), 1);
+        uint64_t at = splitmix64((uint64_t)ids[i]) & mask;
+        while (places[at].id != -1)
+            at = (at + 1) & mask;
+        places[at] = (Place){ids[i], slots[i]};
+    }
+}
+
+/* ---- batches ---- */
+
+/* Distinct ids in the order in which they come; `seen` [mask + 1] is zero. Returns how many. */
+int64_t distinct(int64_t *restrict rows, int64_t *restrict inverse, int32_t *restrict seen, uint64_t mask,
+                 const int64_t *restrict ids, int64_t n)
+{
+    int64_t n_row = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t at = splitmix64((uint64_t)ids[i]) & mask;
+        while (seen[at] && rows[seen[at] - 1] != ids[i])
+            at = (at + 1) & mask;
+        if (!seen[at]) {
+            rows[n_row++] = ids[i];
+            seen[at] = (int32_t)n_row;
+        }
+        inverse[i] = seen[at] - 1;
+    }
+    return n_row;
+}
