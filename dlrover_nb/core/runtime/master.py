@@ -4,8 +4,9 @@ Sans-IO: time is an argument, messages come decoded, and whatever must happen is
 `orders`. So every interleaving of deaths, late words and changes of mind can be played through in a test,
 and a real job differs from it by its driver alone.
 
-After each fact everything is reconciled anew (`_settle`): parameter servers in `rollout`, workers by
-`crew`. Nothing waits for a particular message in a particular order.
+Words of workers about shards are heard at the `desk`, those of PS about checkpoints in `saving`. After each
+fact everything is reconciled anew (`_settle`): parameter servers in `rollout`, workers by `crew`. Nothing
+waits for a particular message in a particular order.
 """
 
 from __future__ import annotations
@@ -15,20 +16,19 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime import rollout, watch
+from dlrover_nb.core.runtime import desk, rollout, saving, watch
 from dlrover_nb.core.runtime.crew import reconcile_crew
 from dlrover_nb.core.runtime.orders import Order, Send, Tell
 from dlrover_nb.core.runtime.state import JobState, Stage, evaluation_split, train_split
 from dlrover_nb.core.sharding.ledger import ShardLedger
-from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed, ProgressMade
+from dlrover_nb.core.structs.events import PhaseChanged, PlanApplied, PlanFailed, ProgressMade
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import (
-    Granted,
+    Copied,
     Hello,
     Left,
     Loaded,
     NodeFailed,
-    NoShard,
     Paused,
     Report,
     Saved,
@@ -36,7 +36,6 @@ from dlrover_nb.core.structs.messages import (
     ShardFinished,
     Stop,
 )
-from dlrover_nb.core.structs.shards import Purpose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -47,13 +46,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import FromNode
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
-    from dlrover_nb.core.structs.shards import Lease, ShardCounts
+    from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import Evaluation, NodeView
 
     Floats = NDArray[np.float32]
 
-WAIT_S = 0.3  # a worker without a shard asks again after this long
-IN_FLIGHT_S = 5.0  # a grant may be on its way for this long
 PROGRESS_EVERY_S = 1.0
 
 
@@ -89,9 +86,7 @@ class JobMaster:
             evaluate=ShardLedger(evaluation_split(spec, features)),
         )
         self._evaluate = evaluate
-        self._scored: dict[int, tuple[Floats, Floats]] = {}
         self._still_since_s: float | None = None
-        self._steady_since_s: float | None = None
         self._progress_told = (float("-inf"), 0)
         self.evaluation: Evaluation | None = None
 
@@ -115,7 +110,7 @@ class JobMaster:
     @property
     def running(self) -> ResourcePlan | None:
         """What runs, once everything is in place; None while nodes are missing, moving or standing still."""
-        return None if self._steady_since_s is None else self._state.target
+        return None if self._state.steady_since_s is None else self._state.target
 
     @property
     def stage(self) -> Stage:
@@ -195,12 +190,12 @@ class JobMaster:
 
     def manifest_written(self, number: int, at_s: float) -> tuple[Order, ...]:
         """Hear that a checkpoint is complete on disk."""
-        rollout.manifest_written(self._state, number, at_s)
+        saving.written(self._state, number)
         return self._settle(at_s)
 
     def checkpoint_failed(self, number: int, why: str, at_s: float) -> tuple[Order, ...]:
         """Hear that a checkpoint could not be written."""
-        rollout.checkpoint_failed(self._state, number, why, at_s)
+        saving.failed(self._state, number, why, at_s)
         return self._settle(at_s)
 
     def tick(self, at_s: float) -> tuple[Order, ...]:
@@ -217,16 +212,12 @@ class JobMaster:
         match message:
             case Hello():
                 self._on_hello(node, message, at_s)
-            case Report():
-                self._on_report(node, message, at_s)
-            case ShardAsked():
-                self._on_asked(node, at_s)
-            case ShardFinished():
-                self._on_finished(node, message.lease, at_s, arrays)
-            case Paused():
-                self._on_paused(node, message, at_s)
+            case Report() | ShardAsked() | ShardFinished() | Paused():
+                desk.hear(self._state, node, message, at_s, arrays)
+            case Copied():
+                saving.on_copied(self._state, node, message, at_s)
             case Saved():
-                self._on_saved(node, message, at_s)
+                saving.on_saved(self._state, node, message, at_s)
             case Loaded():
                 self._on_loaded(node, message, at_s)
             case Left():
@@ -242,87 +233,11 @@ class JobMaster:
             self._state.roster.greet(node, hello, at_s)
             self._state.last_step_s = at_s
 
-    def _on_report(self, node: Node, report: Report, at_s: float) -> None:
-        node.last = report.sample
-        if report.lease is not None and report.n_row_done:
-            ledger = self._ledger(report.lease)
-            node.has_worked |= ledger.progress(node.id, report.lease, report.n_row_done)
-        since_s = self._steady_since_s
-        is_steady = since_s is not None and at_s - report.sample.window_s >= since_s
-        plan = self._state.target if is_steady else None
-        self._state.orders.append(Tell(NodeReported(at_s, report.sample, plan)))
-
-    def _on_asked(self, node: Node, at_s: float) -> None:
-        """Answer a worker that has no shard.
-
-        When one was granted a moment ago, question and grant crossed on the way, and a second grant would
-        only make one of them stale. A grant that is older was lost: that shard goes back first.
-        """
-        state = self._state
-        if state.roster.get(node.id) is None:
-            return
-        if state.train.is_holder(node.id) or state.evaluate.is_holder(node.id):
-            if at_s < node.granted_at_s + IN_FLIGHT_S:
-                return
-            state.take_back(node)
-        self._grant(node, at_s)
-
-    def _grant(self, node: Node, at_s: float) -> None:
-        state = self._state
-        ledger = state.evaluate if state.is_evaluating else state.train
-        may_work = state.stage is Stage.SERVING and node.is_training and not node.is_draining
-        shard = ledger.grant(node.id) if may_work else None
-        node.granted_at_s = at_s
-        state.send(node, NoShard(WAIT_S) if shard is None else Granted(shard))
-
-    def _on_finished(
-        self, node: Node, lease: Lease, at_s: float, arrays: Sequence[NDArray[np.generic]]
-    ) -> None:
-        """Count a shard, and grant the next; who finished a stale one may have a grant on its way already."""
-        if lease.purpose is Purpose.EVALUATE:
-            self._keep_scores(node, lease, at_s, arrays)
-        else:
-            node.has_worked |= self._state.train.complete(node.id, lease)
-        self._on_asked(node, at_s)
-
-    def _keep_scores(
-        self, node: Node, lease: Lease, at_s: float, arrays: Sequence[NDArray[np.generic]]
-    ) -> None:
-        """Take the scores of a shard, whole; a worker that scored anything else cannot be trusted."""
-        ledger = self._state.evaluate
-        if not ledger.holds(node.id, lease):
-            ledger.complete(node.id, lease)  # refused, and counted as such
-            return
-        n_row, shapes = ledger.split.n_row(lease.shard), [array.shape for array in arrays]
-        if shapes != [(n_row,)] * 2:
-            why = f"it scored {shapes} rows in shard {lease.shard}, expected {n_row}"
-            watch.node_lost(self._state, node, why, at_s)
-            return
-        scores, labels = (np.array(array, np.float32) for array in arrays)
-        self._scored[lease.shard] = scores, labels
-        node.has_worked |= ledger.complete(node.id, lease)
-
-    def _on_paused(self, node: Node, paused: Paused, at_s: float) -> None:
-        if paused.lease is not None:
-            is_held = self._ledger(paused.lease).progress(node.id, paused.lease, paused.n_row_done)
-            node.must_drop = node.must_drop or not is_held
-        if self._state.stage is Stage.PAUSING and paused.ps_epoch == self._state.n_group:
-            node.is_training, self._state.last_step_s = False, at_s
-
-    def _on_saved(self, node: Node, saved: Saved, at_s: float) -> None:
-        if saved.error:
-            rollout.checkpoint_failed(self._state, saved.checkpoint, f"{node.id}: {saved.error}", at_s)
-        elif saved.checkpoint == self._state.n_checkpoint:
-            self._state.saved[node.id] = saved
-
     def _on_loaded(self, node: Node, loaded: Loaded, at_s: float) -> None:
         if loaded.error:
             rollout.load_failed(self._state, loaded.ps_epoch, f"{node.id}: {loaded.error}", at_s)
         else:
             node.loaded_epoch, self._state.last_step_s = loaded.ps_epoch, at_s
-
-    def _ledger(self, lease: Lease) -> ShardLedger:
-        return self._state.evaluate if lease.purpose is Purpose.EVALUATE else self._state.train
 
     # reconcile
 
@@ -330,7 +245,8 @@ class JobMaster:
         state = self._state
         rollout.advance(state, at_s)
         reconcile_crew(state, at_s)
-        if state.is_evaluating and state.evaluate.finished and state.stage is Stage.SERVING:
+        is_over = state.is_evaluating and state.evaluate.finished and state.is_settled
+        if is_over and state.stage is Stage.SERVING:
             self._succeed(at_s)
         self._measure_pause(at_s)
         self._see_plan(at_s)
@@ -340,8 +256,8 @@ class JobMaster:
 
     def _succeed(self, at_s: float) -> None:
         text = "trained; no rows were held out to evaluate on"
-        if self._scored:
-            pairs = [self._scored[shard] for shard in sorted(self._scored)]
+        if self._state.scored:
+            pairs = [self._state.scored[shard] for shard in sorted(self._state.scored)]
             scores, labels = (np.concatenate(column) for column in zip(*pairs, strict=True))
             text = self._score(scores, labels)
         self._state.end(JobPhase.SUCCEEDED, text, at_s)
@@ -365,17 +281,17 @@ class JobMaster:
         """Note whether the target runs, and tell it once."""
         state = self._state
         if not watch.is_in_place(state):
-            self._steady_since_s = None
+            self._state.steady_since_s = None
             return
-        if self._steady_since_s is None:
-            self._steady_since_s = at_s
+        if self._state.steady_since_s is None:
+            self._state.steady_since_s = at_s
         if state.change is None:
             return
         if not state.change.is_fallback:
             is_first = state.applied is None  # a first start interrupts nothing
             pause_s = 0.0 if is_first else state.change.pause_s
             state.orders.append(Tell(PlanApplied(at_s, state.target, pause_s)))
-            self._steady_since_s = at_s
+            self._state.steady_since_s = at_s
         state.applied, state.change = state.target, None
 
     def _tell_progress(self, at_s: float) -> None:

@@ -18,7 +18,17 @@ from dlrover_nb.core.runtime.meter import Meter, Part
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router
-from dlrover_nb.core.structs.messages import Load, Loaded, NodeConfig, Report, Save, Saved, Stop, ToNode
+from dlrover_nb.core.structs.messages import (
+    Copied,
+    Load,
+    Loaded,
+    NodeConfig,
+    Report,
+    Save,
+    Saved,
+    Stop,
+    ToNode,
+)
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.agent import Agent
@@ -71,7 +81,9 @@ class ParameterServer:
             case Load():
                 self._load(order)
             case Save():
-                self._agent.send(self._save(order))
+                saved = self._save(order)
+                self._agent.send(Copied(self._config.node, order.checkpoint))
+                self._agent.send(saved)
             case Stop():
                 self._stopped = True
             case _:
@@ -101,8 +113,8 @@ class ParameterServer:
     def _filled_store(self, load: Load) -> ParameterStore:
         """Return the store of a part, with what the files that the order names hold of it."""
         store = self._new_store(load)
-        for path, sha256 in load.files:
-            part = checkpoint.read(Path(path), sha256, between=self._agent.tick)
+        for source in load.parts:
+            part = checkpoint.read(Path(source.url), source.sha256, between=self._agent.tick)
             store.load(part, owned_buckets(load.bucket_owner, load.index))
         return store
 

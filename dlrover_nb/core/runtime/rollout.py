@@ -17,21 +17,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.runtime.orders import DropCheckpoint, Manifest, PrepareCheckpoint, Tell, WriteManifest
+from dlrover_nb.core.runtime import saving
+from dlrover_nb.core.runtime.orders import Tell
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.state import PsGroup, Stage, evaluation_split
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.events import PlanFailed
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import Load, Pause, Save, Train
+from dlrover_nb.core.structs.messages import Load, Pause, Train
 from dlrover_nb.core.structs.resources import Role, n_more
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
-
-N_CHECKPOINT_KEPT = 2
-FIRST_CHECKPOINT_BYTES = 1 << 20  # asked for when no earlier checkpoint tells the size
 
 
 def advance(state: JobState, at_s: float) -> None:
@@ -52,6 +50,8 @@ def _step(state: JobState, at_s: float) -> None:
             _serve(state, at_s)
         case Stage.PAUSING:
             _end_pause(state, at_s)
+        case Stage.COPYING:
+            _end_copying(state, at_s)
         case Stage.SAVING:
             _end_saving(state, at_s)
         case Stage.ENDED:
@@ -96,9 +96,9 @@ def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:
     state.bucket_owner = assign_buckets(state.bucket_owner, len(members))
     names = tuple(node.id for node in members)
     state.group = PsGroup(state.n_group, names, state.target.ps, state.bucket_owner)
-    files = state.source.files if state.source else ()
+    parts = state.source.parts if state.source else ()
     for index, node in enumerate(members):
-        state.send(node, Load(state.n_group, index, len(members), state.bucket_owner, files))
+        state.send(node, Load(state.n_group, index, len(members), state.bucket_owner, parts))
     state.enter(Stage.LOADING, at_s)
 
 
@@ -125,13 +125,18 @@ def group_nodes(state: JobState) -> tuple[Node, ...]:
 
 def _serve(state: JobState, at_s: float) -> None:
     _let_train(state)
-    is_ready = _prepare_change(state, at_s)
-    if state.is_stopping or is_ready or _is_trained(state) or _checkpoint_is_due(state, at_s):
+    if _wants_pause(state, at_s):
         assert state.group is not None
         for node in state.roster.workers:
             if node.is_training:
                 state.send(node, Pause(state.group.ps_epoch))
         state.enter(Stage.PAUSING, at_s)
+
+
+def _wants_pause(state: JobState, at_s: float) -> bool:
+    """Whether there is something to do that workers must stand still for."""
+    is_ready = _prepare_change(state, at_s)
+    return bool(state.is_stopping) or is_ready or saving.final_is_due(state) or saving.is_due(state, at_s)
 
 
 def _let_train(state: JobState) -> None:
@@ -151,14 +156,14 @@ def _is_trained(state: JobState) -> bool:
     return state.train.finished and not state.is_evaluating
 
 
-def _checkpoint_is_due(state: JobState, at_s: float) -> bool:
-    every_s = state.spec.checkpoint_every_s
-    return every_s > 0 and not state.is_evaluating and at_s >= state.last_checkpoint_s + every_s
-
-
 def changes_ps(state: JobState) -> bool:
     """Whether other PS should serve than do."""
     return state.group is not None and state.group.shape != state.target.ps and not state.is_evaluating
+
+
+def _restarts(state: JobState) -> bool:
+    """Whether the PS change by stop and restart."""
+    return changes_ps(state)
 
 
 def _prepare_change(state: JobState, at_s: float) -> bool:
@@ -194,86 +199,47 @@ def _stop_standby(state: JobState, *, keep: int) -> None:
             state.stop_node(node)
 
 
-# PAUSING and SAVING
+# PAUSING, COPYING and SAVING
 
 
 def _end_pause(state: JobState, at_s: float) -> None:
+    """Do what the workers stand still for, once all do; go on when it has become pointless."""
     if any(node.is_training for node in state.roster.workers):
         return
-    state.n_checkpoint += 1
-    state.saved, state.pending_manifest = {}, None
-    n_byte = state.checkpoints[-1].n_byte if state.checkpoints else FIRST_CHECKPOINT_BYTES
-    state.orders.append(PrepareCheckpoint(state.n_checkpoint, n_byte))
-    for index, node in enumerate(group_nodes(state)):
-        state.send(node, Save(state.n_checkpoint, part_file(state, index)))
-    state.enter(Stage.SAVING, at_s)
+    if _wants_pause(state, at_s):
+        saving.begin(state, at_s)
+    else:
+        state.enter(Stage.SERVING, at_s)
 
 
-def part_file(state: JobState, index: int) -> str:
-    """Return where a PS writes its part of the checkpoint at hand."""
-    return f"{state.folder}/checkpoints/{state.n_checkpoint}/ps-{index}.part"
+def _end_copying(state: JobState, at_s: float) -> None:
+    """Train on, or evaluate what is trained, while copies are written; wait for the disk if need be."""
+    if not saving.is_copied(state):
+        return
+    state.last_checkpoint_s = at_s
+    if _is_trained(state) and not state.is_stopping:
+        _begin_evaluation(state, at_s)
+    waits_for_disk = bool(state.is_stopping) or _restarts(state)
+    state.enter(Stage.SAVING if waits_for_disk else Stage.SERVING, at_s)
 
 
 def _end_saving(state: JobState, at_s: float) -> None:
-    members = group_nodes(state)
-    if state.pending_manifest is not None or any(node.id not in state.saved for node in members):
+    """Do what waited for the disk."""
+    if not saving.is_written(state):
         return
-    parts = [state.saved[node.id] for node in members]
-    state.pending_manifest = Manifest(
-        number=state.n_checkpoint,
-        at_s=at_s,
-        ps_epoch=state.n_group,
-        bucket_owner=state.bucket_owner,
-        files=tuple((part.file, part.sha256) for part in parts),
-        n_row=sum(part.n_row for part in parts),
-        n_byte=sum(part.n_byte for part in parts),
-        ledger=state.train.checkpoint(),
-    )
-    state.orders.append(WriteManifest(state.pending_manifest))
-
-
-def manifest_written(state: JobState, number: int, at_s: float) -> None:
-    """Go on after a complete checkpoint: do what the workers stand still for, or resume."""
-    manifest = state.pending_manifest
-    if state.stage is not Stage.SAVING or manifest is None or manifest.number != number:
-        return
-    state.pending_manifest = None
-    state.checkpoints.append(manifest)
-    for old in state.checkpoints[:-N_CHECKPOINT_KEPT]:
-        state.orders.append(DropCheckpoint(old.number))
-    del state.checkpoints[:-N_CHECKPOINT_KEPT]
-    if not state.is_stopping and not _is_trained(state) and changes_ps(state):
-        state.source, state.group = manifest, None
-        state.enter(Stage.ASSEMBLING, at_s)
-        return
-    _after_save(state, at_s)
-
-
-def checkpoint_failed(state: JobState, number: int, why: str, at_s: float) -> None:
-    """Go on without a checkpoint that could not be written: the PS still hold all."""
-    if state.stage is not Stage.SAVING or number != state.n_checkpoint:
-        return
-    state.pending_manifest = None
-    state.orders.append(DropCheckpoint(number))
-    text = f"checkpoint {number} could not be written: {why}"
-    is_needed = not state.is_stopping and not _is_trained(state) and changes_ps(state)
-    state.note(text, at_s)
-    if state.is_stopping:
-        state.is_stopping += f"; {text}"
-    _after_save(state, at_s)
-    if is_needed:
-        state.fail_plan(text, at_s)
-
-
-def _after_save(state: JobState, at_s: float) -> None:
-    """Go on as the job stands: it was stopped, it has trained all, or it trains on with the same PS."""
-    state.last_checkpoint_s = at_s
     if state.is_stopping:
         state.end(JobPhase.STOPPED, state.is_stopping, at_s)
         return
-    if _is_trained(state):
-        _begin_evaluation(state, at_s)
+    newest = state.checkpoints[-1] if state.checkpoints else None
+    is_written = newest is not None and newest.number == state.n_checkpoint and newest.is_on_disk
+    if _restarts(state) and is_written:
+        state.source, state.group = newest, None
+        state.enter(Stage.ASSEMBLING, at_s)
+        return
+    is_needed = _restarts(state)
     state.enter(Stage.SERVING, at_s)
+    if is_needed:
+        state.fail_plan(state.message, at_s)
 
 
 def _begin_evaluation(state: JobState, at_s: float) -> None:
@@ -294,7 +260,7 @@ def ps_lost(state: JobState, node: str, at_s: float) -> None:
     """Go back to the last checkpoint if `node` held parameters; it has left the roster already."""
     if state.group is None or node not in state.group.nodes:
         return
-    state.group, state.pending_manifest = None, None
+    state.group = None
     if state.stage is not Stage.LOADING:  # while loading, the source holds all that was learnt
         _roll_back(state)
     for worker in state.roster.workers:
@@ -307,23 +273,16 @@ def load_failed(state: JobState, ps_epoch: int, why: str, at_s: float) -> None:
     damaged = state.source
     if state.stage is not Stage.LOADING or ps_epoch != state.n_group or damaged is None:
         return
-    state.checkpoints = [kept for kept in state.checkpoints if kept.number < damaged.number]
-    state.orders.append(DropCheckpoint(damaged.number))
+    saving.forget(state, damaged)
     state.group = None
     _roll_back(state)
     state.enter(Stage.ASSEMBLING, at_s)
     state.last_step_s = at_s
-    state.note(f"{why}; going on from {source_name(state)}", at_s)
-
-
-def source_name(state: JobState) -> str:
-    """Return what the next group loads, in words."""
-    return f"checkpoint {state.source.number}" if state.source else "the beginning"
+    state.note(f"{why}; going on from {saving.source_name(state)}", at_s)
 
 
 def _roll_back(state: JobState) -> None:
-    state.source = state.checkpoints[-1] if state.checkpoints else None
-    state.train.restore(state.source.ledger if state.source else None)
+    saving.roll_back(state)
     for worker in state.roster.workers:
         worker.must_drop = True
     if not state.train.finished:

@@ -1,13 +1,14 @@
 """What the job master knows at one moment, and the stages that its parameter servers go through.
 
-The stages are those of one stop-and-resume of the PS group; a job passes through them at its start, at
-each checkpoint, at each change of its PS and after the loss of one. `NEXT_STAGES` is the whole graph:
+A job passes through them at its start, at each checkpoint, at each change of its PS and after the loss of
+one. `NEXT_STAGES` is the whole graph:
 
 ASSEMBLING  PS are started until as many are up as the plan says
 LOADING     the group reads its parts from the source checkpoint (or starts from nothing)
-SERVING     workers train
+SERVING     workers train; beside it, copies of the last checkpoint are written to the disk
 PAUSING     workers finish the iteration at hand
-SAVING      PS write their parts, then the manifest is written
+COPYING     PS copy their parts of a checkpoint: workers stand still for no longer than that
+SAVING      what stands still waits for the disk: the job is to stop, or other PS are to read what is written
 ENDED       nothing more happens
 """
 
@@ -21,17 +22,25 @@ from dlrover_nb.core.runtime.orders import Order, Send, StartNode, StopNode, Tel
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.runtime.roster import Node, Roster
 from dlrover_nb.core.sharding.split import Split
+from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Purpose
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dlrover_nb.core.runtime.orders import Manifest
     from dlrover_nb.core.sharding.ledger import ShardLedger
+    from dlrover_nb.core.sharding.split import LedgerCheckpoint
+    from dlrover_nb.core.structs.checkpoints import MemoryPart
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
-    from dlrover_nb.core.structs.messages import Saved, ToNode
+    from dlrover_nb.core.structs.messages import Copied, Saved, ToNode
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan, RolePlan
+
+    Floats = NDArray[np.float32]
 
 
 class Stage(StrEnum):
@@ -41,6 +50,7 @@ class Stage(StrEnum):
     LOADING = "loading"
     SERVING = "serving"
     PAUSING = "pausing"
+    COPYING = "copying"
     SAVING = "saving"
     ENDED = "ended"
 
@@ -49,7 +59,8 @@ NEXT_STAGES: dict[Stage, frozenset[Stage]] = {
     Stage.ASSEMBLING: frozenset({Stage.LOADING, Stage.ENDED}),
     Stage.LOADING: frozenset({Stage.SERVING, Stage.ASSEMBLING, Stage.ENDED}),
     Stage.SERVING: frozenset({Stage.PAUSING, Stage.ASSEMBLING, Stage.ENDED}),
-    Stage.PAUSING: frozenset({Stage.SAVING, Stage.ASSEMBLING, Stage.ENDED}),
+    Stage.PAUSING: frozenset({Stage.SERVING, Stage.COPYING, Stage.ASSEMBLING, Stage.ENDED}),
+    Stage.COPYING: frozenset({Stage.SERVING, Stage.SAVING, Stage.ASSEMBLING, Stage.ENDED}),
     Stage.SAVING: frozenset({Stage.SERVING, Stage.ASSEMBLING, Stage.ENDED}),
     Stage.ENDED: frozenset(),
 }
@@ -63,6 +74,48 @@ class PsGroup:
     nodes: tuple[str, ...]
     shape: RolePlan
     bucket_owner: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A checkpoint that a group can load: from memory, from the disk, or from both.
+
+    While it `is_on_disk` not yet, the files of its manifest have no names.
+    """
+
+    manifest: Manifest
+    memory: tuple[MemoryPart | None, ...]
+    is_on_disk: bool = False
+
+    @property
+    def number(self) -> int:
+        """Of the checkpoint."""
+        return self.manifest.number
+
+    @property
+    def parts(self) -> tuple[PartSource, ...]:
+        """Where its parts can be read."""
+        pairs = zip(self.manifest.files, self.memory, strict=True)
+        return tuple(PartSource(path, sha256, memory) for (path, sha256), memory in pairs)
+
+
+@dataclass(slots=True)
+class Writing:
+    """A checkpoint that is not on the disk yet."""
+
+    number: int
+    since_s: float
+    group: PsGroup
+    ledger: LedgerCheckpoint  # as it was when all stood still
+    is_final: bool  # all rows were trained
+    copied: dict[str, Copied] = field(default_factory=dict)
+    saved: dict[str, Saved] = field(default_factory=dict)
+    manifest: Manifest | None = None  # handed out to be written
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether every PS may change its part again."""
+        return all(node in self.copied for node in self.group.nodes)
 
 
 @dataclass(slots=True)
@@ -107,15 +160,17 @@ class JobState:
     group: PsGroup | None = None
     n_group: int = 0
     bucket_owner: tuple[int, ...] = ()
-    source: Manifest | None = None  # what the next group loads; None: starts from nothing
-    checkpoints: list[Manifest] = field(default_factory=list)
+    source: Kept | None = None  # what the next group loads; None: starts from nothing
+    checkpoints: list[Kept] = field(default_factory=list)  # newest last
+    writing: dict[int, Writing] = field(default_factory=dict)
     n_checkpoint: int = 0
     last_checkpoint_s: float = 0.0
-    saved: dict[str, Saved] = field(default_factory=dict)
-    pending_manifest: Manifest | None = None
+    is_settled: bool = False  # the final checkpoint is on the disk, or it was told why not
     applied: ResourcePlan | None = None  # the last plan that ran
     change: PlanChange | None = None
     is_evaluating: bool = False
+    scored: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)  # by evaluation shard
+    steady_since_s: float | None = None  # since when the target runs; None: nodes are missing or stand still
     is_stopping: str = ""  # who asked and why
     phase: JobPhase = JobPhase.STARTING
     message: str = ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime import rollout
+from dlrover_nb.core.runtime import rollout, saving
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import Stop
@@ -45,7 +45,7 @@ def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: 
         state.fail_plan(f"{node.role} nodes are lost again and again, the last one, {node.id}: {why}", at_s)
     else:
         went_back = state.stage is Stage.ASSEMBLING and node.role is Role.PS
-        where = f"; going on from {rollout.source_name(state)}" if went_back else ""
+        where = f"; going on from {saving.source_name(state)}" if went_back else ""
         _tell_loss(state, f"{node.id} was lost: {why}{where}", at_s)
 
 
@@ -76,7 +76,8 @@ def _check_plan(state: JobState, at_s: float) -> None:
     """End a stop and a plan that come no further."""
     if state.is_ended:
         return
-    if state.is_stopping and at_s > state.last_step_s + STOP_LIMIT_S:
+    stop_limit_s = DISK_LIMIT_S if state.stage in {Stage.COPYING, Stage.SAVING} else STOP_LIMIT_S
+    if state.is_stopping and at_s > state.last_step_s + stop_limit_s:
         state.end(JobPhase.STOPPED, f"{state.is_stopping}; there was no time to save", at_s)
     elif state.change is not None and at_s > state.last_step_s + PLAN_LIMIT_S:
         state.fail_plan(_why_stuck(state), at_s)
@@ -133,17 +134,13 @@ def _overdue(state: JobState, node: Node, at_s: float) -> str:
 
 
 def _check_stage(state: JobState, at_s: float) -> None:
-    """End PS that neither save nor load."""
-    if at_s <= state.stage_since_s + DISK_LIMIT_S:
+    """End PS that do not load, and checkpoints that are not written."""
+    saving.check_time(state, DISK_LIMIT_S, at_s)
+    if state.stage is not Stage.LOADING or at_s <= state.stage_since_s + DISK_LIMIT_S:
         return
-    if state.stage is Stage.SAVING:
-        text = f"the PS did not finish it within {DISK_LIMIT_S:g} s"
-        rollout.checkpoint_failed(state, state.n_checkpoint, text, at_s)
-    elif state.stage is Stage.LOADING:
-        late = [n for n in rollout.group_nodes(state) if n.loaded_epoch != state.n_group]
-        for node in late:
-            if not state.is_ended:
-                node_lost(state, node, f"it did not load its part within {DISK_LIMIT_S:g} s", at_s)
+    for node in [n for n in rollout.group_nodes(state) if n.loaded_epoch != state.n_group]:
+        if not state.is_ended:
+            node_lost(state, node, f"it did not load its part within {DISK_LIMIT_S:g} s", at_s)
 
 
 def is_in_place(state: JobState) -> bool:

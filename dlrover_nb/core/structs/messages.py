@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample
@@ -91,6 +92,19 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """A PS copied its part of a checkpoint and may change it again; what was copied is written from now on.
+
+    `memory` is None where there was no room for a copy: then the part was written from the store itself,
+    and Saved follows at once.
+    """
+
+    node: str
+    checkpoint: int
+    memory: MemoryPart | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """A PS wrote its part of a checkpoint; or could not (full disk), and says why in `error`.
 
@@ -136,7 +150,9 @@ class NodeFailed:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """To a PS: serve part `index` of `bucket_owner` from now on, from a checkpoint's files or from nothing.
+    """To a PS: serve part `index` of `bucket_owner` from now on, from a checkpoint's parts or from nothing.
+
+    A part is read from memory where it can be, else from its file.
 
     `bucket_owner[b]` is the index of the PS that owns bucket b (length N_BUCKET); of the flat dense
     vector PS i of n owns elements [i*len//n, (i+1)*len//n).
@@ -146,12 +162,12 @@ class Load:
     index: int
     n_ps: int
     bucket_owner: tuple[int, ...]
-    files: tuple[tuple[str, str], ...]  # (path, sha256)
+    parts: tuple[PartSource, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """To a PS: write your part of the checkpoint to `file`, atomically, and answer Saved."""
+    """To a PS: copy your part of the checkpoint (Copied), then write it to `file` atomically (Saved)."""
 
     checkpoint: int
     file: str
@@ -202,5 +218,5 @@ class Stop:
     """To any node: end at once."""
 
 
-FromNode = Hello | Report | ShardAsked | ShardFinished | Paused | Saved | Loaded | Left | NodeFailed
+FromNode = Hello | Report | ShardAsked | ShardFinished | Paused | Copied | Saved | Loaded | Left | NodeFailed
 ToNode = Load | Save | Train | Pause | Granted | NoShard | Drain | Stop

@@ -27,6 +27,7 @@ from dlrover_nb.core.runtime.orders import (
 )
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs import messages as m
+from dlrover_nb.core.structs.checkpoints import MemoryPart
 from dlrover_nb.core.structs.job import (
     CategoricalColumn,
     FeatureSpec,
@@ -61,6 +62,7 @@ class FakeNode:
     """A worker trains one batch per turn; a PS holds the set of (epoch, row) that it was taught."""
 
     order: StartNode
+    writes: deque[m.Save] = field(default_factory=deque)
     inbox: deque[m.ToNode] = field(default_factory=deque)
     outbox: deque[tuple[m.FromNode, tuple[np.ndarray, ...]]] = field(default_factory=deque)
     train: m.Train | None = None
@@ -92,6 +94,10 @@ class World:
         self.learnt: dict[tuple[int, int], int] = {}
         self.disk: dict[int, tuple[Manifest, dict[tuple[int, int], int]]] = {}
         self.saving: dict[tuple[int, int], int] = {}
+        self.copies: dict[int, dict[tuple[int, int], int]] = {}
+        self.memory: dict[int, dict[tuple[int, int], int]] = {}
+        self.has_memory = True
+        self.writes_nothing = False
         self.events: list[Event] = []
         self.dropped: list[int] = []
         self.fails_to_write = ""
@@ -121,10 +127,11 @@ class World:
                 case PrepareCheckpoint(number):
                     assert all(n.is_paused or not n.train for n in self._living(Role.WORKER))
                     self.saving = dict(self.learnt)
+                    self.copies[number] = self.saving
                     if self.fails_to_write:
                         self.do(self.master.checkpoint_failed(number, self.fails_to_write, self.at_s))
                 case WriteManifest(manifest):
-                    self.disk[manifest.number] = manifest, self.saving
+                    self.disk[manifest.number] = manifest, self.copies[manifest.number]
                     self.do(self.master.manifest_written(manifest.number, self.at_s))
                 case DropCheckpoint(number):
                     self.dropped.append(number)
@@ -159,16 +166,33 @@ class World:
         if node.inbox:
             self._obey(node, node.inbox.popleft())
             return True
-        return node.order.role is Role.WORKER and self._work(node)
+        if node.order.role is Role.PS:
+            return self._persist(node)
+        return self._work(node)
+
+    def _copy(self, node: FakeNode, save: m.Save) -> None:
+        """Copy at once, and write some turns later; without memory for a copy, write at once."""
+        memory = MemoryPart(node.id, save.checkpoint, "", 8) if self.has_memory else None
+        if memory is not None:
+            self.memory[save.checkpoint] = dict(self.saving)
+        node.say(m.Copied(node.id, save.checkpoint, memory))
+        node.writes.append(save)
+        if memory is None:
+            self._persist(node)
+
+    def _persist(self, node: FakeNode) -> bool:
+        if not node.writes or self.writes_nothing:
+            return False
+        save = node.writes.popleft()
+        node.say(m.Saved(node.id, save.checkpoint, save.file, "0" * 64, 1, 8, self.fails_to_save))
+        return True
 
     def _obey(self, node: FakeNode, message: m.ToNode) -> None:
         match message:
             case m.Load():
                 self._load(node, message)
             case m.Save():
-                node.say(
-                    m.Saved(node.id, message.checkpoint, message.file, "0" * 64, 1, 8, self.fails_to_save)
-                )
+                self._copy(node, message)
             case m.Train():
                 node.train, node.is_paused = message, False
                 if message.drop_shard:
@@ -188,18 +212,23 @@ class World:
                 node.is_alive = False
 
     def _load(self, node: FakeNode, load: m.Load) -> None:
-        """Take the parameters from the files, or none."""
-        if load.files and self._number(load) in self.damaged:
+        """Take the parameters from memory, else from the files, or none."""
+        if load.parts and self._found(load) is None:
             node.say(m.Loaded(node.id, load.ps_epoch, "it is damaged"))
             return
         node.ps_epoch = load.ps_epoch
+        node.writes.clear()
         node.say(m.Loaded(node.id, load.ps_epoch))
         if load.index == 0:
-            number = self._number(load) if load.files else 0
-            self.learnt = dict(self.disk[number][1]) if number else {}
+            self.learnt = dict(self._found(load) or {})
 
-    def _number(self, load: m.Load) -> int:
-        return int(load.files[0][0].split("/")[-2])
+    def _found(self, load: m.Load) -> dict[tuple[int, int], int] | None:
+        for part in load.parts[:1]:
+            if part.memory is not None and part.memory.number in self.memory:
+                return self.memory[part.memory.number]
+            if part.url and (number := int(part.url.split("/")[-2])) not in self.damaged:
+                return self.disk[number][1]
+        return None
 
     def _work(self, node: FakeNode) -> bool:
         if node.train is None or node.is_paused:

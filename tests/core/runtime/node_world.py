@@ -20,6 +20,7 @@ from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.runtime.trainer import Trainer
 from dlrover_nb.core.runtime.wire import bind_router, decode, encode, new_keys
 from dlrover_nb.core.runtime.worker import Worker
+from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.messages import (
     Granted,
@@ -146,7 +147,9 @@ class World:
         self.epoch += 1
         owner = even_bucket_owner(len(names))
         for i, name in enumerate(names):
-            self.send(name, Load(self.epoch, i, len(names), owner, tuple(files)))
+            self.send(
+                name, Load(self.epoch, i, len(names), owner, tuple(PartSource(*file) for file in files))
+            )
             assert self.receive(Loaded, name)[0].ps_epoch == self.epoch
         return Train(self.epoch, endpoints, owner)
 

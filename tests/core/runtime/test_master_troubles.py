@@ -83,6 +83,7 @@ def test_a_worker_that_paused_with_a_void_shard_is_told_to_drop_it() -> None:
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it_and_then_to_the_beginning() -> None:
     world = World(spec(plan(2, 1), checkpoint_every_s=1.0), features(8000))
+    world.has_memory = False
     world.run_until(lambda: len(world.disk) == 2 and world.master.stage is Stage.SERVING)
     old, newest = sorted(world.disk)
     world.damaged = {newest}

@@ -20,6 +20,7 @@ from dlrover_nb.core.runtime.exchange import (
 from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode
+from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.messages import (
     Drain,
     Granted,
@@ -326,7 +327,7 @@ def test_a_ps_tells_of_a_damaged_checkpoint_and_loads_another():
         ((path, sha256),) = world.save(["ps0"])
         with Path(path).open("r+b") as file:
             file.truncate(100)
-        world.send("ps0", Load(7, 0, 1, even_bucket_owner(1), ((path, sha256),)))
+        world.send("ps0", Load(7, 0, 1, even_bucket_owner(1), (PartSource(path, sha256),)))
         loaded = world.receive(Loaded)[0]
         assert (loaded.ps_epoch, "is damaged" in loaded.error) == (7, True)
         with Client(world, endpoint) as client:

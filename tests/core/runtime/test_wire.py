@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.exchange import Exchange
 from dlrover_nb.core.runtime.wire import bind_router, connect_dealer, decode, encode, new_keys
+from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.messages import Drain, Granted, Load, ShardAsked
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 
@@ -18,7 +19,7 @@ MESSAGES = (
     ShardAsked("w0"),
     Exchange(3, 7),
     Granted(Shard(Lease(Purpose.TRAIN, 4, 2), 1, 10, 20, 3, 7)),
-    Load(1, 0, 2, (0, 1) * 128, (("a", "b"),)),
+    Load(1, 0, 2, (0, 1) * 128, (PartSource("a", "b", MemoryPart("m", 1, "00", 5)),)),
 )
 ARRAYS = hnp.arrays(
     st.sampled_from(["<f4", "<f8", "<i4", "<i8", "u1"]), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0)

@@ -1,0 +1,123 @@
+"""Where workers are heard about shards: who asks for one, how far each is, what is finished.
+
+Nothing here decides more than the next grant; the ledger keeps the account.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+
+from dlrover_nb.core.runtime import watch
+from dlrover_nb.core.runtime.orders import Tell
+from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.structs.events import NodeReported
+from dlrover_nb.core.structs.messages import Granted, NoShard, Paused, Report, ShardAsked, ShardFinished
+from dlrover_nb.core.structs.shards import Purpose
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.roster import Node
+    from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.sharding.ledger import ShardLedger
+    from dlrover_nb.core.structs.shards import Lease
+
+    Arrays = Sequence[NDArray[np.generic]]
+
+WAIT_S = 0.3  # a worker without a shard asks again after this long
+IN_FLIGHT_S = 5.0  # a grant may be on its way for this long
+
+
+def hear(
+    state: JobState,
+    node: Node,
+    message: Report | ShardAsked | ShardFinished | Paused,
+    at_s: float,
+    arrays: Arrays,
+) -> None:
+    """Take one word of a worker (a report may be a PS's)."""
+    match message:
+        case Report():
+            _on_report(state, node, message, at_s)
+        case ShardAsked():
+            _on_asked(state, node, at_s)
+        case ShardFinished(lease=lease):
+            _on_finished(state, node, lease, at_s, arrays)
+        case Paused():
+            _on_paused(state, node, message, at_s)
+        case _ as never:
+            assert_never(never)
+
+
+def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None:
+    node.last = report.sample
+    if report.lease is not None and report.n_row_done:
+        node.has_worked |= _ledger(state, report.lease).progress(node.id, report.lease, report.n_row_done)
+    since_s = state.steady_since_s
+    is_steady = since_s is not None and at_s - report.sample.window_s >= since_s
+    plan = state.target if is_steady else None
+    state.orders.append(Tell(NodeReported(at_s, report.sample, plan)))
+
+
+def _on_asked(state: JobState, node: Node, at_s: float) -> None:
+    """Answer a worker that has no shard.
+
+    When one was granted a moment ago, question and grant crossed on the way, and a second grant would only
+    make one of them stale. A grant that is older was lost: that shard goes back first.
+    """
+    if state.roster.get(node.id) is None:
+        return
+    if state.train.is_holder(node.id) or state.evaluate.is_holder(node.id):
+        if at_s < node.granted_at_s + IN_FLIGHT_S:
+            return
+        state.take_back(node)
+    _grant(state, node, at_s)
+
+
+def _grant(state: JobState, node: Node, at_s: float) -> None:
+    ledger = state.evaluate if state.is_evaluating else state.train
+    may_work = state.stage is Stage.SERVING and node.is_training and not node.is_draining
+    shard = ledger.grant(node.id) if may_work else None
+    node.granted_at_s = at_s
+    state.send(node, NoShard(WAIT_S) if shard is None else Granted(shard))
+
+
+def _on_finished(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:
+    """Count a shard, and grant the next; who finished a stale one may have a grant on its way already."""
+    if lease.purpose is Purpose.EVALUATE:
+        _keep_scores(state, node, lease, at_s, arrays)
+    else:
+        node.has_worked |= state.train.complete(node.id, lease)
+    _on_asked(state, node, at_s)
+
+
+def _keep_scores(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:
+    """Take the scores of a shard, whole; a worker that scored anything else cannot be trusted."""
+    ledger = state.evaluate
+    if not ledger.holds(node.id, lease):
+        ledger.complete(node.id, lease)  # refused, and counted as such
+        return
+    n_row, shapes = ledger.split.n_row(lease.shard), [array.shape for array in arrays]
+    if shapes != [(n_row,)] * 2:
+        why = f"it scored {shapes} rows in shard {lease.shard}, expected {n_row}"
+        watch.node_lost(state, node, why, at_s)
+        return
+    scores, labels = (np.array(array, np.float32) for array in arrays)
+    state.scored[lease.shard] = scores, labels
+    node.has_worked |= ledger.complete(node.id, lease)
+
+
+def _on_paused(state: JobState, node: Node, paused: Paused, at_s: float) -> None:
+    if paused.lease is not None:
+        is_held = _ledger(state, paused.lease).progress(node.id, paused.lease, paused.n_row_done)
+        node.must_drop = node.must_drop or not is_held
+    if state.stage is Stage.PAUSING and paused.ps_epoch == state.n_group:
+        node.is_training, state.last_step_s = False, at_s
+
+
+def _ledger(state: JobState, lease: Lease) -> ShardLedger:
+    return state.evaluate if lease.purpose is Purpose.EVALUATE else state.train
