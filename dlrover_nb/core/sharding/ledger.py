@@ -1,31 +1,44 @@
 """The shard ledger: TODO -> DOING -> DONE, moved by the job master alone, counted exactly.
 
 A shard is DONE only when its holder says that all its gradients have reached the PS. The holder's right
-is a lease that names the grant, so that a report which comes after the shard was taken back is told from
-one of the present holder: it is refused and counted, and never moves a shard. A shard that is taken back
-keeps the rows that were acknowledged. So every row is trained at least once, and twice only where rows
-were done but not yet acknowledged when their worker died.
+is a lease that names the grant, and no two grants of a job have the same number: a report which comes after
+the shard was taken back is refused and counted, and never moves a shard. A shard that is taken back keeps
+the rows that were acknowledged. So every row is trained at least once, and twice only where rows were done
+but not yet acknowledged when their worker died.
 
-State is three arrays over all shards of all passes (a byte and two int32 each, no objects), so that a
-data set of 10^6 shards costs 9 MB and one grant or report 3 microseconds.
-A queue of shard objects was rejected: it takes a hundred times the memory and its checkpoint is slow.
+A shard whose holders die at the same row again and again (`deaths`) is put in quarantine, for the reason may
+lie in its rows: it is handed out no more and keeps the job from being finished until somebody says `retry`
+or `skip`. Dropping it silently was rejected: a job that calls itself finished has trained what it says.
+
+A shard costs one byte; what only few have at a time (a holder, rows of a shard that is not done, deaths)
+stands in dictionaries, and the order of one pass in an array of int32. A queue of shard objects was rejected:
+it takes a hundred times the memory and its checkpoint is slow.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.sharding.split import LedgerCheckpoint
-from dlrover_nb.core.structs.shards import Lease, Shard, ShardCounts
+from dlrover_nb.core import codec
+from dlrover_nb.core.errors import CheckpointError, InvalidValueError
+from dlrover_nb.core.sharding.deaths import Deaths
+from dlrover_nb.core.sharding.queue import ShardQueue
+from dlrover_nb.core.sharding.split import HeldShard, LedgerCheckpoint, LedgerRecord
+from dlrover_nb.core.sharding.states import DOING, DONE, QUARANTINED, SKIPPED, TODO, states_of
+from dlrover_nb.core.structs.shards import Lease, Purpose, QuarantinedShard, Shard, ShardCounts
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.sharding.split import ShardIds, Split
+    from numpy.typing import NDArray
 
-_TODO, _DOING, _DONE = np.uint8(0), np.uint8(1), np.uint8(2)
+    from dlrover_nb.core.sharding.split import Split
+
+
+class _Hold(NamedTuple):
+    owner: str
+    grant: int
+    until: int
 
 
 class ShardLedger:
@@ -39,107 +52,215 @@ class ShardLedger:
 
     def __init__(self, split: Split) -> None:
         self.split = split
-        self._state = np.zeros(split.n_shard, np.uint8)
-        self._n_row_done = np.zeros(split.n_shard, np.int32)  # acknowledged, of the shard at hand
-        self._grants = np.zeros(split.n_shard, np.int32)
-        self._holder: dict[int, str] = {}  # of DOING shards: at most a few per worker
-        self._returned: deque[int] = deque()
-        self._queue: ShardIds = np.empty(0, np.int64)
-        self._next_in_queue = 0
-        self._next_epoch = 0
-        self._n_done = 0
+        self._state = bytearray(0 if split.is_open else split.n_shard)
+        self._queue = ShardQueue(split)
+        self._begun: dict[int, int] = {}  # acknowledged rows of shards that are not DONE
+        self._held: dict[int, _Hold] = {}  # in the order of the grants
+        self._held_by: dict[str, dict[int, None]] = {}  # the same by owner: sets that keep their order
+        self._deaths = Deaths()
+        self._is_closed = False
+        self._n_done = self._n_quarantined = self._n_skipped = 0
         self._n_sample_done = 0
-        self._n_refused = 0
-        self._n_returned = 0
+        self._n_grant = self._n_refused = self._n_returned = 0
+        self._changes: list[str] | None = None
+
+    # what it knows
 
     @property
     def finished(self) -> bool:
-        """Whether all shards are DONE."""
-        return self._n_done == self.split.n_shard
+        """Whether nothing is left to do; a shard in quarantine is."""
+        if self._is_closed:
+            return not self._held
+        return self._n_done + self._n_skipped == len(self._state) and not self.split.is_open
 
     def counts(self) -> ShardCounts:
         """Return the exact accounting; acknowledged rows of unfinished shards count as samples done."""
-        n_doing = len(self._holder)
+        doing, quarantined, skipped = len(self._held), self._n_quarantined, self._n_skipped
+        todo = len(self._state) - self._n_done - doing - quarantined - skipped
+        if self._is_closed:
+            todo, quarantined, skipped = 0, 0, skipped + todo + quarantined
         return ShardCounts(
-            todo=self.split.n_shard - self._n_done - n_doing,
-            doing=n_doing,
+            todo=todo,
+            doing=doing,
             done=self._n_done,
             n_sample_done=self._n_sample_done,
-            n_sample_total=self.split.n_sample * self.split.n_epoch,
+            n_sample_total=self._n_sample_total(),
             refused=self._n_refused,
             returned=self._n_returned,
+            quarantined=quarantined,
+            skipped=skipped,
+            n_sample_skipped=self._n_sample_skipped() if skipped else 0,
+            is_open=self.split.is_open and not self._is_closed,
         )
 
-    def grant(self, owner: str) -> Shard | None:
-        """Hand a shard to `owner`: returned ones first, then the pass in its order, then the next pass.
-
-        None says that nothing is to do now; shards that others hold may still come back.
-        """
-        shard = self._pop_todo()
-        if shard is None:
-            return None
-        self._state[shard] = _DOING
-        self._grants[shard] += 1
-        self._holder[shard] = owner
-        start, stop = self.split.rows(shard)
-        lease = Lease(self.split.purpose, shard, int(self._grants[shard]))
-        return Shard(lease, self.split.epoch(shard), start, stop, int(self._n_row_done[shard]))
+    def quarantined(self) -> tuple[QuarantinedShard, ...]:
+        """Return the shards that wait for a decision, none after `close`."""
+        return () if self._is_closed else tuple(self._describe(shard) for shard in self._deaths.suspects())
 
     def holds(self, owner: str, lease: Lease) -> bool:
         """Whether `owner` holds that very grant now."""
+        hold = self._held.get(lease.shard)
         return (
-            lease.purpose is self.split.purpose
-            and self._holder.get(lease.shard) == owner
-            and int(self._grants[lease.shard]) == lease.grant
+            hold is not None
+            and hold.grant == lease.grant
+            and hold.owner == owner
+            and lease.purpose is self.split.purpose
         )
 
     def is_holder(self, owner: str) -> bool:
         """Whether `owner` holds any shard."""
-        return owner in self._holder.values()
+        return owner in self._held_by
+
+    # the life of a shard
+
+    def grant(self, owner: str, *, most_batches: int | None = None) -> Shard | None:
+        """Hand a shard to `owner`: returned ones first, then the pass in its order, then the next pass.
+
+        None says that nothing is to do now; shards that others hold may still come back. At most
+        `most_batches` batches of it are handed out: its rest comes first when they are done. An evaluation
+        shard is handed out whole, because its scores are kept whole or not at all.
+        """
+        shard = None if self._is_closed else self._queue.pop(self._state)
+        if self._changes is not None:
+            self._note("grant", owner, most_batches or 0)
+        if shard is None:
+            return None
+        if shard == len(self._state):
+            self._state.append(TODO)  # the next one of a stream
+        start, stop = self.split.rows(shard)
+        n_row, offset = stop - start, self._begun.get(shard, 0)
+        until = n_row
+        if most_batches and self.split.purpose is Purpose.TRAIN:
+            until = min(n_row, offset + most_batches * self.split.batch_size)
+        self._n_grant += 1
+        self._state[shard] = DOING
+        self._held[shard] = _Hold(owner, self._n_grant, until)
+        self._held_by.setdefault(owner, {})[shard] = None
+        lease = Lease(self.split.purpose, shard, self._n_grant)
+        return Shard(lease, self.split.epoch(shard), start, stop, offset, until if until < n_row else None)
 
     def progress(self, owner: str, lease: Lease, n_row_done: int) -> bool:
         """Acknowledge the first `n_row_done` rows of a shard; False when the lease is stale.
 
         A number below what was acknowledged already (a late report) changes nothing.
         """
-        if not self.holds(owner, lease):
-            self._n_refused += 1
+        if not self._admits(owner, lease):
             return False
-        n_row = min(n_row_done, self.split.n_row(lease.shard))
-        self._acknowledge(lease.shard, max(n_row, int(self._n_row_done[lease.shard])))
+        if self._changes is not None:
+            self._note("progress", owner, lease.shard, lease.grant, n_row_done)
+        self._acknowledge(lease.shard, min(n_row_done, self._held[lease.shard].until))
         return True
 
     def complete(self, owner: str, lease: Lease) -> bool:
-        """Move a shard to DONE; False, and counted as refused, when the lease is stale or it is done."""
-        if not self.holds(owner, lease):
-            self._n_refused += 1
+        """Move a shard to DONE; False, and counted as refused, when the lease is stale or it is done.
+
+        What was granted as a piece of a shard is acknowledged, and the rest goes to the front.
+        """
+        if not self._admits(owner, lease):
             return False
-        self._acknowledge(lease.shard, self.split.n_row(lease.shard))
-        del self._holder[lease.shard]
-        self._state[lease.shard] = _DONE
+        shard = lease.shard
+        if self._changes is not None:
+            self._note("complete", owner, shard, lease.grant)
+        hold = self._held[shard]
+        self._acknowledge(shard, hold.until)
+        self._let_go(shard, hold.owner)
+        if hold.until < self.split.n_row(shard):
+            self._state[shard] = TODO
+            self._queue.returned.appendleft(shard)
+            return True
+        self._state[shard] = DONE
+        self._begun.pop(shard, None)
         self._n_done += 1
         return True
 
-    def release(self, owner: str) -> int:
-        """Take back all that `owner` holds, acknowledged rows kept; return how many shards."""
-        shards = [shard for shard, holder in self._holder.items() if holder == owner]
+    def release(self, owner: str, *, killed: bool = False) -> int:
+        """Take back all that `owner` holds, acknowledged rows kept; return how many shards.
+
+        When it was `killed` the shard that it was working on, the one that it was granted first, may be the
+        reason: that is counted until a row of it is done.
+        """
+        shards = tuple(self._held_by.get(owner, ()))
+        if shards:
+            self._note("release", owner, int(killed))
         for shard in shards:
-            del self._holder[shard]
-            self._state[shard] = _TODO
-            self._returned.append(shard)
+            self._let_go(shard, owner)
+            self._state[shard] = TODO
+        if killed and shards and self._deaths.count(shards[0], owner):
+            self._state[shards[0]] = QUARANTINED
+            self._n_quarantined += 1
+        self._queue.returned.extend(shard for shard in shards if self._state[shard] == TODO)
         self._n_returned += len(shards)
         return len(shards)
 
+    # decisions
+
+    def retry(self, shard: int) -> None:
+        """Hand a shard in quarantine out again, as the next one.
+
+        Raises
+        ------
+        InvalidValueError
+            When it is not in quarantine.
+        """
+        self._end_quarantine(shard, TODO)
+        self._note("retry", shard)
+        self._queue.returned.appendleft(shard)
+
+    def skip(self, shard: int) -> None:
+        """Give up a shard in quarantine: the rows of it that are not trained never will be.
+
+        Raises
+        ------
+        InvalidValueError
+            When it is not in quarantine.
+        """
+        self._end_quarantine(shard, SKIPPED)
+        self._note("skip", shard)
+        self._n_skipped += 1
+
+    def close(self) -> None:
+        """Hand out nothing more (early stopping): what is DOING may end, the rest counts as skipped."""
+        self._note("close")
+        self._is_closed = True
+
+    def close_at(self, row: int) -> None:
+        """End a stream before `row`.
+
+        Leases on shards that the end cuts short or off turn stale; of one cut short nothing counts as done,
+        because its rows were shuffled with others that do not exist.
+
+        Raises
+        ------
+        InvalidValueError
+            When it has an end already, or rows from there on are trained.
+        """
+        if not self.split.is_open:
+            raise InvalidValueError(
+                f"only a stream without an end can be ended; this one has {self.split.n_sample} rows"
+            )
+        split = self.split.ended(row)
+        whole = (row - split.first_row) // split.shard_size
+        beyond = [shard for shard in range(whole, len(self._state)) if self._state[shard] == DONE]
+        if beyond:
+            raise InvalidValueError(
+                f"rows up to {self.split.rows(beyond[-1])[1]} are trained, got {row} as the end; end it later"
+            )
+        self._note("close_at", row)
+        self._cut(split, whole)
+
+    # going back, and coming back
+
     def checkpoint(self) -> LedgerCheckpoint:
         """Return what `restore` needs; DOING shards are kept as begun ones."""
-        begun = np.flatnonzero((self._n_row_done > 0) & (self._state != _DONE))
-        done = np.packbits(self._state == _DONE).tobytes()
-        return LedgerCheckpoint(self.split, done, tuple((int(s), int(self._n_row_done[s])) for s in begun))
+        done = np.packbits(self._states() == DONE).tobytes()
+        skipped = np.flatnonzero(self._states() == SKIPPED) if self._n_skipped else ()
+        begun = tuple(sorted(self._begun.items()))
+        return LedgerCheckpoint(self.split, done, begun, tuple(int(s) for s in skipped), self._is_closed)
 
     def restore(self, checkpoint: LedgerCheckpoint | None = None) -> None:
         """Go back to a checkpoint (None: to the beginning); every lease given out so far turns stale.
 
-        Grant numbers go on from where they are, else a lease from before could look like a new one.
+        What is known of shards that kill and what was decided stays: older parameters do not undo that.
 
         Raises
         ------
@@ -147,41 +268,176 @@ class ShardLedger:
             When it was made of another split.
         """
         if checkpoint is None:
-            checkpoint = ShardLedger(self.split).checkpoint()
-        if checkpoint.split != self.split:
-            raise CheckpointError(
-                f"expected the queue of {self.split}, got one of {checkpoint.split}; "
-                "a job goes on only with the data, batch size and seed that it began with"
-            )
-        done = np.unpackbits(np.frombuffer(checkpoint.done, np.uint8), count=self.split.n_shard).astype(bool)
-        self._n_returned += len(self._holder)
-        self._holder.clear()
-        self._state[:] = np.where(done, _DONE, _TODO)
+            checkpoint = LedgerCheckpoint(self.split, b"", ())
+        split = self.split.merged(checkpoint.split)
+        if self._changes is not None:
+            self._note("restore", codec.to_json(checkpoint).decode())
+        skipped = {*checkpoint.skipped, *(int(s) for s in np.flatnonzero(self._states() == SKIPPED))}
+        self._n_returned += len(self._held)
+        self._held.clear()
+        self._held_by.clear()
+        self.split, self._is_closed = split, self._is_closed or checkpoint.is_closed
+        self._state = states_of(checkpoint, split)
+        self._put_aside(skipped)
         self._recount(checkpoint)
-        self._returned.clear()
-        self._queue, self._next_in_queue, self._next_epoch = np.empty(0, np.int64), 0, 0
+        self._queue = ShardQueue(split)
 
-    def _recount(self, checkpoint: LedgerCheckpoint) -> None:
-        done = np.flatnonzero(self._state == _DONE)
-        n_row = self.split.n_rows()
-        self._n_row_done[:] = 0
-        self._n_row_done[done] = n_row[done]
-        self._n_done, self._n_sample_done = len(done), int(n_row[done].sum())
-        for shard, n_row_done in checkpoint.begun:
-            self._acknowledge(shard, n_row_done)
+    def record(self) -> LedgerRecord:
+        """Return all of it, for `from_record`."""
+        return LedgerRecord(
+            checkpoint=self.checkpoint(),
+            n_known=len(self._state),
+            held=tuple(HeldShard(shard, *hold) for shard, hold in self._held.items()),
+            returned=tuple(self._queue.returned),
+            epoch=self._queue.epoch,
+            place=self._queue.place,
+            deaths=self._deaths.items(),
+            n_grant=self._n_grant,
+            n_refused=self._n_refused,
+            n_returned=self._n_returned,
+        )
+
+    @classmethod
+    def from_record(cls, record: LedgerRecord) -> ShardLedger:
+        """Return a ledger with the same shards, grants, holders and counts as the one that was recorded.
+
+        Raises
+        ------
+        CheckpointError
+            When the record contradicts itself.
+        """
+        ledger = cls(record.checkpoint.split)
+        ledger._deaths = Deaths(record.deaths)
+        ledger._resume(record)
+        return ledger
+
+    def _resume(self, record: LedgerRecord) -> None:
+        self.restore(record.checkpoint)
+        self._state.extend(bytes(max(0, record.n_known - len(self._state))))
+        self._queue = ShardQueue(self.split, record.epoch, record.place, record.returned)
+        for held in record.held:
+            if not held.shard < len(self._state):
+                raise CheckpointError(f"expected a shard below {len(self._state)}, got {held}")
+            self._state[held.shard] = DOING
+            self._held[held.shard] = _Hold(held.owner, held.grant, held.until)
+            self._held_by.setdefault(held.owner, {})[held.shard] = None
+        self._n_grant, self._n_refused = record.n_grant, record.n_refused
+        self._n_returned = record.n_returned
+
+    def keep_changes(self) -> None:
+        """Note every change from now on, for `drain_changes`."""
+        self._changes = []
+
+    def drain_changes(self) -> bytes:
+        """Return the changes since the last call, a line each (see `changes`), and forget them."""
+        changes, self._changes = self._changes or [], None if self._changes is None else []
+        return "".join(changes).encode()
+
+    # parts
+
+    def _note(self, *change: object) -> None:
+        if self._changes is not None:
+            self._changes.append(" ".join(map(str, change)) + "\n")
+
+    def refuse(self) -> None:
+        """Count a report that is no longer valid."""
+        self._note("refuse")
+        self._n_refused += 1
+
+    def _admits(self, owner: str, lease: Lease) -> bool:
+        if self.holds(owner, lease):
+            return True
+        self.refuse()
+        return False
 
     def _acknowledge(self, shard: int, n_row_done: int) -> None:
-        self._n_sample_done += n_row_done - int(self._n_row_done[shard])
-        self._n_row_done[shard] = n_row_done
+        before = self._begun.get(shard, 0)
+        if n_row_done > before:
+            self._begun[shard] = n_row_done
+            self._n_sample_done += n_row_done - before
+            self._deaths.forget(shard)
 
-    def _pop_todo(self) -> int | None:
-        if self._returned:
-            return self._returned.popleft()
-        while self._next_in_queue == len(self._queue):
-            if self._next_epoch == self.split.n_epoch:
-                return None
-            order = self.split.order(self._next_epoch)
-            self._queue, self._next_in_queue = order[self._state[order] == _TODO], 0
-            self._next_epoch += 1
-        self._next_in_queue += 1
-        return int(self._queue[self._next_in_queue - 1])
+    def _let_go(self, shard: int, owner: str) -> None:
+        del self._held[shard]
+        mine = self._held_by[owner]
+        del mine[shard]
+        if not mine:
+            del self._held_by[owner]
+
+    def _end_quarantine(self, shard: int, state: int) -> None:
+        known = self._deaths.suspects()
+        if shard not in known:
+            text = ", ".join(map(str, known)) or "none"
+            raise InvalidValueError(f"shard {shard} is not in quarantine; {text} is")
+        self._state[shard] = state
+        self._n_quarantined -= 1
+        self._deaths.forget(shard)
+
+    def _describe(self, shard: int) -> QuarantinedShard:
+        return QuarantinedShard(
+            self.split.purpose,
+            shard,
+            self.split.epoch(shard),
+            *self.split.rows(shard),
+            self._begun.get(shard, 0),
+            self._deaths.of(shard),
+        )
+
+    def _cut(self, split: Split, whole: int) -> None:
+        """Give a stream its end: forget the shards after it, and begin the one that it cuts anew."""
+        for shard in [s for s in self._held if s >= whole]:
+            self._let_go(shard, self._held[shard].owner)
+            self._n_returned += 1
+        for shard in [s for s in self._begun if s >= whole]:
+            self._n_sample_done -= self._begun.pop(shard)
+        self._deaths.keep(lambda shard: shard < whole)
+        self._n_quarantined -= self._state[whole:].count(QUARANTINED)
+        self._n_skipped -= self._state[whole:].count(SKIPPED)
+        self.split = split
+        del self._state[whole:]
+        self._state.extend(bytes(split.n_shard - len(self._state)))
+        kept = [shard for shard in self._queue.returned if shard < whole]
+        self._queue = ShardQueue(split, 0, min(self._queue.place, whole), kept)
+
+    def _put_aside(self, skipped: set[int]) -> None:
+        for shard in skipped:
+            if shard < len(self._state) and self._state[shard] == TODO:
+                self._state[shard] = SKIPPED
+        self._deaths.keep(lambda shard: self._state_at(shard) == TODO)
+        for shard in self._deaths.suspects():
+            self._state.extend(bytes(max(0, shard + 1 - len(self._state))))
+            self._state[shard] = QUARANTINED
+
+    def _state_at(self, shard: int) -> int:
+        return self._state[shard] if shard < len(self._state) else TODO
+
+    def _recount(self, checkpoint: LedgerCheckpoint) -> None:
+        done = np.flatnonzero(self._states() == DONE)
+        self._n_done, self._n_sample_done = len(done), self.split.n_row_of(done)
+        self._n_quarantined = self._state.count(QUARANTINED)
+        self._n_skipped = self._state.count(SKIPPED)
+        self._begun = {}
+        for shard, n_row_done in checkpoint.begun:
+            was_whole = shard < self.split.n_shard and checkpoint.split.n_row(shard) == self.split.n_row(
+                shard
+            )
+            if was_whole and self._state_at(shard) != DONE:
+                self._begun[shard] = n_row_done
+                self._n_sample_done += n_row_done
+
+    def _states(self) -> NDArray[np.uint8]:
+        return np.frombuffer(self._state, np.uint8)
+
+    def _n_sample_total(self) -> int:
+        if self.split.n_sample is None:
+            return len(self._state) * self.split.shard_size
+        return self.split.n_sample * self.split.n_epoch
+
+    def _n_sample_skipped(self) -> int:
+        """Count rows that were given up: of all shards when it is closed, but for those at work."""
+        n_row = self.split.n_row
+        if self._is_closed:
+            n_coming = sum(n_row(shard) - self._begun.get(shard, 0) for shard in self._held)
+            return self._n_sample_total() - self._n_sample_done - n_coming
+        skipped = np.flatnonzero(self._states() == SKIPPED)
+        return self.split.n_row_of(skipped) - sum(self._begun.get(int(shard), 0) for shard in skipped)

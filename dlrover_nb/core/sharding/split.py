@@ -2,19 +2,25 @@
 
 A pass over N rows is cut into ceil(N / (B*M)) shards of M batches of B rows (DLRover-RM 5.1); the last
 shard is shorter. A shard is named by one number over all passes, so that accounting needs one array.
+
+A stream has one pass, handed out in its order: shuffling between its shards would need to know its end. Until
+the end is known `n_sample` is None.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrover_nb.core.errors import CheckpointError, InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.shards import Purpose
 
-ShardIds = NDArray[np.int64]
+ShardIds = NDArray[np.int32]
+
+MAX_SHARDS = 2**31 - 1  # numbers of shards are int32 where there are many of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +30,44 @@ class Split:
     Parameters
     ----------
     n_sample
-        Rows of one pass; 0 makes an empty split, which is finished from the start.
+        Rows of one pass; 0 makes an empty split, which is finished from the start; None a stream without
+        an end.
     batch_size, shard_batches
         B and M of the count check DONE = ceil(N/(B*M)) per pass.
     seed
         Of the order in which shards are handed out, another one in each pass.
+    is_stream
+        Whether the rows come in their order; a stream that has ended keeps it.
     """
 
-    n_sample: int
+    n_sample: int | None
     batch_size: int
     shard_batches: int
     n_epoch: int = 1
     seed: int = 0
     first_row: int = 0
     purpose: Purpose = Purpose.TRAIN
+    is_stream: bool = False
 
     def __post_init__(self) -> None:
-        _check.at_least("n_sample", self.n_sample, 0)
         _check.at_least("batch_size", self.batch_size, 1)
         _check.at_least("shard_batches", self.shard_batches, 1)
         _check.at_least("n_epoch", self.n_epoch, 1)
+        if self.n_sample is None and not self.is_stream:
+            raise InvalidValueError("n_sample must be a number, got None; only a stream has no end")
+        if self.is_stream and self.n_epoch > 1:
+            raise InvalidValueError(f"n_epoch of a stream must be 1, got {self.n_epoch}; it comes but once")
+        if self.n_sample is not None:
+            _check.at_least("n_sample", self.n_sample, 0)
+            if self.n_shard > MAX_SHARDS:
+                raise InvalidValueError(
+                    f"shards must be <= {MAX_SHARDS}, got {self.n_shard}; make them larger"
+                )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is a stream whose end is not known yet."""
+        return self.n_sample is None
 
     @property
     def shard_size(self) -> int:
@@ -52,8 +76,8 @@ class Split:
 
     @property
     def n_shard_per_epoch(self) -> int:
-        """Shards of one pass: ceil(N / (B*M))."""
-        return -(-self.n_sample // self.shard_size)
+        """Shards of one pass: ceil(N / (B*M)); of a stream without an end as many as can be numbered."""
+        return MAX_SHARDS if self.n_sample is None else -(-self.n_sample // self.shard_size)
 
     @property
     def n_shard(self) -> int:
@@ -67,7 +91,9 @@ class Split:
     def rows(self, shard: int) -> tuple[int, int]:
         """Return the first row of a shard and the row after its last."""
         start = (shard % self.n_shard_per_epoch) * self.shard_size
-        stop = min(start + self.shard_size, self.n_sample)
+        stop = start + self.shard_size
+        if self.n_sample is not None:
+            stop = min(stop, self.n_sample)
         return self.first_row + start, self.first_row + stop
 
     def n_row(self, shard: int) -> int:
@@ -75,26 +101,84 @@ class Split:
         start, stop = self.rows(shard)
         return stop - start
 
-    def n_rows(self) -> ShardIds:
-        """Return the rows of every shard, in the order of their numbers."""
-        n_row = np.full(self.n_shard, self.shard_size, np.int64)
-        if self.n_shard:
-            n_row[self.n_shard_per_epoch - 1 :: self.n_shard_per_epoch] = self.n_row(self.n_shard - 1)
-        return n_row
+    def n_row_of(self, shards: NDArray[np.intp]) -> int:
+        """Return how many rows these shards have together."""
+        if self.n_sample is None or not self.n_shard:
+            return len(shards) * self.shard_size
+        n_last = int(np.count_nonzero((shards + 1) % self.n_shard_per_epoch == 0))
+        return (len(shards) - n_last) * self.shard_size + n_last * self.n_row(self.n_shard - 1)
+
+    def ended(self, row: int) -> Split:
+        """Return the stream with its end before `row`."""
+        return replace(self, n_sample=row - self.first_row)
+
+    def merged(self, other: Split) -> Split:
+        """Return the split that both describe; a stream may have its end in one of them only.
+
+        Raises
+        ------
+        CheckpointError
+            When they describe different ones.
+        """
+        for one, known in ((self, other), (other, self)):
+            if one == known or (one.is_open and known.is_stream and one == replace(known, n_sample=None)):
+                return known
+        raise CheckpointError(
+            f"expected the queue of {self}, got one of {other}; "
+            "a job goes on only with the data, batch size and seed that it began with"
+        )
 
     def order(self, epoch: int) -> ShardIds:
-        """Return the shards of one pass in the order to hand them out: shuffled, the same for one seed."""
-        shuffled = np.random.default_rng((self.seed, epoch)).permutation(self.n_shard_per_epoch)
-        return shuffled + epoch * self.n_shard_per_epoch
+        """Return the shards of one pass in the order to hand them out: shuffled, the same for one seed.
+
+        Not for a stream, whose order is that of its numbers.
+        """
+        order = np.arange(self.n_shard_per_epoch, dtype=np.int32)
+        np.random.default_rng((self.seed, epoch)).shuffle(order)
+        order += epoch * self.n_shard_per_epoch
+        return order
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheckpoint:
-    """State of a ledger at one moment, small enough to lie beside the parameters.
+    """What of a ledger belongs to the parameters of one moment, small enough to lie beside them.
 
     `done` holds one bit per shard; `begun` pairs a shard that is not done with its acknowledged rows.
+    `skipped` are shards that the user gave up; `is_closed` says that no more was to be trained.
     """
 
     split: Split
     done: bytes
     begun: tuple[tuple[int, int], ...]
+    skipped: tuple[int, ...] = ()
+    is_closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeldShard:
+    """A shard that is DOING: by whom, under which grant, until which of its rows."""
+
+    shard: int
+    owner: str
+    grant: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """A ledger in full, so that a job master that was killed goes on with every lease as it was.
+
+    `epoch` and `place` say where in which pass the hand-out is; `deaths` names, per shard, the last holders
+    that died without a row of it.
+    """
+
+    checkpoint: LedgerCheckpoint
+    n_known: int
+    held: tuple[HeldShard, ...]
+    returned: tuple[int, ...]
+    epoch: int
+    place: int
+    deaths: tuple[tuple[int, tuple[str, ...]], ...]
+    n_grant: int
+    n_refused: int
+    n_returned: int

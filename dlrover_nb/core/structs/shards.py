@@ -15,10 +15,10 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to work on one shard: stale as soon as the shard is granted again.
+    """The right to work on one shard: stale as soon as the shard is taken back.
 
-    `grant` counts how often the shard was handed out. Reports name the lease, so a late report of an
-    earlier holder is recognised and refused.
+    `grant` numbers the grants of the whole job, none of them twice. Reports name the lease, so a late report
+    of an earlier holder is recognised and refused.
     """
 
     purpose: Purpose
@@ -48,8 +48,30 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantinedShard:
+    """A shard that is handed out no more, because its last holders all died at the same row of it.
+
+    `start` and `stop` are rows of the data; `n_row_done` of them (in the shard's own order) are trained.
+    """
+
+    purpose: Purpose
+    shard: int
+    epoch: int
+    start: int
+    stop: int
+    n_row_done: int
+    killed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"shard {self.shard} (rows {self.start} to {self.stop}) ended {', '.join(self.killed)}"
+
+
+@dataclass(frozen=True, slots=True)
 class ShardCounts:
-    """Exact accounting of one purpose: todo + doing + done = total."""
+    """Exact accounting of one purpose: todo + doing + done + quarantined + skipped = total.
+
+    Of a stream without an end (`is_open`) only the shards that were handed out are counted.
+    """
 
     todo: int = 0
     doing: int = 0
@@ -58,13 +80,17 @@ class ShardCounts:
     n_sample_total: int = 0
     refused: int = 0  # late and double reports
     returned: int = 0  # shards taken back from dead or drained workers
+    quarantined: int = 0  # they killed their holders, and wait for a decision of the user
+    skipped: int = 0  # given up: by the user, or because training ended early
+    n_sample_skipped: int = 0
+    is_open: bool = False
 
     @property
     def total(self) -> int:
         """Number of shards."""
-        return self.todo + self.doing + self.done
+        return self.todo + self.doing + self.done + self.quarantined + self.skipped
 
     @property
     def finished(self) -> bool:
-        """Whether all are done."""
-        return self.done == self.total
+        """Whether nothing is left to do; shards in quarantine are."""
+        return self.done + self.skipped == self.total and not self.is_open

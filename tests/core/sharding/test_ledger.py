@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dlrover_nb.core import codec
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError
+from dlrover_nb.core.sharding.changes import apply_changes
 from dlrover_nb.core.sharding.ledger import ShardLedger
-from dlrover_nb.core.sharding.split import LedgerCheckpoint, Split
+from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 
 SPLITS = st.builds(
@@ -24,6 +25,14 @@ SPLITS = st.builds(
     n_epoch=st.integers(1, 3),
     seed=st.integers(0, 5),
     first_row=st.sampled_from([0, 100]),
+)
+STREAMS = st.builds(
+    Split,
+    n_sample=st.none(),
+    batch_size=st.integers(1, 7),
+    shard_batches=st.integers(1, 4),
+    first_row=st.sampled_from([0, 100]),
+    is_stream=st.just(True),
 )
 OWNERS = st.sampled_from(["worker-0", "worker-1", "worker-2"])
 
@@ -115,27 +124,241 @@ def test_a_split_refuses_a_batch_of_nothing() -> None:
         Split(100, 0, 5)
 
 
-def _granted(ledger: ShardLedger) -> Shard:
-    shard = ledger.grant("worker-0")
+def test_an_end_without_a_stream_and_a_stream_of_passes_are_refused() -> None:
+    with pytest.raises(InvalidValueError, match="only a stream has no end"):
+        Split(None, 1, 1)
+    with pytest.raises(InvalidValueError, match="comes but once"):
+        Split(None, 1, 1, n_epoch=2, is_stream=True)
+    with pytest.raises(InvalidValueError, match="make them larger"):
+        Split(2**31, 1, 1)
+
+
+def test_a_shard_is_granted_in_pieces_and_its_rest_comes_first() -> None:
+    ledger = ShardLedger(Split(95, 10, 5, seed=1))
+    first = _granted(ledger, most_batches=2)
+    assert (first.offset, first.until, first.end) == (0, 20, 20)
+    assert ledger.complete("worker-0", first.lease)
+    assert (ledger.counts().done, ledger.counts().todo, ledger.counts().n_sample_done) == (0, 2, 20)
+    rest = _granted(ledger, most_batches=5)
+    assert (rest.start, rest.lease.shard, rest.offset, rest.until) == (
+        first.start,
+        first.lease.shard,
+        20,
+        None,
+    )
+    assert ledger.complete("worker-0", rest.lease)
+    assert ledger.counts().done == 1
+
+
+def test_a_report_of_more_than_the_piece_acknowledges_the_piece() -> None:
+    ledger = ShardLedger(Split(50, 10, 5))
+    piece = _granted(ledger, most_batches=2)
+    assert ledger.progress("worker-0", piece.lease, 50)
+    assert ledger.counts().n_sample_done == 20
+
+
+def test_an_evaluation_shard_is_granted_whole() -> None:
+    ledger = ShardLedger(Split(50, 10, 5, purpose=Purpose.EVALUATE))
+    assert _granted(ledger, most_batches=1).until is None
+
+
+def _killed(ledger: ShardLedger, n_death: int, *, n_row_done: int = 0) -> Shard:
+    for n in range(n_death):
+        shard = ledger.grant(f"worker-{n}")
+        assert shard is not None
+        if n_row_done:
+            ledger.progress(f"worker-{n}", shard.lease, n_row_done)
+        ledger.release(f"worker-{n}", killed=True)
+    return shard
+
+
+def test_a_shard_that_kills_three_holders_is_not_dropped_but_blocks_the_end_until_it_is_decided() -> None:
+    ledger = ShardLedger(Split(100, 10, 10))
+    bad = _killed(ledger, 3)
+    assert ledger.grant("worker-3") is None
+    assert not ledger.finished
+    assert not ledger.counts().finished
+    (told,) = ledger.quarantined()
+    assert (told.shard, told.start, told.stop) == (bad.lease.shard, bad.start, bad.stop)
+    assert str(told) == "shard 0 (rows 0 to 100) ended worker-0, worker-1, worker-2"
+    ledger.retry(0)
+    assert (ledger.quarantined(), ledger.counts().todo) == ((), 1)
+    _killed(ledger, 3)
+    ledger.skip(0)
+    counts = ledger.counts()
+    assert ledger.finished
+    assert (counts.done, counts.skipped, counts.n_sample_skipped, counts.n_sample_done) == (0, 1, 100, 0)
+
+
+def test_a_shard_of_which_a_row_is_done_between_deaths_is_not_suspected() -> None:
+    ledger = ShardLedger(Split(100, 10, 10))
+    for n in range(9):
+        _killed(ledger, 1, n_row_done=n + 1)
+    assert ledger.counts().todo == 1
+
+
+def test_drained_workers_are_no_deaths_and_of_two_shards_the_one_at_work_is_suspected() -> None:
+    ledger = ShardLedger(Split(100, 10, 5))
+    for _ in range(5):
+        _granted(ledger)
+        ledger.release("worker-0")
+    assert ledger.counts().quarantined == 0
+    at_work = {}
+    for _ in range(3):
+        first, _ = _granted(ledger), _granted(ledger)
+        at_work[first.lease.shard] = True
+        ledger.release("worker-0", killed=True)
+    assert [told.shard for told in ledger.quarantined()] == list(at_work)
+    assert ledger.counts().todo == 1
+
+
+def test_only_a_shard_in_quarantine_can_be_decided() -> None:
+    ledger = ShardLedger(Split(200, 10, 10))
+    bad = _killed(ledger, 3).lease.shard
+    with pytest.raises(InvalidValueError, match=f"not in quarantine; {bad} is"):
+        ledger.skip(1 - bad)
+
+
+def test_quarantine_outlives_a_restore_and_a_shard_done_before_is_free_of_it() -> None:
+    ledger = ShardLedger(Split(200, 10, 10))
+    empty = ledger.checkpoint()
+    bad = _killed(ledger, 3).lease.shard
+    ledger.restore(empty)
+    assert [told.shard for told in ledger.quarantined()] == [bad]
+    ledger.skip(bad)
+    ledger.restore(empty)
+    assert (ledger.counts().skipped, ledger.counts().todo) == (1, 1)
+    assert ShardLedger(ledger.split).counts().skipped == 0
+    resumed = ShardLedger(ledger.split)
+    resumed.restore(ledger.checkpoint())
+    assert resumed.counts().skipped == 1
+
+
+def test_close_lets_what_is_doing_end_and_counts_the_rest_as_skipped() -> None:
+    ledger = ShardLedger(Split(1000, 10, 10))
+    done, doing = _granted(ledger), _granted(ledger, most_batches=4)
+    ledger.complete("worker-0", done.lease)
+    ledger.close()
+    assert ledger.grant("worker-0") is None
+    assert not ledger.finished
+    assert ledger.counts().n_sample_skipped == 800
+    assert ledger.complete("worker-0", doing.lease)
+    counts = ledger.counts()
+    assert ledger.finished
+    assert counts.finished
+    assert (counts.done, counts.skipped, counts.n_sample_done, counts.n_sample_skipped) == (1, 9, 140, 860)
+
+
+def test_a_stream_goes_on_until_its_end_is_told() -> None:
+    ledger = ShardLedger(Split(None, 10, 10, first_row=7, is_stream=True))
+    shards = [_granted(ledger) for _ in range(5)]
+    assert [(s.start, s.stop) for s in shards] == [(7 + 100 * n, 107 + 100 * n) for n in range(5)]
+    for shard in shards[:2]:
+        assert ledger.complete("worker-0", shard.lease)
+    assert ledger.progress("worker-0", shards[2].lease, 30)
+    assert not ledger.counts().finished
+    with pytest.raises(InvalidValueError, match="rows up to 207 are trained, got 150"):
+        ledger.close_at(150)
+    ledger.close_at(257)
+    assert not ledger.complete("worker-0", shards[2].lease)  # the end cut it
+    last = _granted(ledger)
+    assert (last.start, last.stop, last.offset) == (207, 257, 0)
+    assert ledger.complete("worker-0", last.lease)
+    assert ledger.finished
+    assert ledger.counts().n_sample_done == 250
+    with pytest.raises(InvalidValueError, match="only a stream without an end"):
+        ledger.close_at(257)
+
+
+def test_a_stream_goes_back_to_a_checkpoint_of_before_its_end() -> None:
+    ledger = ShardLedger(Split(None, 10, 10, is_stream=True))
+    ledger.complete("worker-0", _granted(ledger).lease)
+    shard = _granted(ledger)
+    ledger.progress("worker-0", shard.lease, 20)
+    before = ledger.checkpoint()
+    ledger.close_at(150)
+    ledger.restore(before)
+    assert (_granted(ledger).offset, ledger.split.n_sample, ledger.counts().done) == (0, 150, 1)
+    resumed = ShardLedger(Split(None, 10, 10, is_stream=True))
+    resumed.restore(ledger.checkpoint())
+    assert resumed.split.n_sample == 150
+
+
+def test_a_job_master_that_comes_back_knows_the_present_holder_and_refuses_all_others() -> None:
+    """DLRover numbers tasks anew: a late report completes another shard there, which is never trained."""
+    ledger = ShardLedger(Split(600, 10, 10))
+    ledger.keep_changes()
+    written = ledger.record()
+    for _ in range(2):
+        ledger.complete("worker-0", _granted(ledger).lease)
+    late = _granted(ledger)
+    ledger.release("worker-0")
+    held = _granted(ledger)
+    back = ShardLedger.from_record(codec.from_json(codec.to_json(written), LedgerRecord))
+    apply_changes(back, ledger.drain_changes())
+    assert held.lease.shard == late.lease.shard
+    assert not back.complete("worker-0", late.lease)
+    assert not back.complete("worker-9", held.lease)
+    assert back.complete("worker-0", held.lease)
+    trained = [held.lease.shard]
+    while shard := back.grant("worker-1"):
+        trained.append(shard.lease.shard)
+        assert back.complete("worker-1", shard.lease)
+    assert sorted(trained) == sorted(set(trained))
+    assert (len(trained), back.counts().n_sample_done) == (4, 600)
+
+
+def test_a_half_written_change_is_left_out_and_nonsense_is_refused() -> None:
+    ledger = ShardLedger(Split(600, 10, 10))
+    apply_changes(ledger, b"grant worker-0 0\ngrant wor")
+    assert ledger.counts().doing == 1
+    for line in (
+        b"fly\n",
+        b"skip 99\n",
+        b"complete worker-0 1 77\n",
+        b"grant a b\n",
+        b"\xff\n",
+        b"restore {}\n",
+    ):
+        with pytest.raises(CheckpointError, match="expected a change"):
+            apply_changes(ledger, line)
+
+
+def _granted(ledger: ShardLedger, *, most_batches: int | None = None) -> Shard:
+    shard = ledger.grant("worker-0", most_batches=most_batches)
     assert shard is not None
     return shard
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Any sequence of grants, reports, deaths and restores, beside a plain model of what was trained."""
+    """Any sequence of grants, reports, deaths, decisions and restores, beside a plain model of what was trained.
 
-    @initialize(split=SPLITS)
-    def begin(self, split: Split) -> None:
+    A second ledger is rebuilt from a record of the first and its changes since then, now and again.
+    """
+
+    splits = SPLITS
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        split = data.draw(self.splits)
         self.ledger = ShardLedger(split)
-        self.trained = np.zeros((split.n_epoch, split.first_row + split.n_sample), int)
+        self.ledger.keep_changes()
+        self.record, self.changes = self.ledger.record(), b""
+        self.trained: Counter[tuple[int, int]] = Counter()
         self.leases: list[tuple[str, Shard, int]] = []
-        self.checkpoint: tuple[LedgerCheckpoint, np.ndarray] | None = None
+        self.granted: set[Lease] = set()
+        self.checkpoint: tuple[LedgerCheckpoint, Counter[tuple[int, int]]] | None = None
+        self.skipped: set[int] = set()
+        self.is_closed = False
 
-    @rule(owner=OWNERS)
-    def grant(self, owner: str) -> None:
-        shard = self.ledger.grant(owner)
+    @rule(owner=OWNERS, most=st.sampled_from([None, None, 1, 2]))
+    def grant(self, owner: str, most: int | None) -> None:
+        shard = self.ledger.grant(owner, most_batches=most)
         if shard:
-            assert not any(s.lease == shard.lease for _, s, _ in self.leases)
+            assert shard.lease not in self.granted
+            assert shard.lease.shard not in self.skipped
+            assert shard.offset <= shard.end <= shard.stop - shard.start
+            self.granted.add(shard.lease)
             self.leases.append((owner, shard, shard.offset))
 
     @precondition(lambda self: self.leases)
@@ -144,25 +367,35 @@ class LedgerMachine(RuleBasedStateMachine):
         """A holder, late or not, trains some rows and reports them."""
         at = data.draw(st.integers(0, len(self.leases) - 1))
         owner, shard, done = self.leases[at]
-        reached = min(done + n_row, self.ledger.split.n_row(shard.lease.shard))
+        reached = min(done + n_row, shard.end)
         self._mark(shard, reached)
         self.leases[at] = (owner, shard, reached)
-        self.ledger.progress(owner, shard.lease, reached)
+        assert self.ledger.progress(owner, shard.lease, reached) == self.ledger.holds(owner, shard.lease)
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data())
     def complete(self, data: st.DataObject) -> None:
         owner, shard, _ = data.draw(st.sampled_from(self.leases))
         held = self.ledger.holds(owner, shard.lease)
-        self._mark(shard, self.ledger.split.n_row(shard.lease.shard))
+        self._mark(shard, shard.end)
         assert self.ledger.complete(owner, shard.lease) == held
         assert not self.ledger.complete(owner, shard.lease)
 
-    @rule(owner=OWNERS)
-    def release(self, owner: str) -> None:
+    @rule(owner=OWNERS, killed=st.booleans())
+    def release(self, owner: str, *, killed: bool) -> None:
         held = sum(self.ledger.holds(o, s.lease) for o, s, _ in self.leases if o == owner)
-        assert self.ledger.release(owner) == held
-        assert self.ledger.release(owner) == 0
+        assert self.ledger.release(owner, killed=killed) == held
+        assert self.ledger.release(owner, killed=killed) == 0
+
+    @precondition(lambda self: self.ledger.quarantined())
+    @rule(data=st.data(), again=st.booleans())
+    def decide(self, data: st.DataObject, *, again: bool) -> None:
+        shard = data.draw(st.sampled_from(self.ledger.quarantined())).shard
+        if again:
+            self.ledger.retry(shard)
+        else:
+            self.ledger.skip(shard)
+            self.skipped.add(shard)
 
     @rule()
     def save(self) -> None:
@@ -178,31 +411,107 @@ class LedgerMachine(RuleBasedStateMachine):
         self.trained = self.checkpoint[1].copy()
         assert not any(self.ledger.holds(o, s.lease) for o, s, _ in self.leases)
 
+    @rule()
+    def write_record(self) -> None:
+        self._drain()
+        self.record, self.changes = self.ledger.record(), b""
+
+    @rule()
+    def come_back(self) -> None:
+        """The job master is killed: what it wrote down is the whole truth."""
+        self._drain()
+        back = ShardLedger.from_record(codec.from_json(codec.to_json(self.record), LedgerRecord))
+        apply_changes(back, self.changes)
+        assert (back.record(), back.counts()) == (self.ledger.record(), self.ledger.counts())
+        back.keep_changes()
+        self.ledger = back
+
     @invariant()
     def counts_add_up(self) -> None:
+        if not hasattr(self, "ledger"):
+            return
         counts, split = self.ledger.counts(), self.ledger.split
-        assert counts.todo + counts.doing + counts.done == split.n_shard
-        assert min(counts.todo, counts.doing, counts.done) >= 0
-        assert 0 <= counts.n_sample_done <= counts.n_sample_total == split.n_sample * split.n_epoch
-        assert int(np.count_nonzero(self.trained)) >= counts.n_sample_done
+        parts = (counts.todo, counts.doing, counts.done, counts.quarantined, counts.skipped)
+        assert min(parts) >= 0
+        assert split.is_open or sum(parts) == split.n_shard
+        assert counts.quarantined == len(self.ledger.quarantined())
+        assert counts.finished == self.ledger.finished
+        assert self.is_closed or counts.skipped == len(self.skipped)
+        assert counts.n_sample_done >= 0
+        assert counts.n_sample_done + counts.n_sample_skipped <= counts.n_sample_total
+        assert len(self.trained) >= counts.n_sample_done
 
     def teardown(self) -> None:
-        """When all workers of the past die, a last one can finish: every row was trained in each pass."""
+        """When all workers of the past die, a last one can finish: all but what was given up was trained."""
         if not hasattr(self, "ledger"):
             return
         for owner in ("worker-0", "worker-1", "worker-2"):
             self.ledger.release(owner)
+        for told in self.ledger.quarantined():
+            self.ledger.retry(told.shard)
+        self._end_stream()
         while shard := self.ledger.grant("last"):
-            self._mark(shard, self.ledger.split.n_row(shard.lease.shard))
+            self._mark(shard, shard.end)
             assert self.ledger.complete("last", shard.lease)
-        split = self.ledger.split
+        split, counts = self.ledger.split, self.ledger.counts()
         assert self.ledger.finished
-        assert (self.trained[:, split.first_row :] >= 1).all()
-        assert self.ledger.counts().n_sample_done == split.n_sample * split.n_epoch
+        assert split.n_sample is not None or self.is_closed
+        if not self.is_closed:
+            given_up = {(split.epoch(s), r) for s in self.skipped for r in range(*split.rows(s))}
+            first = split.first_row
+            rows = {(e, r) for e in range(split.n_epoch) for r in range(first, first + split.n_sample)}
+            assert set(self.trained) | given_up >= rows
+        assert counts.n_sample_done + counts.n_sample_skipped == counts.n_sample_total
+
+    def _end_stream(self) -> None:
+        """Only a stream has to be ended."""
+
+    def _drain(self) -> None:
+        self.changes += self.ledger.drain_changes()
 
     def _mark(self, shard: Shard, n_row: int) -> None:
-        self.trained[shard.epoch, shard.start + shard.offset : shard.start + n_row] += 1
+        for row in range(shard.start + shard.offset, shard.start + n_row):
+            self.trained[shard.epoch, row] += 1
+
+
+class StreamMachine(LedgerMachine):
+    """The same of a stream, whose end is told at some time."""
+
+    splits = STREAMS
+
+    @precondition(lambda self: self.ledger.split.is_open)
+    @rule(n_row=st.integers(0, 40))
+    def close_at(self, n_row: int) -> None:
+        split = self.ledger.split
+        try:
+            self.ledger.close_at(split.first_row + n_row)
+        except InvalidValueError:
+            return
+        whole = n_row // split.shard_size
+        self.skipped = {shard for shard in self.skipped if shard < whole}
+        self.trained = Counter({at: n for at, n in self.trained.items() if at[1] < split.first_row + n_row})
+
+    def _end_stream(self) -> None:
+        if self.ledger.split.is_open:
+            seen = [row for _, row in self.trained]
+            size, first = self.ledger.split.shard_size, self.ledger.split.first_row
+            n_shard = max(((row - first) // size + 1 for row in seen), default=0)
+            n_shard = max((n_shard, *(shard + 1 for shard in self.skipped)))
+            self.ledger.close_at(first + n_shard * size)
+
+
+class ClosingMachine(LedgerMachine):
+    """The same of a ledger that is closed at some time."""
+
+    @rule()
+    def close(self) -> None:
+        self.ledger.close()
+        self.is_closed = True
+        assert self.ledger.grant("worker-0") is None
 
 
 TestLedgerMachine = LedgerMachine.TestCase
-TestLedgerMachine.settings = settings(deadline=None, max_examples=120, stateful_step_count=30)
+TestStreamMachine = StreamMachine.TestCase
+TestClosingMachine = ClosingMachine.TestCase
+for case in (TestLedgerMachine, TestStreamMachine, TestClosingMachine):
+    case.settings = settings(deadline=None, max_examples=100, stateful_step_count=30)

@@ -1,0 +1,52 @@
+"""Which shards are suspected of killing their holders.
+
+One death says nothing: machines fail, and somebody holds a shard then. Several holders in a row that die
+before another row of a shard is done say that the rows there may be the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+MAX_DEATHS = 3
+
+
+class Deaths:
+    """The last holders of each shard that died at the row where it stands.
+
+    Parameters
+    ----------
+    items
+        Pairs of a shard and those holders.
+    """
+
+    def __init__(self, items: Iterable[tuple[int, tuple[str, ...]]] = ()) -> None:
+        self._owners = dict(items)
+
+    def count(self, shard: int, owner: str) -> bool:
+        """Note a death; whether it was one too many."""
+        self._owners[shard] = (*self._owners.get(shard, ()), owner)
+        return len(self._owners[shard]) >= MAX_DEATHS
+
+    def forget(self, shard: int) -> None:
+        """Clear a shard of suspicion."""
+        self._owners.pop(shard, None)
+
+    def keep(self, wanted: Callable[[int], bool]) -> None:
+        """Forget all shards but the wanted ones."""
+        self._owners = {shard: owners for shard, owners in self._owners.items() if wanted(shard)}
+
+    def of(self, shard: int) -> tuple[str, ...]:
+        """Return the holders that died, the first one first."""
+        return self._owners.get(shard, ())
+
+    def suspects(self) -> list[int]:
+        """Return the shards with too many deaths."""
+        return sorted(shard for shard, owners in self._owners.items() if len(owners) >= MAX_DEATHS)
+
+    def items(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
+        """Return all of it."""
+        return tuple(self._owners.items())

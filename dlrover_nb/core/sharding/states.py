@@ -1,0 +1,26 @@
+"""What a shard can be, in a byte, and how a checkpoint keeps that in a bit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.sharding.split import LedgerCheckpoint, Split
+
+TODO, DOING, DONE, QUARANTINED, SKIPPED = range(5)
+
+
+def states_of(checkpoint: LedgerCheckpoint, split: Split) -> bytearray:
+    """Return DONE and TODO for each known shard."""
+    bits = np.unpackbits(np.frombuffer(checkpoint.done, np.uint8))
+    if split.is_open:  # it knows no more shards than it must
+        n_known = max((0, *(s + 1 for s, _ in checkpoint.begun), *(s + 1 for s in checkpoint.skipped)))
+        n_known = max(n_known, int(bits.nonzero()[0][-1]) + 1 if bits.any() else 0)
+    else:
+        n_known = split.n_shard
+    state = bytearray(n_known)
+    n_bit = min(n_known, len(bits))
+    np.frombuffer(state, np.uint8)[:n_bit] = bits[:n_bit] * DONE
+    return state
