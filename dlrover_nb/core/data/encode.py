@@ -20,7 +20,7 @@ from dlrover_nb.core.errors import InvalidValueError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.job import FeatureSpec, NumericColumn
+    from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, NumericColumn
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -37,7 +37,7 @@ class Batch:
     Parameters
     ----------
     ids
-        int64 array of shape (n, n_categorical): rows of the one embedding table.
+        int64 array of shape (n, n_categorical): rows of the one embedding table, or hashes of 63 bits.
     dense
         float32 array of shape (n, n_numeric), scaled.
     labels
@@ -57,7 +57,7 @@ def encode(table: pa.Table, features: FeatureSpec, first_row: int) -> Batch:
     n = table.num_rows
     ids = np.empty((n, len(features.categorical)), np.int64)
     for i, column in enumerate(features.categorical):
-        ids[:, i] = bucket(table.column(column.name), column.hash_size) + column.offset
+        ids[:, i] = ids_of(table.column(column.name), column)
     dense = np.empty((n, len(features.numeric)), np.float32)
     for i, number in enumerate(features.numeric):
         dense[:, i] = scaled(table.column(number.name), number)
@@ -91,10 +91,22 @@ def scaled(column: pa.ChunkedArray, scale: NumericColumn) -> NDArray[np.float64]
     return np.nan_to_num((squashed(column) - scale.mean) / scale.std, nan=0.0)
 
 
-def bucket(column: pa.ChunkedArray, hash_size: int) -> NDArray[np.int64]:
-    """Return the table row of each value, in [0, hash_size)."""
-    hashes, codes = distinct(column)
-    return (hashes % np.uint64(hash_size)).astype(np.int64)[codes]
+def ids_of(values: pa.ChunkedArray, column: CategoricalColumn) -> NDArray[np.int64]:
+    """Return the id of each value: a row of the column's part of a fixed table, or a hash of its own."""
+    hashes, codes = distinct(values)
+    if not column.is_open:
+        return (hashes % np.uint64(column.hash_size)).astype(np.int64)[codes] + column.offset
+    return open_ids(hashes, column.name)[codes]
+
+
+def open_ids(hashes: NDArray[np.uint64], name: str) -> NDArray[np.int64]:
+    """Return ids of 63 bits for hashed values of the column `name`.
+
+    The column's name is hashed with them, so that equal values of two columns are two ids. With a million
+    ids, the chance that any two of them are the same is 5e-8.
+    """
+    (key,) = hash_values(pa.array([name]))
+    return (_mixed(hashes ^ key) >> np.uint64(1)).astype(np.int64)
 
 
 def distinct(column: pa.ChunkedArray) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

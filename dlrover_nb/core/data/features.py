@@ -7,6 +7,8 @@ Runs at submit, so it reads at most `N_SAMPLE_ROW` rows. Table sizes follow from
 - Any other gets the smallest power of two, from `ROOM` times its distinct values on, in which none of them
   collide, up to `MAX_ROOM` times them (or `SMALL_TABLE`), and `hash_size`. Small vocabularies thus lose
   nothing by hashing, and forty columns of a few dozen values do not claim forty tables of 65,536 rows.
+
+With hashed embeddings there is nothing to size: every value that comes gets a row when it is trained.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 from dlrover_nb.core.data.encode import MISSING, distinct, labels_of, scale_of
 from dlrover_nb.core.data.source import Kind, open_source
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job import CategoricalColumn, Embedding, FeatureSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,10 +61,16 @@ def make_features(data: DataSpec, model: ModelSpec) -> FeatureSpec:
     return FeatureSpec(
         label=data.label,
         numeric=tuple(scale_of(name, sample.column(name)) for name in numeric),
-        categorical=_placed(categorical, sample, model.hash_size),
+        categorical=_columns(categorical, sample, model),
         n_train=source.n_row - n_eval,
         n_eval=n_eval,
     )
+
+
+def _columns(names: Iterable[str], sample: pa.Table, model: ModelSpec) -> tuple[CategoricalColumn, ...]:
+    if model.embedding is Embedding.HASH:
+        return tuple(CategoricalColumn(name, 0, 0) for name in names)
+    return _placed(names, sample, model.hash_size)
 
 
 def _placed(names: Iterable[str], sample: pa.Table, most: int) -> tuple[CategoricalColumn, ...]:

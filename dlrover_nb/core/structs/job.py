@@ -302,11 +302,19 @@ class NumericColumn:
 
 @dataclass(frozen=True, slots=True)
 class CategoricalColumn:
-    """A column of ids and its place in the one embedding table: rows [offset, offset + hash_size)."""
+    """A column of ids and its place in the one embedding table: rows [offset, offset + hash_size).
+
+    `hash_size` 0: an open column, of which every distinct value has a row of its own.
+    """
 
     name: str
     offset: int
     hash_size: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether ids are hashes of 63 bits and not rows of a fixed table."""
+        return self.hash_size == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,5 +329,5 @@ class FeatureSpec:
 
     @property
     def n_table_row(self) -> int:
-        """Rows of the one embedding table that all categorical columns share."""
+        """Rows of the one embedding table that all categorical columns share; 0 when ids are hashed."""
         return sum(c.hash_size for c in self.categorical)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.data.encode import MISSING, bucket, hash_values, labels_of, scale_of, scaled
+from dlrover_nb.core.data.encode import MISSING, hash_values, ids_of, labels_of, scale_of, scaled
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.job import CategoricalColumn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=12)), max_size=40)
 GOLDEN_TEXT = [14087677454934409008, 6857225946766476583, 3575023389036567113, 4135137711586550400]
 GOLDEN_INTEGER = [16294208416658607535, 10451216379200822465, 16490336266968443936]
+GOLDEN_OPEN = [7905938367326838216, 8834116166347784436, 2950510060079462702]
 LAW = settings(deadline=None, max_examples=60)
+
+
+def fixed(values: pa.ChunkedArray, hash_size: int) -> NDArray[np.int64]:
+    return ids_of(values, CategoricalColumn("c", 0, hash_size))
 
 
 @LAW
@@ -32,7 +42,7 @@ def test_equal_text_gets_the_same_row_however_it_is_stored(values: list[str | No
         pa.chunked_array([values[:3], values[3:]], pa.string()),
         pa.chunked_array([pa.array(["x", *values], pa.string())[1:]]),
     ]
-    rows = [bucket(column, 64) for column in stored]
+    rows = [fixed(column, 64) for column in stored]
     for other in rows[1:]:
         np.testing.assert_array_equal(rows[0], other)
     by_value: dict[str | None, int] = {}
@@ -88,7 +98,7 @@ def test_missing_is_a_category_of_its_own() -> None:
     assert hash_values(pa.array(["", None]))[1] == MISSING != hash_values(pa.array([""]))[0]
     assert hash_values(pa.array([1.5, float("nan"), None])).tolist()[1:] == [int(MISSING)] * 2
     codes = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), pa.array(["x", None]))
-    rows = bucket(pa.chunked_array([codes]), 1 << 20)
+    rows = fixed(pa.chunked_array([codes]), 1 << 20)
     assert rows[1] == rows[2] == int(MISSING) % (1 << 20)
     assert rows[0] != rows[1]
 
@@ -96,7 +106,27 @@ def test_missing_is_a_category_of_its_own() -> None:
 def test_a_slice_of_a_large_dictionary_hashes_as_the_whole() -> None:
     whole = pa.array([f"id{i}" for i in range(1000)]).dictionary_encode()
     column = pa.chunked_array([whole])
-    np.testing.assert_array_equal(bucket(column.slice(990), 512), bucket(column, 512)[990:])
+    np.testing.assert_array_equal(fixed(column.slice(990), 512), fixed(column, 512)[990:])
+
+
+@LAW
+@given(st.lists(st.text(max_size=12), unique=True), st.text(), st.text())
+def test_open_columns_give_every_value_of_every_column_an_id_of_its_own(
+    values: list[str], name: str, other: str
+) -> None:
+    column = pa.chunked_array([values], pa.string())
+    ids = ids_of(column, CategoricalColumn(name, 0, 0))
+    assert (ids >= 0).all()
+    assert len(np.unique(ids)) == len(values)
+    again = ids_of(column.dictionary_encode(), CategoricalColumn(name, 0, 0))
+    np.testing.assert_array_equal(ids, again)
+    if name != other:
+        assert not np.isin(ids, ids_of(column, CategoricalColumn(other, 0, 0))).any()
+
+
+def test_open_ids_are_the_same_on_every_machine() -> None:
+    ids = ids_of(pa.chunked_array([["a", None, "b"]]), CategoricalColumn("site", 0, 0))
+    assert ids.tolist() == GOLDEN_OPEN
 
 
 @LAW

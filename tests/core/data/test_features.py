@@ -18,7 +18,7 @@ from dlrover_nb.core.data.encode import distinct
 from dlrover_nb.core.data.features import ROOM, SMALL_TABLE, table_size
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, ModelSpec
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, Embedding, ModelSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,6 +125,20 @@ def test_columns_share_one_table_without_overlap(tmp_path: Path) -> None:
     assert [c.offset for c in features.categorical] == offsets[:-1].tolist()
     ids = ShardReader(data, features).read(0, 300).ids
     assert ((ids >= offsets[:-1]) & (ids < offsets[1:])).all()
+
+
+def test_hashed_ids_have_no_table_and_differ_from_column_to_column(tmp_path: Path) -> None:
+    values = [f"v{i % 90}" for i in range(300)]
+    path = parquet(tmp_path, {"click": [i % 2 for i in range(300)], "site": values, "other": values})
+    features = make_features(spec(path), ModelSpec(embedding=Embedding.HASH))
+    assert features.n_table_row == 0
+    ids = ShardReader(spec(path), features).read(0, 300).ids
+    assert ids.min() >= 0
+    assert ids.max() > 1 << 60
+    assert len(np.unique(ids)) == 180
+    np.testing.assert_array_equal(ids[:90], ids[90:180])
+    alone = make_features(spec(path, categorical=("other",)), ModelSpec(embedding=Embedding.HASH))
+    np.testing.assert_array_equal(ShardReader(spec(path), alone).read(0, 300).ids[:, 0], ids[:, 1])
 
 
 def test_columns_are_told_apart_by_type(tmp_path: Path) -> None:
