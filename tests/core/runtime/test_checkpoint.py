@@ -10,6 +10,7 @@ import pytest
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime import checkpoint
+from dlrover_nb.core.runtime.flash import files
 from dlrover_nb.core.runtime.store import StorePart
 
 
@@ -43,7 +44,7 @@ def test_read_returns_what_was_written(tmp_path, n, n_dense):
 
 
 def test_the_caller_is_called_between_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_CHUNK_BYTES", 256)
+    monkeypatch.setattr(files, "_WRITE_BYTES", 256)
     calls = []
     written = checkpoint.write(tmp_path / "a", part(), between=lambda: calls.append(1))
     assert len(calls) > written.n_byte // 256

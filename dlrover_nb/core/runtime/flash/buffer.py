@@ -1,0 +1,259 @@
+"""One buffer of shared memory: a page of control, then an image.
+
+Whether a buffer holds a whole copy is said by one word, which goes to WRITING before the first byte is
+touched and to COMPLETE after the last; a writer killed in between leaves WRITING behind, and no reader takes
+that. A random token tells one copy from the next, so that a reader that was promised the one is refused the
+other, also when the buffer is used again while it reads (`memory_image` looks twice). The SHA-256 of the
+image is added in the background, by whoever writes it to a file: until then the word alone vouches, which is
+enough against every death of the writer; the checksum then also shows a stray write.
+
+The kernel gives the memory when it is asked (posix_fallocate): a full /dev/shm is an error of one line, and
+not a SIGBUS amid copying. The pages are touched as they are taken, and stay: later copies go at the speed of
+memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import mmap
+import os
+import secrets
+import struct
+import sys
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.runtime.flash.image import parse
+from dlrover_nb.core.runtime.flash.names import SHM
+from dlrover_nb.core.structs.checkpoints import MemoryPart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.flash.image import Image, Layout
+
+CONTROL_BYTES = 4096
+_MARK = b"DLNBSHM1"
+_CONTROL = struct.Struct("<8sI4xqq16s32s")  # mark, state, number, bytes, token, SHA-256 or zeros
+_STATE_AT = 8
+_NO_SHA = bytes(32)
+_TOUCH_BYTES = 8 << 20
+_STEP = 1 << 20  # buffers grow in whole MiB
+_SPARE = 8  # and get one part in so many more than is needed: parameters grow
+HASH_BYTES = 8 << 20
+
+
+class State(IntEnum):
+    """What a buffer holds."""
+
+    EMPTY = 0
+    WRITING = 1
+    COMPLETE = 2
+
+
+def nothing() -> None:
+    """Do nothing between two chunks."""
+
+
+class SharedBuffer:
+    """A buffer that this process writes; its name is free again when it is unlinked.
+
+    Parameters
+    ----------
+    path
+        Under /dev/shm; what lies there of an earlier owner is replaced.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.number = -1  # of the copy that is whole; -1: none
+        self._handle = -1
+        self._map: mmap.mmap | None = None
+        self._bytes: NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    @property
+    def n_byte(self) -> int:
+        """Bytes of memory that it takes."""
+        return len(self._bytes)
+
+    def reserve(
+        self, n_byte: int, *, most_bytes: int | None = None, between: Callable[[], None] = nothing
+    ) -> None:
+        """Take memory for an image of `n_byte`, and some more, unless it is there; then it is empty.
+
+        Parameters
+        ----------
+        n_byte
+            Length of the image.
+        most_bytes
+            What may be taken; None: all that there is.
+        between
+            Called every now and then.
+
+        Raises
+        ------
+        OSError
+            When there is no room; nothing is held then.
+        """
+        most_bytes = sys.maxsize if most_bytes is None else most_bytes
+        if CONTROL_BYTES + n_byte <= self.n_byte <= most_bytes:
+            return
+        try:
+            self._map_anew(_size(n_byte, most_bytes), between)
+        except OSError:
+            self.close(unlink=True)
+            raise
+
+    def fill(self, number: int, layout: Layout, between: Callable[[], None] = nothing) -> MemoryPart:
+        """Copy an image into the buffer; memory must have been reserved."""
+        token = secrets.token_bytes(16)
+        self._set_state(State.WRITING)
+        self.number = -1
+        body = self._bytes[CONTROL_BYTES:]
+        done = 0
+        for at, piece in layout.pieces():
+            body[done:at] = 0
+            done = at + len(piece)
+            np.copyto(body[at:done], piece)
+            between()
+        body[done : layout.n_byte] = 0
+        control = (_MARK, State.WRITING, number, layout.n_byte, token, _NO_SHA)
+        _CONTROL.pack_into(self._bytes.data, 0, *control)
+        self._set_state(State.COMPLETE)  # the last word
+        self.number = number
+        return MemoryPart(self.path.name, number, token.hex(), layout.n_byte)
+
+    def seal(self, sha256: str) -> None:
+        """Note the checksum of the image that it holds."""
+        end = _CONTROL.size
+        self._bytes[end - 32 : end] = np.frombuffer(bytes.fromhex(sha256), np.uint8)
+
+    def image(self) -> NDArray[np.uint8]:
+        """Return all bytes of the image that it holds, as a view."""
+        n_byte = _CONTROL.unpack_from(self._bytes.data)[3]
+        return self._bytes[CONTROL_BYTES : CONTROL_BYTES + n_byte]
+
+    def close(self, *, unlink: bool) -> None:
+        """Let go of the memory; with `unlink` of its name too, which frees it."""
+        self.number = -1
+        self._bytes = np.empty(0, np.uint8)
+        if self._map is not None:
+            with contextlib.suppress(BufferError):  # somebody still looks; it goes with the last view
+                self._map.close()
+        self._map = None
+        if self._handle >= 0:
+            os.close(self._handle)
+            if unlink:
+                self.path.unlink(missing_ok=True)
+        self._handle = -1
+
+    def _map_anew(self, size: int, between: Callable[[], None]) -> None:
+        self.close(unlink=True)  # growing in place would need both sizes mapped at once
+        self._handle = _create(self.path)
+        for start in range(0, size, _TOUCH_BYTES):
+            os.posix_fallocate(self._handle, start, min(_TOUCH_BYTES, size - start))
+            between()
+        self._map = mmap.mmap(self._handle, size)
+        self._bytes = np.frombuffer(self._map, np.uint8)
+        for start in range(0, size, _TOUCH_BYTES):
+            self._bytes[start : start + _TOUCH_BYTES : mmap.PAGESIZE] = 0
+            between()
+
+    def _set_state(self, state: State) -> None:
+        self._bytes[_STATE_AT : _STATE_AT + 4].view(np.uint32)[0] = state
+
+
+def _size(n_byte: int, most_bytes: int) -> int:
+    """Return how large a buffer for an image of `n_byte` should be."""
+    need = CONTROL_BYTES + n_byte
+    if need > most_bytes:
+        raise OSError(errno.ENOMEM, "the node's memory is needed for its parameters")
+    ample = -(-(need + n_byte // _SPARE) // _STEP) * _STEP
+    return min(ample, most_bytes)
+
+
+def _create(path: Path) -> int:
+    """Make the file, closed to others, and hold it: a lock that nobody holds says that its writer is dead."""
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return handle
+
+
+@contextlib.contextmanager
+def memory_image(
+    part: MemoryPart, *, shm: Path = SHM, between: Callable[[], None] = nothing
+) -> Iterator[Image]:
+    """Show a copy in shared memory, its arrays as read-only views.
+
+    Raises
+    ------
+    CheckpointError
+        On entering when it is not on this host, incomplete, another copy or damaged; on leaving when it was
+        overwritten meanwhile: what was made of it is void then.
+    """
+    with _mapped(shm / part.name) as data:
+        sha256 = _check(data, part)
+        image = data[CONTROL_BYTES : CONTROL_BYTES + part.n_byte]
+        if sha256 != _NO_SHA and _sha256(image, between) != sha256:
+            raise CheckpointError(f"the memory of checkpoint {part.number} in {part.name} is damaged")
+        yield parse(image, part.name)
+        _check(data, part)
+
+
+@contextlib.contextmanager
+def _mapped(path: Path) -> Iterator[NDArray[np.uint8]]:
+    """Map a buffer of any process for reading; its views keep it mapped for as long as they live."""
+    try:
+        with path.open("rb") as file:
+            data = np.frombuffer(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ), np.uint8)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"nothing of the job is in {path} on this host: {error}") from error
+    yield data
+
+
+def _check(data: NDArray[np.uint8], part: MemoryPart) -> bytes:
+    """Return the checksum of a buffer that holds this very copy; zeros while there is none."""
+    if len(data) < CONTROL_BYTES:
+        raise CheckpointError(f"{part.name} has {len(data)} bytes: no buffer of a checkpoint")
+    mark, state, number, n_byte, token, sha256 = _CONTROL.unpack_from(data.data)
+    if mark != _MARK or state != State.COMPLETE:
+        raise CheckpointError(f"{part.name} holds no whole copy: its writer ended amid copying")
+    if (token.hex(), number, n_byte) != (part.token, part.number, part.n_byte):
+        raise CheckpointError(
+            f"expected checkpoint {part.number} in {part.name}, got {number} or another copy"
+        )
+    if CONTROL_BYTES + n_byte > len(data):
+        raise CheckpointError(f"{part.name} is damaged: {n_byte} bytes in a buffer of {len(data)}")
+    return bytes(sha256)
+
+
+def written_number(path: Path) -> int | None:
+    """Return the checkpoint that a dead writer left in a buffer, -1 for none; None: its writer lives."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        control = file.read(_CONTROL.size)
+    if len(control) < _CONTROL.size:
+        return -1
+    mark, state, number, *_ = _CONTROL.unpack(control)
+    return int(number) if mark == _MARK and state == State.COMPLETE else -1
+
+
+def _sha256(data: NDArray[np.uint8], between: Callable[[], None]) -> bytes:
+    digest = hashlib.sha256()
+    for start in range(0, len(data), HASH_BYTES):
+        digest.update(data[start : start + HASH_BYTES].data)
+        between()
+    return digest.digest()

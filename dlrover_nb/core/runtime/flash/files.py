@@ -1,0 +1,203 @@
+"""Images in files: atomic when written, verified when read, at a path or any URL that fsspec knows.
+
+On a local disk an image is written under another name, forced to the disk and renamed, so that a crash or a
+full disk leaves the last good file as it was; the reader compares the SHA-256 of the whole file with the one
+that was noted and maps the arrays: neither way holds a second copy of the parameters.
+
+Elsewhere it is written under another name and moved (object stores copy and delete for that, on their side),
+and read into memory. Committing an upload would save that copy but not every file system has it, and one that
+has not would show half a file. Either way a checkpoint counts only with its manifest, which comes last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import fsspec
+import numpy as np
+from fsspec.implementations.local import LocalFileSystem
+
+from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.runtime.flash.buffer import HASH_BYTES, nothing
+from dlrover_nb.core.runtime.flash.image import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.flash.image import Image
+
+_WRITE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A finished file: what to note of it."""
+
+    sha256: str
+    n_byte: int
+
+
+def write_url(
+    url: str, chunks: Iterable[NDArray[np.uint8]], *, between: Callable[[], None] = nothing
+) -> Written:
+    """Write `chunks`, one after the other, to `url` atomically.
+
+    Parameters
+    ----------
+    url
+        A path or a URL; folders on the way are made.
+    between
+        Called after every few MiB; what it raises ends the writing.
+
+    Raises
+    ------
+    CheckpointError
+        When it cannot be written; what was at `url` is as it was before.
+    """
+    try:
+        fs, path = _place(url)
+        if isinstance(fs, LocalFileSystem):
+            return _write_local(Path(path), chunks, between)
+        return _write_remote(fs, path, chunks, between)
+    except CheckpointError:
+        raise
+    except Exception as error:  # each file system of fsspec has errors of its own
+        raise CheckpointError(
+            f"cannot write the checkpoint {url}: {_reason(error)}; the last good one is untouched. "
+            "Free space there or choose another place"
+        ) from error
+
+
+def read_url(url: str, sha256: str, *, between: Callable[[], None] = nothing) -> Image:
+    """Return the image at `url`, its arrays read-only; those of a local file are mapped from it.
+
+    Raises
+    ------
+    CheckpointError
+        When the file is missing, not what was written, or of another format.
+    """
+    try:
+        fs, path = _place(url)
+        data = _mapped(path) if isinstance(fs, LocalFileSystem) else _download(fs, path, between)
+    except CheckpointError:
+        raise
+    except Exception as error:  # as above
+        raise CheckpointError(
+            f"cannot read the checkpoint {url}: {_reason(error)}; use an earlier one"
+        ) from error
+    found = _sha256(data, between)
+    if found != sha256:
+        raise CheckpointError(
+            f"the checkpoint {url} is damaged: expected SHA-256 {sha256[:12]}, got {found[:12]}; "
+            "use an earlier checkpoint"
+        )
+    return parse(data, url)
+
+
+def _place(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL and the path in it; a plain path is one of this machine."""
+    if "://" not in url:
+        return LocalFileSystem(), url
+    fs, path = fsspec.core.url_to_fs(url)
+    return fs, path
+
+
+def _write_local(path: Path, chunks: Iterable[NDArray[np.uint8]], between: Callable[[], None]) -> Written:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with temporary.open("wb", buffering=0) as file:
+            written = _write(file, chunks, between)
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    return written
+
+
+def _write_remote(
+    fs: Any,  # noqa: ANN401 - fsspec has no types
+    path: str,
+    chunks: Iterable[NDArray[np.uint8]],
+    between: Callable[[], None],
+) -> Written:
+    folder, _, name = path.rpartition("/")
+    temporary = f"{folder}/.{name}.{os.getpid()}-{threading.get_native_id()}.tmp"
+    fs.makedirs(folder, exist_ok=True)
+    try:
+        with fs.open(temporary, "wb") as file:
+            written = _write(file, chunks, between)
+        fs.mv(temporary, path)
+    except BaseException:
+        with contextlib.suppress(Exception):  # the first error is the one to tell
+            fs.rm(temporary)
+        raise
+    return written
+
+
+def _write(file: BinaryIO, chunks: Iterable[NDArray[np.uint8]], between: Callable[[], None]) -> Written:
+    digest, n_byte = hashlib.sha256(), 0
+    for chunk in chunks:
+        for start in range(0, len(chunk), _WRITE_BYTES):
+            piece = chunk[start : start + _WRITE_BYTES].data
+            _write_all(file, piece)
+            digest.update(piece)
+            between()
+        n_byte += len(chunk)
+    return Written(digest.hexdigest(), n_byte)
+
+
+def _write_all(file: BinaryIO, data: memoryview) -> None:
+    """Write all of `data`: a nearly full disk takes a part of it first."""
+    while data:
+        data = data[file.write(data) :]
+
+
+def _mapped(path: str) -> NDArray[np.uint8]:
+    if Path(path).stat().st_size == 0:
+        return np.empty(0, np.uint8)  # nothing can be mapped of it
+    return np.memmap(path, np.uint8, "r")
+
+
+def _download(fs: Any, path: str, between: Callable[[], None]) -> NDArray[np.uint8]:  # noqa: ANN401 - as above
+    data = np.empty(int(fs.info(path)["size"]), np.uint8)
+    at = 0
+    with fs.open(path, "rb") as file:
+        while chunk := file.read(HASH_BYTES):
+            if at + len(chunk) > len(data):
+                raise CheckpointError(f"the checkpoint {path} grows while it is read; use an earlier one")
+            data[at : at + len(chunk)] = np.frombuffer(chunk, np.uint8)
+            at += len(chunk)
+            between()
+    return data[:at]
+
+
+def _sha256(data: NDArray[np.uint8], between: Callable[[], None]) -> str:
+    digest = hashlib.sha256()
+    for start in range(0, len(data), HASH_BYTES):
+        digest.update(data[start : start + HASH_BYTES].data)
+        between()
+    return digest.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force the new name to the disk as well, not only the data."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or f"{error}" or type(error).__name__

@@ -1,0 +1,261 @@
+"""Checkpoints of one PS: one copy into shared memory while training stands still, the file in the background.
+
+There are two buffers. A copy goes into the older one that is not being written to a file, so that at every
+moment one whole copy is in memory, and what is on its way to a file never changes. When both are on
+their way the copy waits for the first: a save is late then, and never lost. Files are written one after
+the other, in the order of the saves, by one thread of low priority; writing and hashing let go of the
+interpreter, so the PS serves on.
+
+The buffers are a luxury. Where there is no room for one (a small /dev/shm, or parameters that need the
+node's memory themselves), the file is written from the parameters directly, and training waits for it.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import os
+import queue
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.runtime.flash.buffer import SharedBuffer, nothing, written_number
+from dlrover_nb.core.runtime.flash.files import write_url
+from dlrover_nb.core.runtime.flash.image import Image, Layout
+from dlrover_nb.core.runtime.flash.names import SHM, buffers_of, run_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.flash.image import Header
+    from dlrover_nb.core.structs.checkpoints import MemoryPart
+
+logger = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 0.05  # between two calls of `between` while a copy waits for a buffer
+_NICE = 10  # of the thread that writes files: serving comes first
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """A checkpoint part is in its file."""
+
+    number: int
+    url: str
+    sha256: str
+    n_byte: int
+
+
+@dataclass(frozen=True, slots=True)
+class PersistFailed:
+    """A checkpoint part could not be written, and why; the last good file is untouched."""
+
+    number: int
+    url: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    number: int
+    url: str
+    buffer: SharedBuffer
+
+
+class FlashCheckpoint:
+    """Saves the parameters of one PS; all methods are for the one thread that owns them.
+
+    Parameters
+    ----------
+    job, folder, node
+        Name of the job, its run folder, and the node: they name the shared memory.
+    most_bytes
+        How much shared memory may be taken now; None: all that there is.
+    shm
+        Where shared memory lies.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        folder: Path | str,
+        node: str,
+        *,
+        most_bytes: Callable[[], int] | None = None,
+        shm: Path = SHM,
+    ) -> None:
+        self._run, self._node, self._shm = run_name(job, Path(folder)), node, shm
+        self._most_bytes = most_bytes
+        self._buffers = tuple(SharedBuffer(shm / f"{self._run}-{node}-{side}") for side in "ab")
+        self._busy: list[SharedBuffer] = []  # guarded by _freed: buffers on their way to a file
+        self._freed = threading.Condition()
+        self._direct: tuple[int, Layout] | None = None  # what could not be copied
+        self._results: collections.deque[Persisted | PersistFailed] = collections.deque()
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._ends = False
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(self._woken, False)
+
+    @property
+    def n_byte(self) -> int:
+        """Bytes of shared memory that are taken."""
+        return sum(buffer.n_byte for buffer in self._buffers)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when `poll` has something."""
+        return self._woken
+
+    def copy(
+        self,
+        number: int,
+        header: Header,
+        arrays: Mapping[str, NDArray[Any]],
+        *,
+        between: Callable[[], None] = nothing,
+    ) -> MemoryPart | None:
+        """Copy a part into shared memory: all that training must wait for.
+
+        Parameters
+        ----------
+        number
+            Of the checkpoint.
+        header, arrays
+            What to save; the arrays may change when this returns something.
+        between
+            Called every now and then, also while both buffers are on their way to a file.
+
+        Returns
+        -------
+        MemoryPart or None
+            Where it is; None when there is no room in memory. Then the arrays must stay as they are until
+            `persist` has written them, and `persist` returns only after that.
+        """
+        layout = Layout(Image(dict(header), arrays))
+        buffer = self._free_buffer(between)
+        self._direct = None
+        if not self._make_room(buffer, layout.n_byte, between):
+            self._direct = (number, layout)
+            return None
+        return buffer.fill(number, layout, between)
+
+    def persist(self, number: int, url: str, *, between: Callable[[], None] = nothing) -> None:
+        """Write what was copied last under `number` to `url`; `poll` tells how it went.
+
+        Raises
+        ------
+        CheckpointError
+            When that copy is no longer there.
+        """
+        if self._direct is not None and self._direct[0] == number:
+            layout, self._direct = self._direct[1], None
+            self._tell(_write(number, url, layout.chunks(), between))
+            return
+        buffer = next((buffer for buffer in self._buffers if buffer.number == number), None)
+        if buffer is None:
+            raise CheckpointError(f"checkpoint {number} is no longer in memory, so it cannot be written")
+        with self._freed:
+            self._busy.append(buffer)
+        self._tasks.put(_Task(number, url, buffer))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_files, name="checkpoints", daemon=True)
+            self._thread.start()
+
+    def poll(self) -> tuple[Persisted | PersistFailed, ...]:
+        """Return what became of files since the last call, in the order of the saves."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._woken, 64):
+                pass
+        results = []
+        while self._results:
+            results.append(self._results.popleft())
+        return tuple(results)
+
+    def close(self, *, unlink: bool) -> None:
+        """End; a file amid writing is given up. `unlink` frees the memory, else the next PS may read it."""
+        self._ends = True
+        if self._thread is not None:
+            self._tasks.put(None)
+            self._thread.join()
+        for buffer in self._buffers:
+            buffer.close(unlink=unlink)
+        os.close(self._woken)
+        os.close(self._wake)
+
+    def _free_buffer(self, between: Callable[[], None]) -> SharedBuffer:
+        """Return the older buffer that is not on its way to a file; wait for one."""
+        while True:
+            with self._freed:
+                free = [buffer for buffer in self._buffers if buffer not in self._busy]
+                if free:
+                    return min(free, key=lambda buffer: buffer.number)
+                self._freed.wait(_LOOK_EVERY_S)
+            between()
+
+    def _make_room(self, buffer: SharedBuffer, n_byte: int, between: Callable[[], None]) -> bool:
+        try:
+            buffer.reserve(n_byte, most_bytes=self._most_for(buffer), between=between)
+        except OSError as error:
+            logger.warning(
+                "%s: no shared memory for a copy of %d MiB (%s): training waits until its file is written",
+                self._node,
+                n_byte >> 20,
+                error.strerror,
+            )
+            return False
+        return True
+
+    def _most_for(self, buffer: SharedBuffer) -> int | None:
+        if self._most_bytes is None:
+            return None
+        return self._most_bytes() - (self.n_byte - buffer.n_byte)
+
+    # the thread that writes files
+
+    def _write_files(self) -> None:
+        with contextlib.suppress(OSError):  # a kernel without priorities of threads
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        while task := self._tasks.get():
+            result = _write(task.number, task.url, (task.buffer.image(),), self._go_on)
+            if isinstance(result, Persisted):
+                task.buffer.seal(result.sha256)
+            with self._freed:
+                self._busy.remove(task.buffer)
+                self._freed.notify()
+            self._free_old(task.number)
+            self._tell(result)
+
+    def _go_on(self) -> None:
+        if self._ends:
+            raise CheckpointError("the PS ended before its checkpoint was written")
+
+    def _tell(self, result: Persisted | PersistFailed) -> None:
+        self._results.append(result)
+        with contextlib.suppress(BlockingIOError):  # full of wake-ups that nobody has read yet
+            os.write(self._wake, b"1")
+
+    def _free_old(self, number: int) -> None:
+        """Free what dead PS of this job left on this host and nobody will load any more."""
+        for path in buffers_of(self._run, shm=self._shm):
+            with contextlib.suppress(OSError):  # another PS frees it at this moment
+                left = written_number(path)
+                if left is not None and left < number - 1:
+                    path.unlink()
+
+
+def _write(
+    number: int, url: str, chunks: Iterable[NDArray[Any]], between: Callable[[], None]
+) -> Persisted | PersistFailed:
+    try:
+        written = write_url(url, chunks, between=between)
+    except CheckpointError as error:
+        logger.warning("checkpoint %d: %s", number, error)
+        return PersistFailed(number, url, str(error))
+    return Persisted(number, url, written.sha256, written.n_byte)

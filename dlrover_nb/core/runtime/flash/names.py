@@ -1,0 +1,114 @@
+"""Names of a job's shared memory, and who may free it.
+
+Each process of a job claims the job's memory on its host: it holds a shared lock (flock) on a small file
+that lies beside the buffers. The kernel lets go of it when the process ends, however it ends. So memory
+whose claim nobody holds belongs to a job that is dead on this host, and `sweep_memory` frees it; pids, which
+come again, are not asked. One process that is left, or a master that will come back to its living nodes,
+keeps all of it: what a killed PS left is there for the one that follows it.
+
+`multiprocessing.shared_memory` was rejected: its tracker unlinks the memory of a process that was killed,
+which is the memory that we want to find again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+logger = logging.getLogger(__name__)
+
+SHM = Path("/dev/shm")  # noqa: S108 - names are of this user, made with O_EXCL or locked
+_PREFIX = "dlrover-nb"
+_NAME = re.compile(rf"(?P<run>{_PREFIX}-.+-[0-9a-f]{{12}})(?:-(?P<node>.+)-[ab]|\.claim)")
+
+
+def run_name(job: str, folder: Path) -> str:
+    """Return what the names of all shared memory of one run of a job begin with."""
+    run = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+    return f"{_PREFIX}-{job}-{run}"
+
+
+@contextlib.contextmanager
+def claimed_memory(job: str, folder: Path, *, shm: Path = SHM) -> Iterator[None]:
+    """Keep the job's shared memory from being swept while this lasts, or until the process ends.
+
+    Where there is no folder for shared memory, there is nothing to keep.
+    """
+    handle = _claim(shm / f"{run_name(job, folder)}.claim") if shm.is_dir() else None
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _claim(path: Path) -> int:
+    """Lock the claim; the file may be swept between opening and locking, and is then made again."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        if os.fstat(handle).st_nlink:
+            return handle
+        os.close(handle)
+
+
+def sweep_memory(*, shm: Path = SHM) -> tuple[str, ...]:
+    """Free the shared memory of this user's jobs that have no process left on this host; return its names."""
+    runs = {match["run"] for match in _matches(shm)}
+    return tuple(name for run in sorted(runs) for name in _sweep_run(run, shm))
+
+
+def free_memory(job: str, folder: Path, *, shm: Path = SHM) -> None:
+    """Free all shared memory of a run that has ended, whoever may still hold it."""
+    _unlink_run(run_name(job, folder), shm)
+
+
+def buffers_of(run: str, *, shm: Path = SHM) -> tuple[Path, ...]:
+    """Return the buffers of all nodes of a run on this host."""
+    return tuple(shm / m.string for m in _matches(shm) if m["run"] == run and m["node"])
+
+
+def _sweep_run(run: str, shm: Path) -> tuple[str, ...]:
+    try:
+        handle = os.open(shm / f"{run}.claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:  # of another user
+        return ()
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.fstat(handle).st_nlink:  # another process swept it at this moment
+            return ()
+        return _unlink_run(run, shm)
+    except OSError:  # claimed: the job lives
+        return ()
+    finally:
+        os.close(handle)
+
+
+def _unlink_run(run: str, shm: Path) -> tuple[str, ...]:
+    """Free all of a run; the claim last, so that what an interrupted sweep leaves is found again."""
+    names = [match.string for match in _matches(shm) if match["run"] == run]
+    for name in sorted(names, key=lambda name: name.endswith(".claim")):
+        (shm / name).unlink(missing_ok=True)
+    if names:
+        logger.info("freed %d pieces of shared memory of %s", len(names), run)
+    return tuple(names)
+
+
+def _matches(shm: Path) -> list[re.Match[str]]:
+    """Return this user's files of that kind."""
+    found = []
+    for path in shm.glob(f"{_PREFIX}-*"):
+        with contextlib.suppress(FileNotFoundError):  # freed at this moment
+            match = _NAME.fullmatch(path.name)
+            if match and path.stat().st_uid == os.getuid():
+                found.append(match)
+    return found

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import hashlib
+
+import fsspec
+import numpy as np
+import pytest
+
+from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.runtime.flash.files import read_url, write_url
+from dlrover_nb.core.runtime.flash.image import Image, Layout
+
+
+@pytest.fixture
+def bucket():
+    yield "memory://flash-tests/job"
+    fsspec.filesystem("memory").rm("/flash-tests", recursive=True)
+
+
+def chunks(seed=0):
+    return Layout(Image({"seed": seed}, {"a": np.random.default_rng(seed).random(1000)})).chunks()
+
+
+def names(url):
+    fs, path = fsspec.core.url_to_fs(url)
+    return [found.rpartition("/")[2] for found in fs.ls(path, detail=False)]
+
+
+@pytest.fixture(params=["path", "file://", "memory://"])
+def place(request, tmp_path):
+    if request.param == "memory://":
+        return request.getfixturevalue("bucket")
+    return f"{'file://' * (request.param == 'file://')}{tmp_path}/job"
+
+
+def test_what_is_written_is_read(place):
+    written = write_url(f"{place}/1/part", chunks(1))
+    image = read_url(f"{place}/1/part", written.sha256)
+    assert image.header == {"seed": 1}
+    np.testing.assert_array_equal(image.arrays["a"], np.random.default_rng(1).random(1000))
+    assert names(f"{place}/1") == ["part"]
+
+
+def test_a_writer_that_fails_leaves_what_was_there(place):
+    good = write_url(f"{place}/part", chunks(1))
+
+    def break_down():
+        raise CheckpointError("enough")
+
+    with pytest.raises(CheckpointError, match="enough"):
+        write_url(f"{place}/part", chunks(2), between=break_down)
+    assert read_url(f"{place}/part", good.sha256).header == {"seed": 1}
+    assert names(place) == ["part"]
+
+
+@pytest.mark.parametrize("at", [0, 9, 40, 3000, -1])
+def test_one_flipped_byte_is_noticed(place, at):
+    written = write_url(f"{place}/part", chunks())
+    fs, path = fsspec.core.url_to_fs(f"{place}/part")
+    data = bytearray(fs.cat_file(path))
+    data[at] ^= 1
+    fs.pipe_file(path, bytes(data))
+    with pytest.raises(CheckpointError, match="is damaged: expected SHA-256"):
+        read_url(f"{place}/part", written.sha256)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 11, 50, 2000])
+def test_a_truncated_file_is_refused_even_under_its_own_checksum(place, keep):
+    write_url(f"{place}/part", chunks())
+    fs, path = fsspec.core.url_to_fs(f"{place}/part")
+    data = fs.cat_file(path)[:keep]
+    fs.pipe_file(path, data)
+    with pytest.raises(CheckpointError):
+        read_url(f"{place}/part", hashlib.sha256(data).hexdigest())
+
+
+def test_a_missing_file_is_one_clear_line(place):
+    write_url(f"{place}/part", chunks())
+    with pytest.raises(CheckpointError, match=r"cannot read the checkpoint .*none") as caught:
+        read_url(f"{place}/none", "0" * 64)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_kind_of_url_is_one_clear_line():
+    with pytest.raises(CheckpointError, match="cannot write the checkpoint nowhere://a"):
+        write_url("nowhere://a", chunks())
