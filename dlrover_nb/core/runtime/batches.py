@@ -55,50 +55,57 @@ class Prepared:
 class ShardWork:
     """A shard, or a piece of one, in the hands of a worker.
 
-    `n_done` of its `n_batch` batches are finished: for training, those whose gradients the PS acknowledged.
-    Both count from where the grant begins. Scores of an evaluation shard gather in `scores`.
+    Positions count rows in the order of training, from the beginning of the shard: `n_row_taken` went into
+    batches, `n_row_done` of them are finished, for training those whose gradients the PS acknowledged. So the
+    size of the batches may change on the way. Scores of an evaluation shard gather in `scores`.
 
     Parameters
     ----------
     shard, data
         The shard and its rows.
-    batch_size, seed
+    seed
         Of the job.
     """
 
-    def __init__(self, shard: Shard, data: Batch, *, batch_size: int, seed: int) -> None:
-        self.shard, self._data, self._batch_size = shard, data, batch_size
+    def __init__(self, shard: Shard, data: Batch, *, seed: int) -> None:
+        self.shard, self._data = shard, data
         self.trains = shard.lease.purpose is Purpose.TRAIN
         # Scores of a half-evaluated shard died with its worker, so an evaluation starts at its beginning.
-        self._first = min(shard.offset, shard.end) if self.trains else 0
-        self.n_batch = -(-(shard.end - self._first) // batch_size)
-        self.n_done = 0
+        self.n_row_taken = self.n_row_done = min(shard.offset, shard.end) if self.trains else 0
         self.scores: list[NDArray[np.float32]] = []
         self._order = self._shuffled(seed) if self.trains else None
 
     @property
     def finished(self) -> bool:
-        """Whether all batches are done."""
-        return self.n_done >= self.n_batch
+        """Whether all rows are done."""
+        return self.n_row_done >= self.shard.end
 
     @property
-    def n_row_done(self) -> int:
-        """Rows of the shard that are done, with those that were done when it came."""
-        return min(self._first + self.n_done * self._batch_size, self.shard.end)
+    def n_row_left(self) -> int:
+        """Rows that are in no batch yet."""
+        return self.shard.end - self.n_row_taken
 
     @property
     def labels(self) -> NDArray[np.float32]:
         """Labels of the shard's rows in their order in the data."""
         return self._data.labels
 
-    def batch(self, index: int, layout: Layout) -> Prepared | None:
-        """Return batch `index`; None after the last one."""
-        if index >= self.n_batch:
+    def take(self, size: int, layout: Layout) -> Prepared | None:
+        """Return the next batch, of at most `size` rows; None after the last one."""
+        start, stop = self.n_row_taken, min(self.n_row_taken + size, self.shard.end)
+        if start >= stop:
             return None
-        start = self._first + index * self._batch_size
-        at = slice(start, min(start + self._batch_size, self.shard.end))
-        take = at if self._order is None else self._order[at]
-        return prepare(self._data.ids[take], self._data.dense[take], self._data.labels[take], layout)
+        self.n_row_taken = stop
+        rows = slice(start, stop) if self._order is None else self._order[start:stop]
+        return prepare(self._data.ids[rows], self._data.dense[rows], self._data.labels[rows], layout)
+
+    def acknowledge(self, n_row: int) -> None:
+        """Count the next `n_row` rows as done."""
+        self.n_row_done += n_row
+
+    def rewind(self) -> None:
+        """Take the rows again that went into batches and were not done."""
+        self.n_row_taken = self.n_row_done
 
     def _shuffled(self, seed: int) -> NDArray[np.int64]:
         key = (seed, self.shard.epoch, self.shard.start)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Arrays = Sequence[NDArray[np.generic]]
 
 WAIT_S = 0.3  # a worker without a shard asks again after this long
+MOST_HELD = 2  # shards of one worker: the one at hand and the next, which it reads meanwhile
 IN_FLIGHT_S = 5.0  # a grant may be on its way for this long
 
 
@@ -44,7 +45,7 @@ def hear(
         case Report():
             _on_report(state, node, message, at_s)
         case ShardAsked():
-            _on_asked(state, node, at_s)
+            _on_asked(state, node, message.holding, at_s)
         case ShardFinished(lease=lease):
             _on_finished(state, node, lease, at_s, arrays)
         case Paused():
@@ -63,36 +64,46 @@ def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None
     state.orders.append(Tell(NodeReported(at_s, report.sample, plan)))
 
 
-def _on_asked(state: JobState, node: Node, at_s: float) -> None:
-    """Answer a worker that has no shard.
+def _on_asked(state: JobState, node: Node, holding: Sequence[Lease], at_s: float) -> None:
+    """Answer a worker that wants a shard beside those that it holds.
 
-    When one was granted a moment ago, question and grant crossed on the way, and a second grant would only
-    make one of them stale. A grant that is older was lost: that shard goes back first.
+    When one was granted a moment ago that it does not name, question and grant crossed on the way, and
+    another grant would only make one of them stale. A grant that is older was lost: that shard goes back.
     """
     if state.roster.get(node.id) is None:
         return
-    if state.train.is_holder(node.id) or state.evaluate.is_holder(node.id):
-        if at_s < node.granted_at_s + IN_FLIGHT_S:
-            return
-        state.take_back(node)
+    lost = [lease for lease in state.leases(node) if lease not in holding]
+    if lost and at_s < node.granted_at_s + IN_FLIGHT_S:
+        return
+    for lease in lost:
+        _ledger(state, lease).give_back(node.id, lease)
     _grant(state, node, at_s)
 
 
 def _grant(state: JobState, node: Node, at_s: float) -> None:
     ledger = state.evaluate if state.is_evaluating else state.train
     may_work = state.stage is Stage.SERVING and node.is_training and not node.is_draining
-    shard = ledger.grant(node.id) if may_work else None
+    shard = ledger.grant(node.id) if may_work and _has_turn(state, node, ledger) else None
     node.granted_at_s = at_s
     state.send(node, NoShard(WAIT_S) if shard is None else Granted(shard))
 
 
+def _has_turn(state: JobState, node: Node, ledger: ShardLedger) -> bool:
+    """Whether a worker may have one more: the next beside the one at hand, unless it is of the last."""
+    n_held = len(state.leases(node))
+    counts = ledger.counts()
+    plenty = counts.is_open or counts.todo >= len(state.roster.workers)
+    return n_held == 0 or (n_held < MOST_HELD and plenty)
+
+
 def _on_finished(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:
-    """Count a shard, and grant the next; who finished a stale one may have a grant on its way already."""
+    """Count a shard, and grant the next to a worker that holds none; any other asks by itself."""
     if lease.purpose is Purpose.EVALUATE:
         _keep_scores(state, node, lease, at_s, arrays)
     else:
         node.has_worked |= state.train.complete(node.id, lease)
-    _on_asked(state, node, at_s)
+    if state.roster.get(node.id) is node and not state.leases(node):
+        _grant(state, node, at_s)
 
 
 def _keep_scores(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:

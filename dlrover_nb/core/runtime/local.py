@@ -7,7 +7,7 @@ its asynchrony and not of another program.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.runtime.batches import Layout, Prepared, ShardWork
 from dlrover_nb.core.runtime.meter import Meter
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
-from dlrover_nb.core.runtime.trainer import Push, Trainer
+from dlrover_nb.core.runtime.trainer import Push, Taken, Trainer
 from dlrover_nb.core.sharding.split import Split
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 
@@ -59,6 +59,41 @@ class LocalLine:
         """Fill `dense` and return the rows."""
         dense[:] = self._store.dense
         return self._store.pull(np.empty(0, np.int64) if self._pull is None else self._pull.rows)
+
+
+class LocalSource:
+    """Batches of shards that are read when their turn comes.
+
+    Parameters
+    ----------
+    reader, shards
+        The rows, and which of them in which order.
+    seed
+        Of the job.
+    """
+
+    def __init__(self, reader: ShardReader, shards: Iterable[Shard], seed: int) -> None:
+        self._reader, self._shards, self._seed = reader, iter(shards), seed
+        self.last: ShardWork
+        self.n_row_done = 0
+        self._begin_next()
+
+    def take(self, size: int, layout: Layout) -> Taken | None:
+        """Return the next batch; None after the last shard."""
+        while (batch := self.last.take(size, layout)) is None:
+            if not self._begin_next():
+                return None
+        return Taken(self.last, batch)
+
+    def finish(self, work: ShardWork) -> None:
+        """Count the rows of a shard."""
+        self.n_row_done += work.shard.stop - work.shard.start
+
+    def _begin_next(self) -> bool:
+        shard = next(self._shards, None)
+        if shard is not None:
+            self.last = ShardWork(shard, self._reader.read(shard.start, shard.stop), seed=self._seed)
+        return shard is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,22 +138,22 @@ def train_single(
     set_threads(n_thread)
     clock, losses = SystemClock(), list[float]()
     reader = ShardReader(spec.data, features)
-    trainer = Trainer(spec, features, reader, Meter(clock), on_loss=losses.append)
+    trainer = Trainer(replace(spec, overlap=False), features, reader, Meter(clock), on_loss=losses.append)
     store = ParameterStore(spec.model, features.n_table_row, len(trainer.learner.values))
     store.init_dense(trainer.learner.values)
-    line, n_sample, began_s = LocalLine(store), 0, clock.now_s()
-    for shard in training_shards(spec, features) if shards is None else shards:
-        trainer.run(trainer.begin(shard), line)
-        n_sample += shard.stop - shard.start
-    train_s = clock.now_s() - began_s
-    work = _evaluated(trainer, line, features)
+    line, began_s = LocalLine(store), clock.now_s()
+    source = LocalSource(reader, training_shards(spec, features) if shards is None else shards, spec.seed)
+    trainer.run(source, line)
+    train_s, n_sample = clock.now_s() - began_s, source.n_row_done
+    work = _evaluated(trainer, line, reader, features)
     scores = np.concatenate(work.scores) if work.scores else np.empty(0, np.float32)
     return SingleRun(scores, work.labels, tuple(losses), n_sample, train_s)
 
 
-def _evaluated(trainer: Trainer, line: LocalLine, features: FeatureSpec) -> ShardWork:
+def _evaluated(trainer: Trainer, line: LocalLine, reader: ShardReader, features: FeatureSpec) -> ShardWork:
     """Score the held-out rows, as one shard."""
     stop = features.n_train + features.n_eval
-    work = trainer.begin(Shard(Lease(Purpose.EVALUATE, 0, 1), 0, features.n_train, stop))
-    trainer.run(work, line)
-    return work
+    shard = Shard(Lease(Purpose.EVALUATE, 0, 1), 0, features.n_train, stop)
+    source = LocalSource(reader, [shard], seed=0)
+    trainer.run(source, line)
+    return source.last

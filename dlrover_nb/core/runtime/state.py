@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import Copied, Saved, ToNode
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.shards import Lease
 
     Floats = NDArray[np.float32]
 
@@ -207,6 +208,10 @@ class JobState:
         self.orders.append(StopNode(node.id))
         self.roster.remove(node.id)
         self.take_back(node)
+
+    def leases(self, node: Node) -> tuple[Lease, ...]:
+        """Return the shards that a node holds."""
+        return (*self.train.leases(node.id), *self.evaluate.leases(node.id))
 
     def take_back(self, node: Node) -> None:
         """Take back the shards that a node holds."""

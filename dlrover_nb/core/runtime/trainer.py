@@ -1,9 +1,15 @@
 """The training loop of one worker, the same with PS behind sockets and with parameters in the own process.
 
-A `Line` is the way to the parameters. `start` sends the gradients of one batch and asks for the rows of the
-next; `finish` waits for the answer. Between the two the batch after next is prepared, so finding distinct
-rows costs no time while a PS works. No gradient is computed from rows that miss the one before: gradients of
-batch t are applied before the rows of batch t+1 are read (no staleness by the worker itself).
+A `Line` is the way to the parameters. `start` sends the gradients of one batch and asks for the rows of
+another; `finish` waits for the answer. Between the two the next batch is prepared, so finding distinct rows
+costs no time while a PS works.
+
+Without overlap, gradients of batch t are applied before the rows of batch t+1 are read: no staleness by the
+worker itself. With overlap, batch t is computed while the gradients of t-1 and the rows of t+1 travel, so the
+worker waits only where an exchange takes longer than a batch, and its rows miss its own last step.
+
+Batches follow each other across the ends of shards: the loop ends when no batch is there or the worker is
+wanted for something else, and then all that was computed is applied and acknowledged.
 """
 
 from __future__ import annotations
@@ -11,21 +17,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from dlrover_nb.core.models.learner import Learner
-from dlrover_nb.core.runtime.batches import Layout, Prepared, ShardWork
 from dlrover_nb.core.runtime.meter import Meter, Part
+from dlrover_nb.core.structs.job import Sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from dlrover_nb.core.data import ShardReader
+    from dlrover_nb.core.runtime.batches import Layout, Prepared, ShardWork
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
-    from dlrover_nb.core.structs.shards import Shard
 
     Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A batch and the shard that it is of."""
+
+    work: ShardWork
+    batch: Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +50,15 @@ class Push:
     The arrays must stay as they are until the answer is here.
     """
 
-    batch: Prepared
+    taken: Taken
     rows: Floats
     dense: Floats
     loss: float
+
+    @property
+    def batch(self) -> Prepared:
+        """The batch."""
+        return self.taken.batch
 
 
 class Line(Protocol):
@@ -60,8 +80,22 @@ class Line(Protocol):
         ...
 
 
+class Source(Protocol):
+    """Where batches come from."""
+
+    def take(self, size: int, layout: Layout) -> Taken | None:
+        """Return the next batch, of at most `size` rows; None when none is there now."""
+        ...
+
+    def finish(self, work: ShardWork) -> None:
+        """Hear that all rows of a shard are done."""
+        ...
+
+
 class Trainer:
     """Model and reader of one worker.
+
+    `read` gives the rows [start, stop) of the data.
 
     Parameters
     ----------
@@ -82,77 +116,95 @@ class Trainer:
         *,
         on_loss: Callable[[float], None] | None = None,
     ) -> None:
-        self._spec, self._reader, self._meter, self._on_loss = spec, reader, meter, on_loss
+        self.read, self._meter, self._on_loss = reader.read, meter, on_loss
+        self._overlap = spec.overlap and spec.sync is not Sync.BSP  # a barrier leaves nothing to overlap
+        self.batch_size = spec.batch_size
         self.learner = Learner(spec.model, len(features.categorical), len(features.numeric))
+        # One gradient may travel while the next one is computed.
+        self._spare = [np.empty_like(self.learner.gradients) for _ in range(2 * self._overlap)]
 
-    def begin(self, shard: Shard) -> ShardWork:
-        """Read a shard."""
-        self._meter.switch(Part.DATA)
-        data = self._reader.read(shard.start, shard.stop)
-        return ShardWork(shard, data, batch_size=self._spec.batch_size, seed=self._spec.seed)
+    def run(self, source: Source, line: Line) -> None:
+        """Train batches, and score those of evaluation shards, until none is there or `line` is interrupted.
 
-    def run(self, work: ShardWork, line: Line) -> bool:
-        """Go on with a shard until it is finished or the line is interrupted; whether it is finished."""
-        (self._train if work.trains else self._evaluate)(work, line)
-        self._meter.switch(Part.OTHER)
-        return work.finished
-
-    def _train(self, work: ShardWork, line: Line) -> None:
-        index, sent = work.n_done, None
-        batch = self._prepare(work, index, line)
-        if batch is not None:
-            line.start(None, batch)
-        while batch is not None:
-            index += 1
-            following = self._prepare(work, index, line)
+        Notes
+        -----
+        In a turn of the loop an exchange is on its way: it brings `sent` to the PS and the rows of `asked`.
+        `ready` is a batch with its rows. An exchange of nothing, when a last batch is ready, is sent too:
+        it happens once per stream.
+        """
+        asked, sent, ready = self._take(source, line), None, None
+        if asked is None:
+            return
+        line.start(None, asked.batch)
+        while True:
+            push = self._compute(source, *ready) if ready is not None else None
+            following = self._take(source, line)
             rows = self._await(line)
-            self._acknowledge(work, sent)
+            self._acknowledge(source, sent)
             if line.interrupted:
+                self._flush(source, line, push)
                 return
-            sent = self._compute(batch, rows)
-            line.start(sent, following)
-            batch = following
-        if sent is not None:
+            ready = (asked, rows) if asked is not None else None
+            if ready is not None and not self._overlap:
+                push, ready = self._compute(source, *ready), None
+            if push is None and following is None and ready is None:
+                return
+            line.start(push, following.batch if following is not None else None)
+            sent, asked = push, following
+
+    def _flush(self, source: Source, line: Line, push: Push | None) -> None:
+        """Let what was computed be applied before the worker does something else."""
+        if push is not None:
+            line.start(push, None)
             self._await(line)
-            self._acknowledge(work, sent)
+            self._acknowledge(source, push)
 
-    def _compute(self, batch: Prepared, rows: Floats) -> Push:
+    def _compute(self, source: Source, taken: Taken, rows: Floats) -> Push | None:
+        """Return the gradients of a batch; None for one that is only scored."""
         self._meter.switch(Part.COMPUTE)
-        gradients = self.learner.step(rows, batch.inverse, batch.dense, batch.labels)
+        push = None
+        if taken.work.trains:
+            push = self._learn(taken, rows)
+        else:
+            self._score(source, taken, rows)
         self._meter.switch(Part.OTHER)
-        return Push(batch, gradients.rows, self.learner.gradients, gradients.loss)
+        return push
 
-    def _acknowledge(self, work: ShardWork, sent: Push | None) -> None:
+    def _learn(self, taken: Taken, rows: Floats) -> Push:
+        batch = taken.batch
+        gradients = self.learner.step(rows, batch.inverse, batch.dense, batch.labels)
+        dense = self.learner.gradients
+        if self._overlap:
+            self._spare.reverse()
+            dense = self._spare[0]
+            dense[:] = self.learner.gradients
+        return Push(taken, gradients.rows, dense, gradients.loss)
+
+    def _score(self, source: Source, taken: Taken, rows: Floats) -> None:
+        work, batch = taken.work, taken.batch
+        work.scores.append(self.learner.scores(rows, batch.inverse, batch.dense))
+        self._count(source, work, len(batch.labels))
+
+    def _acknowledge(self, source: Source, sent: Push | None) -> None:
         """Count a batch whose gradients are applied."""
         if sent is None:
             return
-        work.n_done += 1
-        self._meter.count(len(sent.batch.labels), sent.loss)
+        n_row = len(sent.batch.labels)
+        self._meter.count(n_row, sent.loss)
+        self._count(source, sent.taken.work, n_row)
         if self._on_loss is not None:
             self._on_loss(sent.loss)
 
-    def _evaluate(self, work: ShardWork, line: Line) -> None:
-        batch = self._prepare(work, work.n_done, line)
-        if batch is not None:
-            line.start(None, batch)
-        while batch is not None:
-            following = self._prepare(work, work.n_done + 1, line)
-            rows = self._await(line)
-            if line.interrupted:
-                return
-            self._meter.switch(Part.COMPUTE)
-            work.scores.append(self.learner.scores(rows, batch.inverse, batch.dense))
-            work.n_done += 1
-            self._meter.switch(Part.OTHER)
-            if following is not None:
-                line.start(None, following)
-            batch = following
+    def _count(self, source: Source, work: ShardWork, n_row: int) -> None:
+        work.acknowledge(n_row)
+        if work.finished:
+            source.finish(work)
 
-    def _prepare(self, work: ShardWork, index: int, line: Line) -> Prepared | None:
+    def _take(self, source: Source, line: Line) -> Taken | None:
         self._meter.switch(Part.DATA)
-        prepared = work.batch(index, line.layout)
+        taken = source.take(self.batch_size, line.layout)
         self._meter.switch(Part.OTHER)
-        return prepared
+        return taken
 
     def _await(self, line: Line) -> Floats:
         self._meter.switch(Part.LOOKUP)

@@ -2,8 +2,13 @@
 
 The loop in `run` looks at the orders that came so far and takes the one step that they call for. Orders
 arrive while the worker waits, wherever that is (`Agent.wait`), and are only noted then (`Orders`); the
-training loop returns at the next batch boundary when something else is wanted. So a pause leaves the shard
-in hand, with an exact count of the rows whose gradients the PS have acknowledged.
+training loop returns at the next batch boundary when something else is wanted, after all that was computed is
+applied. So a pause leaves the shards in hand, with an exact count of the rows whose gradients the PS have
+acknowledged.
+
+A worker asks for its next shard before the present one ends (`shelf`) and says which ones it holds, so that
+a grant that was lost on the way is found. A drained worker ends the shard that it has begun; the other goes
+back to the queue when it leaves.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import numpy as np
 
 from dlrover_nb.core.runtime.line import ExchangeDroppedError, PsLine
 from dlrover_nb.core.runtime.meter import Meter, Part
+from dlrover_nb.core.runtime.shelf import Shelf
 from dlrover_nb.core.runtime.wire import JobKeys
 from dlrover_nb.core.structs.messages import (
     Drain,
@@ -40,15 +46,16 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.runtime.agent import Agent
-    from dlrover_nb.core.runtime.batches import ShardWork
-    from dlrover_nb.core.runtime.trainer import Trainer
+    from dlrover_nb.core.runtime.batches import Layout, ShardWork
+    from dlrover_nb.core.runtime.trainer import Taken, Trainer
     from dlrover_nb.core.runtime.wire import Context
     from dlrover_nb.core.structs.samples import NodeSample
-    from dlrover_nb.core.structs.shards import Lease, Shard
+    from dlrover_nb.core.structs.shards import Shard
 
 _log = logging.getLogger(__name__)
 
 GRACE_S = 3.0  # for the answers of the iteration at hand when the master wants a pause
+LOOK_EVERY_S = 0.005  # whether the next shard is read, when nothing else can be done
 
 
 class Orders:
@@ -87,7 +94,7 @@ class Orders:
                 self.pause = order
             case Granted(shard=shard):
                 self.granted.append(shard)
-                self.has_nothing = False
+                self.has_nothing, self.ask_at_s = False, 0.0
             case NoShard(wait_s=wait_s):
                 self.ask_at_s = self._clock.now_s() + wait_s
                 self.has_nothing = True
@@ -136,7 +143,7 @@ class Worker:
         self._orders = Orders(clock)
         self._line: PsLine | None = None
         self._n_line = 0
-        self._work: ShardWork | None = None
+        self._shelf = Shelf(trainer.read, seed=config.spec.seed)
         self._left = False
         agent.obey, agent.describe = self._orders.note, self._describe
 
@@ -150,49 +157,64 @@ class Worker:
                 self._disconnect()
 
     def close(self) -> None:
-        """Close the sockets to the PS."""
+        """Close the sockets to the PS, and end the reading."""
         self._disconnect()
+        self._shelf.close()
+
+    def take(self, size: int, layout: Layout) -> Taken | None:
+        """Return the next batch that is there; ask for another shard when it is time (`trainer.Source`)."""
+        self._look_after_shards()
+        return self._shelf.take(size, layout)
+
+    def finish(self, work: ShardWork) -> None:
+        """Tell that a shard is done; one that holds no other asks for the next with it."""
+        self._shelf.remove(work)
+        if not self._shelf.leases:
+            self._expect_answer()
+        arrays = () if work.trains else (_concatenate(work.scores), work.labels)
+        self._agent.send(ShardFinished(self._config.node, work.shard.lease), arrays)
 
     def _take_step(self) -> None:
-        """Do what is wanted most: pause, connect, train, ask, or wait."""
+        """Do what is wanted most: pause, connect, train, leave, or wait for a shard."""
         if self._orders.pause is not None:
             self._pause(self._orders.pause)
         elif self._orders.train is not None and self._orders.train is not self._orders.obeyed:
             self._connect(self._orders.train)
-        elif self._work is not None and self._line is not None:
-            if self._trainer.run(self._work, self._line):
-                self._finish(self._work)
-        elif self._orders.drained and self._work is None:
-            self._leave()
-        elif self._line is not None:
-            self._get_shard()
+        elif self._line is None:
+            self._leave_or_wait(1.0)
+        elif (work := self._shelf.done_work()) is not None:
+            self.finish(work)
+        elif self._shelf.is_ready:
+            self._trainer.run(self, self._line)
         else:
-            self._wait(1.0)
+            self._leave_or_wait(self._look_after_shards())
 
-    def _get_shard(self) -> None:
+    def _look_after_shards(self) -> float:
+        """Begin to read what was granted, ask when it is time; return how long may be waited then."""
+        orders, shelf = self._orders, self._shelf
+        shelf.is_closing = orders.drained
+        while orders.granted and not orders.must_drop:
+            shelf.add(orders.granted.popleft())
         now_s = self._clock.now_s()
-        if self._orders.granted:
-            self._work = self._trainer.begin(self._orders.granted.popleft())
-        elif now_s >= self._orders.ask_at_s:
+        if shelf.is_short and not orders.drained and now_s >= orders.ask_at_s:
             self._expect_answer()
-            self._agent.send(ShardAsked(self._config.node))
-        else:
-            self._wait(self._orders.ask_at_s - now_s)
-
-    def _finish(self, work: ShardWork) -> None:
-        """Tell that a shard is done, which asks for the next too."""
-        self._work = None
-        self._expect_answer()
-        arrays = () if work.trains else (_concatenate(work.scores), work.labels)
-        self._agent.send(ShardFinished(self._config.node, work.shard.lease), arrays)
+            self._agent.send(ShardAsked(self._config.node, shelf.leases))
+        return LOOK_EVERY_S if shelf.is_reading else max(0.0, orders.ask_at_s - now_s)
 
     def _expect_answer(self) -> None:
         """Ask again only if nothing comes for so long that the answer must be lost."""
         self._orders.ask_at_s = self._clock.now_s() + self._config.spec.heartbeat_timeout_s
         self._orders.has_nothing = False
 
-    def _wait(self, timeout_s: float) -> None:
-        """Sleep until an order comes; waiting for a shard to be granted counts as data, else as idle."""
+    def _leave_or_wait(self, timeout_s: float) -> None:
+        """Leave if drained with nothing begun; else sleep until an order comes.
+
+        Waiting for a shard to be granted or read counts as data, else as idle.
+        """
+        if self._orders.drained and not self._shelf.is_begun:
+            self._left = True
+            self._agent.send(Left(self._config.node))
+            return
         is_asking = self._line is not None and not self._orders.has_nothing
         self._meter.switch(Part.DATA if is_asking else Part.IDLE)
         self._agent.wait(timeout_s)
@@ -200,15 +222,15 @@ class Worker:
     def _pause(self, pause: Pause) -> None:
         self._follow(self._orders.train)
         self._orders.pause = None
-        lease, n_row_done = self._position()
-        self._agent.send(Paused(self._config.node, pause.ps_epoch, lease, n_row_done))
+        self._agent.send(Paused(self._config.node, pause.ps_epoch, *self._shelf.position))
 
     def _follow(self, train: Train | None) -> None:
-        """Let go of the PS of before, and of a shard that went back with the parameters."""
+        """Let go of the PS of before, and of shards that went back with the parameters."""
         self._disconnect()
         self._orders.obeyed = train
         if self._orders.must_drop:
-            self._work, self._orders.must_drop = None, False
+            self._shelf.clear()
+            self._orders.must_drop = False
 
     def _connect(self, train: Train) -> None:
         self._follow(train)
@@ -228,19 +250,10 @@ class Worker:
         if self._line is not None:
             self._line.close()
             self._line = None
-
-    def _leave(self) -> None:
-        self._left = True
-        self._agent.send(Left(self._config.node))
-
-    def _position(self) -> tuple[Lease | None, int]:
-        """Return the lease in hand and how many of its rows are acknowledged (evaluation: all or none)."""
-        if self._work is None:
-            return None, 0
-        return self._work.shard.lease, self._work.n_row_done if self._work.trains else 0
+        self._shelf.rewind()
 
     def _describe(self, sample: NodeSample) -> Report:
-        return Report(sample, *self._position())
+        return Report(sample, *self._shelf.position)
 
 
 def _concatenate(scores: list[NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -40,6 +40,8 @@ def _apply(ledger: ShardLedger, words: list[str]) -> None:  # noqa: C901 - one f
             _must(ledger.progress(owner, _lease(ledger, shard, grant), int(n_row)))
         case ["complete", owner, shard, grant]:
             _must(ledger.complete(owner, _lease(ledger, shard, grant)))
+        case ["give_back", owner, shard, grant]:
+            _must(ledger.give_back(owner, _lease(ledger, shard, grant)))
         case ["refuse"]:
             ledger.refuse()
         case ["release", owner, killed]:

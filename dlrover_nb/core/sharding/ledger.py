@@ -107,9 +107,10 @@ class ShardLedger:
             and lease.purpose is self.split.purpose
         )
 
-    def is_holder(self, owner: str) -> bool:
-        """Whether `owner` holds any shard."""
-        return owner in self._held_by
+    def leases(self, owner: str) -> tuple[Lease, ...]:
+        """Return what `owner` holds, oldest first."""
+        purpose, shards = self.split.purpose, self._held_by.get(owner, ())
+        return tuple(Lease(purpose, shard, self._held[shard].grant) for shard in shards)
 
     # the life of a shard
 
@@ -191,6 +192,17 @@ class ShardLedger:
         self._queue.returned.extend(shard for shard in shards if self._state[shard] == TODO)
         self._n_returned += len(shards)
         return len(shards)
+
+    def give_back(self, owner: str, lease: Lease) -> bool:
+        """Take back one shard, which its owner never got; False when the lease is stale."""
+        if not self.holds(owner, lease):
+            return False
+        self._note("give_back", owner, lease.shard, lease.grant)
+        self._let_go(lease.shard, owner)
+        self._state[lease.shard] = TODO
+        self._queue.returned.append(lease.shard)
+        self._n_returned += 1
+        return True
 
     # decisions
 

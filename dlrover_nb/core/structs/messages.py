@@ -65,14 +65,17 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ShardAsked:
-    """A worker wants work."""
+    """A worker wants a shard, beside those that it holds: it asks before the present one ends."""
 
     node: str
+    holding: tuple[Lease, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFinished:
-    """All gradients of the shard have reached the PS (answered by Granted or NoShard: asks for the next too).
+    """All gradients of the shard have reached the PS.
+
+    Of a worker that holds no other shard it is a question too, answered by Granted or NoShard.
 
     For an evaluation shard two float32 arrays travel beside it: scores (probabilities) and labels.
     """
@@ -83,7 +86,10 @@ class ShardFinished:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The worker stands still, nothing of it is on its way to a PS."""
+    """The worker stands still, nothing of it is on its way to a PS.
+
+    `lease` is the shard at hand. It may hold the next one too, of which nothing is done.
+    """
 
     node: str
     ps_epoch: int
@@ -189,7 +195,7 @@ class Train:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """To a worker: finish the iteration at hand, keep the shard, answer Paused."""
+    """To a worker: finish the iteration at hand, keep the shards, answer Paused."""
 
     ps_epoch: int
 
@@ -210,7 +216,7 @@ class NoShard:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """To a worker: finish the shard at hand, answer Left and go."""
+    """To a worker: finish the shard that is begun, answer Left and go."""
 
 
 @dataclass(frozen=True, slots=True)

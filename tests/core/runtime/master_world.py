@@ -247,13 +247,18 @@ class World:
             return True
         if node.granted:
             node.shard = node.granted.popleft()
-            node.n_done = node.shard.offset
+            node.n_done, node.wants_shard = node.shard.offset, True
             return True
         if node.wants_shard:
             node.wants_shard = False
             node.say(m.ShardAsked(node.id))
             return True
         return False
+
+    def _ask_early(self, node: FakeNode, shard: Shard) -> None:
+        if node.wants_shard and not node.granted and not node.is_draining and 2 * node.n_done >= shard.end:
+            node.wants_shard = False
+            node.say(m.ShardAsked(node.id, (shard.lease,)))
 
     def _train_batch(self, node: FakeNode, shard: Shard) -> None:
         start = shard.start + node.n_done
@@ -263,6 +268,7 @@ class World:
                 self.learnt[shard.epoch, row] = self.learnt.get((shard.epoch, row), 0) + 1
         node.n_done = stop - shard.start
         if node.n_done < shard.end:
+            self._ask_early(node, shard)
             return
         n_row = shard.stop - shard.start  # an evaluation is all or nothing
         arrays = (np.full(n_row, 0.5, np.float32),) * 2 if shard.lease.purpose is Purpose.EVALUATE else ()

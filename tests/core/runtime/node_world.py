@@ -40,7 +40,7 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 
 MODEL = ModelSpec(embedding_dim=4, hidden=(16, 8), hash_size=2048, seed=3)
-SPEC = JobSpec("test", model=MODEL, batch_size=64, shard_batches=10, seed=1)
+SPEC = JobSpec("test", model=MODEL, batch_size=64, shard_batches=10, seed=1, overlap=False)
 FEATURES = make_features(SPEC.data, SPEC.model)
 PATIENCE_S = 20.0
 

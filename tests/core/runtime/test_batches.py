@@ -33,15 +33,14 @@ def test_a_prepared_batch_has_each_row_once_at_its_owner(ids, n_ps):
         assert np.all(mine % N_BUCKET % n_ps == i)
 
 
-def work(n, batch_size, *, purpose=Purpose.TRAIN, start=0, epoch=0, seed=0, offset=0, until=None):
+def work(n, *, purpose=Purpose.TRAIN, start=0, epoch=0, seed=0, offset=0, until=None):
     data = Batch(np.arange(n)[:, None], np.zeros((n, 1), np.float32), np.arange(n, dtype=np.float32))
     shard = Shard(Lease(purpose, 0, 1), epoch, start, start + n, offset, until)
-    return ShardWork(shard, data, batch_size=batch_size, seed=seed)
+    return ShardWork(shard, data, seed=seed)
 
 
-def order(work):
-    batches = [work.batch(i, layout(2)) for i in range(work.n_batch)]
-    assert work.batch(work.n_batch, layout(2)) is None
+def order(work, batch_size):
+    batches = iter(lambda: work.take(batch_size, layout(2)), None)
     return [batch.labels for batch in batches]
 
 
@@ -52,10 +51,10 @@ def order(work):
 def test_batches_hold_every_row_once_in_an_order_that_only_the_seed_and_place_decide(
     n, batch_size, start, seed
 ):
-    batches = order(work(n, batch_size, start=start, seed=seed))
+    batches = order(work(n, start=start, seed=seed), batch_size)
     assert [len(b) for b in batches[:-1]] == [batch_size] * (len(batches) - 1)
     np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(n))
-    again = order(work(n, batch_size, start=start, seed=seed, offset=batch_size))
+    again = order(work(n, start=start, seed=seed, offset=batch_size), batch_size)
     for one, other in zip(batches[1:], again, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -66,15 +65,30 @@ def test_pieces_of_a_shard_hold_its_rows_once_whatever_the_batch_size_of_each(n,
     bounds = [0, *sorted(min(c, n) for c in cuts), n]
     rows = []
     for offset, until in itertools.pairwise(bounds):
-        piece = work(n, data.draw(st.integers(1, 20)), offset=offset, until=until)
-        rows += order(piece)
-        piece.n_done = piece.n_batch
+        piece = work(n, offset=offset, until=until)
+        rows += order(piece, data.draw(st.integers(1, 20)))
+        piece.acknowledge(until - offset)
         assert (piece.finished, piece.n_row_done) == (True, until)
-    np.testing.assert_array_equal(np.concatenate(rows), np.concatenate(order(work(n, 10))))
+    np.testing.assert_array_equal(np.concatenate(rows), np.concatenate(order(work(n), 10)))
+
+
+@settings(deadline=None, max_examples=50)
+@given(n=st.integers(1, 60), sizes=st.lists(st.tuples(st.integers(1, 20), st.booleans()), min_size=1))
+def test_the_size_of_batches_may_change_and_what_was_not_done_is_taken_again(n, sizes):
+    shard, rows = work(n), []
+    for size, is_done in sizes:
+        batch = shard.take(size, layout(1))
+        if batch is not None and is_done:
+            rows.append(batch.labels)
+            shard.acknowledge(len(batch.labels))
+        shard.rewind()
+    whole = np.concatenate(order(work(n), 7))
+    assert shard.finished == (shard.n_row_done == n)
+    np.testing.assert_array_equal(np.concatenate([*rows, whole[:0]]), whole[: shard.n_row_done])
 
 
 def test_passes_and_shards_are_shuffled_differently():
-    orders = [np.concatenate(order(work(50, 10, start=s, epoch=e, seed=d))) for s, e, d in SOME_PLACES]
+    orders = [np.concatenate(order(work(50, start=s, epoch=e, seed=d), 10)) for s, e, d in SOME_PLACES]
     assert len({o.tobytes() for o in orders}) == len(SOME_PLACES)
 
 
@@ -82,8 +96,8 @@ SOME_PLACES = [(0, 0, 0), (50, 0, 0), (0, 1, 0), (0, 0, 1)]
 
 
 def test_evaluation_rows_stay_in_their_order_and_start_at_the_beginning():
-    evaluation = work(25, 10, purpose=Purpose.EVALUATE, offset=20)
-    np.testing.assert_array_equal(np.concatenate(order(evaluation)), np.arange(25))
+    evaluation = work(25, purpose=Purpose.EVALUATE, offset=20)
     assert evaluation.n_row_done == 0
-    assert work(25, 10, offset=20).n_row_done == 20
-    assert work(25, 10, offset=25).finished
+    np.testing.assert_array_equal(np.concatenate(order(evaluation, 10)), np.arange(25))
+    assert work(25, offset=20).n_row_done == 20
+    assert work(25, offset=25).finished

@@ -184,6 +184,32 @@ def test_a_question_that_crossed_a_grant_gets_no_second_shard_unless_the_grant_w
     assert (world.master.train_counts.doing, world.master.train_counts.returned) == (1, 1)
 
 
+def test_a_worker_may_hold_the_next_shard_but_not_a_third_and_none_of_the_last() -> None:
+    world = World(spec(), features(4000))
+    world.run_until(lambda: world.master.train_counts.doing == 1)
+    for n_held in (1, 2, 2):
+        assert world.master.train_counts.doing == n_held
+        held = world.master._state.train.leases("worker-0")
+        world.master.on_message("worker-0", m.ShardAsked("worker-0", held), world.at_s)
+    small = World(spec(plan(2, 1)), features(90))  # 3 shards of 40 rows for 2 workers
+    small.run_until(lambda: small.master.train_counts.doing == 2)
+    held = small.master._state.train.leases("worker-0")
+    small.master.on_message("worker-0", m.ShardAsked("worker-0", held), small.at_s)
+    assert small.master.train_counts.doing == 2
+
+
+def test_only_the_shard_that_was_lost_on_the_way_goes_back() -> None:
+    world = World(spec(), features(4000))
+    world.run_until(lambda: world.master.train_counts.doing == 1)
+    state = world.master._state
+    first = state.train.leases("worker-0")
+    world.master.on_message("worker-0", m.ShardAsked("worker-0", first), world.at_s)
+    assert len(state.train.leases("worker-0")) == 2
+    world.master.on_message("worker-0", m.ShardAsked("worker-0", first), world.at_s + 6)
+    assert first[0] in state.train.leases("worker-0")
+    assert (world.master.train_counts.doing, world.master.train_counts.returned) == (2, 1)
+
+
 def test_a_ps_lost_before_the_first_checkpoint_sends_the_job_back_to_its_beginning() -> None:
     world = World(spec(plan(2, 2)))
     world.run_until(lambda: world.master.train_counts.n_sample_done > 100)

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from node_world import FEATURES, MODEL, SPEC, Gate, World, shard, with_heartbeat
 
+from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime import worker
+from dlrover_nb.core.runtime.batches import Layout, ShardWork
 from dlrover_nb.core.runtime.exchange import (
     DenseReady,
     Exchange,
@@ -18,10 +20,11 @@ from dlrover_nb.core.runtime.exchange import (
     StaleEpoch,
 )
 from dlrover_nb.core.runtime.local import train_single
-from dlrover_nb.core.runtime.store import even_bucket_owner
+from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.messages import (
+    N_BUCKET,
     Drain,
     Granted,
     Left,
@@ -190,6 +193,113 @@ def test_a_worker_without_a_shard_asks_again_when_told():
             world.receive(ShardAsked)
             world.send("w0", NoShard(0.01))
         world.train("w0", [SHARDS[0]])
+
+
+def test_a_worker_asks_for_the_next_shard_amid_the_present_one_and_says_what_it_holds(single):
+    losses = []
+    with World() as world:
+        world.start("w0", Role.WORKER, losses.append)
+        world.send("w0", world.start_ps(1))
+        assert world.receive(ShardAsked)[0].holding == ()
+        held = SHARDS[0]
+        world.send("w0", Granted(held))
+        for following in SHARDS[1:]:
+            assert world.receive(ShardAsked)[0].holding == (held.lease,)
+            world.send("w0", Granted(following))
+            assert world.receive(ShardFinished)[0].lease == held.lease
+            held = following
+        assert world.receive(ShardFinished)[0].lease == held.lease
+    np.testing.assert_allclose(losses, single.losses, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_ps", [1, 2])
+def test_with_overlap_a_batch_misses_only_the_gradients_of_the_one_before(n_ps):
+    spec, losses = replace(SPEC, overlap=True), []
+    with World(spec) as world:
+        world.start("w0", Role.WORKER, losses.append)
+        world.send("w0", world.start_ps(n_ps))
+        world.train("w0", SHARDS[:1])
+    alone = losses_of_one_step_late(spec, SHARDS[0])
+    np.testing.assert_allclose(losses, alone, rtol=1e-6)
+    assert not np.allclose(losses, train_single(SPEC, FEATURES, shards=SHARDS[:1]).losses, rtol=1e-6)
+
+
+def losses_of_one_step_late(spec, shard):
+    """Train a shard in one process, each batch on parameters that miss the gradients before."""
+    reader = ShardReader(spec.data, FEATURES)
+    work, learner = ShardWork(shard, reader.read(shard.start, shard.stop), seed=spec.seed), new_learner()
+    store = ParameterStore(spec.model, FEATURES.n_table_row, len(learner.values))
+    store.init_dense(learner.values)
+    losses, late = [], None
+    while (batch := work.take(spec.batch_size, Layout(np.zeros(N_BUCKET, np.int64), 1))) is not None:
+        learner.values[:] = store.dense
+        rows = store.pull(batch.rows)
+        if late is not None:
+            store.push(*late[:2])
+            store.push_dense(late[2])
+        gradients = learner.step(rows, batch.inverse, batch.dense, batch.labels)
+        late = batch.rows, gradients.rows, learner.gradients.copy()
+        losses.append(gradients.loss)
+    return losses
+
+
+def new_learner():
+    from dlrover_nb.core.models.learner import Learner  # noqa: PLC0415 - one use
+
+    return Learner(MODEL, len(FEATURES.categorical), len(FEATURES.numeric))
+
+
+def test_a_pause_with_overlap_leaves_nothing_computed_unacknowledged():
+    gate = Gate(at=3)
+    with World(replace(SPEC, overlap=True)) as world:
+        world.start("w0", Role.WORKER, gate)
+        train = world.start_ps(2)
+        world.send("w0", train)
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        paused = pause(world, gate)
+        assert paused.lease == SHARDS[0].lease
+        assert paused.n_row_done == len(gate.losses) * SPEC.batch_size > 3 * SPEC.batch_size
+        world.send("w0", train)
+        assert world.receive(ShardFinished)[0].lease == SHARDS[0].lease
+    assert len(gate.losses) == SPEC.shard_batches
+
+
+def test_a_pause_keeps_the_next_shard_and_a_drain_gives_it_back():
+    gate = Gate(at=7)
+    with World() as world:
+        world.start("w0", Role.WORKER, gate)
+        train = world.start_ps(1)
+        world.send("w0", train)
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[1]))
+        assert pause(world, gate).lease == SHARDS[0].lease
+        world.send("w0", train)
+        world.send("w0", Drain())
+        assert world.receive(ShardFinished)[0].lease == SHARDS[0].lease
+        assert world.receive(Left)[0].node == "w0"
+        world.threads.pop("w0").join(20)
+    assert len(gate.losses) == SPEC.shard_batches
+
+
+def test_a_shard_whose_rows_are_all_done_is_finished_without_training():
+    with World() as world:
+        world.start("w0", Role.WORKER)
+        world.send("w0", world.start_ps(1))
+        world.train("w0", [replace(SHARDS[0], offset=SHARDS[0].end), SHARDS[1]])
+
+
+def test_rows_that_cannot_be_read_end_the_worker_with_the_reason():
+    n_row = FEATURES.n_train + FEATURES.n_eval
+    with World() as world:
+        world.start("w0", Role.WORKER)
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(replace(SHARDS[0], start=n_row, stop=n_row + 640)))
+        world.threads.pop("w0").join(20)
+        assert "rows must be within" in str(world.errors["w0"])
 
 
 def test_a_pause_without_a_shard_is_answered_too():

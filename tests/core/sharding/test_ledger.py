@@ -381,6 +381,15 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.ledger.complete(owner, shard.lease) == held
         assert not self.ledger.complete(owner, shard.lease)
 
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        owner, shard, _ = data.draw(st.sampled_from(self.leases))
+        others = set(self.ledger.leases(owner)) - {shard.lease}
+        held = self.ledger.holds(owner, shard.lease)
+        assert self.ledger.give_back(owner, shard.lease) == held
+        assert set(self.ledger.leases(owner)) == others
+
     @rule(owner=OWNERS, killed=st.booleans())
     def release(self, owner: str, *, killed: bool) -> None:
         held = sum(self.ledger.holds(o, s.lease) for o, s, _ in self.leases if o == owner)
