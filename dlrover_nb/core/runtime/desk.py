@@ -12,8 +12,10 @@ import numpy as np
 from dlrover_nb.core.runtime import watch
 from dlrover_nb.core.runtime.orders import Tell
 from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.sharding.pieces import piece_batches, usual_speed
 from dlrover_nb.core.structs.events import NodeReported
 from dlrover_nb.core.structs.messages import Granted, NoShard, Paused, Report, ShardAsked, ShardFinished
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Purpose
 
 if TYPE_CHECKING:
@@ -54,8 +56,15 @@ def hear(
             assert_never(never)
 
 
+def see_speeds(state: JobState) -> None:
+    """Note how fast the median worker trains: slower ones get smaller pieces of shards."""
+    state.usual_rows_per_s = usual_speed(node.rows_per_s for node in state.roster.workers)
+
+
 def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None:
-    node.last = report.sample
+    node.last = sample = report.sample
+    if sample.n_iter and node.role is Role.WORKER:
+        node.rows_per_s = sample.n_sample / (sample.n_iter * sample.iter_s)
     if report.lease is not None and report.n_row_done:
         node.has_worked |= _ledger(state, report.lease).progress(node.id, report.lease, report.n_row_done)
     since_s = state.steady_since_s
@@ -83,7 +92,9 @@ def _on_asked(state: JobState, node: Node, holding: Sequence[Lease], at_s: float
 def _grant(state: JobState, node: Node, at_s: float) -> None:
     ledger = state.evaluate if state.is_evaluating else state.train
     may_work = state.stage is Stage.SERVING and node.is_training and not node.is_draining
-    shard = ledger.grant(node.id) if may_work and _has_turn(state, node, ledger) else None
+    most = piece_batches(node.rows_per_s, state.usual_rows_per_s, state.spec.shard_batches)
+    has_turn = may_work and _has_turn(state, node, ledger)
+    shard = ledger.grant(node.id, most_batches=most) if has_turn else None
     node.granted_at_s = at_s
     state.send(node, NoShard(WAIT_S) if shard is None else Granted(shard))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime import desk, rollout, saving, watch
+from dlrover_nb.core.runtime import desk, quarantine, rollout, saving, watch
 from dlrover_nb.core.runtime.crew import reconcile_crew
 from dlrover_nb.core.runtime.orders import Order, Send, Tell
 from dlrover_nb.core.runtime.state import JobState, Stage, evaluation_split, train_split
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import FromNode
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
-    from dlrover_nb.core.structs.shards import ShardCounts
+    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardChoice, ShardCounts
     from dlrover_nb.core.structs.snapshot import Evaluation, NodeView
 
     Floats = NDArray[np.float32]
@@ -132,6 +132,11 @@ class JobMaster:
         """Exact accounting of the evaluation shards."""
         return self._state.evaluate.counts()
 
+    @property
+    def quarantined(self) -> tuple[QuarantinedShard, ...]:
+        """Shards that killed their workers and wait for a decision."""
+        return quarantine.isolated(self._state)
+
     # facts
 
     def start(self, at_s: float) -> tuple[Order, ...]:
@@ -157,6 +162,11 @@ class JobMaster:
         state = self._state
         if not state.is_stopping and not state.is_ended:
             state.is_stopping, state.last_step_s = f"stopped by {by}" + (f": {why}" if why else ""), at_s
+        return self._settle(at_s)
+
+    def choose(self, choice: ShardChoice, at_s: float) -> tuple[Order, ...]:
+        """Do with a shard in quarantine what the user says; `InvalidValueError` when it is not there."""
+        quarantine.choose(self._state, choice, at_s)
         return self._settle(at_s)
 
     def fail(self, why: str, at_s: float) -> tuple[Order, ...]:
@@ -201,6 +211,8 @@ class JobMaster:
     def tick(self, at_s: float) -> tuple[Order, ...]:
         """Time passed: look for the silent and the stuck."""
         watch.check_time(self._state, at_s)
+        desk.see_speeds(self._state)
+        quarantine.see_blocked(self._state, at_s)
         self._tell_progress(at_s)
         return self._settle(at_s)
 

@@ -23,6 +23,7 @@ class RestartBudget:
     def __init__(self) -> None:
         self._lost_at_s: deque[float] = deque()
         self._most_done = 0
+        self._forgiven_at = -1
 
     def record(self, at_s: float, *, has_worked: bool, n_sample_done: int) -> None:
         """Note a loss, or forget those of before when this one was bad luck.
@@ -40,6 +41,17 @@ class RestartBudget:
             self._lost_at_s.clear()
         else:
             self._lost_at_s.append(at_s)
+
+    def forgive(self, n_loss: int, *, n_sample_done: int) -> None:
+        """Forget the last losses, whose reason was found and put aside.
+
+        Once for each time that the job has come further: a program that dies of whatever it is given would
+        be forgiven for ever else.
+        """
+        if n_sample_done > self._forgiven_at:
+            self._forgiven_at = n_sample_done
+            for _ in range(min(n_loss, len(self._lost_at_s))):
+                self._lost_at_s.pop()
 
     def clear(self) -> None:
         """Forget the losses, because something else is started from now on."""

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, assert_never
 from dlrover_nb.core.runtime import saving
 from dlrover_nb.core.runtime.orders import Tell
 from dlrover_nb.core.runtime.placement import assign_buckets
-from dlrover_nb.core.runtime.state import PsGroup, Stage, evaluation_split
-from dlrover_nb.core.sharding.ledger import ShardLedger
+from dlrover_nb.core.runtime.state import PsGroup, Stage
 from dlrover_nb.core.structs.events import PlanFailed
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import Load, Pause, Train
@@ -287,4 +286,4 @@ def _roll_back(state: JobState) -> None:
         worker.must_drop = True
     if not state.train.finished:
         state.is_evaluating = False
-        state.evaluate = ShardLedger(evaluation_split(state.spec, state.features))
+        state.evaluate.restore()

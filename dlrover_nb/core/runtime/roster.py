@@ -43,6 +43,7 @@ class Node:
     granted_at_s: float = float("-inf")
     loaded_epoch: int = 0
     last: NodeSample | None = None
+    rows_per_s: float = 0.0  # while it trains; 0: not known
 
     def has_shape(self, plan: RolePlan) -> bool:
         """Whether it may use what the plan says, no more and no less."""

@@ -176,6 +176,8 @@ class JobState:
     phase: JobPhase = JobPhase.STARTING
     message: str = ""
     restarts: dict[Role, RestartBudget] = field(default_factory=lambda: {r: RestartBudget() for r in Role})
+    is_blocked: bool = False  # nothing is left but shards in quarantine
+    usual_rows_per_s: float = 0.0  # of the median worker; 0: not known
     waits_for: str = ""  # room that the cluster does not have now; empty: every node has a place
     last_step_s: float = 0.0  # when a node last came a step further: what a stuck plan is measured by
     orders: list[Order] = field(default_factory=list)
@@ -203,20 +205,20 @@ class JobState:
             node = self.roster.add(role, plan, at_s)
             self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib))
 
-    def stop_node(self, node: Node) -> None:
-        """Order the end of a node, forget it and take back its shards."""
+    def stop_node(self, node: Node, *, killed: bool = False) -> None:
+        """Order the end of a node, forget it and take back its shards, which may be what `killed` it."""
         self.orders.append(StopNode(node.id))
         self.roster.remove(node.id)
-        self.take_back(node)
+        self.take_back(node, killed=killed)
 
     def leases(self, node: Node) -> tuple[Lease, ...]:
         """Return the shards that a node holds."""
         return (*self.train.leases(node.id), *self.evaluate.leases(node.id))
 
-    def take_back(self, node: Node) -> None:
+    def take_back(self, node: Node, *, killed: bool = False) -> None:
         """Take back the shards that a node holds."""
-        self.train.release(node.id)
-        self.evaluate.release(node.id)
+        self.train.release(node.id, killed=killed)
+        self.evaluate.release(node.id, killed=killed)
 
     def note(self, text: str, at_s: float) -> None:
         """Tell what happened in words; the phase stays."""

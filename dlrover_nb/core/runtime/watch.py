@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime import rollout, saving
+from dlrover_nb.core.runtime import quarantine, rollout, saving
 from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import Stop
 from dlrover_nb.core.structs.resources import Role
@@ -29,11 +30,14 @@ STOP_LIMIT_S = 20.0
 
 def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: bool = True) -> None:
     """Take back what a lost node held, and replace it unless that is pointless."""
-    was_leaving, n_done = node.is_draining, _n_sample_done(state)
+    was_leaving, n_done, before = node.is_draining, _n_sample_done(state), quarantine.isolated(state)
     state.send(node, Stop())  # it may live behind a broken line
-    state.stop_node(node)
+    state.stop_node(node, killed=True)
+    isolated = quarantine.told_since(state, before)
     rollout.ps_lost(state, node.id, at_s)
     if was_leaving:
+        if isolated:
+            state.note(isolated, at_s)
         return
     if not retryable:
         state.end(JobPhase.FAILED, f"{node.id} cannot go on: {why}", at_s)
@@ -41,12 +45,15 @@ def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: 
     budget, n_planned = state.restarts[node.role], state.target.role(node.role).count
     has_worked = node.has_worked or (node.role is Role.PS and node.loaded_epoch > 0)
     budget.record(at_s, has_worked=has_worked, n_sample_done=n_done)
+    if isolated:
+        budget.forgive(MAX_DEATHS, n_sample_done=n_done)
     if budget.exhausted(at_s, n_planned):
         state.fail_plan(f"{node.role} nodes are lost again and again, the last one, {node.id}: {why}", at_s)
     else:
         went_back = state.stage is Stage.ASSEMBLING and node.role is Role.PS
-        where = f"; going on from {saving.source_name(state)}" if went_back else ""
-        _tell_loss(state, f"{node.id} was lost: {why}{where}", at_s)
+        where = f"going on from {saving.source_name(state)}" if went_back else ""
+        told = "; ".join(part for part in (why, where, isolated) if part)
+        _tell_loss(state, f"{node.id} was lost: {told}", at_s)
 
 
 def _n_sample_done(state: JobState) -> int:

@@ -66,6 +66,23 @@ class QuarantinedShard:
         return f"shard {self.shard} (rows {self.start} to {self.stop}) ended {', '.join(self.killed)}"
 
 
+class ShardAction(StrEnum):
+    """What to do with a shard in quarantine."""
+
+    RETRY = "retry"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardChoice:
+    """What somebody decided about a shard in quarantine."""
+
+    shard: int
+    action: ShardAction
+    by: str
+    why: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ShardCounts:
     """Exact accounting of one purpose: todo + doing + done + quarantined + skipped = total.

@@ -73,6 +73,7 @@ class FakeNode:
     granted: deque[Shard] = field(default_factory=deque)
     n_done: int = 0
     ps_epoch: int = -1
+    iter_s: float = 0.1
     is_alive: bool = True
 
     @property
@@ -104,6 +105,8 @@ class World:
         self.fails_to_save = ""
         self.damaged: set[int] = set()
         self.starts: list[StartNode] = []
+        self.poison: set[int] = set()  # rows that end who trains or scores them
+        self.granted: list[tuple[str, Shard]] = []
         self.do(self.master.start(self.at_s))
 
     def _evaluate(self, scores: np.ndarray, labels: np.ndarray) -> Evaluation:
@@ -204,6 +207,7 @@ class World:
                 node.say(m.Paused(node.id, message.ps_epoch, lease, node.n_done))
             case m.Granted(shard):
                 node.granted.append(shard)
+                self.granted.append((node.id, shard))
             case m.NoShard():
                 node.wants_shard = True
             case m.Drain():
@@ -263,6 +267,9 @@ class World:
     def _train_batch(self, node: FakeNode, shard: Shard) -> None:
         start = shard.start + node.n_done
         stop = min(start + self.job.batch_size, shard.start + shard.end)
+        if self.poison.intersection(range(start, stop)):
+            self.kill(node.id)
+            return
         if shard.lease.purpose is Purpose.TRAIN and node.train and node.train.ps_epoch == self._ps_epoch():
             for row in range(start, stop):
                 self.learnt[shard.epoch, row] = self.learnt.get((shard.epoch, row), 0) + 1
@@ -281,7 +288,9 @@ class World:
 
     def report(self, name: str) -> None:
         node = self.nodes[name]
-        sample = NodeSample(name, node.order.role, self.at_s, 1.0, 1, 10, 0.1, TimeSplit(), 0.5, 100.0)
+        sample = NodeSample(
+            name, node.order.role, self.at_s, 1.0, 1, 10, node.iter_s, TimeSplit(), 0.5, 100.0
+        )
         node.say(m.Report(sample, node.shard.lease if node.shard else None, node.n_done))
 
     def hear(self, name: str) -> bool:

@@ -92,6 +92,21 @@ def test_restarts_are_free_first_then_slower_then_over_and_forgotten_after_the_w
     assert budget.not_before_s(401.0, 1) == 401.0
 
 
+def test_losses_with_a_known_reason_are_forgiven_as_long_as_the_job_comes_further() -> None:
+    budget = RestartBudget()
+    for n in range(5):
+        for _ in range(3):
+            budget.record(100.0, has_worked=False, n_sample_done=n)
+        budget.forgive(3, n_sample_done=n)
+    assert budget.not_before_s(100.0, 1) == 100.0
+    for _ in range(2):
+        for _ in range(3):
+            budget.record(100.0, has_worked=False, n_sample_done=4)
+        budget.forgive(3, n_sample_done=4)
+    budget.record(100.0, has_worked=False, n_sample_done=4)
+    assert budget.exhausted(100.0, 1)
+
+
 def test_losses_between_which_the_job_comes_further_are_bad_luck_however_many() -> None:
     budget = RestartBudget()
     for n in range(100):

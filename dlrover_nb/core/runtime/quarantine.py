@@ -1,0 +1,70 @@
+"""Shards that end their workers: how a job goes on without them, says so, and hears what to do with them.
+
+The ledger isolates such a shard; here its losses are taken off the restart budget, for their reason is known
+then, and the job tells which rows they are. It does not end by itself while one waits for a decision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.shards import ShardAction
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.sharding.ledger import ShardLedger
+    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardChoice
+
+
+def isolated(state: JobState) -> tuple[QuarantinedShard, ...]:
+    """Return all shards that wait for a decision."""
+    return (*state.train.quarantined(), *state.evaluate.quarantined())
+
+
+def told_since(state: JobState, before: tuple[QuarantinedShard, ...]) -> str:
+    """Return what to say of a shard that was isolated since `before`; empty without one."""
+    new = [shard for shard in isolated(state) if shard not in before]
+    if not new:
+        return ""
+    return f"{new[0]}: it is set aside, and without it the job cannot finish; {_advice(state, new[0])}"
+
+
+def see_blocked(state: JobState, at_s: float) -> None:
+    """Tell once when nothing but isolated shards is left."""
+    ledger = _present(state)
+    counts = ledger.counts()
+    is_blocked = counts.quarantined > 0 and counts.todo == counts.doing == 0 and not counts.is_open
+    if is_blocked and not state.is_blocked and not state.is_ended:
+        first = ledger.quarantined()[0]
+        what = f"{counts.quarantined} of {counts.total} shards, and no others, wait for a decision"
+        state.note(f"{what}: {first}; {_advice(state, first)}", at_s)
+    state.is_blocked = is_blocked
+
+
+def choose(state: JobState, choice: ShardChoice, at_s: float) -> None:
+    """Do with an isolated shard what the user says.
+
+    Raises
+    ------
+    InvalidValueError
+        When it is not in quarantine.
+    """
+    ledger = _present(state)
+    match choice.action:
+        case ShardAction.RETRY:
+            ledger.retry(choice.shard)
+        case ShardAction.SKIP:
+            ledger.skip(choice.shard)
+    start, stop = ledger.split.rows(choice.shard)
+    why = f": {choice.why}" if choice.why else ""
+    verb = {ShardAction.RETRY: "tries again", ShardAction.SKIP: "skips"}[choice.action]
+    state.note(f"{choice.by} {verb} shard {choice.shard} (rows {start} to {stop}){why}", at_s)
+
+
+def _present(state: JobState) -> ShardLedger:
+    return state.evaluate if state.is_evaluating else state.train
+
+
+def _advice(state: JobState, shard: QuarantinedShard) -> str:
+    command = f"%dlrover shards {state.spec.name}"
+    return f"mend the data and use {command} --retry {shard.shard}, or go on without it: --skip {shard.shard}"
