@@ -153,12 +153,13 @@ def _node_cells(node: NodeView) -> tuple[str, ...]:
 
 
 def _split_words(role: Role, split: TimeSplit) -> str:
-    """Name the largest parts of an iteration; a worker's lookup is waiting for the PS."""
+    """Name the largest parts of an iteration; a worker waits for what its PS do."""
     parts = {
         "data": split.data_s,
-        "PS wait" if role is Role.WORKER else "lookup": split.lookup_s,
+        "pull" if role is Role.WORKER else "lookup": split.lookup_s,
         "compute": split.compute_s,
-        "update": split.update_s,
+        "push" if role is Role.WORKER else "update": split.update_s,
+        "peers": split.peers_s,
         "idle": split.idle_s,
         "other": split.other_s,
     }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, NodeView, SeriesChunk
 
-SPLIT_PARTS = ("data", "lookup", "compute", "update", "idle", "other")
+SPLIT_PARTS = ("data", "lookup", "compute", "update", "peers", "idle", "other")
 
 
 def jobs_view(jobs: Sequence[JobSummary]) -> View:

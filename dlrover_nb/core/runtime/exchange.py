@@ -40,10 +40,15 @@ class InitDense:
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """PS to worker: the gradients of `step` are applied; here is what was asked for."""
+    """PS to worker: the gradients of `step` are applied; here is what was asked for.
+
+    `update_s` and `lookup_s` say how long the PS worked on the one and the other.
+    """
 
     ps_epoch: int
     step: int
+    update_s: float = 0.0
+    lookup_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +74,27 @@ class Refused:
 
 ToPs = Exchange | InitDense
 FromPs = Exchanged | DenseReady | StaleEpoch | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """What an exchange cost its worker: which share of the time the push took, and its bytes."""
+
+    push_share: float = 0.0
+    n_byte_sent: int = 0
+    n_byte_received: int = 0
+
+
+def trip_of(answer: Exchanged, took_s: float, *, sent: int, received: int) -> Trip:
+    """Return what an exchange of `took_s` seconds was spent on.
+
+    Parameters
+    ----------
+    answer
+        Of the PS that answered last: the others were waited for beside it.
+    sent, received
+        Bytes of all PS, by which the way there and back is shared out.
+    """
+    way_s = max(0.0, took_s - answer.update_s - answer.lookup_s)
+    push_s = answer.update_s + way_s * sent / max(sent + received, 1)
+    return Trip(min(push_s / max(took_s, 1e-9), 1.0), sent, received)

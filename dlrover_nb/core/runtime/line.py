@@ -20,9 +20,18 @@ import zmq
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.batches import Layout, Prepared
-from dlrover_nb.core.runtime.exchange import DenseReady, Exchange, Exchanged, InitDense, Refused, StaleEpoch
+from dlrover_nb.core.runtime.exchange import (
+    DenseReady,
+    Exchange,
+    Exchanged,
+    InitDense,
+    Refused,
+    StaleEpoch,
+    Trip,
+    trip_of,
+)
 from dlrover_nb.core.runtime.store import dense_slice
-from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode
+from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode, n_byte
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +95,10 @@ class PsLine:
             agent.watch(socket)
         self._step = 0
         self._requests: list[list[Any]] = []
-        self._awaited: object = None
+        self._asked_s = 0.0
+        self._awaited: type[Exchanged | DenseReady] = DenseReady
+        self._latest = Exchanged(0, 0)
+        self.last = Trip()
 
     @property
     def interrupted(self) -> bool:
@@ -95,9 +107,7 @@ class PsLine:
 
     def init_dense(self, values: Floats) -> None:
         """Offer every PS first values of its dense slice."""
-        self._ask(
-            [encode(InitDense(self._epoch), [values[part]]) for part in self._slices], DenseReady(self._epoch)
-        )
+        self._ask([encode(InitDense(self._epoch), [values[part]]) for part in self._slices], DenseReady)
         self._answers()
 
     def start(self, push: Push | None, pull: Prepared | None) -> None:
@@ -105,7 +115,7 @@ class PsLine:
         self._step += 1
         request = Exchange(self._epoch, self._step)
         frames = [encode(request, self._arrays(i, push, pull)) for i in range(len(self._sockets))]
-        self._ask(frames, Exchanged(self._epoch, self._step))
+        self._ask(frames, Exchanged)
 
     def finish(self, dense: Floats) -> Floats:
         """Wait for all answers: fill `dense`, return the rows grouped by PS.
@@ -120,7 +130,14 @@ class PsLine:
         answers = self._answers()
         for part, (_, values) in zip(self._slices, answers, strict=True):
             dense[part] = values
+        self._measure(answers)
         return answers[0][0] if len(answers) == 1 else np.concatenate([rows for rows, _ in answers])
+
+    def _measure(self, answers: list[Arrays]) -> None:
+        """Say where the time of the exchange went, as the PS that answered last tells it."""
+        sent = sum(map(n_byte, self._requests))
+        received = sum(array.nbytes for arrays in answers for array in arrays)
+        self.last = trip_of(self._latest, time.monotonic() - self._asked_s, sent=sent, received=received)
 
     def close(self) -> None:
         """Close the sockets; what was not sent is dropped."""
@@ -136,8 +153,9 @@ class PsLine:
         mine = _part(push.batch, i)
         return [push.batch.rows[mine], push.rows[mine], push.dense[self._slices[i]], pull_rows]
 
-    def _ask(self, requests: list[list[Any]], awaited: object) -> None:
+    def _ask(self, requests: list[list[Any]], awaited: type[Exchanged | DenseReady]) -> None:
         self._requests, self._awaited = requests, awaited
+        self._asked_s = time.monotonic()
         for socket, frames in zip(self._sockets, requests, strict=True):
             _send(socket, frames)
 
@@ -170,12 +188,21 @@ class PsLine:
 
     def _read(self, socket: Socket, answers: dict[Socket, Arrays]) -> None:
         message, arrays = decode(socket.recv_multipart(copy=False))
-        if message == self._awaited:
+        if self._is_awaited(message):
             answers[socket] = arrays
         elif isinstance(message, StaleEpoch):
             raise ExchangeDroppedError(f"a PS serves epoch {message.ps_epoch}, not {self._epoch}")
         elif isinstance(message, Refused):
             raise WireError(f"a PS refused the exchange: {message.why}")
+
+    def _is_awaited(self, message: object) -> bool:
+        """Whether it answers the request at hand, and not one that was asked again."""
+        if isinstance(message, Exchanged):
+            self._latest = message
+            answers_step = message.step == self._step
+        else:
+            answers_step = True
+        return answers_step and isinstance(message, self._awaited) and message.ps_epoch == self._epoch
 
 
 def _part(batch: Prepared, i: int) -> slice:

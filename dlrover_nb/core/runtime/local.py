@@ -16,6 +16,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.runtime.batches import Layout, Prepared, ShardWork
+from dlrover_nb.core.runtime.exchange import Trip
 from dlrover_nb.core.runtime.meter import Meter
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.trainer import Push, Taken, Trainer
@@ -42,6 +43,7 @@ class LocalLine:
     """
 
     interrupted = False
+    last = Trip()
 
     def __init__(self, store: ParameterStore) -> None:
         self.layout = Layout(np.array(even_bucket_owner(1), np.int64), 1)

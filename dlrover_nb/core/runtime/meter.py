@@ -32,6 +32,7 @@ class Part(StrEnum):
     UPDATE = "update_s"
     IDLE = "idle_s"
     OTHER = "other_s"
+    PEERS = "peers_s"
 
 
 class Meter:
@@ -46,16 +47,29 @@ class Meter:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._process = psutil.Process(os.getpid())
-        self._part = Part.IDLE
+        self._part = self._last = Part.IDLE
+        self._last_s = 0.0
         self._cpu_s = time.process_time()
         self._opened_at_s = self._since_s = clock.now_s()
         self._clear()
 
-    def switch(self, part: Part) -> None:
-        """End the part at hand and begin another."""
+    def switch(self, part: Part) -> float:
+        """End the part at hand and begin another; return for how many seconds the one at hand went on."""
         now_s = self._clock.now_s()
-        self._seconds[self._part] += now_s - self._since_s
+        self._last, self._last_s = self._part, now_s - self._since_s
+        self._seconds[self._part] += self._last_s
         self._part, self._since_s = part, now_s
+        return self._last_s
+
+    def share(self, part: Part, share: float) -> None:
+        """Say that a share of the stretch that ended last was of another part."""
+        self._seconds[self._last] -= share * self._last_s
+        self._seconds[part] += share * self._last_s
+
+    def count_bytes(self, sent: int, received: int) -> None:
+        """Count what was sent and received between workers and PS."""
+        self._n_byte_sent += sent
+        self._n_byte_received += received
 
     def count(self, n_sample: int = 0, loss: float | None = None) -> None:
         """Count one finished iteration (PS: one served request)."""
@@ -82,6 +96,8 @@ class Meter:
             cpu_cores=(cpu_s - self._cpu_s) / window_s,
             memory_mib=self._process.memory_info().rss / _MIB,
             loss=self._loss_sum / self._n_iter if role is Role.WORKER and self._n_iter else None,
+            n_byte_sent=self._n_byte_sent,
+            n_byte_received=self._n_byte_received,
         )
         self._opened_at_s, self._cpu_s = self._since_s, cpu_s
         self._clear()
@@ -99,6 +115,7 @@ class Meter:
         return TimeSplit(**parts)
 
     def _clear(self) -> None:
+        self._last_s = 0.0  # the window that it was of is closed
         self._seconds = dict.fromkeys(Part, 0.0)
-        self._n_iter = self._n_sample = 0
+        self._n_iter = self._n_sample = self._n_byte_sent = self._n_byte_received = 0
         self._loss_sum = 0.0

@@ -24,7 +24,7 @@ from dlrover_nb.core.runtime.exchange import (
     ToPs,
 )
 from dlrover_nb.core.runtime.meter import Meter, Part
-from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.runtime.wire import decode, encode, n_byte
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,9 @@ class Serving:
         except WireError as error:
             _log.warning("%s refused a request of %r: %s", self._name, identity, error)
             answer, beside = Refused(str(error)), []
-        self._router.send_multipart([identity, *encode(answer, beside)], copy=False)
+        out = encode(answer, beside)
+        self._router.send_multipart([identity, *out], copy=False)
+        self._meter.count_bytes(n_byte(out), n_byte(frames))
         self._meter.switch(Part.OTHER)
 
     def _answer(self, identity: bytes, message: object, arrays: Arrays) -> tuple[object, Arrays]:
@@ -111,6 +113,7 @@ class Serving:
         self, identity: bytes, request: Exchange, arrays: Arrays, store: ParameterStore
     ) -> tuple[object, Arrays]:
         push_rows, row_gradients, dense_gradient, pull_rows = _expect(arrays, _EXCHANGE_TYPES)
+        update_s = 0.0
         if request.step > self._applied.get(identity, -1):
             self._meter.switch(Part.UPDATE)
             if len(push_rows):
@@ -118,11 +121,12 @@ class Serving:
             if len(dense_gradient):
                 store.push_dense(dense_gradient)
             self._applied[identity] = request.step
+            update_s = self._meter.switch(Part.LOOKUP)
         self._meter.switch(Part.LOOKUP)
         rows, dense = store.pull(pull_rows), store.dense  # copies: what is on its way must not change
-        self._meter.switch(Part.OTHER)
+        lookup_s = self._meter.switch(Part.OTHER)
         self._meter.count()
-        return Exchanged(self.epoch, request.step), [rows, dense]
+        return Exchanged(self.epoch, request.step, update_s, lookup_s), [rows, dense]
 
 
 def _expect(arrays: Arrays, types: tuple[str, ...]) -> Arrays:

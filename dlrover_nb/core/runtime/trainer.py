@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.data import ShardReader
     from dlrover_nb.core.runtime.batches import Layout, Prepared, ShardWork
+    from dlrover_nb.core.runtime.exchange import Trip
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 
     Floats = NDArray[np.float32]
@@ -65,6 +66,7 @@ class Line(Protocol):
     """Way to the parameters."""
 
     layout: Layout
+    last: Trip
 
     @property
     def interrupted(self) -> bool:
@@ -210,4 +212,6 @@ class Trainer:
         self._meter.switch(Part.LOOKUP)
         rows = line.finish(self.learner.values)
         self._meter.switch(Part.OTHER)
+        self._meter.share(Part.UPDATE, line.last.push_share)
+        self._meter.count_bytes(line.last.n_byte_sent, line.last.n_byte_received)
         return rows

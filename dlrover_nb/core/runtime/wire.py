@@ -138,6 +138,11 @@ def encode(message: object, arrays: Iterable[NDArray[Any]] = ()) -> list[Any]:
     return [b"".join((*head, _RECORDS.pack(message))), *(_memory(part) for part in parts)]
 
 
+def n_byte(frames: Sequence[Any]) -> int:
+    """Return how many bytes the frames of a message hold."""
+    return sum(frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames)
+
+
 def decode(frames: Sequence[Any]) -> tuple[Any, list[NDArray[Any]]]:
     """Return the record and the arrays of a message; the arrays are views of the frames' memory.
 

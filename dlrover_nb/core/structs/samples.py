@@ -12,9 +12,11 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role
 class TimeSplit:
     """Parts of the mean iteration of one node in seconds; they sum to its `iter_s`.
 
-    A worker waits for data, exchanges with the PS (`lookup`: until the pulled rows are here, the push
-    travels in the same message), computes, and does the rest. A PS serves: `lookup` is gathering
-    rows, `update` applying gradients, `idle` waiting for requests.
+    A worker waits for data (`data`), for the rows that it pulls (`lookup`) and the gradients that it pushes
+    (`update`), for its peers where they keep in step (`peers`), computes, and does the rest. Push and pull
+    travel in one message; its wait is shared out by what the PS says it worked on each, and the way there and
+    back by their bytes. A wait that is hidden behind computing is not counted. A PS serves: `lookup` is
+    gathering rows, `update` applying gradients, `idle` waiting for requests.
     """
 
     data_s: float = 0.0
@@ -23,11 +25,13 @@ class TimeSplit:
     update_s: float = 0.0
     idle_s: float = 0.0
     other_s: float = 0.0
+    peers_s: float = 0.0
 
     @property
     def total_s(self) -> float:
         """Sum of all parts."""
-        return self.data_s + self.lookup_s + self.compute_s + self.update_s + self.idle_s + self.other_s
+        served_s = self.lookup_s + self.update_s + self.peers_s
+        return self.data_s + served_s + self.compute_s + self.idle_s + self.other_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,8 @@ class NodeSample:
 
     `n_iter` and `n_sample` count what was finished in the window of `window_s` seconds (for a PS:
     requests served, and 0). `cpu_cores` is CPU time over wall time. `memory_mib` is resident memory,
-    `parameter_mib` what parameters and optimizer state take of it (PS only).
+    `parameter_mib` what parameters and optimizer state take of it (PS only). `n_byte_sent` and
+    `n_byte_received` are what went between workers and PS in the window.
     """
 
     node: str
@@ -52,6 +57,8 @@ class NodeSample:
     parameter_mib: float = 0.0
     n_row: int = 0
     loss: float | None = None
+    n_byte_sent: int = 0
+    n_byte_received: int = 0
 
 
 @dataclass(frozen=True, slots=True)

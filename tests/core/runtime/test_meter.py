@@ -5,11 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.clock import ManualClock
+from dlrover_nb.core.runtime.exchange import Exchanged, trip_of
 from dlrover_nb.core.runtime.meter import Meter, Part
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import TimeSplit
 
-STEPS = st.lists(st.tuples(st.sampled_from(Part), st.floats(0.001, 1)), min_size=1, max_size=20)
+SHARES = st.one_of(st.just(0.0), st.floats(0, 1))
+STEPS = st.lists(st.tuples(st.sampled_from(Part), st.floats(0.001, 1), SHARES), min_size=1, max_size=20)
 
 
 @settings(deadline=None, max_examples=50)
@@ -17,17 +19,35 @@ STEPS = st.lists(st.tuples(st.sampled_from(Part), st.floats(0.001, 1)), min_size
 def test_every_moment_belongs_to_one_part(steps, n_iter):
     clock = ManualClock()
     meter = Meter(clock)
-    for part, seconds in steps:
+    for part, seconds, peers in steps:
         meter.switch(part)
         clock.advance(seconds)
+        assert meter.switch(Part.OTHER) == pytest.approx(seconds)
+        meter.share(Part.PEERS, peers)
     for _ in range(n_iter):
         meter.count(4, 0.5)
     sample = meter.take("ps0", Role.PS)
-    assert sample.window_s == pytest.approx(sum(s for _, s in steps))
+    assert sample.window_s == pytest.approx(sum(s for _, s, _ in steps))
     assert sample.iter_s * n_iter == pytest.approx(sample.window_s)
     for part in Part:
-        mine = sum(s for p, s in steps if p is part)
+        mine = sum(s * (1 - peers) for p, s, peers in steps if p is part)
+        mine += sum(s * peers for _, s, peers in steps) if part is Part.PEERS else 0
         assert getattr(sample.split, part) * n_iter == pytest.approx(mine)
+
+
+def test_the_wait_for_an_exchange_is_shared_out_by_work_and_bytes():
+    trip = trip_of(Exchanged(1, 1, update_s=0.3, lookup_s=0.1), 1.0, sent=100, received=200)
+    assert trip.push_share == pytest.approx(0.3 + 0.6 / 3)
+    assert trip_of(Exchanged(1, 1, 5.0, 1.0), 1.0, sent=0, received=0).push_share == 1.0
+
+
+def test_bytes_are_counted_per_window():
+    meter = Meter(ManualClock())
+    meter.count_bytes(3, 4)
+    meter.count_bytes(10, 20)
+    sample = meter.take("w0", Role.WORKER)
+    assert (sample.n_byte_sent, sample.n_byte_received) == (13, 24)
+    assert meter.take("w0", Role.WORKER).n_byte_sent == 0
 
 
 def test_idle_time_is_no_part_of_a_workers_iteration():

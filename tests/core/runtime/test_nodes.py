@@ -336,7 +336,13 @@ def test_reports_add_up_and_say_where_the_time_went():
     assert sum(s.n_iter for s in busy) == 20
     mean_loss = np.average([s.loss for s in busy], weights=[s.n_iter for s in busy])
     assert mean_loss == pytest.approx(np.mean(gate.losses), rel=1e-6)
-    assert all(s.split.compute_s > 0 and s.split.lookup_s > 0 for s in busy)
+    assert all(s.split.compute_s > 0 and s.split.lookup_s > 0 and s.split.update_s > 0 for s in busy)
+    assert all(s.split.peers_s == 0 for s in busy)
+    sent, served = (sum(s.n_byte_sent for s in samples_of(world, node)) for node in ("w0", "ps0"))
+    got, heard = (sum(s.n_byte_received for s in samples_of(world, node)) for node in ("w0", "ps0"))
+    n_row = sum(s.n_iter for s in busy) * SPEC.batch_size
+    assert sent > 4 * MODEL.row_width * n_row / 10  # distinct rows of a batch are at least a tenth
+    assert (sent, got) == pytest.approx((heard, served), rel=0.1)  # a worker counts no heads of answers
     ps = samples_of(world, "ps0")[-1]
     assert ps.n_row > 100
     assert ps.parameter_mib >= ps.n_row * 2 * 4 * MODEL.row_width / 2**20
@@ -387,7 +393,10 @@ def test_a_ps_refuses_other_epochs_and_applies_a_repeated_push_once():
             assert client.ask(InitDense(1), [np.zeros(n_dense(), np.float32)])[0] == DenseReady(1)
             _, before = client.ask(Exchange(1, 1), pull)
             answer, once = client.ask(Exchange(1, 2), push)
-            assert answer == Exchanged(1, 2)
+            assert isinstance(answer, Exchanged)
+            assert (answer.ps_epoch, answer.step) == (1, 2)
+            assert answer.update_s > 0
+            assert answer.lookup_s > 0
             _, again = client.ask(Exchange(1, 2), push)
             _, then = client.ask(Exchange(1, 3), push)
         step = MODEL.learning_rate / np.sqrt(MODEL.initial_accumulator + 1)
