@@ -1,11 +1,18 @@
-"""Samples per second of 2 workers + 1 parameter server beside one process without any communication.
+"""Samples per second of workers and parameter servers beside the limit of the machine and beside peers.
 
-Both train the same Wide&Deep on the same synthetic, Criteo-like batches, in turns within one run; ours is
-measured by the peers' own training loop, which talks to our parameter server through our wire. No CPU limits,
-gradients of a step always arrive before the rows of the next are read, numpy kernel on both sides. Needs the
-peers' scripts (`--peers DIR`), which are no part of this repository.
+On the same synthetic, Criteo-like batches and the same models: ours, hogwild (n processes on tables in shared
+memory, no messages: the limit), one process without any communication, and TensorFlow's parameter servers
+(where `--venv-tf` says where TensorFlow is). Ours is measured by the peers' own training loop, which talks to
+real PS processes through our line; no CPU limits. All take turns within one run, and what counts are medians
+of the ratios within a round, beside CPU milliseconds per step (all processes).
 
-    python benchmarks/ps_throughput.py --peers ../shared/peers [--rounds 3 --seconds 12 --workers 2]
+First our loss after some steps, with one worker and nothing overlapped, must equal that of one process: the
+PS begin on the peers' initial rows, which they load from a checkpoint. Our PS hold the rows that were trained
+(0.5 of the table's 10.3 million), in the order of their first push; the peers hold all.
+
+Needs the peers' scripts (`--peers DIR`), which are no part of this repository.
+
+    python benchmarks/ps_throughput.py --peers DIR --venv-tf DIR --overlap --model wide_deep dcnv2 xdeepfm
 """
 
 from __future__ import annotations
@@ -18,6 +25,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,19 +36,49 @@ import numpy as np
 import zmq
 
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.runtime.batches import Prepared
+from dlrover_nb.core.runtime import checkpoint
+from dlrover_nb.core.runtime.batches import Layout, Prepared
+from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
 from dlrover_nb.core.runtime.line import PsLine
-from dlrover_nb.core.runtime.store import even_bucket_owner
+from dlrover_nb.core.runtime.placement import assign_buckets
+from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.trainer import Push
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router, decode, encode, new_keys
-from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec, NumericColumn
-from dlrover_nb.core.structs.messages import Hello, Load, Loaded, NodeConfig, Stop, Train
+from dlrover_nb.core.structs.checkpoints import PartSource
+from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec, ModelSpec, NumericColumn
+from dlrover_nb.core.structs.messages import N_BUCKET, Hello, Load, Loaded, NodeConfig, Stop, Train
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NO_FLOATS = np.empty(0, np.float32)
+MODELS = {"wide_deep": "wide_deep", "dcnv2": "dcn_v2", "xdeepfm": "xdeepfm"}  # the peers' names and ours
+EXACT_STEPS = {"wide_deep": 150, "dcnv2": 40, "xdeepfm": 20}
+# Each step of xDeepFM in torch allocates large tensors afresh: page faults double its time, for everyone.
+MALLOC = {
+    "MALLOC_MMAP_THRESHOLD_": "4000000000",
+    "MALLOC_TRIM_THRESHOLD_": "8000000000",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one measurement is to be; `max_steps` None: for `seconds`, else only for the loss."""
+
+    peers: str
+    model: str
+    n_worker: int
+    n_ps: int
+    seconds: float
+    overlap: bool = False
+    max_steps: int | None = None
+    initial: tuple[PartSource, ...] = ()
+
+    @property
+    def bucket_owner(self) -> tuple[int, ...]:
+        return assign_buckets((), self.n_ps)
 
 
 def arguments() -> argparse.Namespace:
@@ -47,10 +86,24 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--peers", type=Path, default=Path("../shared/peers"))
+    parser.add_argument(
+        "--venv-tf", type=Path, help="virtual environment of TensorFlow; without it: not beside it"
+    )
+    parser.add_argument("--model", nargs="+", default=["wide_deep"], choices=MODELS)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--ps", type=int, nargs="+", default=[1])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=12)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--overlap", action="store_true", help="messages travel while the next step is computed"
+    )
+    parser.add_argument("--kernel", default=kernel().NAME, choices=("numpy", "c"), help="ours and the peers'")
+    parser.add_argument("--exact-steps", type=int, help="0: do not compare losses first")
+    parser.add_argument("--no-malloc", action="store_true", help="leave the allocator as it is")
     return parser.parse_args()
+
+
+# ours: a worker
 
 
 class Waiter:
@@ -76,67 +129,109 @@ class Access:
         self._line, self._dense = line, np.empty(dense_size, np.float32)
 
     def start(self, push_rows: Any, row_gradient: Any, dense_gradient: Any, pull_rows: Any) -> None:
-        push = None if push_rows is None else Push(_prepared(push_rows), row_gradient, dense_gradient, 0.0)
-        self._line.start(push, _prepared(pull_rows))
+        push = None
+        if push_rows is not None:
+            push = Push(self._prepared(push_rows), row_gradient, dense_gradient, 0.0)
+        self._line.start(push, self._prepared(pull_rows))
 
     def finish(self, _handle: None) -> tuple[Any, Any]:
         return self._line.finish(self._dense), self._dense
 
+    def _prepared(self, rows: Any) -> Prepared:
+        """Return rows that are grouped by PS already."""
+        layout = self._line.layout
+        counts = np.bincount(layout.owner[rows % N_BUCKET], minlength=layout.n_ps)
+        bounds = (0, *np.cumsum(counts).tolist())
+        return Prepared(np.ascontiguousarray(rows, np.int64), bounds, rows, NO_FLOATS, NO_FLOATS)
 
-def _prepared(rows: Any) -> Prepared:
-    rows = np.ascontiguousarray(rows, np.int64)
-    return Prepared(rows, (0, len(rows)), rows, NO_FLOATS, NO_FLOATS)
+
+def group_by_ps(loop: Any, layout: Layout) -> None:
+    """Let the peers' loop find distinct rows as before, and then group them by PS."""
+    unique_rows = loop.unique_rows
+
+    def grouped(ids: Any) -> tuple[Any, Any]:
+        rows, inverse = unique_rows(ids)
+        order = np.argsort(layout.owner[rows % N_BUCKET], kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        return rows[order], place[inverse]
+
+    loop.unique_rows = grouped
 
 
 def worker(
-    index: int, n_worker: int, endpoint: str, keys: JobKeys, options: Any, barrier: Any, queue: Any
+    index: int, run: Run, servers: list[tuple[int, str]], keys: JobKeys, barrier: Any, queue: Any
 ) -> None:
-    sys.path.insert(0, str(options.peers))
+    sys.path.insert(0, run.peers)
+    from ctr import loop
     from ctr.data import NUM_BATCHES
-    from ctr.loop import train
     from ctr.models import build_model, flatten_parameters
 
-    values, _ = flatten_parameters(build_model("wide_deep"))
-    order = Train(0, (endpoint,), even_bucket_owner(1))
+    values, _ = flatten_parameters(build_model(run.model))
     context = zmq.Context()
     line = PsLine(
         context,
         keys=keys,
         identity=f"worker-{index}",
         agent=Waiter(),  # type: ignore[arg-type]
-        train=order,
+        train=Train(0, tuple(endpoint for _, endpoint in servers), run.bucket_owner),
         dense_length=values.numel(),
         patience_s=lambda: float("inf"),
     )
     line.init_dense(values.numpy())
-    result = train(
+    if run.n_ps > 1:
+        group_by_ps(loop, line.layout)
+    result = loop.train(
         Access(line, values.numel()),
-        "wide_deep",
-        options.seconds,
-        first_batch=index * NUM_BATCHES // n_worker,
+        run.model,
+        run.seconds,
+        first_batch=index * NUM_BATCHES // run.n_worker,
+        pipelined=run.overlap,
         when_warm=barrier.wait,
-        server_pids=(options.server_pid,) if index == 0 else (),
+        server_pids=[pid for pid, _ in servers] if index == 0 else (),
+        max_steps=run.max_steps,
     )
     queue.put(result)
     line.close()
     context.term()
 
 
-def server_config(folder: Path, endpoint: str, keys: JobKeys, sizes: list[int]) -> NodeConfig:
-    offsets = [0, *np.cumsum(sizes)[:-1].tolist()]
-    columns = [CategoricalColumn(f"C{i}", offsets[i], size) for i, size in enumerate(sizes)]
-    features = FeatureSpec(
+# ours: parameter servers, and the master's part
+
+
+def model_spec(name: str) -> ModelSpec:
+    from ctr.hyperparameters import EMBEDDING_DIM, HIDDEN, INITIAL_SUM, LEARNING_RATE
+
+    return ModelSpec(
+        name=MODELS[name],
+        embedding_dim=EMBEDDING_DIM,
+        hidden=HIDDEN,
+        learning_rate=LEARNING_RATE,
+        initial_accumulator=INITIAL_SUM,
+    )
+
+
+def feature_spec() -> FeatureSpec:
+    from ctr.data import FIELD_OFFSETS, FIELD_SIZES, NUM_DENSE
+
+    fields = zip(FIELD_OFFSETS.tolist(), FIELD_SIZES.tolist(), strict=True)
+    return FeatureSpec(
         label="label",
-        numeric=tuple(NumericColumn(f"I{i}", 0, 1) for i in range(13)),
-        categorical=tuple(columns),
+        numeric=tuple(NumericColumn(f"I{i}", 0, 1) for i in range(NUM_DENSE)),
+        categorical=tuple(
+            CategoricalColumn(f"C{i}", offset, size) for i, (offset, size) in enumerate(fields)
+        ),
         n_train=1,
         n_eval=0,
     )
+
+
+def server_config(index: int, run: Run, folder: Path, endpoint: str, keys: JobKeys) -> NodeConfig:
     return NodeConfig(
-        node="ps-0",
+        node=f"ps-{index}",
         role=Role.PS,
-        spec=JobSpec(name="benchmark", heartbeat_timeout_s=600),
-        features=features,
+        spec=JobSpec(name="benchmark", model=model_spec(run.model), heartbeat_timeout_s=600),
+        features=feature_spec(),
         cpu=os.cpu_count() or 1,
         memory_mib=8192,
         master=endpoint,
@@ -153,90 +248,168 @@ def messages(router: Any) -> Iterator[tuple[bytes, Any]]:
         yield sender.bytes, decode(frames)[0]
 
 
-def start_server(
-    folder: Path, router: Any, endpoint: str, keys: JobKeys, sizes: list[int]
-) -> tuple[Any, str]:
-    """Start a PS that owns everything; return its process and endpoint."""
-    file = folder / "ps-0.json"
-    file.write_bytes(to_json(server_config(folder, endpoint, keys, sizes)))
-    process = subprocess.Popen([sys.executable, "-m", "dlrover_nb.core.runtime.node", str(file)])
-    at = ""
+def start_servers(run: Run, folder: Path, router: Any, endpoint: str, keys: JobKeys) -> Iterator[Any]:
+    """Start the PS; give their processes and then, when all serve, their endpoints."""
+    for index in range(run.n_ps):
+        file = folder / f"ps-{index}.json"
+        file.write_bytes(to_json(server_config(index, run, folder, endpoint, keys)))
+        yield subprocess.Popen([sys.executable, "-m", "dlrover_nb.core.runtime.node", str(file)])
+    endpoints, n_loaded = dict[str, str](), 0
     for sender, message in messages(router):
         if isinstance(message, Hello):
-            at = message.endpoint
-            router.send_multipart([sender, *encode(Load(0, 0, 1, even_bucket_owner(1), ()))])
+            endpoints[message.node] = message.endpoint
+            load = Load(0, int(message.node[3:]), run.n_ps, run.bucket_owner, run.initial)
+            router.send_multipart([sender, *encode(load)])
         elif isinstance(message, Loaded):
-            return process, at
-    raise AssertionError
+            if message.error:
+                raise SystemExit(message.error)
+            n_loaded += 1
+        if n_loaded == run.n_ps:
+            yield [endpoints[f"ps-{index}"] for index in range(run.n_ps)]
+            return
 
 
-def ours(options: argparse.Namespace) -> dict[str, float]:
-    sys.path.insert(0, str(options.peers))
-    from ctr.clock import combine
-    from ctr.data import FIELD_SIZES
-
-    keys, context = new_keys(), zmq.Context()
-    spawn = multiprocessing.get_context("spawn")
+@contextmanager
+def servers(run: Run, keys: JobKeys) -> Iterator[list[tuple[int, str]]]:
+    """Serve while the block runs: process ids and endpoints."""
+    context = zmq.Context()
     with tempfile.TemporaryDirectory(prefix="dlb") as name:
-        folder = Path(name)
-        router, endpoint = bind_router(context, "ipc", folder / "master", keys)
-        server, at = start_server(folder, router, endpoint, keys, FIELD_SIZES.tolist())
-        options.server_pid = server.pid
+        router, endpoint = bind_router(context, "ipc", Path(name) / "master", keys)
+        processes: list[Any] = []
         try:
-            barrier, queue = spawn.Barrier(options.workers), spawn.Queue()
-            workers = [
-                spawn.Process(target=worker, args=(i, options.workers, at, keys, options, barrier, queue))
-                for i in range(options.workers)
-            ]
-            for process in workers:
-                process.start()
-            results = [queue.get(timeout=options.seconds + 120) for _ in workers]
-            for process in workers:
-                process.join(30)
-            router.send_multipart([b"ps-0", *encode(Stop())])
-            server.wait(30)
+            starting = start_servers(run, Path(name), router, endpoint, keys)
+            processes += [next(starting) for _ in range(run.n_ps)]
+            yield list(zip([process.pid for process in processes], next(starting), strict=True))
+            for index in range(run.n_ps):
+                router.send_multipart([f"ps-{index}".encode(), *encode(Stop())])
+            for process in processes:
+                process.wait(30)
         finally:
-            server.kill()
-            server.wait()
+            for process in processes:
+                process.kill()
+                process.wait()
             router.close()
             context.term()
-    return combine(results)
 
 
-def single(options: argparse.Namespace) -> dict[str, float]:
-    script = options.peers / "ctr" / "single.py"
-    command = [sys.executable, str(script), "--seconds", str(options.seconds), "--update", "numpy"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def ours(run: Run) -> dict[str, Any]:
+    from ctr.clock import combine
+
+    keys, spawn = new_keys(), multiprocessing.get_context("spawn")
+    with servers(run, keys) as serving:
+        barrier, queue = spawn.Barrier(run.n_worker), spawn.Queue()
+        workers = [
+            spawn.Process(target=worker, args=(i, run, serving, keys, barrier, queue), daemon=True)
+            for i in range(run.n_worker)
+        ]
+        for process in workers:
+            process.start()
+        results = [queue.get(timeout=run.seconds + 180) for _ in workers]
+        for process in workers:
+            process.join(30)
+    return results[0] if run.max_steps is not None else combine(results)
+
+
+# the others
+
+
+def script(python: str, run: Run, name: str, *options: str) -> dict[str, Any]:
+    command = [python, str(Path(run.peers) / "ctr" / name), "--model", run.model, *options]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    if result.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{result.stderr[-2000:]}")
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def initial_checkpoint(path: Path) -> PartSource:
+    """Write a checkpoint with the peers' initial rows, of all ids that are in the batches."""
+    from ctr.data import make_batches
+    from ctr.hyperparameters import INITIAL_SUM
+    from ctr.store import initial_table
+
+    ids = np.unique(make_batches()[0])
+    values = initial_table()[ids]
+    table = np.concatenate([values, np.full_like(values, INITIAL_SUM)], axis=1)
+    written = checkpoint.write(path, StorePart(ids, table, 0, np.empty((2, 0), np.float32)))
+    return PartSource(str(path), written.sha256)
+
+
+def assert_same_losses(model: str, n_ps: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Refuse to compare speed with one process before the losses are equal."""
+    n_step = EXACT_STEPS[model] if options.exact_steps is None else options.exact_steps
+    if not n_step:
+        return {}
+    with tempfile.TemporaryDirectory(prefix="dlb") as folder:
+        initial = (initial_checkpoint(Path(folder) / "initial"),)
+        run = Run(str(options.peers), model, 1, n_ps, 0, max_steps=n_step, initial=initial)
+        found = ours(run)["loss"]
+    exact = ("--exact-steps", str(n_step))
+    expected = script(sys.executable, run, "single.py", "--update", options.kernel, *exact)["loss"]
+    if abs(found - expected) > 1.5e-6:  # both are rounded to 6 digits
+        raise SystemExit(
+            f"{model}: loss of step {n_step} is {found} with {n_ps} PS, {expected} in one process"
+        )
+    return {"exact_steps": n_step, "loss": found, "loss_of_one_process": expected}
+
+
+def one_round(run: Run, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    seconds = ("--seconds", str(run.seconds))
+    workers = ("--workers", str(run.n_worker))
+    limit = ("--kernel", options.kernel)
+    results = {
+        "ours": ours(run),
+        "hogwild": script(sys.executable, run, "hogwild.py", *seconds, *workers, *limit),
+        "single": script(sys.executable, run, "single.py", *seconds, "--update", options.kernel),
+    }
+    if options.venv_tf is not None:
+        python = str(options.venv_tf / "bin" / "python")
+        results["tf_ps"] = script(python, run, "tf_ps.py", *seconds, *workers)
+    return results
+
+
+def measure(run: Run, options: argparse.Namespace) -> dict[str, Any]:
+    exact = assert_same_losses(run.model, run.n_ps, options)
+    print(
+        f"\n{run.model}, {run.n_worker} workers, {run.n_ps} PS{', overlap' if run.overlap else ''}: {exact}"
+    )
+    rounds = []
+    for number in range(options.rounds):
+        rounds.append(one_round(run, options))
+        cells = (f"{name} {r['samples_s']:,} ({r['cpu_ms_per_step']} ms)" for name, r in rounds[-1].items())
+        print(f"round {number + 1}: " + ", ".join(cells), flush=True)
+    median = statistics.median
+    summary: dict[str, Any] = {
+        "benchmark": "ps_throughput",
+        "model": run.model,
+        "workers": run.n_worker,
+        "ps": run.n_ps,
+        "overlap": run.overlap,
+        "kernel": options.kernel,
+        "seconds": run.seconds,
+        **exact,
+    }
+    for name in rounds[0]:
+        summary[f"{name}_samples_per_s"] = median(r[name]["samples_s"] for r in rounds)
+        summary[f"{name}_cpu_ms_per_step"] = median(r[name]["cpu_ms_per_step"] for r in rounds)
+        if name != "ours":
+            ratios = (r["ours"]["samples_s"] / r[name]["samples_s"] for r in rounds)
+            summary[f"over_{name}"] = round(median(ratios), 3)
+    return summary
 
 
 def main() -> None:
     options = arguments()
     options.peers = options.peers.resolve()
-    rounds = []
-    print("round        ours  CPU ms/step      single  CPU ms/step   ratio")
-    for number in range(options.rounds):
-        alone, together = single(options), ours(options)
-        ratio = together["samples_s"] / alone["samples_s"]
-        rounds.append((together, alone, ratio))
-        print(
-            f"{number + 1:5} {together['samples_s']:>11,} {together['cpu_ms_per_step']:>12} "
-            f"{alone['samples_s']:>11,} {alone['cpu_ms_per_step']:>12} {ratio:>7.2f}"
-        )
-    median = statistics.median
-    print(
-        json.dumps(
-            {
-                "benchmark": "ps_throughput",
-                "workers": options.workers,
-                "ps": 1,
-                "samples_per_s": median(r[0]["samples_s"] for r in rounds),
-                "cpu_ms_per_step": median(r[0]["cpu_ms_per_step"] for r in rounds),
-                "single_samples_per_s": median(r[1]["samples_s"] for r in rounds),
-                "single_cpu_ms_per_step": median(r[1]["cpu_ms_per_step"] for r in rounds),
-                "over_single": round(median(r[2] for r in rounds), 3),
-            }
-        )
-    )
+    sys.path.insert(0, str(options.peers))
+    os.environ[VARIABLE] = options.kernel
+    for model in options.model:
+        if model == "xdeepfm" and not options.no_malloc:
+            os.environ.update(MALLOC)
+        for n_ps in options.ps:
+            run = Run(
+                str(options.peers), model, options.workers, n_ps, options.seconds, overlap=options.overlap
+            )
+            print(json.dumps(measure(run, options)), flush=True)
 
 
 if __name__ == "__main__":
