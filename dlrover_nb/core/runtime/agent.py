@@ -3,7 +3,8 @@
 There is one thread per node. It waits in `Agent.wait` alone, which wakes for the master, for the sockets
 that the node watches, and once a second for the report, which is the heartbeat too. A master that is quiet
 is healthy (a PS may hear nothing for hours); one without a connection is gone. ZeroMQ's own heartbeats tell,
-also when a host vanishes. A node whose master stays away for four heartbeat time-outs ends itself, so that
+also when a host vanishes. A node that is connected again says Hello again, for it may be another master that
+took the place of the first. A node whose master stays away for four heartbeat time-outs ends itself, so that
 nothing is left behind when a cluster kills the master.
 """
 
@@ -63,13 +64,16 @@ class Agent:
         self._poller.register(self._monitor, zmq.POLLIN)
         self._apart_since_s: float | None = clock.now_s()  # None: connected
         self._report_at_s: float | None = None  # None: not before Hello
+        self._hello: Hello | None = None
+        self._must_greet = False
         self.obey: Callable[[ToNode], None] = _ignore
         self.describe: Callable[[NodeSample], Report] = Report
 
     def hello(self, endpoint: str, *, cpu_enforced: bool) -> None:
         """Tell the master that the node is up, and begin to report."""
         host = host_socket.gethostname()
-        self.send(Hello(self._config.node, self._config.role, os.getpid(), host, endpoint, cpu_enforced))
+        self._hello = Hello(self._config.node, self._config.role, os.getpid(), host, endpoint, cpu_enforced)
+        self.send(self._hello)
         self._report_at_s = self._clock.now_s() + REPORT_EVERY_S
 
     def send(self, message: FromNode, arrays: Iterable[NDArray[Any]] = ()) -> None:
@@ -150,8 +154,12 @@ class Agent:
             event, _ = _MONITOR_EVENT.unpack(self._monitor.recv_multipart()[0])
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._apart_since_s = None
-            elif self._apart_since_s is None:
-                self._apart_since_s = self._clock.now_s()
+                if self._must_greet and self._hello is not None:
+                    self.send(self._hello)
+            else:
+                self._must_greet = True
+                if self._apart_since_s is None:
+                    self._apart_since_s = self._clock.now_s()
 
     def _check_master(self, now_s: float) -> None:
         limit_s = GONE_AFTER_HEARTBEATS * self._config.spec.heartbeat_timeout_s

@@ -76,6 +76,8 @@ def reconcile_crew(state: JobState, at_s: float) -> None:
     """
     if state.stage not in {Stage.SERVING, Stage.ASSEMBLING} or state.is_stopping:
         return
+    if not state.roster.is_complete:
+        return  # a worker that came through the loss of a master trains, though this one does not know
     want = state.target.worker
     if state.is_evaluating:
         state.start_nodes(Role.WORKER, 0 if state.roster.workers else 1, at_s)

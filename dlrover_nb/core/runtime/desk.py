@@ -137,7 +137,7 @@ def _on_paused(state: JobState, node: Node, paused: Paused, at_s: float) -> None
     if paused.lease is not None:
         is_held = _ledger(state, paused.lease).progress(node.id, paused.lease, paused.n_row_done)
         node.must_drop = node.must_drop or not is_held
-    if state.stage is Stage.PAUSING and paused.ps_epoch == state.n_group:
+    if state.stage is Stage.PAUSING and paused.number == state.n_pause:
         node.is_training, state.last_step_s = False, at_s
 
 

@@ -19,12 +19,14 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime import desk, quarantine, rollout, saving, watch
 from dlrover_nb.core.runtime.crew import reconcile_crew
 from dlrover_nb.core.runtime.orders import Order, Send, Tell
+from dlrover_nb.core.runtime.record import StateRecord, record_of, revive
 from dlrover_nb.core.runtime.state import JobState, Stage, evaluation_split, train_split
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.events import PhaseChanged, PlanApplied, PlanFailed, ProgressMade
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import (
     Copied,
+    Drain,
     Hello,
     Left,
     Loaded,
@@ -38,11 +40,12 @@ from dlrover_nb.core.structs.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.roster import Node
+    from dlrover_nb.core.runtime.state import Kept
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import FromNode
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
@@ -137,12 +140,39 @@ class JobMaster:
         """Shards that killed their workers and wait for a decision."""
         return quarantine.isolated(self._state)
 
+    # what a master after this one must know
+
+    @property
+    def record(self) -> StateRecord:
+        """All that lasts but ledgers and checkpoints."""
+        return record_of(self._state)
+
+    @property
+    def checkpoints(self) -> tuple[Kept, ...]:
+        """All that can be restored, with what the next group loads."""
+        source = self._state.source
+        return (*self._state.checkpoints, *([source] if source else []))
+
+    @property
+    def ledgers(self) -> tuple[ShardLedger, ShardLedger]:
+        """Those of training and evaluation."""
+        return self._state.train, self._state.evaluate
+
+    @ledgers.setter
+    def ledgers(self, ledgers: tuple[ShardLedger, ShardLedger]) -> None:
+        self._state.train, self._state.evaluate = ledgers
+
     # facts
 
     def start(self, at_s: float) -> tuple[Order, ...]:
         """Begin: order the nodes of the first plan."""
         self._state.aim(self._state.spec.plan, at_s)
         self._state.orders.append(Tell(PhaseChanged(at_s, JobPhase.STARTING)))
+        return self._settle(at_s)
+
+    def resume(self, record: StateRecord, kept: Iterable[Kept], at_s: float) -> tuple[Order, ...]:
+        """Go on where a master before this one stopped, instead of `start`; its ledgers are here already."""
+        revive(self._state, record, kept, at_s)
         return self._settle(at_s)
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[Order, ...]:
@@ -241,9 +271,12 @@ class JobMaster:
                 assert_never(never)
 
     def _on_hello(self, node: Node, hello: Hello, at_s: float) -> None:
-        if not node.is_up:  # a second Hello of one node says nothing new
-            self._state.roster.greet(node, hello, at_s)
-            self._state.last_step_s = at_s
+        if node.is_up:  # a second Hello of one node says nothing new
+            return
+        if node.is_draining:  # the order may have been lost with the master before this one
+            self._state.send(node, Drain())
+        self._state.roster.greet(node, hello, at_s)
+        self._state.last_step_s = at_s
 
     def _on_loaded(self, node: Node, loaded: Loaded, at_s: float) -> None:
         if loaded.error:

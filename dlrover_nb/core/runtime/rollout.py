@@ -124,11 +124,14 @@ def group_nodes(state: JobState) -> tuple[Node, ...]:
 
 def _serve(state: JobState, at_s: float) -> None:
     _let_train(state)
+    if not state.roster.is_complete:
+        return  # of a node that came through the loss of a master nobody knows yet what it does
     if _wants_pause(state, at_s):
         assert state.group is not None
+        state.n_pause += 1
         for node in state.roster.workers:
             if node.is_training:
-                state.send(node, Pause(state.group.ps_epoch))
+                state.send(node, Pause(state.group.ps_epoch, state.n_pause))
         state.enter(Stage.PAUSING, at_s)
 
 

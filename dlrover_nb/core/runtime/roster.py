@@ -13,6 +13,8 @@ from dlrover_nb.core.structs.resources import Need, Role, RolePlan
 from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dlrover_nb.core.structs.messages import Hello
     from dlrover_nb.core.structs.samples import NodeSample
 
@@ -32,6 +34,7 @@ class Node:
     since_s: float
     heard_s: float
     is_up: bool = False
+    is_adopted: bool = False  # of a master before this one: it has not said Hello to this one yet
     is_training: bool = False
     is_draining: bool = False
     has_worked: bool = False  # a worker: batches of it were acknowledged
@@ -97,6 +100,11 @@ class Roster:
         )
         return self._nodes[name]
 
+    def adopt(self, nodes: Iterable[Node], n_named: Iterable[tuple[Role, int]]) -> None:
+        """Take over the nodes of a master before this one, and go on with its names."""
+        self._nodes = {node.id: node for node in nodes}
+        self._n_named.update(n_named)
+
     def remove(self, node: str) -> None:
         """Forget a node."""
         del self._nodes[node]
@@ -107,8 +115,18 @@ class Roster:
 
     def greet(self, node: Node, hello: Hello, at_s: float) -> None:
         """Note what a node says of itself when it is up."""
-        node.is_up, node.since_s = True, at_s
+        node.is_up, node.is_adopted, node.since_s = True, False, at_s
         node.endpoint, node.pid, node.cpu_enforced = hello.endpoint, hello.pid, hello.cpu_enforced
+
+    @property
+    def n_named(self) -> tuple[tuple[Role, int], ...]:
+        """How many names were given to nodes of each role."""
+        return tuple(self._n_named.items())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that live have said Hello to this master, or are known not to be up."""
+        return not any(node.is_adopted for node in self._nodes.values())
 
     @property
     def nodes(self) -> tuple[Node, ...]:

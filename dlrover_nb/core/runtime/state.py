@@ -18,27 +18,25 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime.orders import Order, Send, StartNode, StopNode, Tell
+from dlrover_nb.core.runtime.orders import Manifest, Order, Send, StartNode, StopNode, Tell
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.runtime.roster import Node, Roster
 from dlrover_nb.core.sharding.split import Split
-from dlrover_nb.core.structs.checkpoints import PartSource
+from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.resources import Role, RolePlan
 from dlrover_nb.core.structs.shards import Purpose
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.orders import Manifest
     from dlrover_nb.core.sharding.ledger import ShardLedger
     from dlrover_nb.core.sharding.split import LedgerCheckpoint
-    from dlrover_nb.core.structs.checkpoints import MemoryPart
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import Copied, Saved, ToNode
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
     from dlrover_nb.core.structs.shards import Lease
 
     Floats = NDArray[np.float32]
@@ -165,6 +163,7 @@ class JobState:
     checkpoints: list[Kept] = field(default_factory=list)  # newest last
     writing: dict[int, Writing] = field(default_factory=dict)
     n_checkpoint: int = 0
+    n_pause: int = 0
     last_checkpoint_s: float = 0.0
     is_settled: bool = False  # the final checkpoint is on the disk, or it was told why not
     applied: ResourcePlan | None = None  # the last plan that ran

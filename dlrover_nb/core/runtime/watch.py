@@ -127,6 +127,9 @@ def _needs(nodes: Sequence[Node]) -> str:
 
 def _overdue(state: JobState, node: Node, at_s: float) -> str:
     """Return why a node counts as lost; empty when it does not."""
+    if node.is_adopted:
+        is_gone = at_s > node.asked_s + state.spec.heartbeat_timeout_s
+        return "it did not come back to the master" if is_gone else ""
     if not node.is_up:
         is_late = at_s > node.asked_s + START_LIMIT_S
         return f"it did not come up within {START_LIMIT_S:g} s" if is_late else ""

@@ -81,7 +81,7 @@ def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tup
     ----------
     listen
         ``ipc`` to bind `path` (in a folder of mode 0700, made if missing), or ``tcp://ADDRESS`` to bind a
-        free port of that address, for holders of `keys` only.
+        free port of that address (``tcp://ADDRESS:PORT``: that one), for holders of `keys` only.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tup
     if listen == "ipc":
         endpoint = _ipc_endpoint(path)
     elif listen.startswith("tcp://") and len(listen) > len("tcp://"):
-        endpoint = f"{listen}:*"
+        endpoint = listen if listen.rpartition(":")[2].isdecimal() else f"{listen}:*"
     else:
         raise InvalidValueError(f"listen must be ipc or tcp://ADDRESS, got {listen!r}")
     socket = _new_socket(context, zmq.ROUTER)

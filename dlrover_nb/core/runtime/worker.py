@@ -81,7 +81,7 @@ class Orders:
     @property
     def patience_s(self) -> float:
         """How long a silent PS may be waited for: for ever, unless something else is wanted."""
-        if self.stopped or self.train is not self.obeyed:  # other PS serve: the step is void
+        if self.stopped or self.train != self.obeyed:  # other PS serve: the step is void
             return 0.0
         return GRACE_S if self.pause is not None else math.inf
 
@@ -222,7 +222,8 @@ class Worker:
     def _pause(self, pause: Pause) -> None:
         self._follow(self._orders.train)
         self._orders.pause = None
-        self._agent.send(Paused(self._config.node, pause.ps_epoch, *self._shelf.position))
+        position = self._shelf.position
+        self._agent.send(Paused(self._config.node, pause.ps_epoch, *position, number=pause.number))
 
     def _follow(self, train: Train | None) -> None:
         """Let go of the PS of before, and of shards that went back with the parameters."""
@@ -233,6 +234,11 @@ class Worker:
             self._orders.must_drop = False
 
     def _connect(self, train: Train) -> None:
+        """Work with the PS of an order; an order repeated by a master that came back changes nothing."""
+        if train == self._orders.obeyed and self._line is not None and not self._orders.must_drop:
+            self._orders.obeyed = train
+            self._orders.ask_at_s = 0.0  # the answer may have been lost with the master before it
+            return
         self._follow(train)
         self._n_line += 1
         self._line = PsLine(

@@ -95,6 +95,7 @@ class Paused:
     ps_epoch: int
     lease: Lease | None
     n_row_done: int
+    number: int = 0  # of the pause that is answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +196,10 @@ class Train:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """To a worker: finish the iteration at hand, keep the shards, answer Paused."""
+    """To a worker: finish the iteration at hand, keep the shards, answer Paused with the same number."""
 
     ps_epoch: int
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

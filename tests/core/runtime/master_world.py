@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.runtime.diary import Diary, Entry, read_back
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import (
     DropCheckpoint,
@@ -75,6 +77,7 @@ class FakeNode:
     ps_epoch: int = -1
     iter_s: float = 0.1
     is_alive: bool = True
+    has_come_up: bool = False
 
     @property
     def id(self) -> str:
@@ -90,7 +93,9 @@ class World:
     def __init__(self, job: JobSpec, rows: FeatureSpec | None = None, *, cpu: float = 8.0) -> None:
         self.job, self.rows, self.at_s = job, rows or features(), 0.0
         self.capacity = Capacity((NodeShape(cpu, 65536),))
-        self.master = JobMaster(job, self.rows, self.capacity, folder="/run", evaluate=self._evaluate)
+        self.master = self._new_master()
+        self.diary = Diary(self.master)
+        self.entries = [to_json(self.diary.first())]
         self.nodes: dict[str, FakeNode] = {}
         self.learnt: dict[tuple[int, int], int] = {}
         self.disk: dict[int, tuple[Manifest, dict[tuple[int, int], int]]] = {}
@@ -109,12 +114,40 @@ class World:
         self.granted: list[tuple[str, Shard]] = []
         self.do(self.master.start(self.at_s))
 
+    def _new_master(self) -> JobMaster:
+        return JobMaster(self.job, self.rows, self.capacity, folder="/run", evaluate=self._evaluate)
+
+    def crash(self, *, n_kept: int = 0, dead: Iterable[str] = ()) -> None:
+        """Kill the master, and let another one go on from the diary.
+
+        Of what each node had said and nobody had read, the last `n_kept` messages are still to come; nodes
+        that died meanwhile are told of when the backend is asked.
+        """
+        for name in dead:
+            self.nodes[name].is_alive = False
+        for node in self.nodes.values():
+            while len(node.outbox) > n_kept:
+                node.outbox.popleft()
+        self.master = self._new_master()
+        entries = [from_json(entry, Entry) for entry in self.entries]
+        record, kept = read_back(self.master, entries)
+        self.diary = Diary(self.master)
+        self.do(self.master.resume(record, kept, self.at_s))
+        for node in self.nodes.values():
+            if node.is_alive and node.has_come_up:
+                self.hello(node.id)
+        for name in dead:
+            self.do(self.master.on_exit(name, "it was gone when the master came back", self.at_s))
+
     def _evaluate(self, scores: np.ndarray, labels: np.ndarray) -> Evaluation:
         return Evaluation(float(scores.mean()), 0.1, len(labels))
 
     # orders
 
     def do(self, orders: Iterable[Order]) -> None:  # noqa: C901 - one flat branch per order
+        orders = tuple(orders)
+        if entry := self.diary.entry(orders):
+            self.entries.append(to_json(entry))
         for order in orders:
             match order:
                 case StartNode():
@@ -159,6 +192,7 @@ class World:
 
     def hello(self, name: str) -> None:
         node = self.nodes[name]
+        node.has_come_up = True
         node.say(m.Hello(name, node.order.role, 1, "host", f"ipc://{name}", False))
 
     def turn(self, name: str) -> bool:
@@ -197,14 +231,11 @@ class World:
             case m.Save():
                 self._copy(node, message)
             case m.Train():
-                node.train, node.is_paused = message, False
-                if message.drop_shard:
-                    node.shard, node.n_done, node.wants_shard = None, 0, True
-                    node.granted.clear()
+                self._begin_to_train(node, message)
             case m.Pause():
                 node.is_paused = True
                 lease = node.shard.lease if node.shard else None
-                node.say(m.Paused(node.id, message.ps_epoch, lease, node.n_done))
+                node.say(m.Paused(node.id, message.ps_epoch, lease, node.n_done, message.number))
             case m.Granted(shard):
                 node.granted.append(shard)
                 self.granted.append((node.id, shard))
@@ -214,6 +245,14 @@ class World:
                 node.is_draining = True
             case m.Stop():
                 node.is_alive = False
+
+    def _begin_to_train(self, node: FakeNode, train: m.Train) -> None:
+        if train == node.train and not node.granted:
+            node.wants_shard = True  # the answer may have been lost with a master
+        node.train, node.is_paused = train, False
+        if train.drop_shard:
+            node.shard, node.n_done, node.wants_shard = None, 0, True
+            node.granted.clear()
 
     def _load(self, node: FakeNode, load: m.Load) -> None:
         """Take the parameters from memory, else from the files, or none."""

@@ -13,6 +13,7 @@ import zmq
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader, make_features
+from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.meter import Meter
 from dlrover_nb.core.runtime.ps import ParameterServer
@@ -109,6 +110,19 @@ class World:
         self.threads[node] = threading.Thread(target=serve, args=args, daemon=True)
         self.threads[node].start()
         return self.receive(Hello, node)[0]
+
+    def replace_master(self):
+        """Let the master die, and another one listen where it did."""
+        self.router.close(linger=0)
+        listen = self.endpoint if self.listen.startswith("tcp") else self.listen
+        until = time.monotonic() + PATIENCE_S
+        while self.router.closed:  # ZeroMQ lets go of a port in its own time
+            try:
+                self.router, endpoint = bind_router(self.context, listen, self.folder / "m", self.keys)
+            except BackendError:
+                assert time.monotonic() < until
+        assert endpoint == self.endpoint
+        self._waiting.clear()
 
     def end(self, node):
         self.send(node, Stop())

@@ -210,3 +210,33 @@ def test_when_nothing_disturbs_the_observed_becomes_the_target(
     world.do(world.master.set_target(second, world.at_s))  # type: ignore[arg-type]
     world.run_until(lambda: world.master.running == second, 200)
     assert not [o for o in world.master.tick(world.at_s) if isinstance(o, StartNode)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=4), st.sampled_from([4.6, 16.0]))
+def test_a_master_killed_at_any_moment_comes_back_and_every_row_is_trained(
+    seed: int, first: object, plans: list[object], cpu: float
+) -> None:
+    job = spec(first, n_epoch=2, checkpoint_every_s=3.0, heartbeat_timeout_s=30.0)  # type: ignore[arg-type]
+    world = World(job, features(395), cpu=cpu)
+    wanted, rng = [first], random.Random(seed)
+    for _ in range(250):
+        disturb(world, rng, wanted, plans)
+        if rng.random() < 0.02 and world.master.stage is not Stage.ENDED:
+            before = world.master.train_counts
+            dead = [n.id for n in world.nodes.values() if n.is_alive and rng.random() < 0.1]
+            world.crash(n_kept=rng.randrange(3), dead=dead)
+            assert dead or world.master.train_counts == before
+        check(world, wanted)
+    for _ in range(3000):
+        if world.master.stage is Stage.ENDED:
+            break
+        world.round()
+        check(world, wanted)
+    counts = world.master.train_counts
+    assert world.master.phase in {JobPhase.SUCCEEDED, JobPhase.FAILED}
+    if world.master.phase is JobPhase.FAILED:
+        assert "again and again" in world.master.message
+        return
+    assert counts.done == math.ceil(395 / 40) * 2
+    assert counts.n_sample_done == len(world.learnt) == 790

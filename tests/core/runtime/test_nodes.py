@@ -27,6 +27,7 @@ from dlrover_nb.core.structs.messages import (
     N_BUCKET,
     Drain,
     Granted,
+    Hello,
     Left,
     Load,
     Loaded,
@@ -452,6 +453,29 @@ def test_a_ps_tells_of_a_damaged_checkpoint_and_loads_another():
         with Client(world, endpoint) as client:
             assert isinstance(client.ask(InitDense(7), [np.zeros(n_dense(), np.float32)])[0], StaleEpoch)
         world.load(["ps0"], (endpoint,))
+
+
+@pytest.mark.parametrize("listen", ["ipc", "tcp://127.0.0.1"])
+def test_nodes_greet_a_master_that_came_back_and_train_on_where_they_were(listen):
+    gate = Gate(at=3)
+    with World(listen=listen) as world:
+        world.start("w0", Role.WORKER, on_loss=gate)
+        train = world.start_ps(1)
+        world.send("w0", train)
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        gate.reached()
+        world.replace_master()
+        gate.open()
+        assert {world.receive(Hello)[0].node for _ in range(2)} == {"w0", "ps0"}
+        world.send("w0", train)
+        assert world.receive(ShardFinished)[0].lease == SHARDS[0].lease
+        assert len(gate.losses) == 10
+        world.replace_master()  # and with it the answer that the worker waits for
+        assert {world.receive(Hello)[0].node for _ in range(2)} == {"w0", "ps0"}
+        world.send("w0", train)
+        world.train("w0", [SHARDS[1]])
+        assert not world.errors
 
 
 def test_nodes_end_when_their_master_is_gone():
