@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.core.jobfile import dump_job, parse_job
+    from dlrover_nb.core.models.trainable import trainable
     from dlrover_nb.core.session import connect
     from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
     from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, ResourcePlan, RolePlan
@@ -36,6 +37,7 @@ __all__ = [
     "dump_job",
     "load_ipython_extension",
     "parse_job",
+    "trainable",
     "unload_ipython_extension",
 ]
 
@@ -54,6 +56,7 @@ _WHERE = {
     "connect": "dlrover_nb.core.session",
     "dump_job": "dlrover_nb.core.jobfile",
     "parse_job": "dlrover_nb.core.jobfile",
+    "trainable": "dlrover_nb.core.models.trainable",
 }
 
 

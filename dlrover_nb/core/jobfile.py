@@ -24,7 +24,9 @@ import yaml
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import MODELS
+from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.job import DataFormat, JobSpec
+from dlrover_nb.core.usercode import is_import
 from dlrover_nb.core.yamltext import to_yaml
 
 if TYPE_CHECKING:
@@ -33,7 +35,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WRITTEN_AS = {"n_epoch": "epochs"}  # field of the record -> key of the file
-ENDINGS = {".parquet": DataFormat.PARQUET, ".pq": DataFormat.PARQUET, ".tsv": DataFormat.CRITEO}
+ENDINGS = {
+    ".parquet": DataFormat.PARQUET,
+    ".pq": DataFormat.PARQUET,
+    ".tsv": DataFormat.CRITEO,
+    ".npz": DataFormat.NUMPY,
+    ".npy": DataFormat.NUMPY,
+}
 _DEFAULTS = JobSpec("unnamed")
 
 
@@ -77,7 +85,7 @@ def job_from(content: Mapping[str, object], *, base: Path | None = None) -> JobS
     """Make a job from the content of a job file; raises as `parse_job` does."""
     if content.get("name") is None:
         raise InvalidValueError("the job has no name; add `name: my-job`")
-    return _record(_with_data(content, base), _DEFAULTS, "")
+    return _record(_with_model(_with_data(content, base)), _DEFAULTS, "")
 
 
 def dump_job(spec: JobSpec) -> str:
@@ -128,12 +136,19 @@ def check_known(what: str, name: str, known: tuple[str, ...]) -> None:
         raise InvalidValueError(f"unknown {what} {name!r}; {hint}")
 
 
+def is_code(path: str) -> bool:
+    """Whether a data path names a user's own object and not a file."""
+    return is_import(path) and not Path(path).exists()
+
+
 def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, object]:
     """Complete the data group: its format by the file's ending, its path made absolute."""
     data = content.get("data")
     path = data.get("path") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(path, str) or not path:
         return dict(content)
+    if is_code(path) or data.get("format") == DataFormat.OWN:
+        return {**content, "data": {"format": DataFormat.OWN.value, **data}}
     full = (base or Path.cwd()) / Path(path).expanduser()
     if "format" not in data:
         kind = ENDINGS.get(full.suffix.lower())
@@ -144,6 +159,17 @@ def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, ob
             )
         data = {"format": kind.value, **data}
     return {**content, "data": {**data, "path": str(full)}}
+
+
+def _with_model(content: dict[str, object]) -> dict[str, object]:
+    """Complete the model group: a name such as ``package.module:Net`` is the user's own code."""
+    model = content.get("model")
+    if not isinstance(model, dict):
+        return content
+    name, code = model.get("name"), model.get("code")
+    if isinstance(name, str) and is_import(name):
+        return {**content, "model": {**model, "name": CUSTOM, "code": name}}
+    return {**content, "model": {**model, "name": CUSTOM}} if code and name is None else content
 
 
 def _record(content: Mapping[str, object], default: T, path: str) -> T:

@@ -28,12 +28,12 @@ from dlrover_nb.magics.formatters import (
     StatusView,
 )
 from dlrover_nb.magics.job import Job
-from dlrover_nb.magics.submission import spec_of
+from dlrover_nb.magics.submission import own_code, spec_of
 from dlrover_nb.magics.verbs import did_you_mean
 from dlrover_nb.widgets.blocks import Verbatim, View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from dlrover_nb.core.session.client import Cluster, JobHandle, JobSummary
     from dlrover_nb.core.structs.decisions import Decision
@@ -96,6 +96,8 @@ class Commands:
     auto_connect, address
         Whether a verb that needs a cluster connects by itself, as each call of the command line must (a
         notebook says `connect` once), and where to; None is this machine.
+    namespace
+        The user's variables, among which a job may name its own model or data.
     """
 
     def __init__(
@@ -105,8 +107,10 @@ class Commands:
         command: str = MAGIC,
         auto_connect: bool = False,
         address: str | None = None,
+        namespace: Mapping[str, object] | None = None,
     ) -> None:
         self.session = Session()
+        self._namespace = {} if namespace is None else namespace
         self._connector = connector
         self._command = command
         self._auto_connect = auto_connect
@@ -173,7 +177,7 @@ class Commands:
     def submit(self, request: rq.Submit, cell: str | None) -> Job:
         """Start a job."""
         spec = spec_of(request, cell)
-        handle = self._cluster(start=True).submit(spec)
+        handle = self._cluster(start=True).submit(spec, **own_code(spec, self._namespace))
         self.session.jobs[spec.name] = True
         self.session.proposals.pop(spec.name, None)
         text = f"{spec.plan}; mode {spec.mode}\n{self._command} watch {spec.name} follows it"

@@ -31,7 +31,7 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
-        self.commands = Commands()
+        self.commands = Commands(namespace=shell.user_ns)
         self.matcher = _matcher_of(self)
 
     @line_cell_magic  # type: ignore[untyped-decorator]  # as above

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import getpass
 import sys
 from dataclasses import replace
@@ -9,9 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.jobfile import job_from, known_keys, load_mapping
+from dlrover_nb.core.jobfile import is_code, job_from, known_keys, load_mapping
+from dlrover_nb.core.models.table import MODELS
+from dlrover_nb.core.models.trainable import CUSTOM
+from dlrover_nb.core.structs.job import DataFormat
+from dlrover_nb.core.usercode import is_import
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.magics import requests as rq
 
@@ -22,14 +29,34 @@ def spec_of(request: rq.Submit, cell: str | None) -> JobSpec:
         raise InvalidValueError("the job is given twice, in --file and in the cell; drop one of them")
     text, folder = (cell or "", Path.cwd()) if request.file is None else _job_text(request.file)
     content = load_mapping(text)
+    is_own = ("data.format", DataFormat.OWN) in request.settings
     for key, value in request.settings:
-        if key == "data.path":  # given on the line, so it starts from here and not from the job file's folder
+        if key == "data.path" and not (is_own or is_code(str(value))):
+            # given on the line, so it starts from here and not from the job file's folder
             value = str(Path.cwd() / Path(str(value)).expanduser())  # noqa: PLW2901 - the same path, absolute
         content = _with(content, key.split("."), value, key)
     if content.get("name") is None:
         raise InvalidValueError("the job has no name; write submit NAME, or `name:` in its YAML")
     spec = job_from(content, base=folder)
     return spec if spec.owner else replace(spec, owner=getpass.getuser())
+
+
+def own_code(spec: JobSpec, namespace: Mapping[str, object]) -> dict[str, object]:
+    """Return the user's own model and data, where the job names variables of the notebook."""
+    own: dict[str, object] = {}
+    if spec.model.name not in {*MODELS, CUSTOM}:
+        own["model"] = _variable("model", spec.model.name, namespace, tuple(MODELS))
+    if spec.data.format is DataFormat.OWN and not is_import(spec.data.path):
+        own["data"] = _variable("data", spec.data.path, namespace, ())
+    return own
+
+
+def _variable(what: str, name: str, namespace: Mapping[str, object], known: tuple[str, ...]) -> object:
+    if name in namespace:
+        return namespace[name]
+    near = difflib.get_close_matches(name, (*known, *(n for n in namespace if not n.startswith("_"))), n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join((*known, 'package.module:name'))}"
+    raise NotFoundError(f"no {what} {name!r} here, built in or defined by you; {hint}")
 
 
 def _with(content: dict[str, object], keys: list[str], value: object, path: str) -> dict[str, object]:

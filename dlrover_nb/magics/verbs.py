@@ -160,7 +160,13 @@ def _yes_no(text: str) -> bool:
 _mode = _one_of("mode", Mode)
 SUBMIT_FLAGS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     ("--data", "data.path", str, "FILE", "rows to train on; left out: the census rows that ship"),
-    ("--format", "data.format", _one_of("format", DataFormat), "FORMAT", "census, parquet or criteo"),
+    (
+        "--format",
+        "data.format",
+        _one_of("format", DataFormat),
+        "FORMAT",
+        "census, parquet, criteo, numpy or own",
+    ),
     ("--label", "data.label", str, "COLUMN", "column with 0 or 1"),
     ("--numeric", "data.numeric", _columns, "A,B", "number columns; none named: all, by type"),
     ("--categorical", "data.categorical", _columns, "A,B", "columns of ids"),
@@ -170,7 +176,7 @@ SUBMIT_FLAGS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     ("--batch-size", "batch_size", _whole, "N", "samples of one mini-batch"),
     ("--epochs", "epochs", _whole, "N", "passes over the rows"),
     ("--seed", "seed", _whole, "N", "of the order of rows"),
-    ("--model", "model.name", str, "MODEL", "wide_deep, dcn_v2 or xdeepfm"),
+    ("--model", "model.name", str, "MODEL", "wide_deep, dcn_v2, xdeepfm, or your own: a name"),
     ("--embedding-dim", "model.embedding_dim", _whole, "N", "width of an embedding"),
     ("--hidden", "model.hidden", _widths, "A,B", "widths of the deep part's layers"),
     ("--cross-layers", "model.cross_layers", _whole, "N", "cross layers of dcn_v2"),

@@ -124,6 +124,7 @@ class MemoryCluster:
         self.links: dict[str, Link] = {}
         self.connected: list[tuple[str, str | None, float | None]] = []
         self.may_start: list[bool] = []
+        self.own: list[tuple[object, object]] = []
 
     def connect(
         self,
@@ -151,7 +152,8 @@ class MemoryCluster:
     def capacity(self) -> Capacity:
         return CAPACITY
 
-    def submit(self, spec: JobSpec) -> JobHandle:
+    def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
+        self.own.append((model, data))
         if spec.plan.total_cpu > CAPACITY.total_cpu:
             raise CapacityError(f"the plan needs {spec.plan.total_cpu:g} cores, the cluster has 8")
         self.links[spec.name] = Link(spec)

@@ -31,7 +31,7 @@ def shell(
     shell.run_line_magic("load_ext", "dlrover_nb")
     magics = loaded(shell)
     assert magics is not None
-    magics.commands = Commands(memory.connect)
+    magics.commands = Commands(memory.connect, namespace=shell.user_ns)
     yield shell
     shell.history_manager.end_session()
     shell.configurables.clear()

@@ -13,8 +13,8 @@ import yaml
 
 from dlrover_nb.core.backends.process import ProcessBackend
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.runtime.trial import prepare
 from dlrover_nb.core.session.client import JobHandle, JobSummary
 from dlrover_nb.core.session.driver import JobDriver
 from dlrover_nb.core.structs.decisions import Verdict
@@ -60,11 +60,14 @@ class HereCluster:
     def capacity(self) -> Capacity:
         return ProcessBackend(self._folder, cpus=4).capacity()
 
-    def submit(self, spec: JobSpec) -> JobHandle:
+    def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         folder = self._folder / spec.name
+        folder.mkdir(mode=0o700)
+        prepared = prepare(spec, model=model, data=data)
+        prepared.write(folder)
         driver = JobDriver(
-            spec,
-            make_features(spec.data, spec.model),
+            prepared.spec,
+            prepared.features,
             ProcessBackend(folder, cpus=4),
             folder=folder,
             history_url=f"sqlite:///{self._folder / 'history.db'}",

@@ -86,8 +86,12 @@ class CriteoSource:
         with self._path.open("rb") as file:
             file.seek(begin)
             text = file.read(until - begin)
-        lines = text.split(b"\n")
-        return b"\n".join(lines[start - first * STRIDE : stop - first * STRIDE])
+        breaks = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+        low, high = start - first * STRIDE, stop - first * STRIDE
+        cut = slice(
+            int(breaks[low - 1]) + 1 if low else 0, int(breaks[high - 1]) if high <= len(breaks) else None
+        )
+        return text[cut]
 
     def _blame(self, text: bytes, first_line: int, error: Exception) -> NoReturn:
         """Raise an error that names the line at fault."""

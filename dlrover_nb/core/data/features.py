@@ -26,6 +26,7 @@ from dlrover_nb.core.structs.job import CategoricalColumn, Embedding, FeatureSpe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -39,8 +40,10 @@ MAX_ROOM = 64
 SMALL_TABLE = 4096
 
 
-def make_features(data: DataSpec, model: ModelSpec) -> FeatureSpec:
+def make_features(data: DataSpec, model: ModelSpec, *, folder: Path | None = None) -> FeatureSpec:
     """Open the data and fix its columns, scales, table sizes, and its split in training and evaluation.
+
+    `folder` is the job's run folder, where a user's own object lies.
 
     Raises
     ------
@@ -49,7 +52,7 @@ def make_features(data: DataSpec, model: ModelSpec) -> FeatureSpec:
     InvalidValueError
         When the file is no such file, a column cannot be used as asked, or a label is not 0 or 1.
     """
-    source = open_source(data)
+    source = open_source(data, folder)
     numeric, categorical = _chosen(data, source.kinds)
     sample = source.read(0, min(source.n_row, N_SAMPLE_ROW), [*numeric, *categorical, data.label])
     labels_of(sample.column(data.label), data.label, 0)

@@ -9,6 +9,8 @@ from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dlrover_nb.core.data.encode import Batch
     from dlrover_nb.core.structs.job import DataSpec, FeatureSpec
 
@@ -22,6 +24,8 @@ class ShardReader:
         Where the rows are.
     features
         What `make_features` made of them when the job was submitted.
+    folder
+        The job's run folder, where a user's own object lies.
 
     Raises
     ------
@@ -29,8 +33,8 @@ class ShardReader:
         When the file has not the rows that it had then.
     """
 
-    def __init__(self, data: DataSpec, features: FeatureSpec) -> None:
-        self._source = open_source(data)
+    def __init__(self, data: DataSpec, features: FeatureSpec, *, folder: Path | None = None) -> None:
+        self._source = open_source(data, folder)
         self._features = features
         numeric, categorical = ([c.name for c in features.numeric], [c.name for c in features.categorical])
         self._columns = (*numeric, *categorical, features.label)

@@ -52,8 +52,8 @@ class Source(Protocol):
         ...
 
 
-def open_source(data: DataSpec) -> Source:
-    """Open the rows that `data` names.
+def open_source(data: DataSpec, folder: Path | None = None) -> Source:
+    """Open the rows that `data` names; `folder` is the job's run folder, where a user's own object lies.
 
     Raises
     ------
@@ -62,7 +62,9 @@ def open_source(data: DataSpec) -> Source:
     InvalidValueError
         When it is not a file of that format, or has no rows.
     """
-    from dlrover_nb.core.data.criteo import CriteoSource  # noqa: PLC0415 - it imports the kinds from here
+    from dlrover_nb.core.data.arrays import NumpySource  # noqa: PLC0415 - these import the kinds from here
+    from dlrover_nb.core.data.criteo import CriteoSource  # noqa: PLC0415 - as above
+    from dlrover_nb.core.data.own import OwnSource  # noqa: PLC0415 - as above
 
     match data.format:
         case DataFormat.CENSUS:
@@ -71,6 +73,10 @@ def open_source(data: DataSpec) -> Source:
             source = ParquetSource(_existing(data))
         case DataFormat.CRITEO:
             source = CriteoSource(_existing(data))
+        case DataFormat.NUMPY:
+            source = NumpySource(_existing(data))
+        case DataFormat.OWN:
+            source = OwnSource(data.path, folder)
         case _:
             assert_never(data.format)
     if not source.n_row:
@@ -110,7 +116,7 @@ class ParquetSource:
         self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.n_row = int(self._starts[-1])
         given = kinds or {}
-        self.kinds = {f.name: given.get(f.name) or _kind(f.type) for f in self._file.schema_arrow}
+        self.kinds = {f.name: given.get(f.name) or kind_of(f.type) for f in self._file.schema_arrow}
         self._cache: OrderedDict[tuple[int, tuple[str, ...]], pa.Table] = OrderedDict()
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
@@ -160,7 +166,8 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0].rstrip(".")
 
 
-def _kind(kind: pa.DataType) -> Kind:
+def kind_of(kind: pa.DataType) -> Kind:
+    """Return what a column of this type is taken for."""
     types = pa.types
     if types.is_dictionary(kind) or types.is_boolean(kind) or _is_text(kind):
         return Kind.CATEGORICAL

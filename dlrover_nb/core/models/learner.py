@@ -14,9 +14,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from dlrover_nb.core.models.custom import Built, build
 from dlrover_nb.core.models.table import model_kind
+from dlrover_nb.core.models.trainable import CUSTOM, Columns
+from dlrover_nb.core.usercode import load
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -46,12 +51,17 @@ class Learner:
         What to build, and from which seed.
     n_categorical, n_numeric
         Columns of the data.
+    folder
+        The job's run folder, where a user's own code lies.
     """
 
-    def __init__(self, model: ModelSpec, n_categorical: int, n_numeric: int) -> None:
+    def __init__(
+        self, model: ModelSpec, n_categorical: int, n_numeric: int, *, folder: Path | None = None
+    ) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(model.seed)
-            self._module = _module_class(model.name)(model, n_categorical, n_numeric)
+            built = _built(model, n_categorical, n_numeric, folder)
+        self._module, self._loss = built.module, built.loss
         self._shape = (n_categorical, model.row_width)
         values, gradients = _flatten(self._module)
         self.values: Floats = values.numpy()
@@ -69,14 +79,17 @@ class Learner:
         """
         self.gradients[:] = 0
         leaf = _tensor(rows).requires_grad_()
-        logits = self._logits(leaf, inverse, dense)
-        loss = functional.binary_cross_entropy_with_logits(logits, _tensor(labels))
+        if not self._module.training:
+            self._module.train()
+        loss = self._loss(self._logits(leaf, inverse, dense), _tensor(labels))
         torch.autograd.backward(loss)
         assert leaf.grad is not None
         return Gradients(float(loss.detach()), leaf.grad.numpy())
 
     def scores(self, rows: Floats, inverse: Ids, dense: Floats) -> Floats:
         """Return the probabilities of one batch; arguments as in `step`."""
+        if self._module.training:
+            self._module.eval()
         with torch.inference_mode():
             probabilities: Floats = torch.sigmoid(self._logits(_tensor(rows), inverse, dense)).numpy()
         return probabilities
@@ -97,10 +110,12 @@ def _tensor(array: Floats) -> torch.Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def _module_class(name: str) -> type[nn.Module]:
-    module, _, attribute = model_kind(name).module.partition(":")
-    found: type[nn.Module] = getattr(importlib.import_module(module), attribute)
-    return found
+def _built(model: ModelSpec, n_categorical: int, n_numeric: int, folder: Path | None) -> Built:
+    if model.name == CUSTOM:
+        return build(load(model.code, folder), Columns(n_categorical, n_numeric, model.embedding_dim))
+    module, _, attribute = model_kind(model.name).module.partition(":")
+    kind: type[nn.Module] = getattr(importlib.import_module(module), attribute)
+    return Built(kind(model, n_categorical, n_numeric), functional.binary_cross_entropy_with_logits)
 
 
 def _flatten(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:

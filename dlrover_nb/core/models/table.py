@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.trainable import CUSTOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,10 +73,13 @@ def model_kind(name: str) -> ModelKind:
         When there is none.
     """
     if name not in MODELS:
-        raise InvalidValueError(f"model must be one of {', '.join(sorted(MODELS))}, got {name!r}")
+        known = ", ".join(sorted(MODELS))
+        raise InvalidValueError(f"model must be one of {known}, or custom with code, got {name!r}")
     return MODELS[name]
 
 
 def dense_parameter_count(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:
     """Return the length of the flat vector of dense parameters; M of Eq. 4 is four bytes for each."""
+    if model.name == CUSTOM:
+        return model.n_dense
     return model_kind(model.name).count(model, n_categorical, n_numeric)

@@ -92,8 +92,9 @@ def _serve_worker(
     from dlrover_nb.core.runtime.worker import Worker  # noqa: PLC0415 - nor pandas
 
     set_threads(thread_count(config.cpu))
-    reader = ShardReader(config.spec.data, config.features)
-    trainer = Trainer(config.spec, config.features, reader, meter)
+    folder = Path(config.folder)
+    reader = ShardReader(config.spec.data, config.features, folder=folder)
+    trainer = Trainer(config.spec, config.features, reader, meter, folder=folder)
     worker = Worker(context, config, agent=agent, meter=meter, clock=clock, trainer=trainer)
     with contextlib.closing(worker):
         agent.hello("", cpu_enforced=limit.apply(config.cpu))

@@ -25,6 +25,7 @@ from dlrover_nb.core.structs.job import Sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -107,6 +108,8 @@ class Trainer:
         Where time, iterations and losses are counted.
     on_loss
         Called with each batch's loss, in order.
+    folder
+        The job's run folder, where a user's own code lies.
     """
 
     def __init__(
@@ -117,11 +120,13 @@ class Trainer:
         meter: Meter,
         *,
         on_loss: Callable[[float], None] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.read, self._meter, self._on_loss = reader.read, meter, on_loss
         self._overlap = spec.overlap and spec.sync is not Sync.BSP  # a barrier leaves nothing to overlap
         self.batch_size = spec.batch_size
-        self.learner = Learner(spec.model, len(features.categorical), len(features.numeric))
+        n_categorical, n_numeric = len(features.categorical), len(features.numeric)
+        self.learner = Learner(spec.model, n_categorical, n_numeric, folder=folder)
         # One gradient may travel while the next one is computed.
         self._spare = [np.empty_like(self.learner.gradients) for _ in range(2 * self._overlap)]
 

@@ -229,13 +229,23 @@ class Cluster(Protocol):
         """Return what jobs may use."""
         ...
 
-    def submit(self, spec: JobSpec) -> JobHandle:
+    def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once.
+
+        Parameters
+        ----------
+        model
+            The user's own model instead of that of `spec`: a class or function as `dlrover_nb.trainable`
+            describes, or its name ``package.module:name``.
+        data
+            The user's own rows instead of those of `spec`: an object with ``n_row`` and ``read(start, stop)``
+            or ``rows(start)``, a class or function that makes one, or its name; see `core.data.own`.
 
         Raises
         ------
         InvalidValueError
-            When a job of that name is there, or the data is not what the specification says.
+            When a job of that name is there, the data is not what the specification says, or the user's own
+            code does not do on a few rows what it should.
         CapacityError
             When the plan does not fit.
         """

@@ -110,8 +110,12 @@ class SimulatedCluster:
         """Return what jobs may use."""
         return self._world.cluster.capacity
 
-    def submit(self, spec: JobSpec) -> JobHandle:
+    def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""
+        if model is not None or data is not None:
+            raise InvalidValueError(
+                "a simulated cluster runs no code of yours; name a built-in model, or connect ray"
+            )
         return self.add(self._imagine(spec))
 
     def add(self, job: SimulatedJob) -> JobHandle:

@@ -48,6 +48,8 @@ class DataFormat(StrEnum):
     CENSUS = "census"  # the Census-Income rows that ship with the package
     PARQUET = "parquet"
     CRITEO = "criteo"  # tab-separated: label, 13 integers, 26 categories; no header
+    NUMPY = "numpy"  # .npz with an array per column, or .npy
+    OWN = "own"  # the user's own object; the path is its name, as `ModelSpec.code`
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class DataSpec:
     Parameters
     ----------
     format, path
-        Where they are; `path` is absolute, and empty for the rows that ship with the package.
+        Where they are; `path` is absolute, empty for the rows that ship with the package, and for the user's
+        own object ``module:name`` or ``pickle:SHA256``.
     label
         Name of the 0/1 column.
     numeric, categorical
@@ -186,6 +189,12 @@ class ModelSpec:
     n_dense: int = 0
 
     def __post_init__(self) -> None:
+        if (self.name == "custom") != bool(self.code):
+            raise InvalidValueError(
+                f"model custom needs code such as package.module:Net, and no other model takes it; "
+                f"got model {self.name!r} with code {self.code!r}"
+            )
+        _check.at_least("n_dense", self.n_dense, 0)
         for name in ("beta1", "beta2"):
             _check.fraction(name, getattr(self, name))
         _check.above_zero("epsilon", self.epsilon)

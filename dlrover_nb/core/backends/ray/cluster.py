@@ -32,9 +32,9 @@ from dlrover_nb.core.backends.ray.head import (
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
 from dlrover_nb.core.backends.ray.remains import sweep
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history.store import HistoryStore, JobRun
+from dlrover_nb.core.runtime.trial import prepare
 from dlrover_nb.core.session.client import JobHandle, JobSummary, summarize
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import check_fits
@@ -87,13 +87,15 @@ class RayCluster:
         """Return what jobs may use."""
         return ray_capacity()
 
-    def submit(self, spec: JobSpec) -> JobHandle:
+    def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""
-        features = make_features(spec.data, spec.model)
+        prepared = prepare(spec, model=model, data=data)
+        spec, features = prepared.spec, prepared.features
         sweep(jobs_folder())
         check_fits(spec.plan, self.capacity())
         self._make_room_for(spec.name)
         folder = _run_folder(spec.name)
+        prepared.write(folder)
         actor = _create_master(spec.name, to_json(spec), to_json(features), folder, one_host=self._one_host())
         return self._handle(spec.name, actor)
 

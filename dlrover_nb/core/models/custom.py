@@ -1,0 +1,159 @@
+"""A user's own module: built, and tried on a few rows before a job starts with it.
+
+Every mistake that can be seen on one batch is one line at submit instead of a failed job: a wrong shape, a
+parameter that cannot be flattened, a buffer that changes, an error of the user's own code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from traceback import extract_tb
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.parameter import is_lazy
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.trainable import LOSS, Columns
+from dlrover_nb.core.usercode import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A module and its loss."""
+
+    module: nn.Module
+    loss: Loss
+
+
+def build(factory: object, columns: Columns) -> Built:
+    """Call a user's factory.
+
+    Raises
+    ------
+    InvalidValueError
+        When it fails, gives no module, or its parameters cannot live on a PS.
+    """
+    name = name_of(factory)
+    if not callable(factory):
+        raise InvalidValueError(f"expected a class or function that makes a module, got {name}")
+    module = _guarded(f"{name}(columns)", lambda: factory(columns))
+    if not isinstance(module, nn.Module):
+        raise InvalidValueError(f"{name}(columns) must return a torch.nn.Module, got {type(module).__name__}")
+    _check_parameters(name, module)
+    return Built(module, getattr(factory, LOSS, None) or _own_loss(module))
+
+
+def _own_loss(module: nn.Module) -> Loss:
+    own = getattr(module, "loss", None)
+    return own if callable(own) else functional.binary_cross_entropy_with_logits
+
+
+def _check_parameters(name: str, module: nn.Module) -> None:
+    for parameter_name, parameter in module.named_parameters():
+        if is_lazy(parameter):
+            raise InvalidValueError(
+                f"parameter {parameter_name} of {name} has no size yet; give lazy layers theirs"
+            )
+        if parameter.dtype is not torch.float32 or parameter.device.type != "cpu":
+            raise InvalidValueError(
+                f"parameter {parameter_name} of {name} must be float32 on the CPU, got {parameter.dtype} on "
+                f"{parameter.device}"
+            )
+
+
+def check(factory: object, columns: Columns, n_rows: Iterable[int]) -> int:
+    """Train one batch of each size and score one row, on random input; return the number of parameters.
+
+    Raises
+    ------
+    InvalidValueError
+        When the module does not keep to the contract of `trainable`, with what it did.
+    """
+    name = name_of(factory)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        built = build(factory, columns)
+        for n_row in n_rows:
+            _try_training(name, built, columns, n_row)
+        built.module.eval()
+        with torch.inference_mode():
+            _logits(name, built.module, columns, 1)
+    return sum(p.numel() for p in built.module.parameters())
+
+
+def _try_training(name: str, built: Built, columns: Columns, n_row: int) -> None:
+    before = {key: buffer.clone() for key, buffer in built.module.named_buffers()}
+    logits = _logits(name, built.module, columns, n_row)
+    labels = (torch.arange(n_row) % 2).float()
+    loss = _guarded(f"the loss of {name}", lambda: built.loss(logits, labels))
+    if not isinstance(loss, torch.Tensor) or loss.shape != ():
+        raise InvalidValueError(f"the loss of {name} must be one number as a tensor, got {_shown(loss)}")
+    if not torch.isfinite(loss):
+        raise InvalidValueError(
+            f"the loss of {name} on random rows must be finite, got {float(loss.detach())}"
+        )
+    _guarded(f"the backward pass of {name}", lambda: torch.autograd.backward(loss))
+    sparse = [key for key, p in built.module.named_parameters() if p.grad is not None and p.grad.is_sparse]
+    if sparse:
+        raise InvalidValueError(
+            f"gradients of {name} must be dense, but {sparse[0]} has sparse ones; use sparse=False"
+        )
+    _check_buffers(name, built.module, before)
+
+
+def _check_buffers(name: str, module: nn.Module, before: dict[str, torch.Tensor]) -> None:
+    changed = [
+        key for key, b in module.named_buffers() if key not in before or not torch.equal(b, before[key])
+    ]
+    if changed:
+        raise InvalidValueError(
+            f"{name} changes its buffer {changed[0]} in training, and buffers do not travel between workers; "
+            "use nn.LayerNorm instead of BatchNorm"
+        )
+
+
+def _logits(name: str, module: nn.Module, columns: Columns, n_row: int) -> torch.Tensor:
+    embedded = torch.randn(n_row, columns.n_categorical, columns.row_width).requires_grad_()
+    dense = torch.randn(n_row, columns.n_numeric)
+    logits = _guarded(f"{name} on {n_row} sample rows", lambda: module(embedded, dense))
+    if not isinstance(logits, torch.Tensor) or logits.shape != (n_row,) or logits.dtype is not torch.float32:
+        raise InvalidValueError(
+            f"{name} must return float32 logits of shape ({n_row},) for {n_row} rows, got {_shown(logits)}"
+            + ("; add .squeeze(1)" if getattr(logits, "shape", ()) == (n_row, 1) else "")
+        )
+    return logits
+
+
+def _shown(value: object) -> str:
+    return (
+        f"{value.dtype} of shape {tuple(value.shape)}"
+        if isinstance(value, torch.Tensor)
+        else type(value).__name__
+    )
+
+
+def _guarded(what: str, call: Callable[[], object]) -> Any:  # noqa: ANN401 - whatever a user's code returns
+    """Call a user's code; whatever it raises becomes one line."""
+    try:
+        return call()
+    except Exception as error:
+        raise InvalidValueError(f"{what} failed: {_told(error)}") from error
+
+
+def _told(error: Exception) -> str:
+    """Return an error as one line, with the last line of the user's own code, where there is one."""
+    text = str(error).strip().splitlines()
+    stack = extract_tb(error.__traceback__)
+    frames = [frame for frame in stack if frame.filename != __file__ and "/torch/" not in frame.filename]
+    line = f" (line {frames[-1].lineno}, in {frames[-1].name})" if frames else ""
+    return f"{type(error).__name__}: {text[0] if text else ''}{line}"

@@ -1,0 +1,97 @@
+"""What a user's own model is called with, and how it is marked; without torch, as notebooks import it.
+
+The contract is that of `trainable`. Parameters live on the parameter servers: a module's parameters are
+written before each batch and its gradients are read after it. Nothing else of a module travels, so one that
+changes buffers as it trains (running statistics) would differ from worker to worker and is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CUSTOM = "custom"  # the name of a model that is the user's own
+LOSS = "__dlrover_nb_loss__"  # attribute of a factory that `trainable` was told a loss for
+
+Factory = TypeVar("Factory", bound="Callable[..., Any]")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns that a model is built for.
+
+    Parameters
+    ----------
+    n_categorical, n_numeric
+        Columns of ids, and of numbers.
+    embedding_dim
+        Floats of an embedding. A row has one more, for those who want a linear part: `row_width`.
+    """
+
+    n_categorical: int
+    n_numeric: int
+    embedding_dim: int
+
+    @property
+    def row_width(self) -> int:
+        """Floats of one embedded id."""
+        return self.embedding_dim + 1
+
+
+@overload
+def trainable(factory: Factory) -> Factory: ...
+@overload
+def trainable(*, loss: Callable[[Any, Any], Any]) -> Callable[[Factory], Factory]: ...
+def trainable(
+    factory: Factory | None = None, *, loss: Callable[[Any, Any], Any] | None = None
+) -> Factory | Callable[[Factory], Factory]:
+    """Mark a class of `torch.nn.Module`, or a function that returns a module, as a model to train.
+
+    It is called with one `Columns` record and gives a module whose
+    ``forward(embedded, dense)`` returns logits, float32 of shape [batch]:
+
+    - `embedded` is float32 [batch, n_categorical, row_width], the embeddings of the row's ids; their table
+      lives on the parameter servers and is trained with the model,
+    - `dense` is float32 [batch, n_numeric], the scaled numbers.
+
+    Parameters
+    ----------
+    factory
+        The class or function.
+    loss
+        ``loss(logits, labels)`` -> scalar, labels float32 of 0 and 1. Without it a method ``loss`` of the
+        module is used, and without that binary cross entropy. Probabilities are the logits' sigmoid always.
+
+    Notes
+    -----
+    Only parameters travel between workers; they are float32, and all exist once the module is built. So:
+
+    - modules are built on every worker, from one seed; a buffer that stays as it is built (a mask, a table of
+      positions) is the same everywhere and is fine,
+    - running statistics (``nn.BatchNorm1d``) are refused: use ``nn.LayerNorm``. Normalising by the batch at
+      hand is refused as well where it goes on in evaluation: a row's score must not depend on its company,
+    - dropout works: it is on in training and off in evaluation and prediction; each worker draws its own.
+
+    A job takes it as ``cluster.submit(spec, model=MyNet)`` or ``%dlrover submit NAME --model MyNet``;
+    installed code is named ``package.module:MyNet``.
+
+    Examples
+    --------
+    >>> @trainable
+    ... class Net(torch.nn.Module):
+    ...     def __init__(self, columns):
+    ...         super().__init__()
+    ...         n_input = columns.n_categorical * columns.row_width + columns.n_numeric
+    ...         self.out = torch.nn.Linear(n_input, 1)
+    ...     def forward(self, embedded, dense):
+    ...         return self.out(torch.cat([embedded.flatten(1), dense], 1)).squeeze(1)
+    """
+
+    def mark(thing: Factory) -> Factory:
+        setattr(thing, LOSS, loss)
+        return thing
+
+    return mark if factory is None else mark(factory)

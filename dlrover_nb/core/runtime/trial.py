@@ -1,0 +1,93 @@
+"""Look at a job once before it starts: at its data, and at the user's own code on a few rows.
+
+What is wrong is then one line for the person who submits, and not a job that fails on its nodes. Code is
+tried as the nodes will get it: written to a folder, verified, unpickled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.data import make_features
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.models.trainable import CUSTOM, Columns
+from dlrover_nb.core.structs.job import DataFormat, FeatureSpec, JobSpec
+from dlrover_nb.core.usercode import Packed, is_import, load, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+N_TRIED = 64  # rows of a tried batch
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A job that can start: its data were read, its code was tried."""
+
+    spec: JobSpec
+    features: FeatureSpec
+    packed: tuple[Packed, ...] = ()
+
+    def write(self, folder: Path) -> None:
+        """Put the user's code into the job's run folder."""
+        for code in self.packed:
+            code.write(folder)
+
+
+def prepare(spec: JobSpec, *, model: object = None, data: object = None) -> Prepared:
+    """Open the data, try the code, and complete the specification with what that told.
+
+    Parameters
+    ----------
+    model
+        A user's class or function to train instead of `spec.model.name`; see `trainable`.
+    data
+        A user's object to read instead of `spec.data`; see `core.data.own`.
+
+    Raises
+    ------
+    NotFoundError, InvalidValueError
+        What is wrong with the data, or with the code.
+    """
+    packed: list[Packed] = []
+    if model is not None:
+        packed.append(pack(model))
+        spec = replace(spec, model=replace(spec.model, name=CUSTOM, code=packed[-1].code))
+    if data is not None:
+        packed.append(pack(data))
+        spec = replace(spec, data=replace(spec.data, format=DataFormat.OWN, path=packed[-1].code))
+    with TemporaryDirectory(prefix="dlrover-nb-") as name:
+        for code in packed:
+            code.write(Path(name))
+        _check_codes(spec, {code.code for code in packed})
+        features = make_features(spec.data, spec.model, folder=Path(name))
+        spec = _tried(spec, features, Path(name))
+    return Prepared(spec, features, tuple(packed))
+
+
+def _check_codes(spec: JobSpec, packed: Iterable[str]) -> None:
+    """Refuse code that was pickled for an earlier job: it lies in that job's folder."""
+    codes = {"model": spec.model.code, "data": spec.data.path if spec.data.format is DataFormat.OWN else ""}
+    for argument, code in codes.items():
+        if code and code not in packed and not is_import(code):
+            raise InvalidValueError(
+                f"the {argument} {code[:20]} is not named package.module:name; "
+                f"give the object itself as {argument}"
+            )
+
+
+def _tried(spec: JobSpec, features: FeatureSpec, folder: Path) -> JobSpec:
+    n_categorical, n_numeric = len(features.categorical), len(features.numeric)
+    if spec.model.name != CUSTOM:
+        dense_parameter_count(spec.model, n_categorical, n_numeric)  # refuses an unknown one
+        return spec
+    from dlrover_nb.core.models.custom import check  # noqa: PLC0415 - it imports torch
+
+    columns = Columns(n_categorical, n_numeric, spec.model.embedding_dim)
+    sizes = {min(n, N_TRIED) for n in (spec.batch_size, features.n_train % spec.batch_size) if n}
+    n_dense = check(load(spec.model.code, folder), columns, sorted(sizes, reverse=True))
+    return replace(spec, model=replace(spec.model, n_dense=n_dense))

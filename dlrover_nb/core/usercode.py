@@ -1,0 +1,210 @@
+"""How a user's own class, function or object gets to the nodes, and how they know that it is that one.
+
+Code is named in one of two ways. ``package.module:name`` is imported on each node, which must have it
+installed. ``pickle:SHA256`` is a file in the job's run folder, which only its user may enter: whatever is not
+installed (a notebook's cell, a script beside it) is pickled by value at submit, and a node unpickles it only
+when the file's SHA-256 is the one that the job's own record says. Such files never travel over a socket.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import os
+import pickle
+import re
+import sys
+import sysconfig
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+_IMPORTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_PICKLED = re.compile(r"pickle:(?P<sha256>[0-9a-f]{64})")
+_PLACES = ("stdlib", "platstdlib", "purelib", "platlib")
+
+
+def is_import(text: str) -> bool:
+    """Whether `text` names something to import, such as ``package.module:name``."""
+    return _IMPORTED.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Code as it is named in a job, and what must lie in the run folder for that (empty: nothing)."""
+
+    code: str
+    content: bytes
+
+    def write(self, folder: Path) -> None:
+        """Put the file into the run folder, for its owner's eyes only; one that is there already stays."""
+        path = _path(self.code, folder)
+        if path is None or path.exists():
+            return
+        temporary = path.with_suffix(f".{os.getpid()}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(self.content)
+        temporary.replace(path)
+
+    def load(self) -> object:
+        """Return what a node would get."""
+        return pickle.loads(self.content) if self.content else load(self.code, None)  # noqa: S301 - made here
+
+
+def pack(thing: object) -> Packed:
+    """Make a user's class, function or object ready to travel; text names what is to be imported.
+
+    Raises
+    ------
+    InvalidValueError
+        When it cannot be pickled; the text names what of it cannot.
+    """
+    import cloudpickle  # noqa: PLC0415 - a job of built-in parts needs none
+
+    if isinstance(thing, str):
+        return Packed(_checked(thing), b"")
+    try:
+        with _by_value(inspect.getmodule(thing if hasattr(thing, "__qualname__") else type(thing))):
+            content = cloudpickle.dumps(thing)
+    except Exception as error:  # whatever a user's object raises when it is pickled
+        raise InvalidValueError(
+            f"{name_of(thing)} cannot be sent to the nodes: {_culprit(thing)}{_line(error)}; "
+            "make it inside the class or function, or name installed code as package.module:name"
+        ) from error
+    return Packed(f"pickle:{hashlib.sha256(content).hexdigest()}", content)
+
+
+def load(code: str, folder: Path | None) -> object:
+    """Return the user's class, function or object.
+
+    Parameters
+    ----------
+    code
+        ``package.module:name`` or ``pickle:SHA256``.
+    folder
+        The job's run folder, where pickled code lies.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such module, name or file here.
+    InvalidValueError
+        When the file is not the one that was submitted, or cannot be unpickled.
+    """
+    path = None if folder is None else _path(code, folder)
+    return _imported(_checked(code)) if path is None else _unpickled(code, path)
+
+
+def name_of(thing: object) -> str:
+    """Return what to call a user's code in a text."""
+    return getattr(thing, "__name__", None) or (thing if isinstance(thing, str) else type(thing).__name__)
+
+
+def _checked(code: str) -> str:
+    if not is_import(code):
+        raise InvalidValueError(f"expected code named as package.module:name, got {code!r}")
+    return code
+
+
+def _path(code: str, folder: Path) -> Path | None:
+    found = _PICKLED.fullmatch(code)
+    return None if found is None else folder / f"code-{found['sha256']}.pickle"
+
+
+def _imported(code: str) -> object:
+    module_name, _, attribute = code.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise NotFoundError(
+            f"cannot import {module_name} of {code} ({_line(error)}); install it on every node, "
+            "or submit the class or function itself"
+        ) from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise NotFoundError(f"module {module_name} has no {attribute!r}; check the name {code}")
+        found = getattr(found, part)
+    return found
+
+
+def _unpickled(code: str, path: Path) -> object:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise NotFoundError(
+            f"the job's code is not at {path} ({error.strerror}); "
+            "nodes on other machines need the run folder at the same place"
+        ) from error
+    if f"pickle:{hashlib.sha256(content).hexdigest()}" != code:
+        raise InvalidValueError(f"{path} is not the code that was submitted; submit the job again")
+    try:
+        return pickle.loads(content)  # noqa: S301 - in a folder closed to others, and of the SHA-256 that the job names
+    except ImportError as error:
+        raise NotFoundError(
+            f"the job's code needs a module that is missing here ({_line(error)}); install it on every node"
+        ) from error
+    except Exception as error:  # whatever a user's object raises when it is unpickled
+        raise InvalidValueError(
+            f"the job's code cannot be loaded here: {_line(error)}; "
+            "use the same Python and libraries on every node"
+        ) from error
+
+
+@contextmanager
+def _by_value(module: ModuleType | None) -> Iterator[None]:
+    """Let cloudpickle take along a module that nodes cannot be expected to have."""
+    import cloudpickle  # noqa: PLC0415 - as above
+
+    if module is None or module.__name__ == "__main__" or _is_installed(module):
+        yield
+        return
+    top = sys.modules.get(module.__name__.partition(".")[0], module)
+    cloudpickle.register_pickle_by_value(top)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(top)
+
+
+def _is_installed(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    if file is None or module.__name__.partition(".")[0] == __name__.partition(".")[0]:
+        return True
+    places = [Path(sysconfig.get_path(place)).resolve() for place in _PLACES]
+    return any(place in Path(file).resolve().parents for place in places)
+
+
+def _culprit(thing: object) -> str:
+    """Name the first global or enclosing variable that cannot be pickled, if it is one."""
+    import cloudpickle  # noqa: PLC0415 - as above
+
+    for function in _functions(thing):
+        found = inspect.getclosurevars(function)
+        for name, value in {**found.globals, **found.nonlocals}.items():
+            try:
+                cloudpickle.dumps(value)
+            except Exception:  # noqa: BLE001 - any failure is the answer here
+                return f"variable {name!r}: "
+    return ""
+
+
+def _functions(thing: object) -> list[Any]:
+    if inspect.isfunction(thing):
+        return [thing]
+    kind = thing if inspect.isclass(thing) else type(thing)
+    return [value for value in vars(kind).values() if inspect.isfunction(value)]
+
+
+def _line(error: BaseException) -> str:
+    """Return an error of somebody else as one line."""
+    text = str(error).strip().splitlines()
+    return text[0].rstrip(".") if text else type(error).__name__

@@ -1,0 +1,184 @@
+"""Rows of a user's own object and of NumPy files are those of any other source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlrover_nb.core.data import ShardReader, make_features
+from dlrover_nb.core.data.own import _Restarted
+from dlrover_nb.core.errors import DlroverError, InvalidValueError
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, ModelSpec
+from dlrover_nb.core.usercode import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+N_ROW = 500
+RNG = np.random.default_rng(3)
+COLUMNS = {
+    "label": RNG.integers(0, 2, N_ROW),
+    "price": RNG.lognormal(size=N_ROW),
+    "site": RNG.choice(["a", "b", "c"], N_ROW),
+}
+
+
+def cut(start: int, stop: int) -> dict[str, Any]:
+    return {name: column[start:stop] for name, column in COLUMNS.items()}
+
+
+class Ranges:
+    n_row = N_ROW
+
+    def read(self, start: int, stop: int) -> dict[str, Any]:
+        return cut(start, stop)
+
+
+class Frames(Ranges):
+    def read(self, start: int, stop: int) -> pd.DataFrame:  # type: ignore[override]
+        return pd.DataFrame(cut(start, stop))
+
+
+class Tables(Ranges):
+    def read(self, start: int, stop: int) -> pa.Table:
+        return pa.table(cut(start, stop))
+
+
+class Pieces:
+    """An iterator of pieces of 7 rows, that can be started anywhere."""
+
+    n_row = N_ROW
+
+    def rows(self, start: int) -> Iterator[dict[str, Any]]:
+        for at in range(start, N_ROW, 7):
+            yield cut(at, min(at + 7, N_ROW))
+
+
+def make() -> Pieces:
+    return Pieces()
+
+
+def own(thing: object, folder: Path) -> DataSpec:
+    packed = pack(thing)
+    packed.write(folder)
+    return DataSpec(DataFormat.OWN, packed.code)
+
+
+@pytest.fixture(scope="module")
+def parquet(tmp_path_factory: pytest.TempPathFactory) -> ShardReader:
+    path = tmp_path_factory.mktemp("data") / "rows.parquet"
+    pq.write_table(pa.table(COLUMNS), path)
+    data = DataSpec(DataFormat.PARQUET, str(path))
+    return ShardReader(data, make_features(data, ModelSpec()))
+
+
+@pytest.mark.parametrize("thing", [Ranges, Ranges(), Frames, Tables, Pieces, make])
+def test_a_users_rows_are_encoded_as_those_of_a_file(
+    thing: object, tmp_path: Path, parquet: ShardReader
+) -> None:
+    data = own(thing, tmp_path)
+    reader = ShardReader(data, make_features(data, ModelSpec(), folder=tmp_path), folder=tmp_path)
+    for start, stop in ((0, 100), (100, 130), (30, 60), (N_ROW - 3, N_ROW), (9, 9)):
+        ours, theirs = reader.read(start, stop), parquet.read(start, stop)
+        np.testing.assert_array_equal(ours.ids, theirs.ids)
+        np.testing.assert_array_equal(ours.dense, theirs.dense)
+        np.testing.assert_array_equal(ours.labels, theirs.labels)
+
+
+@settings(deadline=None, max_examples=30)
+@given(ranges=st.lists(st.tuples(st.integers(0, N_ROW), st.integers(0, 40)), max_size=12))
+def test_an_iterator_gives_any_ranges_in_any_order(ranges: list[tuple[int, int]]) -> None:
+    restarted = _Restarted(Pieces())
+    for start, length in ranges:
+        stop = min(start + length, N_ROW)
+        table = restarted.read(start, stop)
+        assert table.num_rows == stop - start
+        if table.num_rows:
+            assert table["price"].to_pylist() == COLUMNS["price"][start:stop].tolist()
+
+
+class Short(Ranges):
+    def read(self, start: int, stop: int) -> dict[str, Any]:
+        return cut(start, max(start + 1, stop - 1))
+
+
+class Uncounted:
+    def read(self, start: int, stop: int) -> dict[str, Any]:
+        return cut(start, stop)
+
+
+class Broken(Ranges):
+    def read(self, start: int, stop: int) -> dict[str, Any]:
+        raise OSError(f"the store of {start}, {stop} is away")
+
+
+class Lists(Ranges):
+    def read(self, start: int, stop: int) -> Any:
+        return [start, stop]
+
+
+@pytest.mark.parametrize(
+    ("thing", "message"),
+    [
+        (Short, r"data Short gave 499 rows for \[0, 500\), expected 500"),
+        (Uncounted, r"data Uncounted must say its rows as n_row >= 1, got None"),
+        (Broken, r"data Broken failed at rows \[0, 1\): OSError: the store of 0, 1 is away"),
+        (Lists, r"rows must be a dict of arrays, a pandas DataFrame or an Arrow table, got list"),
+        (dict, r"data dict must have read\(start, stop\) or rows\(start\), got dict"),
+    ],
+)
+def test_a_mistake_in_it_is_one_line(thing: object, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DlroverError, match=message):
+        make_features(own(thing, tmp_path), ModelSpec(), folder=tmp_path)
+
+
+def numpy_reader(path: Path) -> ShardReader:
+    data = DataSpec(DataFormat.NUMPY, str(path))
+    return ShardReader(data, make_features(data, ModelSpec()))
+
+
+def test_numpy_files_hold_the_same_rows(tmp_path: Path, parquet: ShardReader) -> None:
+    np.savez(tmp_path / "rows.npz", **COLUMNS)
+    kinds = [(name, column.dtype) for name, column in COLUMNS.items()]
+    records = np.array(list(zip(*COLUMNS.values(), strict=True)), kinds)
+    np.save(tmp_path / "rows.npy", records)
+    for name in ("rows.npz", "rows.npy"):
+        ours, theirs = numpy_reader(tmp_path / name).read(40, 90), parquet.read(40, 90)
+        np.testing.assert_array_equal(ours.ids, theirs.ids)
+        np.testing.assert_array_equal(ours.dense, theirs.dense)
+
+
+def test_an_array_of_two_axes_is_as_many_columns(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", label=COLUMNS["label"], x=RNG.normal(size=(N_ROW, 3)))
+    data = DataSpec(DataFormat.NUMPY, str(tmp_path / "x.npz"), exclude=("x.1",))
+    assert [c.name for c in make_features(data, ModelSpec()).numeric] == ["x.0", "x.2"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"label": np.zeros(3), "x": np.zeros(2)}, "must be of one length, got"),
+        ({"label": np.zeros(3), "x": np.array([{}, 1, 2], object)}, "without pickled objects"),
+        ({"label": np.zeros((1, 1, 3))}, "'label' must have 1 or 2 axes, got 3"),
+    ],
+)
+def test_a_numpy_file_of_something_else_is_refused(
+    arrays: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "x.npz", **arrays)
+    with pytest.raises(InvalidValueError, match=message):
+        numpy_reader(tmp_path / "x.npz")
+
+
+def test_a_text_file_is_no_numpy_file(tmp_path: Path) -> None:
+    (tmp_path / "x.npz").write_text("hello")
+    with pytest.raises(InvalidValueError, match="is not a NumPy file"):
+        numpy_reader(tmp_path / "x.npz")

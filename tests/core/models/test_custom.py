@@ -1,0 +1,206 @@
+"""A user's module: the contract of `trainable`, and one line for each way to break it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dlrover_nb import trainable
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.custom import build, check
+from dlrover_nb.core.models.learner import Learner
+from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.models.trainable import Columns
+from dlrover_nb.core.structs.job import ModelSpec
+from dlrover_nb.core.usercode import pack
+
+COLUMNS = Columns(3, 2, 4)
+N_INPUT = 3 * 5 + 2
+
+
+@trainable
+class Logistic(nn.Module):
+    def __init__(self, columns: Columns) -> None:
+        super().__init__()
+        self.out = nn.Linear(columns.n_categorical * columns.row_width + columns.n_numeric, 1)
+
+    def forward(self, embedded, dense):
+        return self.out(torch.cat([embedded.flatten(1), dense], 1)).squeeze(1)
+
+
+class Dropping(Logistic):
+    def forward(self, embedded, dense):
+        return super().forward(embedded, nn.functional.dropout(dense, 0.5, self.training))
+
+
+@trainable(loss=lambda logits, labels: (logits - labels).square().mean())
+class Squares(Logistic):
+    pass
+
+
+class OwnLoss(Logistic):
+    def loss(self, logits, labels):
+        return (logits - labels).abs().mean()
+
+
+class Column(Logistic):
+    def forward(self, embedded, dense):
+        return super().forward(embedded, dense).unsqueeze(1)
+
+
+class Squeezed(Logistic):  # right for every batch but that of one row
+    def forward(self, embedded, dense):
+        return self.out(torch.cat([embedded.flatten(1), dense], 1)).squeeze()
+
+
+class Running(Logistic):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.norm = nn.BatchNorm1d(columns.n_numeric)
+
+    def forward(self, embedded, dense):
+        return super().forward(embedded, self.norm(dense))
+
+
+class Fixed(Running):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.norm = nn.LayerNorm(columns.n_numeric)
+
+
+class Company(Running):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.norm = nn.BatchNorm1d(columns.n_numeric, track_running_stats=False)
+
+
+class Masked(Logistic):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.register_buffer("mask", torch.ones(columns.n_numeric))
+
+
+class Narrow(Logistic):
+    def forward(self, embedded, dense):
+        return self.out(torch.cat([embedded[:, 0], dense], 1)).squeeze(1)
+
+
+class Lazy(Logistic):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.more = nn.LazyLinear(1)
+
+
+class Double(Logistic):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.double()
+
+
+class Vector(Logistic):
+    def loss(self, logits, labels):
+        return logits - labels
+
+
+class Endless(Logistic):
+    def loss(self, logits, labels):
+        return (logits - labels).sum() / 0
+
+
+class Sparse(Logistic):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.more = nn.Embedding(2, 1, sparse=True)
+
+    def forward(self, embedded, dense):
+        return super().forward(embedded, dense) + self.more(
+            torch.zeros(len(dense), dtype=torch.int64)
+        ).squeeze(1)
+
+
+def no_module(columns):
+    return columns
+
+
+def raising(columns):
+    raise RuntimeError("no data today\nreally")
+
+
+@pytest.mark.parametrize("factory", [Logistic, Dropping, Squares, OwnLoss, Fixed, Masked])
+def test_what_keeps_to_the_contract_is_counted(factory):
+    expected = N_INPUT + 1 + (4 if factory is Fixed else 0)
+    assert check(factory, COLUMNS, [8, 2]) == expected
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        (
+            Column,
+            r"Column must return float32 logits of shape \(8,\) for 8 rows, got .*\(8, 1\); add \.squeeze\(1\)",
+        ),
+        (Squeezed, r"float32 logits of shape \(1,\) for 1 rows, got torch.float32 of shape \(\)"),
+        (Running, r"changes its buffer norm\.running_mean in training, .* use nn.LayerNorm instead"),
+        (Company, r"Company on 1 sample rows failed: ValueError: Expected more than 1 value per channel"),
+        (Narrow, r"Narrow on 8 sample rows failed: RuntimeError: .* \(line \d+, in forward\)"),
+        (Lazy, r"parameter more.weight of Lazy has no size yet"),
+        (Double, r"parameter out.weight of Double must be float32 on the CPU, got torch.float64"),
+        (Vector, r"the loss of Vector must be one number as a tensor, got torch.float32 of shape \(8,\)"),
+        (Endless, r"the loss of Endless on random rows must be finite"),
+        (Sparse, r"gradients of Sparse must be dense, but more.weight has sparse ones"),
+        (no_module, r"no_module\(columns\) must return a torch.nn.Module, got Columns"),
+        (raising, r"raising\(columns\) failed: RuntimeError: no data today \(line \d+, in raising\)"),
+        (3, r"expected a class or function that makes a module, got int"),
+    ],
+)
+def test_what_does_not_is_one_line(factory, message):
+    with pytest.raises(InvalidValueError, match=message) as caught:
+        check(factory, COLUMNS, [8])
+    assert "\n" not in str(caught.value)
+
+
+def test_the_losses_are_the_users():
+    logits, labels = torch.tensor([1.0, 3.0]), torch.tensor([0.0, 1.0])
+    assert build(Squares, COLUMNS).loss(logits, labels) == pytest.approx(2.5)
+    assert build(OwnLoss, COLUMNS).loss(logits, labels) == pytest.approx(1.5)
+    default = build(Logistic, COLUMNS).loss(logits, labels)
+    assert default == pytest.approx(float(nn.functional.binary_cross_entropy_with_logits(logits, labels)))
+
+
+def learner(tmp_path, factory):
+    packed = pack(factory)
+    packed.write(tmp_path)
+    model = ModelSpec(name="custom", code=packed.code, embedding_dim=4, n_dense=N_INPUT + 1)
+    assert dense_parameter_count(model, 3, 2) == N_INPUT + 1
+    return Learner(model, 3, 2, folder=tmp_path)
+
+
+def rows():
+    rng = np.random.default_rng(1)
+    f4 = np.float32
+    labels = rng.integers(0, 2, 8).astype(f4)
+    return (
+        rng.normal(size=(6, 5)).astype(f4),
+        rng.integers(0, 6, 24),
+        rng.normal(size=(8, 2)).astype(f4),
+        labels,
+    )
+
+
+def test_a_learner_trains_the_users_module_from_the_run_folder(tmp_path):
+    learns = learner(tmp_path, Squares)
+    assert len(learns.values) == N_INPUT + 1
+    first = learns.step(*rows()).loss
+    learns.values[:] -= 0.1 * learns.gradients
+    assert learns.step(*rows()).loss < first
+
+
+def test_dropout_is_on_in_training_and_off_in_scoring(tmp_path):
+    learns = learner(tmp_path, Dropping)
+    torch.manual_seed(0)
+    assert len({learns.step(*rows()).loss for _ in range(5)}) > 1
+    scores = [learns.scores(*rows()[:3]).tolist() for _ in range(3)]
+    assert scores[0] == scores[1] == scores[2]
+    assert len({learns.step(*rows()).loss for _ in range(5)}) > 1

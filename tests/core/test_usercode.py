@@ -1,0 +1,100 @@
+"""A user's code: what travels by value, what is imported, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.usercode import is_import, load, pack
+
+OFFSET = 5
+LOCK = threading.Lock()
+
+
+def shifted(x):
+    return x + OFFSET
+
+
+def locked():
+    with LOCK:
+        return 1
+
+
+def test_installed_code_is_named_and_imported():
+    packed = pack("json:dumps")
+    assert (packed.code, packed.content) == ("json:dumps", b"")
+    assert load("json:dumps", None) is json.dumps
+    assert load("json:JSONEncoder.encode", None) is json.JSONEncoder.encode
+
+
+def test_code_that_is_not_installed_travels_by_value_with_its_globals(tmp_path):
+    packed = pack(shifted)
+    packed.write(tmp_path)
+    program = (
+        "import sys; from pathlib import Path; from dlrover_nb.core.usercode import load;"
+        "print(load(sys.argv[1], Path(sys.argv[2]))(1))"
+    )  # another process, which has no module test_usercode
+    told = subprocess.run(
+        [sys.executable, "-c", program, packed.code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == "6"
+
+
+def test_the_file_is_for_its_owners_eyes_and_named_by_its_content(tmp_path):
+    packed = pack(shifted)
+    packed.write(tmp_path)
+    packed.write(tmp_path)  # a second submit changes nothing
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert packed.code == f"pickle:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def test_a_file_that_was_changed_is_never_unpickled(tmp_path):
+    packed = pack(shifted)
+    packed.write(tmp_path)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(b"cos\nsystem\n(S'touch " + os.fsencode(tmp_path / "owned") + b"'\ntR.")
+    with pytest.raises(InvalidValueError, match="is not the code that was submitted"):
+        load(packed.code, tmp_path)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_file_that_is_not_there_says_where_it_should_be(tmp_path):
+    with pytest.raises(NotFoundError, match="need the run folder at the same place"):
+        load(pack(shifted).code, tmp_path)
+
+
+def test_what_cannot_be_pickled_is_named():
+    with pytest.raises(
+        InvalidValueError, match=r"locked cannot be sent to the nodes: variable 'LOCK': cannot pickle"
+    ):
+        pack(locked)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("nowhere.at_all:x", "cannot import nowhere.at_all"),
+        ("json:dumpz", "module json has no 'dumpz'"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_refused(code, message):
+    with pytest.raises(NotFoundError, match=message):
+        load(code, None)
+
+
+@pytest.mark.parametrize("text", ["", "json", "a b:c", "pickle:123", "/x/y.py:z", "os:system('x')", "1a:b"])
+def test_what_is_no_name_is_refused(text):
+    assert not is_import(text)
+    with pytest.raises(InvalidValueError, match=r"expected code named as package\.module:name"):
+        load(text, None)
