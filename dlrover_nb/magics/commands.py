@@ -24,6 +24,7 @@ from dlrover_nb.magics.formatters import (
     JobsView,
     Note,
     PlansView,
+    ShardsView,
     Shown,
     StatusView,
 )
@@ -82,6 +83,7 @@ class Session:
     cluster: Cluster | None = None
     jobs: dict[str, bool] = field(default_factory=dict)  # name -> whether it runs, as seen last
     proposals: dict[str, str] = field(default_factory=dict)  # job -> id of the proposal that was shown last
+    set_aside: dict[str, tuple[str, ...]] = field(default_factory=dict)  # job -> shards that wait, seen last
 
 
 class Commands:
@@ -153,6 +155,8 @@ class Commands:
                 return self.wait(request)
             case rq.Stop():
                 return self.stop(request)
+            case rq.Shards():
+                return self.shards(request)
             case rq.Report():
                 return self.report(request)
             case rq.Shutdown():
@@ -277,6 +281,17 @@ class Commands:
         snapshot = handle.stop(why=request.why)
         self.session.jobs[handle.name] = not snapshot.phase.is_final
         return StatusView(snapshot, handle.series())
+
+    def shards(self, request: rq.Shards) -> ShardsView:
+        """Show the account of rows, after a shard was decided about if one is named."""
+        handle = self.handle(request.job)
+        if request.retry is not None:
+            handle.retry_shard(request.retry, why=request.why)
+        elif request.skip is not None:
+            handle.skip_shard(request.skip, why=request.why)
+        snapshot = handle.snapshot()
+        self.session.set_aside[handle.name] = tuple(str(told.shard) for told in snapshot.quarantined)
+        return ShardsView(snapshot)
 
     def report(self, request: rq.Report) -> Note:
         """Write a job's report."""

@@ -7,6 +7,7 @@ No I/O happens here: a matcher runs at each key stroke, so jobs and proposals ar
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.jobfile import known_keys, known_values
@@ -15,7 +16,7 @@ from dlrover_nb.magics.arguments import parser_of, verbs
 from dlrover_nb.magics.verbs import SUBMIT_FLAGS, VERBS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from dlrover_nb.magics.commands import Session
 
@@ -23,6 +24,11 @@ _LINE = re.compile(r"(?:^|=)\s*%%?dlrover(?:\s+(?P<words>.*))?$", re.DOTALL)
 _CELL = re.compile(r"\s*%%dlrover\s+submit\b")
 _KEY = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_]+) *:")
 _VALUE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_0-9]+) *: +(?P<value>\w*)$")
+_FLAG_VALUES: dict[str, Callable[[Session], Iterable[str]]] = {
+    "--plan": lambda session: ("current", *session.proposals.values()),
+    "--retry": lambda session: chain(*session.set_aside.values()),
+    "--skip": lambda session: chain(*session.set_aside.values()),
+}
 _FLAGS = {flag: path for flag, path, *_ in SUBMIT_FLAGS}
 
 
@@ -58,8 +64,8 @@ def _candidates(session: Session, words: list[str], fragment: str) -> Iterable[s
     parser = parser_of(verb)
     if verb == "submit" and (values := known_values(_FLAGS.get(last, "name"))):
         return values
-    if last == "--plan":
-        return ("current", *session.proposals.values())
+    if last in _FLAG_VALUES:
+        return _FLAG_VALUES[last](session)
     if fragment.startswith("-"):
         return (flag for flag in parser.flags if flag not in words)
     return (name for metavar in parser.positionals for name in _named(session, metavar))

@@ -107,6 +107,29 @@ class Note(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class ShardsView(Shown):
+    """A job's account of its rows, and the shards that wait for a decision."""
+
+    snapshot: JobSnapshot
+
+    def view(self) -> View:
+        """Return the content."""
+        aside = tuple(
+            (
+                f"{s.shard}",
+                s.purpose.value,
+                f"{s.epoch + 1}",
+                f"{s.start:,} to {s.stop:,}",
+                ", ".join(s.killed),
+            )
+            for s in self.snapshot.quarantined
+        )
+        head = ("shard", "to", "pass", "rows", "workers that it ended")
+        blocks = (status.shards_table(self.snapshot), *((Table("Set aside", head, aside),) if aside else ()))
+        return View(f"Shards of {self.snapshot.title}", blocks)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class ConnectionView(Shown):
     """Where jobs will run, and what is there to use."""
 

@@ -195,6 +195,16 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Shards:
+    """Show a job's account of its rows; `retry` or `skip` decide about a shard that was set aside."""
+
+    job: str | None
+    retry: int | None
+    skip: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Write a job's report."""
 
@@ -226,4 +236,4 @@ class Help:
 
 Request = (
     Connect | Submit | Jobs | Status | Watch | Plans | Accept | Reject | Override | Scale | Pin | SetMode
-) | (Export | Attach | Wait | Stop | Report | Shutdown | Demo | Help)
+) | (Export | Attach | Wait | Stop | Shards | Report | Shutdown | Demo | Help)

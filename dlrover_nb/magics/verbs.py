@@ -29,6 +29,7 @@ from dlrover_nb.magics.requests import (
     Request,
     Scale,
     SetMode,
+    Shards,
     Shutdown,
     Sizes,
     Status,
@@ -298,6 +299,14 @@ def _add_stop(parser: Parser) -> None:
     _add_why(parser)
 
 
+def _add_shards(parser: Parser) -> None:
+    _add_job(parser)
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--retry", type=_whole, metavar="SHARD", help="train it again, its rows are mended")
+    choice.add_argument("--skip", type=_whole, metavar="SHARD", help="go on without it")
+    _add_why(parser)
+
+
 def _add_shutdown(parser: Parser) -> None:
     parser.add_argument("--force", action="store_true", help="even while jobs run")
 
@@ -404,6 +413,13 @@ _VERBS = (
         lambda p: Wait(p.job, p.timeout, Until(p.until)),
     ),
     Verb("stop", "stop a job, keeping what it learnt", _add_stop, lambda p: Stop(p.job, p.why)),
+    Verb(
+        "shards",
+        "show the account of rows, and decide about those set aside",
+        _add_shards,
+        lambda p: Shards(p.job, p.retry, p.skip, p.why),
+        'quick-start --skip 7 --why "damaged rows"',
+    ),
     Verb(
         "report",
         "write a self-contained HTML report",

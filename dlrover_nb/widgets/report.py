@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Verbatim, View, escape
+from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Verbatim, View, escape
 from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.plans import fit_blocks, past_blocks, proposal_blocks
-from dlrover_nb.widgets.status import evaluation_words, memory_blocks, nodes_blocks, summary_facts
+from dlrover_nb.widgets.status import (
+    evaluation_words,
+    memory_blocks,
+    nodes_blocks,
+    shards_table,
+    summary_facts,
+)
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import PriceTable
-    from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 
@@ -57,7 +62,7 @@ def report_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Blo
         Heading("Nodes"),
         *nodes_blocks(snapshot),
         Heading("Data"),
-        _shards_table(snapshot),
+        shards_table(snapshot),
         Paragraph(f"Evaluation: {evaluation_words(snapshot)}."),
         Heading("Story"),
         Verbatim("\n".join(snapshot.story) or "nothing happened yet"),
@@ -86,25 +91,3 @@ def _price_words(prices: PriceTable) -> str:
         for what, price in (("core hour", prices.cpu_hour), ("GiB hour", prices.gib_hour))
     ]
     return f"{', '.join(parts)}, in {prices.currency}{assumed}"
-
-
-def _shards_table(snapshot: JobSnapshot) -> Table:
-    rows = (_shards_row("train", snapshot.train), _shards_row("evaluate", snapshot.evaluate))
-    head = (
-        "purpose",
-        "shards",
-        "done",
-        "doing",
-        "to do",
-        "samples done",
-        "samples",
-        "returned",
-        "late reports",
-    )
-    note = "Returned: taken back from workers that died or left, and trained by another one."
-    return Table("Accounting of shards", head, rows, note)
-
-
-def _shards_row(name: str, c: ShardCounts) -> tuple[str, ...]:
-    numbers = (c.total, c.done, c.doing, c.todo, c.n_sample_done, c.n_sample_total, c.returned, c.refused)
-    return (name, *(f"{n:,}" for n in numbers))

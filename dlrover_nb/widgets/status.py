@@ -96,6 +96,8 @@ def progress_words(counts: ShardCounts) -> str:
     return (
         f"{units.percent(share, 1)}: {counts.n_sample_done:,} of {counts.n_sample_total:,} samples; "
         f"shards {counts.done:,} done, {counts.doing:,} doing, {counts.todo:,} to do"
+        + f", {counts.quarantined:,} set aside" * (counts.quarantined > 0)
+        + f", {counts.skipped:,} skipped" * (counts.skipped > 0)
     )
 
 
@@ -223,3 +225,34 @@ def _memory_warning(m: MemoryLine) -> str:
         f"a {m.role} will meet its memory limit of {units.memory(m.limit_mib)} in about "
         f"{units.duration(m.full_in_s)}: {how}."
     )
+
+
+def shards_table(snapshot: JobSnapshot) -> Table:
+    """Return the account of all shards."""
+    rows = (_shards_row("train", snapshot.train), _shards_row("evaluate", snapshot.evaluate))
+    head = (
+        "purpose",
+        "shards",
+        "done",
+        "doing",
+        "to do",
+        "set aside",
+        "skipped",
+        "samples done",
+        "samples",
+        "returned",
+        "late reports",
+    )
+    note = (
+        "Returned: taken back from workers that died or left, and trained by another one. "
+        "Set aside: they ended their workers, and wait for %dlrover shards."
+    )
+    return Table("Accounting of shards", head, rows, note)
+
+
+def _shards_row(name: str, c: ShardCounts) -> tuple[str, ...]:
+    numbers = (
+        *(c.total, c.done, c.doing, c.todo, c.quarantined, c.skipped),
+        *(c.n_sample_done, c.n_sample_total, c.returned, c.refused),
+    )
+    return (name, *(f"{n:,}" for n in numbers))

@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.decisions import (
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, RolePlan, diff
-from dlrover_nb.core.structs.shards import ShardCounts
+from dlrover_nb.core.structs.shards import ShardChoice, ShardCounts
 from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Link:
         self.state = snapshot_of(spec)
         self.decisions: list[Decision] = []
         self.stopped: list[str] = []
+        self.choices: list[ShardChoice] = []
         self.on_snapshot: Callable[[], None] = lambda: None
 
     def snapshot(self) -> JobSnapshot:
@@ -103,6 +104,14 @@ class Link:
             )
         self.decisions.append(replace(decision, id=f"d{len(self.decisions) + 1}"))
         return self.decisions[-1]
+
+    def choose(self, choice: ShardChoice) -> None:
+        waiting = {told.shard: told for told in self.state.quarantined}
+        if choice.shard not in waiting:
+            raise InvalidValueError(f"shard {choice.shard} is not in quarantine; none is")
+        del waiting[choice.shard]
+        self.choices.append(choice)
+        self.state = replace(self.state, quarantined=tuple(waiting.values()))
 
     def stop(self, by: str, why: str) -> None:
         assert by == "ada"

@@ -16,7 +16,9 @@ from dlrover_nb.magics.shell import loaded
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-SESSION = Session(jobs={"ctr-daily": True, "quick": False}, proposals={"ctr-daily": "p4"})
+SESSION = Session(
+    jobs={"ctr-daily": True, "quick": False}, proposals={"ctr-daily": "p4"}, set_aside={"quick": ("7", "12")}
+)
 
 
 def offered(text: str) -> tuple[str, ...]:
@@ -40,6 +42,8 @@ def offered(text: str) -> tuple[str, ...]:
         ("%dlrover mode a", ("auto",)),
         ("%dlrover export --plan ", ("current", "p4")),
         ("%dlrover connect r", ("ray",)),
+        ("%dlrover shards quick --", ("--retry", "--skip", "--why")),
+        ("%dlrover shards quick --skip 1", ("12",)),
         ("%dlrover help sta", ("status",)),
         ("%dlrover nope ", ()),
         ("%dlroverx st", ()),

@@ -18,6 +18,7 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import DataFormat, JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, ShardAction, ShardChoice
 from dlrover_nb.magics.formatters import (
     ConnectionView,
     DecisionView,
@@ -355,6 +356,23 @@ def test_a_bug_of_ours_keeps_its_traceback(magic: Magic) -> None:
     magic.link.on_snapshot = bug
     with pytest.raises(ZeroDivisionError):
         magic("status")
+
+
+def test_shards_that_ended_their_workers_are_shown_and_decided(magic: Magic) -> None:
+    assert "Set aside" not in str(magic("shards")).replace("Set aside:", "")
+    told = QuarantinedShard(Purpose.TRAIN, 7, 0, 71_680, 81_920, 0, ("worker-0", "worker-1", "worker-2"))
+    magic.link.state = replace(magic.link.state, quarantined=(told, replace(told, shard=9)))
+    shown = str(magic("shards ctr"))
+    assert "71,680 to 81,920" in shown
+    assert "worker-0, worker-1, worker-2" in shown
+    assert magic("shards ctr --skip 7 --why 'damaged rows'").snapshot.quarantined[0].shard == 9
+    magic("shards ctr --retry 9")
+    assert magic.link.choices == [
+        ShardChoice(7, ShardAction.SKIP, "ada", "damaged rows"),
+        ShardChoice(9, ShardAction.RETRY, "ada"),
+    ]
+    assert "not in quarantine" in magic.refused("shards ctr --retry 9")
+    assert "not allowed with" in magic.refused("shards ctr --retry 9 --skip 9")
 
 
 def test_watch_returns_a_live_view_of_the_job(magic: Magic) -> None:

@@ -67,3 +67,9 @@ def test_a_pin_holds_until_it_is_cleared(simulated):
     assert not job.snapshot().pins
     with pytest.raises(UsageError, match="nothing to change"):
         run("dlrover", "pin quick-start")
+
+
+def test_a_simulated_job_has_no_shard_to_decide_about(simulated):
+    assert "Shards of quick-start (simulated)" in str(simulated.run_line_magic("dlrover", "shards"))
+    with pytest.raises(UsageError, match="none is: this job is simulated"):
+        simulated.run_line_magic("dlrover", "shards --skip 1")

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import builders
 
 from dlrover_nb.core.errors import BackendError, StaleDecisionError
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.snapshot import JobSnapshot, PlanMarker, SeriesChunk
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.shards import ShardChoice
 
 
 class Master:
@@ -53,6 +57,9 @@ class Master:
             self.state = replace(self.state, decisions=(*self.state.decisions, made))
             self._set_status(opened.id, status)
             return made
+
+    def choose(self, choice: ShardChoice) -> None:
+        raise AssertionError(choice)
 
     def stop(self, by: str, why: str) -> None:
         raise BackendError(f"{by} may not stop quick-start here: {why}")

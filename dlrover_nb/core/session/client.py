@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -47,6 +48,10 @@ class MasterLink(Protocol):
 
     def decide(self, decision: Decision) -> Decision:
         """Hand in a decision; return it with its id, or raise why it cannot be."""
+        ...
+
+    def choose(self, choice: ShardChoice) -> None:
+        """Do with a shard in quarantine what `choice` says, or raise why it cannot be."""
         ...
 
     def stop(self, by: str, why: str) -> None:
@@ -152,6 +157,20 @@ class JobHandle:
             When no plan that keeps to them fits on the machines.
         """
         return self._decide(Verdict.PIN, pins=pins, why=why)
+
+    def retry_shard(self, shard: int, *, why: str = "") -> None:
+        """Train a shard again that ended its workers, after its rows were mended.
+
+        Raises
+        ------
+        InvalidValueError
+            When it is not in quarantine.
+        """
+        self._link.choose(ShardChoice(shard, ShardAction.RETRY, self._user, why))
+
+    def skip_shard(self, shard: int, *, why: str = "") -> None:
+        """Go on without a shard that ended its workers; `InvalidValueError` when it is not in quarantine."""
+        self._link.choose(ShardChoice(shard, ShardAction.SKIP, self._user, why))
 
     def stop(self, *, why: str = "") -> JobSnapshot:
         """Stop the job and return its last picture."""

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.structs.events import Instruction
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.shards import ShardChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 logger = logging.getLogger(__name__)
@@ -157,6 +158,10 @@ class JobDriver:
             When the loop does not answer.
         """
         return self._ask(lambda: self._decide(decision))
+
+    def choose(self, choice: ShardChoice) -> None:
+        """Do with a shard in quarantine what the user says; raises as `decide` does."""
+        self._ask(lambda: self._carry_out(self._master.choose(choice, self._now_s())))
 
     def stop(self, by: str, why: str = "") -> None:
         """Save what was learnt and end the job; nothing happens when it has ended."""

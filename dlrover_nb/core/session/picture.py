@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobPhase, JobSpec
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
     from dlrover_nb.core.structs.samples import NodeSample
-    from dlrover_nb.core.structs.shards import ShardCounts
+    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
     from dlrover_nb.core.structs.snapshot import Evaluation
 
 FRESH_S = 3.0  # an older report says nothing about now
@@ -77,6 +77,11 @@ class Run(Protocol):
         ...
 
     @property
+    def quarantined(self) -> tuple[QuarantinedShard, ...]:
+        """Shards that wait for a decision."""
+        ...
+
+    @property
     def evaluation(self) -> Evaluation | None:
         """Quality on the held-out rows."""
         ...
@@ -125,6 +130,7 @@ def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
         outcomes=view.outcomes,
         markers=view.markers,
         evaluation=master.evaluation,
+        quarantined=master.quarantined,
         story=view.story,
         n_dropped_message=n_dropped,
         pins=view.pins,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.events import Event
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.shards import ShardChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 logger = logging.getLogger(__name__)
@@ -296,6 +297,10 @@ class _Link:
     def decide(self, decision: Decision) -> Decision:
         """Hand in a decision."""
         return self._cluster.decide(self._name, decision)
+
+    def choose(self, choice: ShardChoice) -> None:
+        """Refuse: no worker of a simulation dies of its rows."""
+        raise InvalidValueError(f"shard {choice.shard} is not in quarantine; none is: this job is simulated")
 
     def stop(self, by: str, why: str) -> None:
         """End the job."""

@@ -32,7 +32,7 @@ from dlrover_nb.core.structs.events import (
 )
 from dlrover_nb.core.structs.job import JobPhase, Migration
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, fits, plan_needs
-from dlrover_nb.core.structs.shards import ShardCounts
+from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,6 +130,11 @@ class SimJob:
     def evaluation_counts(self) -> ShardCounts:
         """Evaluation is not simulated."""
         return ShardCounts()
+
+    @property
+    def quarantined(self) -> tuple[QuarantinedShard, ...]:
+        """No worker of a simulation dies of its rows."""
+        return ()
 
     # facts
 

@@ -9,7 +9,7 @@ from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Pr
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import Capacity, Pins, ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
-from dlrover_nb.core.structs.shards import ShardCounts
+from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
 
 
 class NodePhase(StrEnum):
@@ -182,6 +182,7 @@ class JobSnapshot:
     story: tuple[str, ...]  # one line per fact, oldest first
     n_dropped_message: int = 0
     pins: Pins = field(default_factory=Pins)
+    quarantined: tuple[QuarantinedShard, ...] = ()  # shards that wait for a decision of the user
     simulated: bool = False  # no real node trains: everything shown of the job says so
 
     @property

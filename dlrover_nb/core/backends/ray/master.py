@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.shards import ShardChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 CALL_TIMEOUT_S = 30.0
@@ -69,6 +70,10 @@ class RayMaster:
         """Answer with the decision as it was taken."""
         return _answer(lambda: self._driver.decide(decision))
 
+    def choose(self, choice: ShardChoice) -> Answer:
+        """Decide about a shard in quarantine."""
+        return _answer(lambda: self._driver.choose(choice))
+
     def stop(self, by: str, why: str) -> Answer:
         """End the job."""
         return _answer(lambda: self._driver.stop(by, why))
@@ -103,6 +108,10 @@ class RayLink:
     def decide(self, decision: Decision) -> Decision:
         """Hand in a decision."""
         return self._call("decide", decision)  # type: ignore[no-any-return]  # as above
+
+    def choose(self, choice: ShardChoice) -> None:
+        """Decide about a shard in quarantine."""
+        self._call("choose", choice)
 
     def stop(self, by: str, why: str) -> None:
         """End the job's nodes."""
