@@ -21,6 +21,7 @@ import psutil
 from dlrover_nb.core.backends.base import NodeExited
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.runtime.flash import sweep_memory
 from dlrover_nb.core.runtime.limits import sweep_groups
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
@@ -117,6 +118,7 @@ class ProcessBackend:
                 logger.warning("%s (pid %d) does not end; it may hang in the kernel", node, process.pid)
         self._processes.clear()
         sweep_groups()
+        sweep_memory()
 
     def log(self, node: str) -> Path:
         """Return the file that holds what a node wrote."""

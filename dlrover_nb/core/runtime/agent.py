@@ -97,6 +97,14 @@ class Agent:
         """Undo `watch`."""
         self._poller.unregister(socket)
 
+    def wake_for(self, descriptor: int) -> None:
+        """Let `wait` wake, and return early, while this descriptor is readable."""
+        self._poller.register(descriptor, zmq.POLLIN)
+
+    def wake_no_more_for(self, descriptor: int) -> None:
+        """Undo `wake_for`."""
+        self._poller.unregister(descriptor)
+
     def wait(self, timeout_s: float) -> set[Socket]:
         """Sleep until a watched socket has a message, the master gave an order, or the time is over.
 
@@ -109,7 +117,8 @@ class Agent:
             When the master has been gone for too long.
         """
         sleep_s = max(0.0, min(timeout_s, self._until_due_s()))
-        ready = {socket for socket, _ in self._poller.poll(math.ceil(sleep_s * 1000))}
+        found = self._poller.poll(math.ceil(sleep_s * 1000))
+        ready = {socket for socket, _ in found if isinstance(socket, zmq.Socket)}
         if self._monitor in ready:
             self._follow_connection()
         if self._socket in ready:

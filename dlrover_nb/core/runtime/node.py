@@ -25,6 +25,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.runtime.agent import Agent
+from dlrover_nb.core.runtime.flash import MemoryClaim
 from dlrover_nb.core.runtime.limits import CpuLimit, thread_count
 from dlrover_nb.core.runtime.meter import Meter
 from dlrover_nb.core.structs.messages import NodeConfig, NodeFailed
@@ -56,11 +57,13 @@ def run(config: NodeConfig) -> None:
     limit = CpuLimit(f"{config.spec.name}-{config.node}")
     context: Context = zmq.Context()
     agent = Agent(context, config, clock, meter)
+    claim = MemoryClaim(config.spec.name, config.folder)
     try:
         with _sigterm_exits(), _failures_told(agent, config):
             _serve(context, config, agent, meter, clock, limit)
     finally:
         limit.release()
+        claim.close()
         agent.close()
         context.destroy(linger=0)  # an error amid connecting may have left sockets open
 

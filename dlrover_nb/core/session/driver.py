@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.errors import BackendError, CheckpointError, StaleDecisionError
+from dlrover_nb.core.runtime.flash import MemoryClaim, free_memory
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import (
     DropCheckpoint,
@@ -132,6 +133,7 @@ class JobDriver:
         check_fits(self._spec.plan, self._capacity)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._line = MasterLine(self._backend.listen(), self._folder, self._keys)
+        self._claim = MemoryClaim(self._spec.name, self._folder)
         self._tell(submitted(self._begun, self._capacity, self._now_s()))
         self._publish()
         self._thread.start()
@@ -277,6 +279,8 @@ class JobDriver:
 
     def _put_away(self) -> None:
         self._backend.close()
+        self._claim.close()
+        free_memory(self._spec.name, self._folder)
         with self._accepts:
             self._is_over = True
         while not self._commands.empty():

@@ -12,6 +12,7 @@ import zmq
 from real_job import Job, plan, succeeded
 
 from dlrover_nb.core.backends.process import ProcessBackend
+from dlrover_nb.core.runtime.flash.names import buffers_of, run_name
 from dlrover_nb.core.runtime.wire import connect_dealer, encode, new_keys
 from dlrover_nb.core.structs.job import JobPhase, ModelSpec
 from dlrover_nb.core.structs.messages import ShardAsked, ShardFinished
@@ -90,11 +91,40 @@ def test_over_tcp_nobody_without_the_key_is_heard(start: Callable[..., Job]) -> 
     assert end.n_dropped_message == 0
 
 
+def memory_of(job: Job) -> tuple[Path, ...]:
+    return buffers_of(run_name(job.spec.name, job.folder))
+
+
+def test_a_killed_ps_is_restored_from_memory_and_nothing_stays_there(start: Callable[..., Job]) -> None:
+    job = start(plan=plan(worker_cpu=1.0), n_epoch=3, checkpoint_every_s=1.0)
+    job.until(lambda now: (job.folder / "checkpoints" / "1" / "manifest.json").exists() and now.running)
+    job.kill(Role.PS)
+    succeeded(job)
+    assert "serves part 0 of 1, epoch 2; of 1 parts 1 were in memory" in job.backend.log("ps-1").read_text()
+    assert not memory_of(job)
+
+
+def test_memory_that_is_damaged_gives_way_to_the_file(start: Callable[..., Job]) -> None:
+    job = start(plan=plan(worker_cpu=1.0), n_epoch=3, checkpoint_every_s=1.0)
+    job.until(lambda now: (job.folder / "checkpoints" / "1" / "manifest.json").exists() and now.running)
+    job.kill(Role.PS)
+    for memory in memory_of(job):
+        with memory.open("r+b") as file:
+            file.seek(10_000)
+            file.write(bytes(range(256)))
+    succeeded(job)
+    log = job.backend.log("ps-1").read_text()
+    assert "is damaged; its file is used" in log
+    assert "serves part 0 of 1, epoch 2; of 1 parts 0 were in memory" in log
+
+
 def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(start: Callable[..., Job]) -> None:
     job = start(plan=plan(worker_cpu=1.0), n_epoch=3, checkpoint_every_s=1.0)
     folder = job.folder / "checkpoints"
     job.until(lambda now: len(list(folder.glob("*/manifest.json"))) == 2 and now.running)
     job.kill(Role.PS)
+    for memory in memory_of(job):
+        memory.unlink()
     whole = max(folder.glob("*/manifest.json"), key=lambda path: int(path.parent.name)).parent
     for part in whole.glob("*.part"):
         with part.open("r+b") as file:

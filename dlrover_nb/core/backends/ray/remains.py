@@ -1,4 +1,4 @@
-"""What jobs ended by force leave behind: sockets that nobody serves, control groups without processes.
+"""What jobs ended by force leave behind: sockets that nobody serves, groups and memory without processes.
 
 A process that is killed cannot clean up after itself, and Ray kills a job's nodes when their master is gone.
 Their checkpoints and logs are kept: they hold what the job learnt and why it ended.
@@ -11,6 +11,7 @@ import errno
 import socket
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.runtime.flash import sweep_memory
 from dlrover_nb.core.runtime.limits import sweep_groups
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def sweep(jobs: Path) -> None:
             if path.is_socket() and not _is_served(path):
                 path.unlink()
     sweep_groups()
+    sweep_memory()
 
 
 def _is_served(path: Path) -> bool:

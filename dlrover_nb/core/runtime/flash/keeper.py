@@ -19,7 +19,6 @@ import os
 import queue
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import CheckpointError
@@ -30,6 +29,7 @@ from dlrover_nb.core.runtime.flash.names import SHM, buffers_of, run_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -90,7 +90,7 @@ class FlashCheckpoint:
         most_bytes: Callable[[], int] | None = None,
         shm: Path = SHM,
     ) -> None:
-        self._run, self._node, self._shm = run_name(job, Path(folder)), node, shm
+        self._run, self._node, self._shm = run_name(job, folder), node, shm
         self._most_bytes = most_bytes
         self._buffers = tuple(SharedBuffer(shm / f"{self._run}-{node}-{side}") for side in "ab")
         self._busy: list[SharedBuffer] = []  # guarded by _freed: buffers on their way to a file
@@ -139,12 +139,13 @@ class FlashCheckpoint:
             `persist` has written them, and `persist` returns only after that.
         """
         layout = Layout(Image(dict(header), arrays))
-        buffer = self._free_buffer(between)
         self._direct = None
-        if not self._make_room(buffer, layout.n_byte, between):
-            self._direct = (number, layout)
-            return None
-        return buffer.fill(number, layout, between)
+        for buffer in self._free_buffers(between):
+            if self._make_room(buffer, layout.n_byte, between):
+                return buffer.fill(number, layout, between)
+        logger.warning("%s: training waits until the file of checkpoint %d is written", self._node, number)
+        self._direct = (number, layout)
+        return None
 
     def persist(self, number: int, url: str, *, between: Callable[[], None] = nothing) -> None:
         """Write what was copied last under `number` to `url`; `poll` tells how it went.
@@ -170,6 +171,8 @@ class FlashCheckpoint:
 
     def poll(self) -> tuple[Persisted | PersistFailed, ...]:
         """Return what became of files since the last call, in the order of the saves."""
+        if not self._results:
+            return ()
         with contextlib.suppress(BlockingIOError):
             while os.read(self._woken, 64):
                 pass
@@ -189,13 +192,16 @@ class FlashCheckpoint:
         os.close(self._woken)
         os.close(self._wake)
 
-    def _free_buffer(self, between: Callable[[], None]) -> SharedBuffer:
-        """Return the older buffer that is not on its way to a file; wait for one."""
+    def _free_buffers(self, between: Callable[[], None]) -> list[SharedBuffer]:
+        """Return the buffers that are not on their way to a file, the older first; wait for one.
+
+        The newer one is for when there is no room for two: what it holds is in a file by then.
+        """
         while True:
             with self._freed:
                 free = [buffer for buffer in self._buffers if buffer not in self._busy]
                 if free:
-                    return min(free, key=lambda buffer: buffer.number)
+                    return sorted(free, key=lambda buffer: buffer.number)
                 self._freed.wait(_LOOK_EVERY_S)
             between()
 
@@ -203,12 +209,8 @@ class FlashCheckpoint:
         try:
             buffer.reserve(n_byte, most_bytes=self._most_for(buffer), between=between)
         except OSError as error:
-            logger.warning(
-                "%s: no shared memory for a copy of %d MiB (%s): training waits until its file is written",
-                self._node,
-                n_byte >> 20,
-                error.strerror,
-            )
+            why = error.strerror
+            logger.warning("%s: no memory for a copy of %d MiB: %s", self._node, n_byte >> 20, why)
             return False
         return True
 

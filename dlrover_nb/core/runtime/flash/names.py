@@ -19,10 +19,6 @@ import logging
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 logger = logging.getLogger(__name__)
 
@@ -31,34 +27,47 @@ _PREFIX = "dlrover-nb"
 _NAME = re.compile(rf"(?P<run>{_PREFIX}-.+-[0-9a-f]{{12}})(?:-(?P<node>.+)-[ab]|\.claim)")
 
 
-def run_name(job: str, folder: Path) -> str:
+def run_name(job: str, folder: Path | str) -> str:
     """Return what the names of all shared memory of one run of a job begin with."""
     run = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
     return f"{_PREFIX}-{job}-{run}"
 
 
-@contextlib.contextmanager
-def claimed_memory(job: str, folder: Path, *, shm: Path = SHM) -> Iterator[None]:
-    """Keep the job's shared memory from being swept while this lasts, or until the process ends.
+class MemoryClaim:
+    """Keeps a job's shared memory on this host from being swept, until it is closed or the process ends.
 
-    Where there is no folder for shared memory, there is nothing to keep.
+    Parameters
+    ----------
+    job, folder
+        Name of the job and its run folder.
+    shm
+        Where shared memory lies; without such a folder there is nothing to keep.
     """
-    handle = _claim(shm / f"{run_name(job, folder)}.claim") if shm.is_dir() else None
-    try:
-        yield
-    finally:
-        if handle is not None:
+
+    def __init__(self, job: str, folder: Path | str, *, shm: Path = SHM) -> None:
+        self._handle = -1
+        if shm.is_dir():
+            self._handle = _claim(shm / f"{run_name(job, folder)}.claim")
+
+    def close(self) -> None:
+        """Let go; calling it again does nothing."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
             os.close(handle)
 
 
 def _claim(path: Path) -> int:
     """Lock the claim; the file may be swept between opening and locking, and is then made again."""
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(handle, fcntl.LOCK_SH)
-        if os.fstat(handle).st_nlink:
-            return handle
-        os.close(handle)
+    try:
+        while True:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            if os.fstat(handle).st_nlink:
+                return handle
+            os.close(handle)
+    except OSError as error:
+        logger.warning("shared memory cannot be claimed, so another job may free it: %s", error)
+        return -1
 
 
 def sweep_memory(*, shm: Path = SHM) -> tuple[str, ...]:
@@ -67,7 +76,7 @@ def sweep_memory(*, shm: Path = SHM) -> tuple[str, ...]:
     return tuple(name for run in sorted(runs) for name in _sweep_run(run, shm))
 
 
-def free_memory(job: str, folder: Path, *, shm: Path = SHM) -> None:
+def free_memory(job: str, folder: Path | str, *, shm: Path = SHM) -> None:
     """Free all shared memory of a run that has ended, whoever may still hold it."""
     _unlink_run(run_name(job, folder), shm)
 

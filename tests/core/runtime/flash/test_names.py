@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -7,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint
-from dlrover_nb.core.runtime.flash.names import claimed_memory, free_memory, run_name, sweep_memory
+from dlrover_nb.core.runtime.flash.names import MemoryClaim, free_memory, run_name, sweep_memory
 
 FOLDER = Path("/jobs/a-run")
+
+
+def claimed(shm):
+    return contextlib.closing(MemoryClaim("a", FOLDER, shm=shm))
 
 
 def names(shm):
@@ -37,7 +42,7 @@ def test_memory_of_a_job_without_a_process_is_swept(shm, leave):
 
 
 def test_memory_that_is_claimed_stays_for_as_long(shm, leave):
-    with claimed_memory("a", FOLDER, shm=shm), claimed_memory("a", FOLDER, shm=shm):
+    with claimed(shm), claimed(shm):
         left = leave()
         assert sweep_memory(shm=shm) == ()
         assert left in names(shm)
@@ -48,9 +53,9 @@ def test_memory_that_is_claimed_stays_for_as_long(shm, leave):
 def test_a_claim_ends_with_a_process_that_is_killed(shm, leave):
     left = leave()
     code = (
-        "import sys, pathlib; from dlrover_nb.core.runtime.flash.names import claimed_memory as c\n"
-        f"with c('a', pathlib.Path({str(FOLDER)!r}), shm=pathlib.Path({str(shm)!r})):\n"
-        "    print('claimed', flush=True); sys.stdin.read()"
+        "import sys, pathlib; from dlrover_nb.core.runtime.flash.names import MemoryClaim as c\n"
+        f"claim = c('a', {str(FOLDER)!r}, shm=pathlib.Path({str(shm)!r}))\n"
+        "print('claimed', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -64,7 +69,7 @@ def test_a_claim_ends_with_a_process_that_is_killed(shm, leave):
 
 def test_a_run_is_freed_at_its_end_and_no_other(shm, leave):
     left, other = leave(), leave(folder=Path("/jobs/another"))
-    with claimed_memory("a", FOLDER, shm=shm):
+    with claimed(shm):
         free_memory("a", FOLDER, shm=shm)
         assert left not in names(shm)
         assert other in names(shm)
@@ -85,14 +90,14 @@ def test_files_of_others_are_left_alone(shm):
 
 
 def test_a_claim_that_was_swept_while_it_was_waited_for_is_made_again(shm):
-    with claimed_memory("a", FOLDER, shm=shm):
+    with claimed(shm):
         free_memory("a", FOLDER, shm=shm)  # by another master of the same run
-        with claimed_memory("a", FOLDER, shm=shm):
+        with claimed(shm):
             assert names(shm) == [f"{run_name('a', FOLDER)}.claim"]
 
 
 def test_without_shared_memory_there_is_nothing_to_claim_or_sweep(shm):
     shm.rmdir()
-    with claimed_memory("a", FOLDER, shm=shm):
+    with claimed(shm):
         assert sweep_memory(shm=shm) == ()
     free_memory("a", FOLDER, shm=shm)
