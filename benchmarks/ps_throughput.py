@@ -37,6 +37,7 @@ import zmq
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime import checkpoint
+from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.batches import Layout, Prepared
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
 from dlrover_nb.core.runtime.line import PsLine
@@ -122,6 +123,13 @@ class Waiter:
         return [socket for socket, _ in self._poller.poll(timeout_s * 1e3)]
 
 
+@dataclass(frozen=True)
+class Pushed:
+    """What a line looks at of a batch whose gradients it sends."""
+
+    batch: Prepared
+
+
 class Access:
     """Our line, as the peers' training loop wants it: `start` and `finish`."""
 
@@ -131,7 +139,7 @@ class Access:
     def start(self, push_rows: Any, row_gradient: Any, dense_gradient: Any, pull_rows: Any) -> None:
         push = None
         if push_rows is not None:
-            push = Push(self._prepared(push_rows), row_gradient, dense_gradient, 0.0)
+            push = Push(Pushed(self._prepared(push_rows)), row_gradient, dense_gradient, 0.0)
         self._line.start(push, self._prepared(pull_rows))
 
     def finish(self, _handle: None) -> tuple[Any, Any]:
@@ -167,6 +175,7 @@ def worker(
     from ctr.data import NUM_BATCHES
     from ctr.models import build_model, flatten_parameters
 
+    keep_freed(Role.WORKER)  # as a node does
     values, _ = flatten_parameters(build_model(run.model))
     context = zmq.Context()
     line = PsLine(

@@ -25,6 +25,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.runtime.agent import Agent
+from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.flash import MemoryClaim
 from dlrover_nb.core.runtime.limits import CpuLimit, thread_count
 from dlrover_nb.core.runtime.meter import Meter
@@ -52,6 +53,7 @@ def run(config: NodeConfig) -> None:
         On SIGTERM, after all was cleaned up.
     """
     _calm_threads(config.cpu)
+    keep_freed(config.role)
     clock = SystemClock()
     meter = Meter(clock)
     limit = CpuLimit(f"{config.spec.name}-{config.node}")

@@ -6,6 +6,7 @@ Bit for bit what `numpy_kernel` gives: the same operations in the same order on 
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.machinery
 from ctypes import c_float, c_int64, c_uint64, c_void_p
 from pathlib import Path
@@ -155,6 +156,7 @@ def _at(array: NDArray[Any]) -> int:
     return array.ctypes.data
 
 
+@functools.cache
 def _numbers(rule: Rule) -> Floats:
     """Return what `Rule` of kernel.c holds."""
     numbers = (rule.learning_rate, rule.beta1, 1 - rule.beta1, rule.beta2, 1 - rule.beta2, rule.epsilon)
