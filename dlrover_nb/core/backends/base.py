@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from dlrover_nb.core.structs.messages import NodeConfig
     from dlrover_nb.core.structs.resources import Capacity
 
@@ -61,6 +63,13 @@ class Backend(Protocol):
             When the cluster cannot be reached at all.
         InvalidValueError
             When a node of this id was started before: ids are never used twice.
+        """
+        ...
+
+    def adopt(self, nodes: Collection[str]) -> None:
+        """Take over the nodes that a master before this one started; end all others that it left.
+
+        Those that are gone are told by `poll`. A backend whose nodes never outlive their master tells all.
         """
         ...
 

@@ -4,6 +4,10 @@ Each node leads a session and process group of its own, so that a Ctrl-C in the 
 reach it and all that it starts ends with it. The kernel kills it when the thread that started it ends, also
 by a kill -9 (PR_SET_PDEATHSIG): nothing outlives its driver. That flag is set by a few lines of Python
 that then become the node (exec), because `preexec_fn` may deadlock in a process that has threads.
+
+Nodes that are to outlive their driver go without that flag. Each leaves its process id and the time at which
+it was started in a file, by which a driver that comes back adopts it; a master that stays away they notice
+themselves.
 """
 
 from __future__ import annotations
@@ -14,18 +18,20 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psutil
 
 from dlrover_nb.core.backends.base import NodeExited
-from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.flash import sweep_memory
 from dlrover_nb.core.runtime.limits import sweep_groups
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from dlrover_nb.core.structs.messages import NodeConfig
@@ -55,14 +61,24 @@ class ProcessBackend:
         The job's run folder; configurations and logs of nodes lie in ``nodes`` in it, for its owner only.
     cpus, memory_mib
         What to offer; None: all that the machine has.
+    outlive
+        Whether nodes live on when the driver dies, so that another one can adopt them.
     """
 
-    def __init__(self, folder: Path, *, cpus: float | None = None, memory_mib: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        cpus: float | None = None,
+        memory_mib: int | None = None,
+        outlive: bool = False,
+    ) -> None:
         self._folder = folder / "nodes"
         cpu = cpus or float(len(os.sched_getaffinity(0)))
         memory = memory_mib or psutil.virtual_memory().total // _MIB
         self._capacity = Capacity((NodeShape(cpu, int(memory)),))
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._outlive = outlive
+        self._processes: dict[str, subprocess.Popen[bytes] | _Adopted] = {}
         self._stillborn: list[NodeExited] = []
         self._known: set[str] = set()
         self._closed = False
@@ -87,12 +103,25 @@ class ProcessBackend:
         except OSError as error:
             self._stillborn.append(NodeExited(config.node, f"it could not be started: {error}"))
 
+    def adopt(self, nodes: Collection[str]) -> None:
+        """Take over the processes that a driver before this one left."""
+        for path in self._folder.glob("*.pid"):
+            process = _left_behind(path)
+            if process is None:
+                continue
+            if path.stem in nodes:
+                self._processes[path.stem] = process
+            else:
+                _kill_group(process.pid)
+        self._known.update(nodes)
+        gone = [node for node in nodes if node not in self._processes]
+        self._stillborn += [NodeExited(node, "it ended while its master was away") for node in gone]
+
     def stop_node(self, node: str) -> None:
         """Kill the node's whole process group."""
         process = self._processes.get(node)
         if process is not None and process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):  # it ended by itself in this moment
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill_group(process.pid)
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes that ended, with the last line that they wrote."""
@@ -129,17 +158,23 @@ class ProcessBackend:
         path = self._folder / f"{config.node}.json"
         path.touch(mode=0o600)  # it holds the job's secret key
         path.write_bytes(to_json(config))
-        launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid())]
+        launch = [] if self._outlive else [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid())]
         with self.log(config.node).open("wb") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [*launch, sys.executable, "-m", NODE_MODULE, str(path)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        if self._outlive:
+            started = _Left(process.pid, psutil.Process(process.pid).create_time())
+            path.with_suffix(".pid").write_bytes(to_json(started))
+        return process
 
-    def _why(self, node: str, code: int) -> str:
+    def _why(self, node: str, code: int | None) -> str:
+        if code is None:
+            return f"its process is gone: {self._last_words(node) or 'it wrote nothing'}"
         if code < 0:  # what it wrote before says nothing about who killed it
             return f"killed by signal {-code} ({_signal_name(-code)})"
         told, words = f"exit code {code}", self._last_words(node)
@@ -156,7 +191,57 @@ class ProcessBackend:
         return written[-1][:_LAST_LINE] if written else ""
 
 
-def _is_over(process: subprocess.Popen[bytes]) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What a node's file says of its process: an id comes again, the time at which it started does not."""
+
+    pid: int
+    started_at_s: float
+
+
+class _Adopted:
+    """A process that another driver started; fits the part of `subprocess.Popen` that is used."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        self._process, self.pid = process, process.pid
+        self.returncode = None  # only a parent is told
+
+    def poll(self) -> bool | None:
+        """Return None while it runs."""
+        return None if _runs(self._process) else True
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for its end."""
+        try:
+            self._process.wait(timeout_s)
+        except psutil.TimeoutExpired as error:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout_s) from error
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _left_behind(path: Path) -> _Adopted | None:
+    """Return the process that a node's file tells of, if that very one still runs."""
+    try:
+        left = from_json(path.read_bytes(), _Left)
+        process = psutil.Process(left.pid)
+        is_same = process.create_time() == left.started_at_s
+    except (OSError, WireError, psutil.NoSuchProcess):
+        return None
+    return _Adopted(process) if is_same and _runs(process) else None
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it ended by itself in this moment
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _is_over(process: subprocess.Popen[bytes] | _Adopted) -> bool:
     return process.poll() is not None
 
 

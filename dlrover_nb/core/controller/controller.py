@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.controller.rollouts import Rollout
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +90,17 @@ class Controller:
         orders = self._about_job(event)
         orders += self._rollup.close(self._helm.rollouts.target, at_s)
         return orders + self._helm.protect(at_s) + self._helm.decide_alone(at_s)
+
+    @property
+    def under_way(self) -> ResourcePlan | None:
+        """The plan that was ordered and is not in place yet; None while there is none."""
+        rollout = self._helm.rollouts.current if self._is_submitted else None
+        return None if rollout is None else rollout.target
+
+    @property
+    def is_submitted(self) -> bool:
+        """Whether it has heard of its job."""
+        return self._is_submitted
 
     def view(self) -> ControllerView:
         """Return the picture after the last event; a job must be submitted."""

@@ -11,6 +11,7 @@ waits for a particular message in a particular order.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
@@ -145,7 +146,7 @@ class JobMaster:
     @property
     def record(self) -> StateRecord:
         """All that lasts but ledgers and checkpoints."""
-        return record_of(self._state)
+        return replace(record_of(self._state), evaluation=self.evaluation)
 
     @property
     def checkpoints(self) -> tuple[Kept, ...]:
@@ -173,6 +174,7 @@ class JobMaster:
     def resume(self, record: StateRecord, kept: Iterable[Kept], at_s: float) -> tuple[Order, ...]:
         """Go on where a master before this one stopped, instead of `start`; its ledgers are here already."""
         revive(self._state, record, kept, at_s)
+        self.evaluation = record.evaluation
         return self._settle(at_s)
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[Order, ...]:

@@ -27,6 +27,7 @@ from dlrover_nb.core.runtime.roster import Node
 from dlrover_nb.core.runtime.state import JobState, Kept, PlanChange, PsGroup, Stage
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
+from dlrover_nb.core.structs.snapshot import Evaluation  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,6 +78,7 @@ class StateRecord:
     message: str
     n_named: tuple[tuple[Role, int], ...]
     nodes: tuple[NodeRecord, ...]
+    evaluation: Evaluation | None = None
 
 
 def name_of(kept: Kept) -> KeptName:

@@ -4,6 +4,9 @@ Everything that happens to a job happens in this loop, one thing at a time: a me
 tick, a command of a user. So neither the master nor the controller needs a lock, and what they decide
 depends on nothing but the order of these facts, which the journal keeps.
 
+Before an order leaves, what it rests on is in the job's diary (`runfolder`). So a driver that was killed is
+followed by one that goes on in the same run folder, at the same endpoint, with the same nodes (`resume`).
+
 Other threads read the last published picture (a frozen record, exchanged whole), and hand in commands with a
 future that the loop answers. An error that nobody foresaw ends the job as FAILED with its nodes stopped: a
 master that goes on after a bug it does not understand is worse than none.
@@ -11,6 +14,7 @@ master that goes on after a bug it does not understand is worse than none.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -22,6 +26,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.errors import BackendError, CheckpointError, StaleDecisionError
+from dlrover_nb.core.runtime.diary import Diary, read_back
 from dlrover_nb.core.runtime.flash import MemoryClaim, free_memory
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import (
@@ -34,13 +39,22 @@ from dlrover_nb.core.runtime.orders import (
     Tell,
     WriteManifest,
 )
-from dlrover_nb.core.runtime.wire import new_keys
+from dlrover_nb.core.runtime.wire import JobKeys, new_keys
 from dlrover_nb.core.session import picture
 from dlrover_nb.core.session.answers import answer
 from dlrover_nb.core.session.checkpoints import CheckpointFolder
-from dlrover_nb.core.session.facts import beginning, evaluate, submitted, traits_of
+from dlrover_nb.core.session.comeback import hear_again
+from dlrover_nb.core.session.facts import Beginning, beginning, evaluate, submitted, traits_of
 from dlrover_nb.core.session.line import MasterLine
 from dlrover_nb.core.session.record import Journal, Memory, examples
+from dlrover_nb.core.session.runfolder import (
+    DiaryFile,
+    JobFile,
+    MasterLock,
+    read_diary,
+    read_job,
+    write_job,
+)
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import Decided, Event, NodeReported, Remember, Scale, Ticked
 from dlrover_nb.core.structs.job import JobPhase
@@ -84,9 +98,11 @@ class JobDriver:
         Of the history; None for the user's own file.
     clock
         The time.
+    job
+        The job of a driver before this one, which this one goes on with; None: a new one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a job is made of, all but the first by keyword
         self,
         spec: JobSpec,
         features: FeatureSpec,
@@ -95,48 +111,106 @@ class JobDriver:
         folder: Path,
         history_url: str | None,
         clock: Clock,
+        job: JobFile | None = None,
     ) -> None:
         self._features, self._backend = features, backend
         self._folder, self._clock = folder, clock
-        self._capacity = backend.capacity()
-        past = examples(history_url)
-        self._begun = beginning(spec, traits_of(spec, features), self._capacity, past)
+        self._capacity, self._job, traits = backend.capacity(), job, traits_of(spec, features)
+        if job is None:
+            self._begun = beginning(spec, traits, self._capacity, examples(history_url))
+        else:
+            self._begun = Beginning(spec, traits, None, "")
         self._spec = spec = self._begun.spec
         self._controller = Controller()
         self._master = JobMaster(spec, features, self._capacity, folder=str(folder), evaluate=evaluate)
         self._checkpoints, self._journal = CheckpointFolder(folder), Journal(folder)
         self._memory = Memory(spec.name, history_url)
         self._telemetry, self._telemetry_lock = JobTelemetry(), threading.Lock()
-        self._keys = new_keys()
+        self._diary_file = DiaryFile(folder)
+        self._keys = JobKeys(job.public_key, job.secret_key) if job else new_keys()
+        self._held = contextlib.ExitStack()  # what no other process may have while this one lives
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._orders: deque[Order] = deque()
         self._accepts = threading.Lock()  # guards _is_over against a command that comes too late
         self._is_over = False
         self._broken = ""
         self._loss: float | None = None
-        self._started_at_s = self._ticked_at_s = self._second_at_s = self._published_at_s = clock.now_s()
+        self._ticked_at_s = self._second_at_s = self._published_at_s = clock.now_s()
+        self._started_at_s = job.started_at_s if job else self._ticked_at_s
         self._snapshot: JobSnapshot | None = None
         self._thread = threading.Thread(target=self._run, name=f"driver-{spec.name}", daemon=True)
+
+    @classmethod
+    def resume(cls, backend: Backend, *, folder: Path, history_url: str | None, clock: Clock) -> JobDriver:
+        """Return a driver that `start` lets go on with the job of a run folder.
+
+        Raises
+        ------
+        CheckpointError
+            When the folder is of no job.
+        """
+        job = read_job(folder)
+        return cls(
+            job.spec, job.features, backend, folder=folder, history_url=history_url, clock=clock, job=job
+        )
 
     # for any thread
 
     def start(self) -> None:
-        """Begin the job and return.
+        """Begin the job, or go on with it, and return.
 
         Raises
         ------
         CapacityError
             When the first plan does not fit.
         BackendError, InvalidValueError
-            When the master's endpoint cannot be bound, for example in a folder that others may enter.
+            When the master's endpoint cannot be bound, for example in a folder that others may enter, or
+            another master of the job lives.
+        CheckpointError
+            When there is nothing to go on from.
         """
-        check_fits(self._spec.plan, self._capacity)
+        if self._job is None:
+            check_fits(self._spec.plan, self._capacity)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._line = MasterLine(self._backend.listen(), self._folder, self._keys)
-        self._claim = MemoryClaim(self._spec.name, self._folder)
-        self._tell(submitted(self._begun, self._capacity, self._now_s()))
+        self._held.callback(MasterLock(self._folder).release)
+        try:
+            self._held.callback(MemoryClaim(self._spec.name, self._folder).close)
+            first = self._begin() if self._job is None else self._come_back(self._job)
+            self._diary_file.begin(self._diary.first())
+        except BaseException:
+            self._held.close()
+            raise
         self._publish()
+        self._orders.extend(first)
         self._thread.start()
+
+    def _begin(self) -> tuple[Order, ...]:
+        """Make a new job; return its first orders."""
+        self._line = MasterLine(self._backend.listen(), self._folder, self._keys)
+        keys, endpoint = self._keys, self._line.endpoint
+        job = JobFile(self._spec, self._features, self._started_at_s, endpoint, keys.public, keys.secret)
+        write_job(self._folder, job)
+        self._tell(submitted(self._begun, self._capacity, self._now_s()))
+        self._diary = Diary(self._master)
+        return self._master.start(self._now_s())
+
+    def _come_back(self, job: JobFile) -> tuple[Order, ...]:
+        """Go on with a job whose master died; return the first orders.
+
+        The endpoint is bound first: nodes that are connected again wait for as long as it takes.
+        """
+        record, kept = read_back(self._master, read_diary(self._folder))
+        listen = "ipc" if job.endpoint.startswith("ipc") else job.endpoint
+        self._line = MasterLine(listen, self._folder, self._keys)
+        hear_again(self._folder, self._controller, self._telemetry, self._memory)
+        self._diary = Diary(self._master)
+        self._backend.adopt([node.id for node in record.nodes])
+        orders = self._master.resume(record, kept, self._now_s())
+        if not self._controller.is_submitted:
+            self._tell(submitted(self._begun, self._capacity, self._now_s()))
+        if (plan := self._controller.under_way) is not None:  # one of the two had not heard of the other
+            orders += self._master.set_target(plan, self._now_s())
+        return orders
 
     def snapshot(self) -> JobSnapshot:
         """Return the newest picture of the job."""
@@ -204,7 +278,9 @@ class JobDriver:
 
     def _run(self) -> None:
         try:
-            self._carry_out(self._master.start(self._now_s()))
+            first = tuple(self._orders)
+            self._orders.clear()
+            self._carry_out(first)
             while not self._master.phase.is_final:
                 self._turn()
         except Exception as error:
@@ -235,6 +311,7 @@ class JobDriver:
             self._carry_out(self._master.see_waiting(self._backend.waiting(), at_s))
             self._carry_out((Tell(Ticked(at_s)),))
             self._record(at_s)
+            self._keep_diary()
         if at_s >= self._published_at_s + PUBLISH_S:
             self._publish()
 
@@ -279,7 +356,6 @@ class JobDriver:
 
     def _put_away(self) -> None:
         self._backend.close()
-        self._claim.close()
         free_memory(self._spec.name, self._folder)
         with self._accepts:
             self._is_over = True
@@ -289,6 +365,9 @@ class JobDriver:
         self._line.close()
         self._journal.close()
         self._memory.close()
+        self._keep_diary()
+        self._diary_file.close()
+        self._held.close()
 
     def _publish_end(self) -> None:
         """Publish the last picture; after a failure that no picture can be drawn of, the one before."""
@@ -307,11 +386,20 @@ class JobDriver:
 
     def _carry_out(self, orders: Iterable[Order]) -> None:
         """Carry out orders in their order, those that follow from them too; a nested call only adds."""
-        is_nested = bool(self._orders)
+        orders, is_nested = tuple(orders), bool(self._orders)
+        if entry := self._diary.entry(orders):
+            self._diary_file.append(entry)
         self._orders.extend(orders)
         while self._orders and not is_nested:
             self._do(self._orders[0])
             self._orders.popleft()
+
+    def _keep_diary(self) -> None:
+        """Write down what changed without an order, and begin a long diary anew."""
+        if self._diary_file.is_long:
+            self._diary_file.begin(self._diary.first())
+        elif entry := self._diary.entry(look=True):
+            self._diary_file.append(entry)
 
     def _do(self, order: Order) -> None:
         match order:

@@ -20,20 +20,29 @@ if TYPE_CHECKING:
 FRESH_S = 3.0  # an older report says nothing about now
 
 
-def _fresh(nodes: Iterable[NodeView], at_s: float) -> list[NodeSample]:
-    """Return the last reports of workers, as far as they are about now."""
-    samples = [node.last for node in nodes if node.role is Role.WORKER and node.last is not None]
+def fresh(samples: Iterable[NodeSample], at_s: float) -> list[NodeSample]:
+    """Return the reports that are about now."""
     return [sample for sample in samples if sample.at_s >= at_s - FRESH_S]
+
+
+def throughput(samples: Iterable[NodeSample]) -> float:
+    """Return what workers train together by these reports."""
+    return sum(s.n_sample / s.window_s for s in samples if s.window_s > 0)
+
+
+def _of_workers(nodes: Iterable[NodeView], at_s: float) -> list[NodeSample]:
+    samples = (node.last for node in nodes if node.role is Role.WORKER and node.last is not None)
+    return fresh(samples, at_s)
 
 
 def samples_per_s(nodes: Iterable[NodeView], at_s: float) -> float:
     """Return the throughput of all workers over their last reports."""
-    return sum(s.n_sample / s.window_s for s in _fresh(nodes, at_s) if s.window_s > 0)
+    return throughput(_of_workers(nodes, at_s))
 
 
 def mean_loss(nodes: Iterable[NodeView], at_s: float) -> float | None:
     """Return the mean loss per sample over the last reports; None when nothing was trained."""
-    told = [(s.loss, s.n_sample) for s in _fresh(nodes, at_s) if s.loss is not None and s.n_sample]
+    told = [(s.loss, s.n_sample) for s in _of_workers(nodes, at_s) if s.loss is not None and s.n_sample]
     n_sample = sum(n for _, n in told)
     return sum(loss * n for loss, n in told) / n_sample if n_sample else None
 

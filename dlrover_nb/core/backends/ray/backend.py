@@ -29,7 +29,7 @@ from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from dlrover_nb.core.structs.resources import Need
 
@@ -84,6 +84,7 @@ class RayBackend:
         self._known: set[str] = set()
         self._unplaced: dict[str, Asked] = {}
         self._closed = False
+        self._gone: list[NodeExited] = []
 
     def capacity(self) -> Capacity:
         """Return the shapes of the cluster's machines."""
@@ -115,6 +116,11 @@ class RayBackend:
         self._actors[config.node] = actor
         self._unplaced[config.node] = Asked(actor, (config.cpu, config.memory_mib), time.monotonic())
 
+    def adopt(self, nodes: Collection[str]) -> None:
+        """Tell that all nodes are gone: they ended with the master that owned them."""
+        self._known.update(nodes)
+        self._gone += [NodeExited(node, "it ended with its master") for node in nodes]
+
     def stop_node(self, node: str) -> None:
         """Kill the actor's process; its end is told by `poll`."""
         if (actor := self._actors.get(node)) is not None:
@@ -123,10 +129,11 @@ class RayBackend:
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes whose run has ended."""
+        gone, self._gone = self._gone, []
         if not self._refs:
-            return ()
+            return tuple(gone)
         ended, _ = ray.wait(list(self._refs), num_returns=len(self._refs), timeout=0)
-        return tuple(self._ended(ref) for ref in ended)
+        return (*gone, *(self._ended(ref) for ref in ended))
 
     def waiting(self) -> frozenset[str]:
         """Return the nodes that Ray has not placed and that no machine has room for now."""
