@@ -54,7 +54,8 @@ class PrepareCheckpoint:
 class Manifest:
     """A checkpoint: the parts that the PS wrote, and the data queue as it was at that moment.
 
-    It is written last and atomically: a checkpoint without its manifest does not exist.
+    It is written last and atomically: a checkpoint without its manifest does not exist. `n_journal_byte` is
+    how long the journal was when all workers stood still for it.
     """
 
     number: int
@@ -65,6 +66,7 @@ class Manifest:
     n_row: int
     n_byte: int
     ledger: LedgerCheckpoint
+    n_journal_byte: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.runtime.flash.places import checkpoint_root, part_url
 from dlrover_nb.core.runtime.orders import DropCheckpoint, Manifest, PrepareCheckpoint, WriteManifest
 from dlrover_nb.core.runtime.state import Kept, Stage, Writing
 from dlrover_nb.core.structs.messages import Save
@@ -57,16 +58,12 @@ def begin(state: JobState, at_s: float) -> None:
     state.writing[number] = Writing(number, at_s, group, ledger, is_final=state.train.finished)
     on_disk = [kept.manifest.n_byte for kept in state.checkpoints if kept.is_on_disk]
     state.orders.append(PrepareCheckpoint(number, on_disk[-1] if on_disk else FIRST_CHECKPOINT_BYTES))
+    root = checkpoint_root(state.spec.checkpoint_url, state.folder)
     for index, node in enumerate(group.nodes):
         member = state.roster.get(node)
         assert member is not None
-        state.send(member, Save(number, part_file(state, index)))
+        state.send(member, Save(number, part_url(root, number, index)))
     state.enter(Stage.COPYING, at_s)
-
-
-def part_file(state: JobState, index: int) -> str:
-    """Return where a PS writes its part of the checkpoint at hand."""
-    return f"{state.folder}/checkpoints/{state.n_checkpoint}/ps-{index}.part"
 
 
 def is_copied(state: JobState) -> bool:

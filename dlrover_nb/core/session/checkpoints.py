@@ -1,22 +1,28 @@
 """Checkpoint folders of a job: one per checkpoint, complete only with its manifest.
 
-PS write their parts themselves; the master makes the folder, looks for room beforehand (a full disk is better
-found before a pause than in it), and writes the manifest last and atomically.
+PS write their parts themselves; the master makes the folder, looks for room beforehand where the file system
+can tell (a full disk is better found before a pause than in it), and writes the manifest last and atomically.
+
+A manifest makes four things one: the parts (model and optimizer state), the data queue, and how long the
+journal was, all of the moment when every worker stood still. Parts are copied in that moment and written
+later, so the journal goes on meanwhile; replayed to that length it tells what the job was when its parameters
+were these.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.errors import CheckpointError, WireError
+from dlrover_nb.core.runtime.flash import checkpoint_root, place_of, told, write_url
 from dlrover_nb.core.runtime.orders import Manifest
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from dlrover_nb.core.session.record import JOURNAL
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +36,15 @@ class CheckpointFolder:
     Parameters
     ----------
     folder
-        The job's run folder; checkpoint N lies in ``checkpoints/N`` in it.
+        The job's run folder, with its journal.
+    url
+        Where checkpoints are kept, any URL that fsspec knows; empty: ``checkpoints`` in the run folder.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "checkpoints"
+    def __init__(self, folder: Path, url: str = "") -> None:
+        self._journal = folder / JOURNAL
+        self._root = checkpoint_root(url, str(folder))
+        self._n_journal: dict[int, int] = {}  # bytes of the journal when a checkpoint began
 
     def prepare(self, number: int, n_byte: int) -> None:
         """Make the folder of a checkpoint of about `n_byte`.
@@ -44,18 +54,19 @@ class CheckpointFolder:
         CheckpointError
             When it cannot be made or there is no room.
         """
-        path = self._folder / str(number)
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._n_journal[number] = self._journal.stat().st_size if self._journal.exists() else 0
+        url = f"{self._root}/{number}"
+        with told(f"cannot make the folder {url}", "choose another place for checkpoints"):
+            fs, path, is_local = place_of(url)
+            if not is_local:
+                fs.makedirs(path, exist_ok=True)
+                return
+            Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
             n_free = shutil.disk_usage(path).free
-        except OSError as error:
-            raise CheckpointError(
-                f"cannot make the folder {path}: {error.strerror}; choose a run folder that can be written"
-            ) from error
         if n_free < _GROWTH * n_byte:
             raise CheckpointError(
                 f"expected {_GROWTH * n_byte >> 20} MiB free on the disk of {path}, got {n_free >> 20} MiB; "
-                "free space there or choose another run folder"
+                "free space there or choose another place for checkpoints"
             )
 
     def write(self, manifest: Manifest) -> None:
@@ -66,18 +77,8 @@ class CheckpointFolder:
         CheckpointError
             When the manifest cannot be written; the checkpoint then does not exist.
         """
-        path = self._folder / str(manifest.number) / MANIFEST
-        temporary = path.with_suffix(".tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(to_json(manifest))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError as error:
-            raise CheckpointError(
-                f"cannot write {path}: {error.strerror}; free space on that disk or choose another run folder"
-            ) from error
+        whole = replace(manifest, n_journal_byte=self._n_journal.pop(manifest.number, 0))
+        write_url(self._manifest(manifest.number), [np.frombuffer(to_json(whole), np.uint8)])
 
     def read(self, number: int) -> Manifest:
         """Return the manifest of a checkpoint.
@@ -85,21 +86,34 @@ class CheckpointFolder:
         Raises
         ------
         CheckpointError
-            When there is none.
+            When there is none, or it is none of this release.
         """
-        path = self._folder / str(number) / MANIFEST
+        url = self._manifest(number)
+        with told(f"checkpoint {number} is not complete", "use another one"):
+            fs, path, _ = place_of(url)
+            data = fs.cat_file(path)
         try:
-            return from_json(path.read_bytes(), Manifest)
-        except OSError as error:
-            raise CheckpointError(f"checkpoint {number} is not complete: {error}; use another one") from error
+            return from_json(data, Manifest)
+        except WireError as error:
+            raise CheckpointError(f"{url} is damaged: {error}; use another checkpoint") from error
 
     def drop(self, number: int) -> None:
         """Delete a checkpoint, its manifest first, so that no half of one looks whole."""
-        path = self._folder / str(number)
+        url = f"{self._root}/{number}"
+        self._n_journal.pop(number, None)
         try:
-            (path / MANIFEST).unlink(missing_ok=True)
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            logger.warning("checkpoint %s could not be deleted: %s", path, error)
+            with told(f"cannot delete checkpoint {url}", "delete it when that is possible again"):
+                _delete(url)
+        except CheckpointError as error:  # it is in nobody's way
+            logger.warning("%s", error)
+
+    def _manifest(self, number: int) -> str:
+        return f"{self._root}/{number}/{MANIFEST}"
+
+
+def _delete(url: str) -> None:
+    fs, path, _ = place_of(url)
+    if fs.exists(f"{path}/{MANIFEST}"):
+        fs.rm_file(f"{path}/{MANIFEST}")
+    if fs.exists(path):
+        fs.rm(path, recursive=True)

@@ -123,7 +123,7 @@ class JobDriver:
         self._spec = spec = self._begun.spec
         self._controller = Controller()
         self._master = JobMaster(spec, features, self._capacity, folder=str(folder), evaluate=evaluate)
-        self._checkpoints, self._journal = CheckpointFolder(folder), Journal(folder)
+        self._checkpoints, self._journal = CheckpointFolder(folder, spec.checkpoint_url), Journal(folder)
         self._memory = Memory(spec.name, history_url)
         self._telemetry, self._telemetry_lock = JobTelemetry(), threading.Lock()
         self._diary_file = DiaryFile(folder)

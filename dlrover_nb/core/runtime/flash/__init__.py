@@ -1,10 +1,11 @@
 """Flash checkpoints: training waits for one copy in memory, files are written in the background."""
 
 from dlrover_nb.core.runtime.flash.buffer import memory_image
-from dlrover_nb.core.runtime.flash.files import Written, read_url, write_url
+from dlrover_nb.core.runtime.flash.files import Written, place_of, read_url, told, write_url
 from dlrover_nb.core.runtime.flash.image import Image, Layout
 from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint, Persisted, PersistFailed
 from dlrover_nb.core.runtime.flash.names import MemoryClaim, free_memory, sweep_memory
+from dlrover_nb.core.runtime.flash.places import checkpoint_root, part_url
 
 __all__ = [
     "FlashCheckpoint",
@@ -14,9 +15,13 @@ __all__ = [
     "PersistFailed",
     "Persisted",
     "Written",
+    "checkpoint_root",
     "free_memory",
     "memory_image",
+    "part_url",
+    "place_of",
     "read_url",
     "sweep_memory",
+    "told",
     "write_url",
 ]

@@ -28,7 +28,7 @@ from dlrover_nb.core.runtime.flash.buffer import HASH_BYTES, nothing
 from dlrover_nb.core.runtime.flash.image import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -62,18 +62,12 @@ def write_url(
     CheckpointError
         When it cannot be written; what was at `url` is as it was before.
     """
-    try:
-        fs, path = _place(url)
-        if isinstance(fs, LocalFileSystem):
+    advice = "the last good one is untouched. Free space there or choose another place"
+    with told(f"cannot write the checkpoint {url}", advice):
+        fs, path, is_local = place_of(url)
+        if is_local:
             return _write_local(Path(path), chunks, between)
         return _write_remote(fs, path, chunks, between)
-    except CheckpointError:
-        raise
-    except Exception as error:  # each file system of fsspec has errors of its own
-        raise CheckpointError(
-            f"cannot write the checkpoint {url}: {_reason(error)}; the last good one is untouched. "
-            "Free space there or choose another place"
-        ) from error
 
 
 def read_url(url: str, sha256: str, *, between: Callable[[], None] = nothing) -> Image:
@@ -84,15 +78,9 @@ def read_url(url: str, sha256: str, *, between: Callable[[], None] = nothing) ->
     CheckpointError
         When the file is missing, not what was written, or of another format.
     """
-    try:
-        fs, path = _place(url)
-        data = _mapped(path) if isinstance(fs, LocalFileSystem) else _download(fs, path, between)
-    except CheckpointError:
-        raise
-    except Exception as error:  # as above
-        raise CheckpointError(
-            f"cannot read the checkpoint {url}: {_reason(error)}; use an earlier one"
-        ) from error
+    with told(f"cannot read the checkpoint {url}", "use an earlier one"):
+        fs, path, is_local = place_of(url)
+        data = _mapped(path) if is_local else _download(fs, path, between)
     found = _sha256(data, between)
     if found != sha256:
         raise CheckpointError(
@@ -102,12 +90,26 @@ def read_url(url: str, sha256: str, *, between: Callable[[], None] = nothing) ->
     return parse(data, url)
 
 
-def _place(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL and the path in it; a plain path is one of this machine."""
-    if "://" not in url:
-        return LocalFileSystem(), url
-    fs, path = fsspec.core.url_to_fs(url)
-    return fs, path
+def place_of(url: str) -> tuple[Any, str, bool]:
+    """Return the file system of a URL, the path in it, and whether it is a disk of this machine.
+
+    What has no scheme is a path of this machine.
+    """
+    fs, path = fsspec.core.url_to_fs(url) if "://" in url else (LocalFileSystem(), url)
+    return fs, path, isinstance(fs, LocalFileSystem)
+
+
+@contextlib.contextmanager
+def told(what: str, advice: str) -> Iterator[None]:
+    """Turn whatever a file system raises into a `CheckpointError` of one line."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:  # each file system of fsspec has errors of its own
+        text = isinstance(error, OSError) and error.strerror
+        reason = text or " ".join(f"{type(error).__name__}: {error}".split())
+        raise CheckpointError(f"{what}: {reason}; {advice}") from error
 
 
 def _write_local(path: Path, chunks: Iterable[NDArray[np.uint8]], between: Callable[[], None]) -> Written:
@@ -197,7 +199,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _reason(error: Exception) -> str:
-    return (isinstance(error, OSError) and error.strerror) or f"{error}" or type(error).__name__
