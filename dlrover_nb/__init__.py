@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.jobfile import dump_job, parse_job
     from dlrover_nb.core.models.trainable import trainable
     from dlrover_nb.core.session import connect
+    from dlrover_nb.core.session.trained import load_model
     from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
     from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, ResourcePlan, RolePlan
 
@@ -36,6 +37,7 @@ __all__ = [
     "connect",
     "dump_job",
     "load_ipython_extension",
+    "load_model",
     "parse_job",
     "trainable",
     "unload_ipython_extension",
@@ -55,6 +57,7 @@ _WHERE = {
     "RolePlan": _RESOURCES,
     "connect": "dlrover_nb.core.session",
     "dump_job": "dlrover_nb.core.jobfile",
+    "load_model": "dlrover_nb.core.session.trained",
     "parse_job": "dlrover_nb.core.jobfile",
     "trainable": "dlrover_nb.core.models.trainable",
 }

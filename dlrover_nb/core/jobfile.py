@@ -136,6 +136,11 @@ def check_known(what: str, name: str, known: tuple[str, ...]) -> None:
         raise InvalidValueError(f"unknown {what} {name!r}; {hint}")
 
 
+def data_format(path: Path) -> DataFormat | None:
+    """Return the format that a file's ending tells; None where it tells none."""
+    return ENDINGS.get(path.suffix.lower())
+
+
 def is_code(path: str) -> bool:
     """Whether a data path names a user's own object and not a file."""
     return is_import(path) and not Path(path).exists()
@@ -151,7 +156,7 @@ def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, ob
         return {**content, "data": {"format": DataFormat.OWN.value, **data}}
     full = (base or Path.cwd()) / Path(path).expanduser()
     if "format" not in data:
-        kind = ENDINGS.get(full.suffix.lower())
+        kind = data_format(full)
         if kind is None:
             formats = ", ".join(f for f in DataFormat if f is not DataFormat.CENSUS)
             raise InvalidValueError(

@@ -159,6 +159,8 @@ class Commands:
                 return self.shards(request)
             case rq.Report():
                 return self.report(request)
+            case rq.Predict():
+                return self.predict(request)
             case rq.Shutdown():
                 return self.shutdown(request)
             case rq.Demo():
@@ -301,6 +303,15 @@ class Commands:
         html = report_html(handle.snapshot(), handle.series())
         path = write(request.output, html, force=request.force)
         return Note(f"Report of {handle.name}", f"written to {path}")
+
+    def predict(self, request: rq.Predict) -> Note:
+        """Score the rows of a file; no cluster is needed."""
+        from dlrover_nb.core.session.trained import load_model, write_scores  # noqa: PLC0415 - it loads torch
+
+        scores = load_model(request.job).predict(request.rows)
+        path = write_scores(request.output, scores, force=request.force)
+        text = f"probabilities of {len(scores):,} rows, mean {scores.mean():.4f}, written to {path}"
+        return Note(f"Prediction of {request.job}", text)
 
     def shutdown(self, request: rq.Shutdown) -> Note:
         """End the cluster if it was started here, else let go of it; live views keep what they saw last."""

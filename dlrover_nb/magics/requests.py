@@ -214,6 +214,16 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Predict:
+    """Score the rows of a file with a job's model."""
+
+    job: str
+    rows: str
+    output: str
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """End the cluster that we started."""
 
@@ -236,4 +246,4 @@ class Help:
 
 Request = (
     Connect | Submit | Jobs | Status | Watch | Plans | Accept | Reject | Override | Scale | Pin | SetMode
-) | (Export | Attach | Wait | Stop | Shards | Report | Shutdown | Demo | Help)
+) | (Export | Attach | Wait | Stop | Shards | Report | Predict | Shutdown | Demo | Help)

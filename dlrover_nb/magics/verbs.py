@@ -24,6 +24,7 @@ from dlrover_nb.magics.requests import (
     Override,
     Pin,
     Plans,
+    Predict,
     Reject,
     Report,
     Request,
@@ -281,6 +282,12 @@ def _add_report(parser: Parser) -> None:
     _add_file(parser, required=True)
 
 
+def _add_predict(parser: Parser) -> None:
+    parser.add_argument("job", metavar="JOB", help="its name, also after its end, or its run folder")
+    parser.add_argument("rows", metavar="ROWS", help="file with the columns that were trained on")
+    _add_file(parser, required=True)
+
+
 def _add_wait(parser: Parser) -> None:
     _add_job(parser)
     parser.add_argument("--timeout", type=_number, metavar="SECONDS", help="give up waiting after this long")
@@ -426,6 +433,13 @@ _VERBS = (
         _add_report,
         lambda p: Report(p.job, p.output, p.force),
         "quick-start -o report.html",
+    ),
+    Verb(
+        "predict",
+        "score a file with a job's last checkpoint",
+        _add_predict,
+        lambda p: Predict(p.job, p.rows, p.output, p.force),
+        "quick-start new.parquet -o scores.parquet",
     ),
     Verb("shutdown", "end the cluster that was started here", _add_shutdown, lambda p: Shutdown(p.force)),
     Verb("demo", "run the demonstration", _add_demo, lambda p: Demo(p.out), cli_only=True),

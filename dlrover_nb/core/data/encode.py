@@ -54,6 +54,12 @@ class Batch:
 
 def encode(table: pa.Table, features: FeatureSpec, first_row: int) -> Batch:
     """Encode the rows of `table`, whose first is row `first_row` of the data."""
+    labels = labels_of(table.column(features.label), features.label, first_row)
+    return Batch(*encode_inputs(table, features), labels)
+
+
+def encode_inputs(table: pa.Table, features: FeatureSpec) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return ids and scaled numbers of rows, as in `Batch`; they need no label."""
     n = table.num_rows
     ids = np.empty((n, len(features.categorical)), np.int64)
     for i, column in enumerate(features.categorical):
@@ -61,7 +67,7 @@ def encode(table: pa.Table, features: FeatureSpec, first_row: int) -> Batch:
     dense = np.empty((n, len(features.numeric)), np.float32)
     for i, number in enumerate(features.numeric):
         dense[:, i] = scaled(table.column(number.name), number)
-    return Batch(ids, dense, labels_of(table.column(features.label), features.label, first_row))
+    return ids, dense
 
 
 def squashed(column: pa.ChunkedArray) -> NDArray[np.float64]:

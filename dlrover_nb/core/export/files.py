@@ -1,4 +1,4 @@
-"""Text to files that nobody loses."""
+"""Text and bytes to files that nobody loses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 
 
-def write(path: Path | str, text: str, *, force: bool = False) -> Path:
+def write(path: Path | str, content: str | bytes, *, force: bool = False) -> Path:
     """Write a whole file or none of it, and return its absolute path.
 
     Raises
@@ -27,17 +27,17 @@ def write(path: Path | str, text: str, *, force: bool = False) -> Path:
     if path.exists() and not force:
         raise InvalidValueError(f"{path} is there already; use --force to overwrite it, or name another file")
     try:
-        _replace(path, text)
+        _replace(path, content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise InvalidValueError(f"cannot write {path}: {error.strerror}; name another file") from error
     return path
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, content: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         umask = os.umask(0)
         os.umask(umask)
         Path(name).chmod(0o666 & ~umask)  # what open() would have given; mkstemp's files are private

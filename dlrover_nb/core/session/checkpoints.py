@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import shutil
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -96,6 +96,25 @@ class CheckpointFolder:
             return from_json(data, Manifest)
         except WireError as error:
             raise CheckpointError(f"{url} is damaged: {error}; use another checkpoint") from error
+
+    def latest(self) -> Manifest | None:
+        """Return the manifest of the newest complete checkpoint; None when there is none.
+
+        Raises
+        ------
+        CheckpointError
+            When their place cannot be looked at.
+        """
+        with told(f"cannot list the checkpoints in {self._root}", "check the place"):
+            fs, path, _ = place_of(self._root)
+            fs.invalidate_cache()
+            names = [PurePosixPath(found).parent.name for found in fs.glob(f"{path}/*/{MANIFEST}")]
+        for number in sorted((int(name) for name in names if name.isdigit()), reverse=True):
+            try:
+                return self.read(number)
+            except CheckpointError:  # a running job dropped it since
+                continue
+        return None
 
     def drop(self, number: int) -> None:
         """Delete a checkpoint, its manifest first, so that no half of one looks whole."""

@@ -20,6 +20,10 @@ from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.session.trained import TrainedModel
     from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
     from dlrover_nb.core.structs.resources import Capacity, Pins, ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
@@ -192,6 +196,16 @@ class JobHandle:
     def __await__(self) -> Generator[object, None, JobSnapshot]:
         """Wait without blocking the event loop: ``await job``."""
         return self._await_final().__await__()
+
+    def model(self) -> TrainedModel:
+        """Return the model of the last checkpoint, to predict and to evaluate with; see `load_model`."""
+        from dlrover_nb.core.session.trained import load_model  # noqa: PLC0415 - it loads data readers and torch
+
+        return load_model(self)
+
+    def predict(self, rows: object) -> NDArray[np.float32]:
+        """Return the probability of each row by the model of the last checkpoint; see `TrainedModel`."""
+        return self.model().predict(rows)
 
     def _open_proposal(self) -> str:
         snapshot = self.snapshot()

@@ -340,6 +340,7 @@ class JobDriver:
             master=self._master,
             controller=self._controller,
             n_dropped=self._line.n_dropped,
+            folder=str(self._folder),
         )
         self._loss = self._snapshot.loss
 

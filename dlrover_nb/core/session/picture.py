@@ -109,6 +109,7 @@ def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
     controller: Controller,
     n_dropped: int = 0,
     simulated: bool = False,
+    folder: str = "",
 ) -> JobSnapshot:
     """Return the picture at `at_s`; `loss` is the last one that was known."""
     view, nodes = controller.view(), master.nodes
@@ -144,4 +145,5 @@ def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
         n_dropped_message=n_dropped,
         pins=view.pins,
         simulated=simulated,
+        folder=folder,
     )

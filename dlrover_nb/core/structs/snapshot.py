@@ -184,6 +184,7 @@ class JobSnapshot:
     pins: Pins = field(default_factory=Pins)
     quarantined: tuple[QuarantinedShard, ...] = ()  # shards that wait for a decision of the user
     simulated: bool = False  # no real node trains: everything shown of the job says so
+    folder: str = ""  # the run folder, on the master's host; empty: there is none
 
     @property
     def title(self) -> str:

@@ -10,7 +10,7 @@ import torch
 from real_job import Job, plan
 from torch import nn
 
-from dlrover_nb import trainable
+from dlrover_nb import load_model, trainable
 from dlrover_nb.core.runtime.trial import prepare
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.resources import Role
@@ -103,3 +103,13 @@ def test_code_that_was_changed_in_the_run_folder_ends_the_job_with_the_reason(
     end = own(spoil).until_end()
     assert end.phase is JobPhase.FAILED
     assert "is not the code that was submitted" in end.message
+
+
+def test_the_trained_module_predicts_after_the_job(own: Callable[..., Job]) -> None:
+    job = own()
+    end = job.until_end()
+    model = load_model(job.folder)
+    rows = next(pieces_from(0))
+    assert model.predict({"x": rows["x"], "site": rows["site"]}).shape == (PIECE,)
+    assert end.evaluation is not None
+    assert model.evaluate().auc == pytest.approx(end.evaluation.auc, abs=1e-5)

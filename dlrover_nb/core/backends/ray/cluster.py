@@ -23,10 +23,10 @@ from dlrover_nb.core.backends.ray.backend import NAMESPACE, ask_ray, check_reach
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
     HeadRecord,
+    jobs_folder,
     ray_environment,
     running_head,
     start_head,
-    state_folder,
     stop_head,
 )
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
@@ -329,11 +329,6 @@ def _run_folder(name: str) -> Path:
     folder = jobs_folder() / f"{name}-{stamp}"
     folder.mkdir(mode=0o700, parents=True)
     return folder
-
-
-def jobs_folder() -> Path:
-    """Return where the run folders of this user's jobs lie."""
-    return state_folder() / "jobs"
 
 
 def _is_final(handle: JobHandle) -> bool:

@@ -58,6 +58,11 @@ def state_folder() -> Path:
     return folder
 
 
+def jobs_folder() -> Path:
+    """Return where the run folders of this user's jobs lie."""
+    return state_folder() / "jobs"
+
+
 def token_file() -> Path:
     """Return the file with the token of this user's local Ray, made on first use."""
     path = state_folder() / "ray-token"
