@@ -159,10 +159,7 @@ def group_by_ps(loop: Any, layout: Layout) -> None:
 
     def grouped(ids: Any) -> tuple[Any, Any]:
         rows, inverse = unique_rows(ids)
-        order = np.argsort(layout.owner[rows % N_BUCKET], kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        return rows[order], place[inverse]
+        return kernel().grouped(rows, inverse, layout.owner, layout.n_ps)[:2]
 
     loop.unique_rows = grouped
 

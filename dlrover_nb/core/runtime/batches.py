@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.structs.messages import N_BUCKET
 from dlrover_nb.core.structs.shards import Purpose, Shard
 
 if TYPE_CHECKING:
@@ -119,10 +118,5 @@ def prepare(
     rows, inverse = kernel().distinct(ids.ravel())
     if layout.n_ps == 1:
         return Prepared(rows, (0, len(rows)), inverse, dense, labels)
-    owner = layout.owner[rows % N_BUCKET]
-    order = np.argsort(owner, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    counts = np.bincount(owner, minlength=layout.n_ps)
-    bounds = (0, *(int(n) for n in np.cumsum(counts)))
-    return Prepared(rows[order], bounds, place[inverse], dense, labels)
+    rows, inverse, counts = kernel().grouped(rows, inverse, layout.owner, layout.n_ps)
+    return Prepared(rows, (0, *np.cumsum(counts).tolist()), inverse, dense, labels)

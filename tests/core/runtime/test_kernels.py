@@ -110,6 +110,18 @@ def test_distinct_ids_come_in_order_of_appearance_and_lead_back(ids):
     assert (rows.dtype, inverse.dtype) == (np.int64, np.int64)
 
 
+@laws
+@given(ids=IDS, n_owner=st.integers(1, 5), seed=SEEDS)
+def test_grouped_rows_lie_by_owner_in_their_order_and_lead_back(ids, n_owner, seed):
+    owner = np.random.default_rng(seed).integers(0, n_owner, 256)
+    rows, inverse = kernel().distinct(np.array(ids, np.int64))
+    grouped, places, counts = kernel().grouped(rows, inverse, owner, n_owner)
+    by_owner = [rows[owner[rows % 256] == one] for one in range(n_owner)]
+    np.testing.assert_array_equal(grouped, np.concatenate(by_owner))
+    assert counts.tolist() == [len(mine) for mine in by_owner]
+    assert grouped[places].tolist() == ids
+
+
 @given(beta1=st.floats(0, 0.99), beta2=st.floats(0, 0.9999), count=st.integers(1, 10**6))
 def test_corrections_are_those_of_adam_for_any_count(beta1, beta2, count):
     rule = replace(RULES[-1], optimizer=Optimizer.ADAM, beta1=beta1, beta2=beta2)
@@ -126,6 +138,12 @@ def test_the_environment_chooses_the_kernel(monkeypatch, every_kernel):  # noqa:
     monkeypatch.setenv(kernels.VARIABLE, "fortran")
     with pytest.raises(InvalidValueError, match="must be numpy or c"):
         kernel()
+
+
+def test_a_library_of_another_version_counts_as_not_built(monkeypatch):
+    if compiled.is_built():
+        monkeypatch.setattr(compiled, "_VERSION", -1)
+        assert not compiled.is_built()
 
 
 def test_without_a_compiler_numpy_serves_and_a_wish_for_c_is_refused(monkeypatch):

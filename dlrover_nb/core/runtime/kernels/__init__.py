@@ -82,6 +82,10 @@ class Kernel(Protocol):
         """Return the distinct ids in order of appearance, and the place of each id among them."""
         ...
 
+    def grouped(self, rows: Ids, inverse: Ids, owner: Ids, n_owner: int) -> tuple[Ids, Ids, Ids]:
+        """Return rows with those of one owner side by side, the places in them, and rows of each owner."""
+        ...
+
 
 def kernel() -> Kernel:
     """Return the kernel that the environment asks for, else the compiled one where it is there.

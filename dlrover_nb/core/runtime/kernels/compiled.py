@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Slots = NDArray[np.int32]
     Floats = NDArray[np.float32]
 
+_VERSION = 2  # of kernel.c: a library that was built before the source changed is not used
 _KINDS = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -38,12 +39,15 @@ _SIGNATURES = {
     "hash_find": (_P, _P, _U, _P, _I),
     "hash_place": (_P, _U, _P, _P, _I),
     "distinct": (_P, _P, _P, _U, _P, _I),
+    "group": (_P, _P, _P, _I, _P, _I, _P, _I),
+    "look_up": (_P, _P, _P, _I),
 }
 
 
 def is_built() -> bool:
-    """Return whether the library was built when the package was installed."""
-    return _library_path() is not None
+    """Return whether the library was built when the package was installed, from this version's source."""
+    path = _library_path()
+    return path is not None and getattr(ctypes.CDLL(str(path)), "version", int)() == _VERSION
 
 
 class Compiled:
@@ -104,6 +108,17 @@ class Compiled:
         seen = np.zeros(1 << (2 * len(ids)).bit_length(), np.int32)
         n = self._c.distinct(_at(rows), _at(inverse), _at(seen), len(seen) - 1, _at(ids), len(ids))
         return rows[:n].copy(), inverse
+
+    def grouped(self, rows: Ids, inverse: Ids, owner: Ids, n_owner: int) -> tuple[Ids, Ids, Ids]:
+        """Return rows with those of one owner side by side, the places in them, and rows of each owner."""
+        rows, inverse, owner = (_packed(array, np.int64) for array in (rows, inverse, owner))
+        out, places, counts = np.empty_like(rows), np.empty_like(inverse), np.zeros(n_owner, np.int64)
+        place = np.empty_like(rows)
+        self._c.group(
+            _at(out), _at(place), _at(counts), n_owner, _at(rows), len(rows), _at(owner), len(owner)
+        )
+        self._c.look_up(_at(places), _at(place), _at(inverse), len(inverse))
+        return out, places, counts
 
 
 class _DirectMap(numpy_kernel.DirectMap):

@@ -21,6 +21,12 @@
 enum { AHEAD = 8, PLACES_AHEAD = 16 };
 enum { SGD, ADAGRAD, ADAM };
 
+/* compiled.py takes no other; raise it with each change of a signature. */
+int version(void)
+{
+    return 2;
+}
+
 /* numbers of an optimizer; the order is compiled.py's */
 typedef struct {
     float rate, beta1, rest1, beta2, rest2, epsilon;
@@ -217,4 +223,30 @@ int64_t distinct(int64_t *restrict rows, int64_t *restrict inverse, int32_t *res
         inverse[i] = seen[at] - 1;
     }
     return n_row;
+}
+
+/* Rows side by side by their owner, in their order otherwise; `counts` [n_owner] is zero. */
+void group(int64_t *restrict out, int64_t *restrict place, int64_t *restrict counts, int64_t n_owner,
+           const int64_t *restrict rows, int64_t n, const int64_t *restrict owner, int64_t n_bucket)
+{
+    for (int64_t i = 0; i < n; i++)
+        counts[owner[(uint64_t)rows[i] % (uint64_t)n_bucket]]++;
+    int64_t start = 0;
+    for (int64_t o = 0; o < n_owner; o++) { /* counts become where each begins */
+        int64_t count = counts[o];
+        counts[o] = start;
+        start += count;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        place[i] = counts[owner[(uint64_t)rows[i] % (uint64_t)n_bucket]]++;
+        out[place[i]] = rows[i];
+    }
+    for (int64_t o = n_owner - 1; o > 0; o--) /* where each ends becomes its length again */
+        counts[o] -= counts[o - 1];
+}
+
+void look_up(int64_t *restrict out, const int64_t *restrict values, const int64_t *restrict at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = values[at[i]];
 }

@@ -229,5 +229,22 @@ def distinct(ids: Ids) -> tuple[Ids, Ids]:
     return np.asarray(rows), np.asarray(inverse, np.int64)
 
 
+def grouped(rows: Ids, inverse: Ids, owner: Ids, n_owner: int) -> tuple[Ids, Ids, Ids]:
+    """Return rows with those of one owner side by side, the places in them, and rows of each owner.
+
+    Parameters
+    ----------
+    rows, inverse
+        What `distinct` gave.
+    owner
+        Index of the owner of each bucket, int64 [N_BUCKET].
+    """
+    owners = owner[rows % len(owner)]
+    order = np.argsort(owners, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return rows[order], place[inverse], np.bincount(owners, minlength=n_owner)
+
+
 def _empty_places(n: int) -> NDArray[np.int64]:
     return np.full((n, 2), _EMPTY, np.int64)

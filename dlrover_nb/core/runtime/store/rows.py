@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _GROWTH = 1.25  # the share of allocated rows that may lie unused is 1 - 1/1.25
 _FIRST_CAPACITY = 1024
-_CHUNK = 1 << 15  # rows moved at a time when others leave
+_CHUNK = 1 << 15  # rows looked at or moved at a time, so that no copy of all is made
 
 
 class RowTable:
@@ -99,22 +99,30 @@ class RowTable:
 
     def remove(self, buckets: Buckets) -> int:
         """Drop the rows of `buckets`, give their memory back; return how many they were."""
-        n_before, self.n = self.n, self._compact(buckets)
+        gone = self.rows_of(buckets)
+        n_gone = int(np.count_nonzero(gone))
+        self._fill_holes(gone, self.n - n_gone)
+        self.n -= n_gone
         self._resize(max(self.n, _FIRST_CAPACITY))
         self._map = self._new_map()
         self._map.insert(self.ids[: self.n], 0)
-        return n_before - self.n
+        return n_gone
 
-    def _compact(self, gone: Buckets) -> int:
-        """Move the rows that stay to the front; return their number."""
-        n_kept = 0
+    def rows_of(self, buckets: Buckets) -> NDArray[np.bool_]:
+        """Return for each row whether it is of `buckets`."""
+        found = np.empty(self.n, np.bool_)
         for start in range(0, self.n, _CHUNK):
             chunk = slice(start, min(start + _CHUNK, self.n))
-            kept = np.flatnonzero(~gone[self.ids[chunk] % N_BUCKET])
+            found[chunk] = buckets[self.ids[chunk] % N_BUCKET]
+        return found
+
+    def _fill_holes(self, gone: NDArray[np.bool_], n_kept: int) -> None:
+        """Move the last rows that stay to where the first rows go, so that the first `n_kept` stay."""
+        holes, movers = np.flatnonzero(gone[:n_kept]), np.flatnonzero(~gone[n_kept:]) + n_kept
+        for start in range(0, len(holes), _CHUNK):
+            chunk = slice(start, start + _CHUNK)
             for array in self._arrays:
-                array[n_kept : n_kept + len(kept)] = array[chunk][kept]
-            n_kept += len(kept)
-        return n_kept
+                array[holes[chunk]] = array[movers[chunk]]
 
     def _create(self, ids: Ids, *, fill: bool) -> Slots:
         start, stop = self.n, self.n + len(ids)

@@ -155,7 +155,7 @@ class ParameterStore:
         """Mark all rows of `buckets` as pending, now and whenever they change; return how many."""
         self._moving = buckets.copy()
         rows = self._rows
-        rows.marked[: rows.n] = buckets[rows.ids[: rows.n] % N_BUCKET]
+        rows.marked[: rows.n] = rows.rows_of(buckets)
         self.n_pending = int(np.count_nonzero(rows.marked[: rows.n]))
         self._scan_from = 0
         return self.n_pending
