@@ -9,10 +9,16 @@ lone worker sees exactly what one process would compute. Arrays travel beside th
                pull_rows int64 [m]
 `Exchanged`    rows float32 [m, width], dense float32 [slice]
 `InitDense`    dense float32 [slice]
+`Hold`         push_rows, push_grads, dense gradient, as of `Exchange`
 =============  ===================================================================================
 
 Rows of one push are distinct. Nothing in an array counts as applied before its `Exchanged` is here; a
 request may be sent again, as the PS applies a step of one connection once only.
+
+Workers that keep in step (BSP, SSP) also talk to the coordinator, which is the PS of index 0 (`pacing`):
+they `Join`, `Arrive` in each round and `Leave`, and hear `Proceed` when they may go on. In BSP a worker has
+all PS `Hold` its gradients before it arrives; what belongs to a round that ended is applied when the first
+worker names that round in its next `Exchange`, and once only.
 """
 
 from __future__ import annotations
@@ -21,14 +27,80 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """A round that ended in BSP: its number, and (worker, rows of its batch) of all who took part."""
+
+    number: int
+    contributors: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Coordinator to worker: go on with `round`.
+
+    Parameters
+    ----------
+    done
+        The round that ended last: to be applied before rows are read (BSP); None: there was none.
+    sizes
+        (round, batch size) pairs of this worker: in force from that round on.
+    """
+
+    round: int
+    done: Round | None
+    sizes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """Worker to PS: apply these gradients, then send me those rows and your dense slice.
 
-    `step` grows by one with each request of a connection (identity) and is how a repetition is known.
+    `step` grows by one with each request of a connection (identity) and is how a repetition is known. `done`
+    is the round that ended last (BSP): its gradients are applied first.
     """
 
     ps_epoch: int
     step: int
+    done: Round | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Worker to PS: keep these gradients of mine until you hear that they belong to a round."""
+
+    ps_epoch: int
+    step: int
+    worker: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Worker to coordinator: I have batches, count me in."""
+
+    ps_epoch: int
+    step: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """Worker to coordinator: my gradients of a round, of `n_row` rows, are at all PS."""
+
+    ps_epoch: int
+    step: int
+    worker: str
+    round: int
+    n_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Worker to coordinator: do not wait for me."""
+
+    ps_epoch: int
+    step: int
+    worker: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +124,31 @@ class Exchanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """PS to worker: the gradients of `step` are kept."""
+
+    ps_epoch: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """Coordinator to worker, who joined or arrived with `step`: go on."""
+
+    ps_epoch: int
+    step: int
+    go: Go
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Coordinator to worker: it is no member now, be it that it left, or that it was counted as dead."""
+
+    ps_epoch: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class DenseReady:
     """PS to worker: the dense slice has values."""
 
@@ -72,15 +169,17 @@ class Refused:
     why: str
 
 
-ToPs = Exchange | InitDense
-FromPs = Exchanged | DenseReady | StaleEpoch | Refused
+Pacing = Join | Arrive | Leave
+ToPs = Exchange | InitDense | Hold | Join | Arrive | Leave
+FromPs = Exchanged | DenseReady | Held | Proceed | Gone | StaleEpoch | Refused
 
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """What an exchange cost its worker: which share of the time the push took, and its bytes."""
+    """What an exchange cost its worker: which share of the wait push and peers took, and its bytes."""
 
     push_share: float = 0.0
+    peers_share: float = 0.0
     n_byte_sent: int = 0
     n_byte_received: int = 0
 
@@ -97,4 +196,4 @@ def trip_of(answer: Exchanged, took_s: float, *, sent: int, received: int) -> Tr
     """
     way_s = max(0.0, took_s - answer.update_s - answer.lookup_s)
     push_s = answer.update_s + way_s * sent / max(sent + received, 1)
-    return Trip(min(push_s / max(took_s, 1e-9), 1.0), sent, received)
+    return Trip(min(push_s / max(took_s, 1e-9), 1.0), 0.0, sent, received)

@@ -24,8 +24,10 @@ from dlrover_nb.core.runtime.exchange import (
     DenseReady,
     Exchange,
     Exchanged,
+    Gone,
     InitDense,
     Refused,
+    Round,
     StaleEpoch,
     Trip,
     trip_of,
@@ -34,17 +36,19 @@ from dlrover_nb.core.runtime.store import dense_slice
 from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode, n_byte
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.agent import Agent
+    from dlrover_nb.core.runtime.exchange import FromPs
     from dlrover_nb.core.runtime.trainer import Push
     from dlrover_nb.core.runtime.wire import Context, Socket
     from dlrover_nb.core.structs.messages import Train
 
     Floats = NDArray[np.float32]
     Arrays = list[NDArray[Any]]
+    _Question = tuple[int, type[Any]]  # to which PS, and what answers it
 
 _log = logging.getLogger(__name__)
 
@@ -94,10 +98,10 @@ class PsLine:
         for socket in self._sockets:
             agent.watch(socket)
         self._step = 0
-        self._requests: list[list[Any]] = []
+        self._pending: dict[_Question, list[Any]] = {}  # what was asked and is not answered, and its frames
+        self._answered: dict[_Question, tuple[Any, Arrays]] = {}
+        self._n_byte_sent = 0
         self._asked_s = 0.0
-        self._awaited: type[Exchanged | DenseReady] = DenseReady
-        self._latest = Exchanged(0, 0)
         self.last = Trip()
 
     @property
@@ -107,15 +111,23 @@ class PsLine:
 
     def init_dense(self, values: Floats) -> None:
         """Offer every PS first values of its dense slice."""
-        self._ask([encode(InitDense(self._epoch), [values[part]]) for part in self._slices], DenseReady)
-        self._answers()
+        for i, part in enumerate(self._slices):
+            self._ask(i, DenseReady, InitDense(self._epoch), [values[part]])
+        self._answers(DenseReady)
+
+    def begin(self) -> None:
+        """Begin a stream of batches."""
+
+    def end(self) -> None:
+        """End it: none is there, or the worker is wanted for something else."""
+
+    def batch_size(self, n_taken: int) -> int | None:  # noqa: ARG002 - here all batches are alike
+        """Return how large the batch after `n_taken` of this stream is to be; None: as before."""
+        return None
 
     def start(self, push: Push | None, pull: Prepared | None) -> None:
         """Send gradients and ask for rows."""
-        self._step += 1
-        request = Exchange(self._epoch, self._step)
-        frames = [encode(request, self._arrays(i, push, pull)) for i in range(len(self._sockets))]
-        self._ask(frames, Exchanged)
+        self._exchange(push, pull)
 
     def finish(self, dense: Floats) -> Floats:
         """Wait for all answers: fill `dense`, return the rows grouped by PS.
@@ -127,17 +139,30 @@ class PsLine:
         WireError
             When a PS can never serve the request.
         """
-        answers = self._answers()
-        for part, (_, values) in zip(self._slices, answers, strict=True):
+        return self._rows(dense)
+
+    def _exchange(self, push: Push | None, pull: Prepared | None, done: Round | None = None) -> None:
+        self._step += 1
+        self._asked_s = time.monotonic()
+        for i in range(len(self._sockets)):
+            pull_rows = _NO_ROWS if pull is None else pull.rows[_part(pull, i)]
+            request = Exchange(self._epoch, self._step, done)
+            self._ask(i, Exchanged, request, [*self._gradients(i, push), pull_rows])
+
+    def _rows(self, dense: Floats) -> Floats:
+        answers = self._answers(Exchanged)
+        for part, (_, (_, values)) in zip(self._slices, answers, strict=True):
             dense[part] = values
         self._measure(answers)
-        return answers[0][0] if len(answers) == 1 else np.concatenate([rows for rows, _ in answers])
+        return answers[0][1][0] if len(answers) == 1 else np.concatenate([rows for _, (rows, _) in answers])
 
-    def _measure(self, answers: list[Arrays]) -> None:
-        """Say where the time of the exchange went, as the PS that answered last tells it."""
-        sent = sum(map(n_byte, self._requests))
-        received = sum(array.nbytes for arrays in answers for array in arrays)
-        self.last = trip_of(self._latest, time.monotonic() - self._asked_s, sent=sent, received=received)
+    def _measure(self, answers: list[tuple[Any, Arrays]]) -> None:
+        """Say where the time of the exchange went, as the PS that worked longest tells it."""
+        received = sum(array.nbytes for _, arrays in answers for array in arrays)
+        slowest = max((answer for answer, _ in answers), key=lambda answer: answer.update_s + answer.lookup_s)
+        took_s = time.monotonic() - self._asked_s
+        self.last = trip_of(slowest, took_s, sent=self._n_byte_sent, received=received)
+        self._n_byte_sent = 0
 
     def close(self) -> None:
         """Close the sockets; what was not sent is dropped."""
@@ -145,64 +170,64 @@ class PsLine:
             self._agent.unwatch(socket)
             socket.close(linger=0)
 
-    def _arrays(self, i: int, push: Push | None, pull: Prepared | None) -> Arrays:
-        """Return the arrays of an `Exchange` with PS i."""
-        pull_rows = _NO_ROWS if pull is None else pull.rows[_part(pull, i)]
+    def _gradients(self, i: int, push: Push | None) -> Arrays:
+        """Return the rows that are pushed to PS i, their gradients, and that of its dense slice."""
         if push is None:
-            return [_NO_ROWS, self._no_dense, self._no_dense, pull_rows]
+            return [_NO_ROWS, self._no_dense, self._no_dense]
         mine = _part(push.batch, i)
-        return [push.batch.rows[mine], push.rows[mine], push.dense[self._slices[i]], pull_rows]
+        return [push.batch.rows[mine], push.rows[mine], push.dense[self._slices[i]]]
 
-    def _ask(self, requests: list[list[Any]], awaited: type[Exchanged | DenseReady]) -> None:
-        self._requests, self._awaited = requests, awaited
-        self._asked_s = time.monotonic()
-        for socket, frames in zip(self._sockets, requests, strict=True):
-            _send(socket, frames)
+    def _ask(self, i: int, kind: type[Any], request: object, arrays: Iterable[NDArray[Any]] = ()) -> None:
+        """Send a request to PS i that a message of this kind answers."""
+        frames = encode(request, arrays)
+        self._pending[i, kind] = frames
+        self._n_byte_sent += n_byte(frames)
+        _send(self._sockets[i], frames)
 
-    def _answers(self) -> list[Arrays]:
-        answers: dict[Socket, Arrays] = {}
+    def _answers(self, kind: type[Any]) -> list[tuple[Any, Arrays]]:
+        """Wait until all requests of this kind are answered; return the answers in the order of the PS."""
         again_at_s = time.monotonic() + ASK_AGAIN_S
         wanted_since_s: float | None = None
-        while len(answers) < len(self._sockets):
+        while any(question[1] is kind for question in self._pending):
             for socket in self._agent.wait(_LOOK_EVERY_S):
-                self._read(socket, answers)
+                self._read(self._sockets.index(socket))
             now_s = time.monotonic()
             if self.interrupted and wanted_since_s is None:
                 wanted_since_s = now_s
-            if wanted_since_s is not None and len(answers) < len(self._sockets):
+            if wanted_since_s is not None and self._pending:
                 self._keep_patience(now_s - wanted_since_s)
             if now_s >= again_at_s:
                 again_at_s = now_s + ASK_AGAIN_S
-                self._ask_again(answers)
-        return [answers[socket] for socket in self._sockets]
+                self._ask_again()
+        found = sorted(question[0] for question in self._answered if question[1] is kind)
+        return [self._answered.pop((i, kind)) for i in found]
 
     def _keep_patience(self, waited_s: float) -> None:
         if waited_s >= self._patience_s():
             raise ExchangeDroppedError(f"a PS is silent and the master has waited for {waited_s:.1f} s")
 
-    def _ask_again(self, answers: dict[Socket, Arrays]) -> None:
-        for i, (socket, frames) in enumerate(zip(self._sockets, self._requests, strict=True)):
-            if socket not in answers:
-                _log.info("PS %d has not answered step %d for %g s: asked again", i, self._step, ASK_AGAIN_S)
-                _send(socket, frames)
+    def _ask_again(self) -> None:
+        for (i, kind), frames in self._pending.items():
+            _log.info("PS %d sent no %s for %g s: asked again", i, kind.__name__, ASK_AGAIN_S)
+            _send(self._sockets[i], frames)
 
-    def _read(self, socket: Socket, answers: dict[Socket, Arrays]) -> None:
-        message, arrays = decode(socket.recv_multipart(copy=False))
-        if self._is_awaited(message):
-            answers[socket] = arrays
-        elif isinstance(message, StaleEpoch):
+    def _read(self, i: int) -> None:
+        message, arrays = decode(self._sockets[i].recv_multipart(copy=False))
+        question = i, type(message)
+        if isinstance(message, StaleEpoch):
             raise ExchangeDroppedError(f"a PS serves epoch {message.ps_epoch}, not {self._epoch}")
-        elif isinstance(message, Refused):
+        if isinstance(message, Refused):
             raise WireError(f"a PS refused the exchange: {message.why}")
+        if question in self._pending and self._is_of_now(message):
+            del self._pending[question]
+            self._answered[question] = message, arrays
+        elif isinstance(message, Gone) and self._is_of_now(message):
+            raise ExchangeDroppedError("the other workers count this one as gone")
 
-    def _is_awaited(self, message: object) -> bool:
-        """Whether it answers the request at hand, and not one that was asked again."""
-        if isinstance(message, Exchanged):
-            self._latest = message
-            answers_step = message.step == self._step
-        else:
-            answers_step = True
-        return answers_step and isinstance(message, self._awaited) and message.ps_epoch == self._epoch
+    def _is_of_now(self, message: FromPs) -> bool:
+        """Whether it answers the request at hand, and not one that was asked twice."""
+        of_epoch = not isinstance(message, Refused) and message.ps_epoch == self._epoch
+        return of_epoch and getattr(message, "step", self._step) == self._step
 
 
 def _part(batch: Prepared, i: int) -> slice:

@@ -50,6 +50,16 @@ class LocalLine:
         self._store = store
         self._pull: Prepared | None = None
 
+    def begin(self) -> None:
+        """Do nothing: the parameters are here."""
+
+    def end(self) -> None:
+        """Do nothing."""
+
+    def batch_size(self, n_taken: int) -> int | None:  # noqa: ARG002 - all batches are alike
+        """Return None: the size is the job's."""
+        return None
+
     def start(self, push: Push | None, pull: Prepared | None) -> None:
         """Apply gradients and note what is asked for."""
         if push is not None:

@@ -39,9 +39,10 @@ from dlrover_nb.core.structs.messages import (
     ShardFinished,
     Stop,
 )
+from dlrover_nb.core.structs.shards import BatchChoice, ShardChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import FromNode
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
-    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardChoice, ShardCounts
+    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, UserChoice
     from dlrover_nb.core.structs.snapshot import Evaluation, NodeView
 
     Floats = NDArray[np.float32]
@@ -196,10 +197,45 @@ class JobMaster:
             state.is_stopping, state.last_step_s = f"stopped by {by}" + (f": {why}" if why else ""), at_s
         return self._settle(at_s)
 
-    def choose(self, choice: ShardChoice, at_s: float) -> tuple[Order, ...]:
-        """Do with a shard in quarantine what the user says; `InvalidValueError` when it is not there."""
-        quarantine.choose(self._state, choice, at_s)
+    def choose(self, choice: UserChoice, at_s: float) -> tuple[Order, ...]:
+        """Do what the user says with a shard in quarantine or with batch sizes.
+
+        Raises
+        ------
+        InvalidValueError
+            When there is no such shard in quarantine, or no such worker.
+        """
+        match choice:
+            case ShardChoice():
+                quarantine.choose(self._state, choice, at_s)
+            case BatchChoice(sizes=sizes, by=by, why=why):
+                return self.adjust_batches(dict(sizes), at_s, by=by, why=why)
         return self._settle(at_s)
+
+    def adjust_batches(
+        self, sizes: Mapping[str, int], at_s: float, *, by: str = "the optimizer", why: str = ""
+    ) -> tuple[Order, ...]:
+        """Give workers other batch sizes; where they keep in step, all from one round on.
+
+        Raises
+        ------
+        InvalidValueError
+            When a worker is not there, or a size is below 1.
+        """
+        self._check_sizes(sizes)
+        text = ", ".join(f"{worker} {size}" for worker, size in sorted(sizes.items()))
+        self._state.note(f"{by} sets batch sizes: {text}" + (f": {why}" if why else ""), at_s)
+        self._state.adjust(sizes)
+        return self._settle(at_s)
+
+    def _check_sizes(self, sizes: Mapping[str, int]) -> None:
+        known = [worker.id for worker in self._state.roster.workers]
+        if not sizes or not set(sizes) <= set(known):
+            raise InvalidValueError(
+                f"expected sizes of {', '.join(known) or 'no workers'}, got {dict(sizes)}"
+            )
+        if min(sizes.values()) < 1:
+            raise InvalidValueError(f"batch sizes must be >= 1, got {dict(sizes)}")
 
     def fail(self, why: str, at_s: float) -> tuple[Order, ...]:
         """End the job at once, because its surroundings failed."""

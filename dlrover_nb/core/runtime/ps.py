@@ -22,7 +22,9 @@ from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router
 from dlrover_nb.core.structs.messages import (
+    Adjust,
     Copied,
+    Forget,
     Load,
     Loaded,
     NodeConfig,
@@ -62,7 +64,7 @@ class ParameterServer:
         keys = JobKeys(config.public_key, config.secret_key)
         self._path = Path(config.folder) / f"{config.node}.{os.getpid()}"
         self._router, self.endpoint = bind_router(context, config.listen, self._path, keys)
-        self._serving = Serving(self._router, meter, config.node)
+        self._serving = Serving(self._router, meter, config.node, config.spec)
         self._flash = FlashCheckpoint(
             config.spec.name, config.folder, config.node, most_bytes=self._spare_bytes
         )
@@ -99,6 +101,10 @@ class ParameterServer:
                 self._load(order)
             case Save():
                 self._save(order)
+            case Forget(worker=worker):
+                self._serving.forget(worker)
+            case Adjust(sizes=sizes):
+                self._serving.adjust(dict(sizes))
             case Stop():
                 self._stopped = True
             case _:

@@ -19,7 +19,7 @@ evaluation begins anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.runtime.orders import DropCheckpoint
@@ -79,6 +79,7 @@ class StateRecord:
     n_named: tuple[tuple[Role, int], ...]
     nodes: tuple[NodeRecord, ...]
     evaluation: Evaluation | None = None
+    batch_sizes: dict[str, int] = field(default_factory=dict)
 
 
 def name_of(kept: Kept) -> KeptName:
@@ -109,6 +110,7 @@ def record_of(state: JobState) -> StateRecord:
         message=state.message,
         n_named=state.roster.n_named,
         nodes=tuple(_node_record(node) for node in state.roster.nodes),
+        batch_sizes=dict(state.batch_sizes),
     )
 
 
@@ -122,6 +124,7 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[Kept], at_s: flo
     state.n_checkpoint, state.n_pause = record.n_checkpoint, record.n_pause
     state.last_checkpoint_s, state.is_settled = record.last_checkpoint_s, record.is_settled
     state.is_evaluating, state.is_stopping = record.is_evaluating, record.is_stopping
+    state.batch_sizes, state.n_coordinated = dict(record.batch_sizes), record.n_group
     state.phase, state.message = record.phase, record.message
     state.roster.adopt((_adopted(node, at_s) for node in record.nodes), record.n_named)
     state.stage, state.stage_since_s, state.last_step_s = record.stage, at_s, at_s

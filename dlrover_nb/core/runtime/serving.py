@@ -4,6 +4,9 @@ One thread owns the store, so that a request is atomic without locks: in asynchr
 gradients of two workers never mix within a row. Requests of another epoch than the one that is served are
 refused, since the sender's idea of who owns which row may be out of date. A repeated request is recognised by
 its step and answered again without applying it twice.
+
+In BSP gradients are kept until the round that they belong to has ended (`rounds`). On the PS of index 0
+`pacing` decides who may go on; a worker that has to wait is answered when somebody else's word sets it free.
 """
 
 from __future__ import annotations
@@ -15,24 +18,35 @@ import zmq
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import (
+    Arrive,
     DenseReady,
     Exchange,
     Exchanged,
+    Gone,
+    Held,
+    Hold,
     InitDense,
+    Join,
+    Leave,
+    Pacing,
+    Proceed,
     Refused,
     StaleEpoch,
     ToPs,
 )
 from dlrover_nb.core.runtime.meter import Meter, Part
+from dlrover_nb.core.runtime.pacing import Pacer, Told
+from dlrover_nb.core.runtime.rounds import Rounds
 from dlrover_nb.core.runtime.wire import decode, encode, n_byte
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.runtime.wire import Socket
+    from dlrover_nb.core.structs.job import JobSpec
 
     Arrays = list[NDArray[Any]]
 
@@ -54,17 +68,23 @@ class Serving:
         Where time is noted.
     name
         Of the node, for the log.
+    spec
+        How workers keep in step.
     """
 
-    def __init__(self, router: Socket, meter: Meter, name: str) -> None:
-        self._router, self._meter, self._name = router, meter, name
+    def __init__(self, router: Socket, meter: Meter, name: str, spec: JobSpec) -> None:
+        self._router, self._meter, self._name, self._spec = router, meter, name, spec
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
         self._applied: dict[bytes, int] = {}  # last step of each connection
+        self._rounds, self._pacer = Rounds(), Pacer(spec.sync, spec.staleness)
+        self._asked: dict[str, tuple[bytes, int]] = {}  # who asked to go on last, by worker
 
     def open(self, store: ParameterStore, epoch: int) -> None:
         """Serve `store` under `epoch` from now on."""
         self.store, self.epoch, self._applied = store, epoch, {}
+        self._rounds, self._pacer = Rounds(), Pacer(self._spec.sync, self._spec.staleness)
+        self._asked = {}
 
     def close(self) -> None:
         """Serve nothing, and let go of the store."""
@@ -75,6 +95,15 @@ class Serving:
         for identity, frames in self._requests():
             self._serve(identity, frames)
 
+    def forget(self, worker: str) -> None:
+        """Wait no longer for a worker that died."""
+        self._tell(self._pacer.leave(worker))
+
+    def adjust(self, sizes: Mapping[str, int]) -> None:
+        """Let the batches of workers have other sizes, from one round on."""
+        first = self._pacer.adjust(sizes)
+        _log.info("%s: batch sizes %s from round %d on", self._name, dict(sizes), first)
+
     def _requests(self) -> Iterator[tuple[bytes, list[zmq.Frame]]]:
         for _ in range(_REQUESTS_IN_A_ROW):
             try:
@@ -84,38 +113,68 @@ class Serving:
             yield identity.bytes, frames
 
     def _serve(self, identity: bytes, frames: list[zmq.Frame]) -> None:
+        self._meter.count_bytes(0, n_byte(frames))
         try:
             message, arrays = decode(frames)
-            answer, beside = self._answer(identity, message, arrays)
+            self._answer(identity, message, arrays)
         except WireError as error:
             _log.warning("%s refused a request of %r: %s", self._name, identity, error)
-            answer, beside = Refused(str(error)), []
-        out = encode(answer, beside)
-        self._router.send_multipart([identity, *out], copy=False)
-        self._meter.count_bytes(n_byte(out), n_byte(frames))
+            self._send(identity, Refused(str(error)))
         self._meter.switch(Part.OTHER)
 
-    def _answer(self, identity: bytes, message: object, arrays: Arrays) -> tuple[object, Arrays]:
+    def _send(self, identity: bytes, answer: object, beside: Arrays | None = None) -> None:
+        out = encode(answer, beside or [])
+        self._router.send_multipart([identity, *out], copy=False)
+        self._meter.count_bytes(n_byte(out), 0)
+
+    def _answer(self, identity: bytes, message: object, arrays: Arrays) -> None:
         if not isinstance(message, ToPs):
             raise WireError(f"{type(message).__name__} is no request to a PS")
         if self.store is None or message.ps_epoch != self.epoch:
-            return StaleEpoch(self.epoch), []
+            self._send(identity, StaleEpoch(self.epoch))
+            return
         match message:
             case Exchange():
-                return self._exchange(identity, message, arrays, self.store)
+                self._exchange(identity, message, arrays, self.store)
             case InitDense():
                 self.store.init_dense(*_expect(arrays, ("float32",)))
-                return DenseReady(self.epoch), []
+                self._send(identity, DenseReady(self.epoch))
+            case Hold():
+                rows, gradients, dense = _expect(arrays, _EXCHANGE_TYPES[:3])
+                self.store.check_push(rows, gradients, dense)
+                self._rounds.keep(message.round, message.worker, (rows, gradients, dense))
+                self._send(identity, Held(self.epoch, message.step))
+            case Join() | Arrive() | Leave():
+                self._pace(identity, message)
             case _:
                 assert_never(message)
 
-    def _exchange(
-        self, identity: bytes, request: Exchange, arrays: Arrays, store: ParameterStore
-    ) -> tuple[object, Arrays]:
+    def _pace(self, identity: bytes, message: Pacing) -> None:
+        """Let a worker go on, now or when its peers are there; it is answered by its last question."""
+        worker, self._asked[message.worker] = message.worker, (identity, message.step)
+        match message:
+            case Join():
+                self._tell(self._pacer.join(worker))
+            case Arrive() if self._pacer.is_member(worker):
+                self._tell(self._pacer.arrive(worker, message.round, message.n_row))
+            case Arrive() | Leave():
+                self._send(identity, Gone(self.epoch, message.step))
+                self._tell(self._pacer.leave(worker))
+            case _:
+                assert_never(message)
+
+    def _tell(self, told: tuple[Told, ...]) -> None:
+        for each in told:
+            identity, step = self._asked[each.worker]
+            self._send(identity, Proceed(self.epoch, step, each.go))
+
+    def _exchange(self, identity: bytes, request: Exchange, arrays: Arrays, store: ParameterStore) -> None:
         push_rows, row_gradients, dense_gradient, pull_rows = _expect(arrays, _EXCHANGE_TYPES)
         update_s = 0.0
         if request.step > self._applied.get(identity, -1):
             self._meter.switch(Part.UPDATE)
+            if request.done is not None:
+                self._rounds.apply(request.done, store)
             if len(push_rows):
                 store.push(push_rows, row_gradients)
             if len(dense_gradient):
@@ -126,7 +185,7 @@ class Serving:
         rows, dense = store.pull(pull_rows), store.dense  # copies: what is on its way must not change
         lookup_s = self._meter.switch(Part.OTHER)
         self._meter.count()
-        return Exchanged(self.epoch, request.step, update_s, lookup_s), [rows, dense]
+        self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), [rows, dense])
 
 
 def _expect(arrays: Arrays, types: tuple[str, ...]) -> Arrays:

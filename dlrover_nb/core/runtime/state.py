@@ -24,11 +24,14 @@ from dlrover_nb.core.runtime.roster import Node, Roster
 from dlrover_nb.core.sharding.split import Split
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job import JobPhase, Sync
+from dlrover_nb.core.structs.messages import Adjust, Forget
 from dlrover_nb.core.structs.resources import Role, RolePlan
 from dlrover_nb.core.structs.shards import Purpose
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -179,6 +182,8 @@ class JobState:
     usual_rows_per_s: float = 0.0  # of the median worker; 0: not known
     waits_for: str = ""  # room that the cluster does not have now; empty: every node has a place
     last_step_s: float = 0.0  # when a node last came a step further: what a stuck plan is measured by
+    batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers that have another than the job's
+    n_coordinated: int = 0  # the group whose coordinator was told of them
     orders: list[Order] = field(default_factory=list)
 
     @property
@@ -190,6 +195,10 @@ class JobState:
         """Go to a stage; only along `NEXT_STAGES`."""
         assert stage in NEXT_STAGES[self.stage], f"{self.stage} -> {stage}"
         self.stage, self.stage_since_s = stage, at_s
+        if stage is Stage.SERVING and self.group is not None and self.group.ps_epoch != self.n_coordinated:
+            self.n_coordinated = self.group.ps_epoch  # a coordinator that knows nothing of the one before
+            if self.batch_sizes:
+                self.coordinate(Adjust(tuple(sorted(self.batch_sizes.items()))))
 
     def send(self, node: Node, message: ToNode) -> None:
         """Order a message to a node."""
@@ -208,7 +217,27 @@ class JobState:
         """Order the end of a node, forget it and take back its shards, which may be what `killed` it."""
         self.orders.append(StopNode(node.id))
         self.roster.remove(node.id)
+        if node.role is Role.WORKER:
+            self.coordinate(Forget(node.id))
         self.take_back(node, killed=killed)
+
+    def coordinate(self, message: Forget | Adjust) -> None:
+        """Order a message to the PS that keeps workers in step, where one does."""
+        if self.spec.sync is Sync.ASP or self.group is None:
+            return
+        first = self.roster.get(self.group.nodes[0])
+        if first is not None:
+            self.send(first, message)
+
+    def adjust(self, sizes: Mapping[str, int]) -> None:
+        """Order other batch sizes of workers, from one round on where they keep in step."""
+        self.batch_sizes |= sizes
+        order = Adjust(tuple(sorted(sizes.items())))
+        self.coordinate(order)
+        if self.spec.sync is Sync.ASP:
+            for node in self.roster.workers:
+                if node.id in sizes:
+                    self.send(node, order)
 
     def leases(self, node: Node) -> tuple[Lease, ...]:
         """Return the shards that a node holds."""

@@ -52,15 +52,18 @@ class Push:
     The arrays must stay as they are until the answer is here.
     """
 
-    taken: Taken
+    batch: Prepared
     rows: Floats
     dense: Floats
     loss: float
 
-    @property
-    def batch(self) -> Prepared:
-        """The batch."""
-        return self.taken.batch
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """The gradients of a batch, and the shard that it is of."""
+
+    work: ShardWork
+    push: Push
 
 
 class Line(Protocol):
@@ -72,6 +75,18 @@ class Line(Protocol):
     @property
     def interrupted(self) -> bool:
         """Whether the worker is wanted for something else than the next batch."""
+        ...
+
+    def begin(self) -> None:
+        """Begin a stream of batches: nothing was computed and not applied before."""
+        ...
+
+    def end(self) -> None:
+        """End it; all that was computed is applied."""
+        ...
+
+    def batch_size(self, n_taken: int) -> int | None:
+        """Return how large the batch after `n_taken` of the stream is to be; None: as before."""
         ...
 
     def start(self, push: Push | None, pull: Prepared | None) -> None:
@@ -124,83 +139,88 @@ class Trainer:
     ) -> None:
         self.read, self._meter, self._on_loss = reader.read, meter, on_loss
         self._overlap = spec.overlap and spec.sync is not Sync.BSP  # a barrier leaves nothing to overlap
-        self.batch_size = spec.batch_size
+        self.batch_size, self._n_taken = spec.batch_size, 0
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
         self.learner = Learner(spec.model, n_categorical, n_numeric, folder=folder)
         # One gradient may travel while the next one is computed.
         self._spare = [np.empty_like(self.learner.gradients) for _ in range(2 * self._overlap)]
 
     def run(self, source: Source, line: Line) -> None:
-        """Train batches, and score those of evaluation shards, until none is there or `line` is interrupted.
+        """Train batches, and score those of evaluation shards, until none is there or `line` interrupts."""
+        self._n_taken = 0
+        line.begin()
+        asked = self._take(source, line)
+        if asked is not None:
+            self._stream(source, line, asked)
+        line.end()
 
-        Notes
-        -----
-        In a turn of the loop an exchange is on its way: it brings `sent` to the PS and the rows of `asked`.
-        `ready` is a batch with its rows. An exchange of nothing, when a last batch is ready, is sent too:
-        it happens once per stream.
+    def _stream(self, source: Source, line: Line, first: Taken) -> None:
+        """Train from a first batch on.
+
+        In a turn an exchange is on its way: it brings `sent` to the PS and the rows of `asked`. `ready` is a
+        batch with its rows. When a last batch is ready an exchange of nothing is sent, once per stream.
         """
-        asked, sent, ready = self._take(source, line), None, None
-        if asked is None:
-            return
-        line.start(None, asked.batch)
+        line.start(None, first.batch)
+        asked: Taken | None = first
+        sent: Computed | None = None
+        ready: tuple[Taken, Floats] | None = None
         while True:
-            push = self._compute(source, *ready) if ready is not None else None
+            done = self._compute(source, *ready) if ready is not None else None
             following = self._take(source, line)
             rows = self._await(line)
             self._acknowledge(source, sent)
             if line.interrupted:
-                self._flush(source, line, push)
+                self._flush(source, line, done)
                 return
             ready = (asked, rows) if asked is not None else None
             if ready is not None and not self._overlap:
-                push, ready = self._compute(source, *ready), None
-            if push is None and following is None and ready is None:
+                done, ready = self._compute(source, *ready), None
+            if done is None and following is None and ready is None:
                 return
-            line.start(push, following.batch if following is not None else None)
-            sent, asked = push, following
+            line.start(done.push if done else None, following.batch if following else None)
+            sent, asked = done, following
 
-    def _flush(self, source: Source, line: Line, push: Push | None) -> None:
+    def _flush(self, source: Source, line: Line, done: Computed | None) -> None:
         """Let what was computed be applied before the worker does something else."""
-        if push is not None:
-            line.start(push, None)
+        if done is not None:
+            line.start(done.push, None)
             self._await(line)
-            self._acknowledge(source, push)
+            self._acknowledge(source, done)
 
-    def _compute(self, source: Source, taken: Taken, rows: Floats) -> Push | None:
+    def _compute(self, source: Source, taken: Taken, rows: Floats) -> Computed | None:
         """Return the gradients of a batch; None for one that is only scored."""
         self._meter.switch(Part.COMPUTE)
-        push = None
+        done = None
         if taken.work.trains:
-            push = self._learn(taken, rows)
+            done = Computed(taken.work, self._learn(taken.batch, rows))
         else:
             self._score(source, taken, rows)
         self._meter.switch(Part.OTHER)
-        return push
+        return done
 
-    def _learn(self, taken: Taken, rows: Floats) -> Push:
-        batch = taken.batch
+    def _learn(self, batch: Prepared, rows: Floats) -> Push:
         gradients = self.learner.step(rows, batch.inverse, batch.dense, batch.labels)
         dense = self.learner.gradients
         if self._overlap:
             self._spare.reverse()
             dense = self._spare[0]
             dense[:] = self.learner.gradients
-        return Push(taken, gradients.rows, dense, gradients.loss)
+        return Push(batch, gradients.rows, dense, gradients.loss)
 
     def _score(self, source: Source, taken: Taken, rows: Floats) -> None:
         work, batch = taken.work, taken.batch
         work.scores.append(self.learner.scores(rows, batch.inverse, batch.dense))
         self._count(source, work, len(batch.labels))
 
-    def _acknowledge(self, source: Source, sent: Push | None) -> None:
+    def _acknowledge(self, source: Source, sent: Computed | None) -> None:
         """Count a batch whose gradients are applied."""
         if sent is None:
             return
-        n_row = len(sent.batch.labels)
-        self._meter.count(n_row, sent.loss)
-        self._count(source, sent.taken.work, n_row)
+        n_row, loss = len(sent.push.batch.labels), sent.push.loss
+        self._meter.count(n_row, loss)
+        self._count(source, sent.work, n_row)
         if self._on_loss is not None:
-            self._on_loss(sent.loss)
+            self._on_loss(loss)
 
     def _count(self, source: Source, work: ShardWork, n_row: int) -> None:
         work.acknowledge(n_row)
@@ -209,7 +229,12 @@ class Trainer:
 
     def _take(self, source: Source, line: Line) -> Taken | None:
         self._meter.switch(Part.DATA)
+        size = line.batch_size(self._n_taken)
+        if size is not None:
+            self.batch_size = size
         taken = source.take(self.batch_size, line.layout)
+        if taken is not None and taken.work.trains:
+            self._n_taken += 1
         self._meter.switch(Part.OTHER)
         return taken
 
@@ -218,5 +243,6 @@ class Trainer:
         rows = line.finish(self.learner.values)
         self._meter.switch(Part.OTHER)
         self._meter.share(Part.UPDATE, line.last.push_share)
+        self._meter.share(Part.PEERS, line.last.peers_share)
         self._meter.count_bytes(line.last.n_byte_sent, line.last.n_byte_received)
         return rows

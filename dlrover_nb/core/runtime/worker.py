@@ -17,15 +17,19 @@ import logging
 import math
 import os
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.runtime.line import ExchangeDroppedError, PsLine
 from dlrover_nb.core.runtime.meter import Meter, Part
+from dlrover_nb.core.runtime.paced import BspLine, SspLine
 from dlrover_nb.core.runtime.shelf import Shelf
 from dlrover_nb.core.runtime.wire import JobKeys
+from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.messages import (
+    Adjust,
     Drain,
     Granted,
     Left,
@@ -42,6 +46,8 @@ from dlrover_nb.core.structs.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from dlrover_nb.core.clock import Clock
@@ -145,7 +151,7 @@ class Worker:
         self._n_line = 0
         self._shelf = Shelf(trainer.read, seed=config.spec.seed)
         self._left = False
-        agent.obey, agent.describe = self._orders.note, self._describe
+        agent.obey, agent.describe = self._obey, self._describe
 
     def run(self) -> None:
         """Work until the master says stop, or the worker is drained."""
@@ -173,6 +179,12 @@ class Worker:
             self._expect_answer()
         arrays = () if work.trains else (_concatenate(work.scores), work.labels)
         self._agent.send(ShardFinished(self._config.node, work.shard.lease), arrays)
+
+    def _obey(self, order: ToNode) -> None:
+        if isinstance(order, Adjust):
+            self._trainer.batch_size = dict(order.sizes).get(self._config.node, self._trainer.batch_size)
+        else:
+            self._orders.note(order)
 
     def _take_step(self) -> None:
         """Do what is wanted most: pause, connect, train, leave, or wait for a shard."""
@@ -241,7 +253,15 @@ class Worker:
             return
         self._follow(train)
         self._n_line += 1
-        self._line = PsLine(
+        self._line = self._new_line(train)
+        self._line.init_dense(self._trainer.learner.values)
+
+    def _new_line(self, train: Train) -> PsLine:
+        kind: Callable[..., PsLine] = PsLine
+        if self._config.spec.sync is not Sync.ASP:
+            paced = BspLine if self._config.spec.sync is Sync.BSP else SspLine
+            kind = partial(paced, worker=self._config.node)
+        return kind(
             self._context,
             keys=JobKeys(self._config.public_key, self._config.secret_key),
             identity=f"{self._config.node}/{os.getpid()}/{self._n_line}",
@@ -250,7 +270,6 @@ class Worker:
             dense_length=len(self._trainer.learner.values),
             patience_s=lambda: self._orders.patience_s,
         )
-        self._line.init_dense(self._trainer.learner.values)
 
     def _disconnect(self) -> None:
         if self._line is not None:

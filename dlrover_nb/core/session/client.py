@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
+from dlrover_nb.core.structs.shards import BatchChoice, ShardAction, ShardChoice, UserChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -54,8 +54,8 @@ class MasterLink(Protocol):
         """Hand in a decision; return it with its id, or raise why it cannot be."""
         ...
 
-    def choose(self, choice: ShardChoice) -> None:
-        """Do with a shard in quarantine what `choice` says, or raise why it cannot be."""
+    def choose(self, choice: UserChoice) -> None:
+        """Do what `choice` says, or raise why it cannot be."""
         ...
 
     def stop(self, by: str, why: str) -> None:
@@ -175,6 +175,16 @@ class JobHandle:
     def skip_shard(self, shard: int, *, why: str = "") -> None:
         """Go on without a shard that ended its workers; `InvalidValueError` when it is not in quarantine."""
         self._link.choose(ShardChoice(shard, ShardAction.SKIP, self._user, why))
+
+    def adjust_batches(self, sizes: Mapping[str, int], *, why: str = "") -> None:
+        """Give workers other batch sizes, by their names, from one iteration on.
+
+        Raises
+        ------
+        InvalidValueError
+            When a worker is not there, or a size is below 1.
+        """
+        self._link.choose(BatchChoice(tuple(sorted(sizes.items())), self._user, why))
 
     def stop(self, *, why: str = "") -> JobSnapshot:
         """Stop the job and return its last picture."""

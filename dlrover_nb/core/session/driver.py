@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.structs.events import Instruction
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
-    from dlrover_nb.core.structs.shards import ShardChoice
+    from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 logger = logging.getLogger(__name__)
@@ -235,8 +235,8 @@ class JobDriver:
         """
         return self._ask(lambda: self._decide(decision))
 
-    def choose(self, choice: ShardChoice) -> None:
-        """Do with a shard in quarantine what the user says; raises as `decide` does."""
+    def choose(self, choice: UserChoice) -> None:
+        """Do what the user says with a shard in quarantine or with batch sizes; raises as `decide` does."""
         self._ask(lambda: self._carry_out(self._master.choose(choice, self._now_s())))
 
     def stop(self, by: str, why: str = "") -> None:

@@ -31,6 +31,7 @@ from dlrover_nb.core.session.pace import Pace
 from dlrover_nb.core.session.simrun import SimulatedRun
 from dlrover_nb.core.structs.events import Decided, QuotaChanged
 from dlrover_nb.core.structs.resources import check_fits
+from dlrover_nb.core.structs.shards import BatchChoice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.events import Event
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import Capacity
-    from dlrover_nb.core.structs.shards import ShardChoice
+    from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 logger = logging.getLogger(__name__)
@@ -298,8 +299,10 @@ class _Link:
         """Hand in a decision."""
         return self._cluster.decide(self._name, decision)
 
-    def choose(self, choice: ShardChoice) -> None:
+    def choose(self, choice: UserChoice) -> None:
         """Refuse: no worker of a simulation dies of its rows."""
+        if isinstance(choice, BatchChoice):
+            raise InvalidValueError("the workers of a simulated job have no batches of their own to adjust")
         raise InvalidValueError(f"shard {choice.shard} is not in quarantine; none is: this job is simulated")
 
     def stop(self, by: str, why: str) -> None:

@@ -222,9 +222,27 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class Forget:
+    """To the PS of index 0: a worker is gone, the others are to wait for it no longer (BSP, SSP)."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Adjust:
+    """Batches are to have other sizes, as (worker, size).
+
+    To the PS of index 0 where workers keep in step: in force from one round on. To every worker in ASP, which
+    knows no rounds: in force from its next batch on.
+    """
+
+    sizes: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """To any node: end at once."""
 
 
 FromNode = Hello | Report | ShardAsked | ShardFinished | Paused | Copied | Saved | Loaded | Left | NodeFailed
-ToNode = Load | Save | Train | Pause | Granted | NoShard | Drain | Stop
+ToNode = Load | Save | Train | Pause | Granted | NoShard | Drain | Forget | Adjust | Stop

@@ -84,6 +84,18 @@ class ShardChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchChoice:
+    """What somebody decided about the batch sizes of workers, as (worker, size)."""
+
+    sizes: tuple[tuple[str, int], ...]
+    by: str
+    why: str = ""
+
+
+UserChoice = ShardChoice | BatchChoice
+
+
+@dataclass(frozen=True, slots=True)
 class ShardCounts:
     """Exact accounting of one purpose: todo + doing + done + quarantined + skipped = total.
 

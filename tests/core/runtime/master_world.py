@@ -77,6 +77,7 @@ class FakeNode:
     ps_epoch: int = -1
     iter_s: float = 0.1
     is_alive: bool = True
+    heard: list[m.ToNode] = field(default_factory=list)
     has_come_up: bool = False
 
     @property
@@ -225,6 +226,7 @@ class World:
         return True
 
     def _obey(self, node: FakeNode, message: m.ToNode) -> None:
+        node.heard.append(message)
         match message:
             case m.Load():
                 self._load(node, message)

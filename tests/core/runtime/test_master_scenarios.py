@@ -13,7 +13,7 @@ from dlrover_nb.core.runtime.orders import Send, Tell
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed, ProgressMade
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Lease, Purpose
 
@@ -196,6 +196,40 @@ def test_a_worker_may_hold_the_next_shard_but_not_a_third_and_none_of_the_last()
     held = small.master._state.train.leases("worker-0")
     small.master.on_message("worker-0", m.ShardAsked("worker-0", held), small.at_s)
     assert small.master.train_counts.doing == 2
+
+
+def orders_of(orders: object, kind: type) -> list[tuple[str, object]]:
+    sent = [order for order in orders if isinstance(order, Send)]  # type: ignore[attr-defined]
+    return [(order.node, order.message) for order in sent if isinstance(order.message, kind)]
+
+
+@pytest.mark.parametrize("sync", [Sync.BSP, Sync.SSP])
+def test_workers_in_step_do_not_wait_for_one_that_is_lost(sync: Sync) -> None:
+    world = World(spec(plan(2, 2), sync=sync), features(4000))
+    world.run_until(lambda: in_place(world, plan(2, 2)))
+    orders = world.master.on_exit("worker-0", "exit code -9", world.at_s)
+    assert orders_of(orders, m.Forget) == [("ps-0", m.Forget("worker-0"))]
+
+
+def test_batch_sizes_are_told_to_the_coordinator_and_again_to_its_successor() -> None:
+    world = World(spec(plan(2, 1), sync=Sync.BSP), features(4000))
+    world.run_until(lambda: in_place(world, plan(2, 1)))
+    sizes = m.Adjust((("worker-0", 5), ("worker-1", 15)))
+    orders = world.master.adjust_batches({"worker-1": 15, "worker-0": 5}, world.at_s)
+    assert orders_of(orders, m.Adjust) == [("ps-0", sizes)]
+    world.do(world.master.on_exit("ps-0", "exit code -9", world.at_s))
+    world.run_until(lambda: any(sizes in node.heard for node in world.nodes.values() if node.id != "ps-0"))
+
+
+def test_asynchronous_workers_are_told_their_batch_sizes_themselves() -> None:
+    world = World(spec(plan(2, 1)), features(4000))
+    world.run_until(lambda: in_place(world, plan(2, 1)))
+    orders = world.master.adjust_batches({"worker-1": 15}, world.at_s)
+    assert orders_of(orders, m.Adjust) == [("worker-1", m.Adjust((("worker-1", 15),)))]
+    assert not orders_of(world.master.on_exit("worker-0", "gone", world.at_s), m.Forget)
+    for wrong in ({}, {"worker-9": 4}, {"worker-1": 0}):
+        with pytest.raises(InvalidValueError):
+            world.master.adjust_batches(wrong, world.at_s)
 
 
 def test_only_the_shard_that_was_lost_on_the_way_goes_back() -> None:

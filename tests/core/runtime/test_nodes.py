@@ -267,22 +267,22 @@ def test_a_pause_with_overlap_leaves_nothing_computed_unacknowledged():
 
 
 def test_a_pause_keeps_the_next_shard_and_a_drain_gives_it_back():
-    gate = Gate(at=7)
+    gate, first = Gate(at=35), shard(0, n_batch=60)
     with World() as world:
         world.start("w0", Role.WORKER, gate)
         train = world.start_ps(1)
         world.send("w0", train)
         world.receive(ShardAsked)
-        world.send("w0", Granted(SHARDS[0]))
+        world.send("w0", Granted(first))
         world.receive(ShardAsked)
-        world.send("w0", Granted(SHARDS[1]))
-        assert pause(world, gate).lease == SHARDS[0].lease
+        world.send("w0", Granted(shard(9)))
+        assert pause(world, gate).lease == first.lease
         world.send("w0", train)
         world.send("w0", Drain())
-        assert world.receive(ShardFinished)[0].lease == SHARDS[0].lease
+        assert world.receive(ShardFinished)[0].lease == first.lease
         assert world.receive(Left)[0].node == "w0"
         world.threads.pop("w0").join(20)
-    assert len(gate.losses) == SPEC.shard_batches
+    assert len(gate.losses) == 60
 
 
 def test_a_shard_whose_rows_are_all_done_is_finished_without_training():
@@ -328,6 +328,8 @@ def test_reports_add_up_and_say_where_the_time_went():
             world.receive(Report)
         while not samples_of(world, "ps0")[-1:] or samples_of(world, "ps0")[-1].n_row == 0:
             world.receive(Report)
+        while bytes_of(world, "ps0") < 0.95 * bytes_of(world, "w0"):  # heads of answers are not counted there
+            world.receive(Report)
     for report in world.reports:
         sample = report.sample
         assert sample.split.total_s == pytest.approx(sample.iter_s)
@@ -339,15 +341,16 @@ def test_reports_add_up_and_say_where_the_time_went():
     assert mean_loss == pytest.approx(np.mean(gate.losses), rel=1e-6)
     assert all(s.split.compute_s > 0 and s.split.lookup_s > 0 and s.split.update_s > 0 for s in busy)
     assert all(s.split.peers_s == 0 for s in busy)
-    sent, served = (sum(s.n_byte_sent for s in samples_of(world, node)) for node in ("w0", "ps0"))
-    got, heard = (sum(s.n_byte_received for s in samples_of(world, node)) for node in ("w0", "ps0"))
     n_row = sum(s.n_iter for s in busy) * SPEC.batch_size
-    assert sent > 4 * MODEL.row_width * n_row / 10  # distinct rows of a batch are at least a tenth
-    assert (sent, got) == pytest.approx((heard, served), rel=0.1)  # a worker counts no heads of answers
+    assert bytes_of(world, "w0") > 4 * MODEL.row_width * n_row / 10  # a tenth of a batch's ids are distinct
     ps = samples_of(world, "ps0")[-1]
     assert ps.n_row > 100
     assert ps.parameter_mib >= ps.n_row * 2 * 4 * MODEL.row_width / 2**20
     assert {r.n_row_done for r in world.reports if r.lease == SHARDS[1].lease} <= set(range(0, 640, 64))
+
+
+def bytes_of(world, node):
+    return sum(s.n_byte_sent + s.n_byte_received for s in samples_of(world, node))
 
 
 def samples_of(world, node):

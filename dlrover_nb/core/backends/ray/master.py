@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.shards import ShardChoice
+    from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 CALL_TIMEOUT_S = 30.0
@@ -70,7 +70,7 @@ class RayMaster:
         """Answer with the decision as it was taken."""
         return _answer(lambda: self._driver.decide(decision))
 
-    def choose(self, choice: ShardChoice) -> Answer:
+    def choose(self, choice: UserChoice) -> Answer:
         """Decide about a shard in quarantine."""
         return _answer(lambda: self._driver.choose(choice))
 
@@ -109,7 +109,7 @@ class RayLink:
         """Hand in a decision."""
         return self._call("decide", decision)  # type: ignore[no-any-return]  # as above
 
-    def choose(self, choice: ShardChoice) -> None:
+    def choose(self, choice: UserChoice) -> None:
         """Decide about a shard in quarantine."""
         self._call("choose", choice)
 

@@ -96,21 +96,21 @@ class ParameterStore:
 
     def push(self, ids: Ids, gradients: Floats) -> None:
         """Apply one step of the optimizer to distinct rows."""
-        if gradients.shape != (len(ids), self._rows.width):
-            raise WireError(f"expected gradients ({len(ids)}, {self._rows.width}), got {gradients.shape}")
+        self._check_gradients(ids, gradients)
         slots = self._rows.find_or_create(ids)
         self._kernel.update_rows(self._rows.table, slots, gradients, self._rule, self._next_corrections())
         self._mark(ids, slots)
 
     def push_dense(self, gradient: Floats) -> None:
         """Apply one step of the optimizer to the dense slice."""
-        shape = self._dense.table[0].shape
-        if gradient.shape != shape or not self._dense.ready:
-            raise WireError(
-                f"expected the gradient of a dense slice {shape} that has values, "
-                f"got {gradient.shape}, values {'set' if self._dense.ready else 'not set'}"
-            )
+        self._check_dense(gradient)
         self._kernel.update_dense(self._dense.table, gradient, self._rule, self._next_corrections())
+
+    def check_push(self, ids: Ids, gradients: Floats, dense: Floats) -> None:
+        """Raise `WireError` unless these gradients can be applied."""
+        self._rows.check(ids)
+        self._check_gradients(ids, gradients)
+        self._check_dense(dense)
 
     def export(self) -> StorePart:
         """Return all that is held; the arrays are views, valid until the next change."""
@@ -179,6 +179,18 @@ class ParameterStore:
         self.n_pending = int(np.count_nonzero(self._rows.marked[: self._rows.n]))
         self._scan_from = 0
         return n_gone
+
+    def _check_gradients(self, ids: Ids, gradients: Floats) -> None:
+        if gradients.shape != (len(ids), self._rows.width):
+            raise WireError(f"expected gradients ({len(ids)}, {self._rows.width}), got {gradients.shape}")
+
+    def _check_dense(self, gradient: Floats) -> None:
+        shape = self._dense.table[0].shape
+        if gradient.shape != shape or not self._dense.ready:
+            raise WireError(
+                f"expected the gradient of a dense slice {shape} that has values, "
+                f"got {gradient.shape}, values {'set' if self._dense.ready else 'not set'}"
+            )
 
     def _take_rows(self, part: StorePart, owned: Buckets) -> None:
         self._check_rows(part)
