@@ -76,6 +76,8 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         facts.insert(4, ("pinned", str(snapshot.pins)))
     if snapshot.n_dropped_message:
         facts.append(("dropped", f"{snapshot.n_dropped_message:,} messages could not be understood"))
+    if snapshot.n_refused_client:
+        facts.append(("refused", f"{snapshot.n_refused_client:,} connections without the job's key"))
     return tuple(facts)
 
 

@@ -15,12 +15,14 @@ import math
 import os
 import socket as host_socket
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from dlrover_nb.core.errors import BackendError, WireError
-from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.runtime.intake import Intake, receive
+from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, encode
 from dlrover_nb.core.structs.messages import FromNode, Hello, NodeConfig, Report, ToNode
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Agent:
         keys = JobKeys(config.public_key, config.secret_key)
         self._socket = connect_dealer(context, config.master, config.node, keys)
         self._monitor = self._socket.get_monitor_socket(_EVENTS)
+        self._intake = Intake(config.node, ToNode)
         self._poller = zmq.Poller()
         self._poller.register(self._socket, zmq.POLLIN)
         self._poller.register(self._monitor, zmq.POLLIN)
@@ -131,7 +134,8 @@ class Agent:
         now_s = self._clock.now_s()
         if self._report_at_s is not None and now_s >= self._report_at_s:
             self._report_at_s = now_s + REPORT_EVERY_S
-            self.send(self.describe(self._meter.take(self._config.node, self._config.role)))
+            report = self.describe(self._meter.take(self._config.node, self._config.role))
+            self.send(replace(report, n_dropped=report.n_dropped + self._intake.n_dropped))
         self._check_master(now_s)
 
     def close(self, linger_s: float = 1.0) -> None:
@@ -148,15 +152,12 @@ class Agent:
     def _read_orders(self) -> None:
         while True:
             try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                frames = receive(self._socket)
             except zmq.Again:
                 return
-            try:
-                message, _ = decode(frames)
-            except WireError as error:
-                _log.warning("%s: dropped a message of the master: %s", self._config.node, error)
-                continue
-            self.obey(message)
+            order = self._intake.read(frames, self._config.master)
+            if order is not None:
+                self.obey(order[0])
 
     def _follow_connection(self) -> None:
         while self._monitor.poll(0):

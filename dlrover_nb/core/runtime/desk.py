@@ -63,8 +63,10 @@ def see_speeds(state: JobState) -> None:
 
 def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None:
     node.last = sample = report.sample
-    if sample.n_iter and node.role is Role.WORKER:
+    if sample.n_iter * sample.iter_s > 0 and node.role is Role.WORKER:
         node.rows_per_s = sample.n_sample / (sample.n_iter * sample.iter_s)
+    state.n_dropped += max(0, report.n_dropped - node.n_dropped)
+    node.n_dropped = report.n_dropped
     if report.lease is not None and report.n_row_done:
         node.has_worked |= _ledger(state, report.lease).progress(node.id, report.lease, report.n_row_done)
     since_s = state.steady_since_s

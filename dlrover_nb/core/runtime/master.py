@@ -138,6 +138,11 @@ class JobMaster:
         return self._state.evaluate.counts()
 
     @property
+    def n_dropped(self) -> int:
+        """Messages that nodes did not understand."""
+        return self._state.n_dropped
+
+    @property
     def quarantined(self) -> tuple[QuarantinedShard, ...]:
         """Shards that killed their workers and wait for a decision."""
         return quarantine.isolated(self._state)

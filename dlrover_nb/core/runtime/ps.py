@@ -115,8 +115,9 @@ class ParameterServer:
         sample = replace(sample, memory_mib=max(0.0, sample.memory_mib - self._flash.n_byte / _MIB))
         store = self._serving.store
         if store is None:
-            return Report(sample)
-        return Report(replace(sample, parameter_mib=store.n_byte / _MIB, n_row=store.n_row))
+            return Report(sample, n_dropped=self._serving.n_dropped)
+        sample = replace(sample, parameter_mib=store.n_byte / _MIB, n_row=store.n_row)
+        return Report(sample, n_dropped=self._serving.n_dropped)
 
     def _spare_bytes(self) -> int:
         """Return what the node's memory leaves for copies of its parameters."""

@@ -46,6 +46,7 @@ class Node:
     granted_at_s: float = float("-inf")
     loaded_epoch: int = 0
     last: NodeSample | None = None
+    n_dropped: int = 0  # messages that it did not understand
     rows_per_s: float = 0.0  # while it trains; 0: not known
 
     def has_shape(self, plan: RolePlan) -> bool:

@@ -34,10 +34,11 @@ from dlrover_nb.core.runtime.exchange import (
     StaleEpoch,
     ToPs,
 )
+from dlrover_nb.core.runtime.intake import Intake, receive
 from dlrover_nb.core.runtime.meter import Meter, Part
 from dlrover_nb.core.runtime.pacing import Pacer, Told
 from dlrover_nb.core.runtime.rounds import Rounds
-from dlrover_nb.core.runtime.wire import decode, encode, n_byte
+from dlrover_nb.core.runtime.wire import encode, n_byte
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 NO_EPOCH = -1
 _REQUESTS_IN_A_ROW = 64  # then look for orders of the master
-_EXCHANGE_TYPES = ("int64", "float32", "float32", "int64")
+_EXCHANGE_ARRAYS = (("int64", 1), ("float32", 2), ("float32", 1), ("int64", 1))
 
 
 class Serving:
@@ -74,11 +75,17 @@ class Serving:
 
     def __init__(self, router: Socket, meter: Meter, name: str, spec: JobSpec) -> None:
         self._router, self._meter, self._name, self._spec = router, meter, name, spec
+        self._intake = Intake(name, ToPs)
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
         self._applied: dict[bytes, int] = {}  # last step of each connection
         self._rounds, self._pacer = Rounds(), Pacer(spec.sync, spec.staleness)
         self._asked: dict[str, tuple[bytes, int]] = {}  # who asked to go on last, by worker
+
+    @property
+    def n_dropped(self) -> int:
+        """Messages that were no requests; nobody is answered who sent one."""
+        return self._intake.n_dropped
 
     def open(self, store: ParameterStore, epoch: int) -> None:
         """Serve `store` under `epoch` from now on."""
@@ -107,16 +114,18 @@ class Serving:
     def _requests(self) -> Iterator[tuple[bytes, list[zmq.Frame]]]:
         for _ in range(_REQUESTS_IN_A_ROW):
             try:
-                identity, *frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
+                identity, *frames = receive(self._router, copy=False)
             except zmq.Again:
                 return
             yield identity.bytes, frames
 
     def _serve(self, identity: bytes, frames: list[zmq.Frame]) -> None:
         self._meter.count_bytes(0, n_byte(frames))
+        request = self._intake.read(frames, identity)
+        if request is None:
+            return
         try:
-            message, arrays = decode(frames)
-            self._answer(identity, message, arrays)
+            self._answer(identity, *request)
         except WireError as error:
             _log.warning("%s refused a request of %r: %s", self._name, identity, error)
             self._send(identity, Refused(str(error)))
@@ -127,9 +136,7 @@ class Serving:
         self._router.send_multipart([identity, *out], copy=False)
         self._meter.count_bytes(n_byte(out), 0)
 
-    def _answer(self, identity: bytes, message: object, arrays: Arrays) -> None:
-        if not isinstance(message, ToPs):
-            raise WireError(f"{type(message).__name__} is no request to a PS")
+    def _answer(self, identity: bytes, message: ToPs, arrays: Arrays) -> None:
         if self.store is None or message.ps_epoch != self.epoch:
             self._send(identity, StaleEpoch(self.epoch))
             return
@@ -137,10 +144,10 @@ class Serving:
             case Exchange():
                 self._exchange(identity, message, arrays, self.store)
             case InitDense():
-                self.store.init_dense(*_expect(arrays, ("float32",)))
+                self.store.init_dense(*_expect(arrays, (("float32", 1),)))
                 self._send(identity, DenseReady(self.epoch))
             case Hold():
-                rows, gradients, dense = _expect(arrays, _EXCHANGE_TYPES[:3])
+                rows, gradients, dense = _expect(arrays, _EXCHANGE_ARRAYS[:3])
                 self.store.check_push(rows, gradients, dense)
                 self._rounds.keep(message.round, message.worker, (rows, gradients, dense))
                 self._send(identity, Held(self.epoch, message.step))
@@ -169,7 +176,7 @@ class Serving:
             self._send(identity, Proceed(self.epoch, step, each.go))
 
     def _exchange(self, identity: bytes, request: Exchange, arrays: Arrays, store: ParameterStore) -> None:
-        push_rows, row_gradients, dense_gradient, pull_rows = _expect(arrays, _EXCHANGE_TYPES)
+        push_rows, row_gradients, dense_gradient, pull_rows = _expect(arrays, _EXCHANGE_ARRAYS)
         update_s = 0.0
         if request.step > self._applied.get(identity, -1):
             self._meter.switch(Part.UPDATE)
@@ -188,9 +195,13 @@ class Serving:
         self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), [rows, dense])
 
 
-def _expect(arrays: Arrays, types: tuple[str, ...]) -> Arrays:
-    """Return `arrays` when they are of these types."""
-    found = tuple(array.dtype.name for array in arrays)
-    if found != types:
-        raise WireError(f"expected arrays of {types}, got {found}")
+def _expect(arrays: Arrays, kinds: tuple[tuple[str, int], ...]) -> Arrays:
+    """Return `arrays` when they are of these types and dimensions; an empty one may be of any shape."""
+    found = tuple((array.dtype.name, array.ndim) for array in arrays)
+    fits = len(arrays) == len(kinds) and all(
+        array.dtype.name == name and (array.ndim == n_dimension or not array.size)
+        for array, (name, n_dimension) in zip(arrays, kinds, strict=True)
+    )
+    if not fits:
+        raise WireError(f"expected arrays {kinds}, got {found}")
     return arrays

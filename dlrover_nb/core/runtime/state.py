@@ -179,6 +179,7 @@ class JobState:
     message: str = ""
     restarts: dict[Role, RestartBudget] = field(default_factory=lambda: {r: RestartBudget() for r in Role})
     is_blocked: bool = False  # nothing is left but shards in quarantine
+    n_dropped: int = 0  # messages that nodes did not understand
     usual_rows_per_s: float = 0.0  # of the median worker; 0: not known
     waits_for: str = ""  # room that the cluster does not have now; empty: every node has a place
     last_step_s: float = 0.0  # when a node last came a step further: what a stuck plan is measured by

@@ -41,6 +41,7 @@ Socket: TypeAlias = "zmq.Socket[bytes]"
 
 MAX_FRAME_BYTES = 256 << 20  # one frame; a PS shares its part of the model out in frames far below it
 MAX_FRAMES = 16
+MAX_HEAD_BYTES = 1 << 20  # the record and the arrays' headers: what becomes objects must be small
 MAX_IPC_PATH_BYTES = 107  # sun_path of a unix socket is 108 bytes with its end mark
 HIGH_WATER = 1000  # messages queued per peer, each way
 HEARTBEAT_MS = 5_000  # ZMTP's own heartbeat: a dead host is noticed, though nothing is said for long
@@ -135,7 +136,10 @@ def encode(message: object, arrays: Iterable[NDArray[Any]] = ()) -> list[Any]:
     head = [_HEAD.pack(_MARK, _VERSION, len(parts)), *(_array_header(part) for part in parts)]
     if len(parts) >= MAX_FRAMES:
         raise WireError(f"a message holds at most {MAX_FRAMES - 1} arrays, got {len(parts)}")
-    return [b"".join((*head, _RECORDS.pack(message))), *(_memory(part) for part in parts)]
+    first = b"".join((*head, _RECORDS.pack(message)))
+    if len(first) > MAX_HEAD_BYTES:
+        raise WireError(f"a record has at most {MAX_HEAD_BYTES >> 10} KiB, got {len(first) >> 10}")
+    return [first, *(_memory(part) for part in parts)]
 
 
 def n_byte(frames: Sequence[Any]) -> int:
@@ -153,16 +157,24 @@ def decode(frames: Sequence[Any]) -> tuple[Any, list[NDArray[Any]]]:
     """
     try:
         return _decode([memoryview(getattr(frame, "buffer", frame)) for frame in frames])
-    except (struct.error, ValueError, TypeError) as error:
+    except (struct.error, ValueError, TypeError, RecursionError) as error:
         raise WireError(f"malformed message: {error}; do all nodes run the same release?") from error
 
 
 def _decode(frames: list[memoryview]) -> tuple[Any, list[NDArray[Any]]]:
     if not 1 <= len(frames) <= MAX_FRAMES:
         raise WireError(f"expected 1 to {MAX_FRAMES} frames, got {len(frames)}")
+    if frames[0].nbytes > MAX_HEAD_BYTES:
+        raise WireError(f"a record has at most {MAX_HEAD_BYTES >> 10} KiB, got {frames[0].nbytes >> 10}")
     mark, version, n_array = _HEAD.unpack_from(frames[0])
-    if mark != _MARK or version != _VERSION:
-        raise WireError(f"expected wire version {_VERSION}, got mark {mark!r} and version {version}")
+    if mark != _MARK:
+        raise WireError(
+            f"expected a message that begins with {_MARK!r}, got {mark!r}: it is of another program"
+        )
+    if version != _VERSION:
+        raise WireError(
+            f"expected version {_VERSION} of the wire, got version {version}; run one release on all nodes"
+        )
     if n_array != len(frames) - 1:
         raise WireError(f"the header says {n_array} arrays, {len(frames) - 1} came")
     at, arrays = _HEAD.size, []

@@ -339,7 +339,8 @@ class JobDriver:
             samples_per_s=picture.samples_per_s(self._master.nodes, at_s),
             master=self._master,
             controller=self._controller,
-            n_dropped=self._line.n_dropped,
+            n_dropped=self._line.n_dropped + self._master.n_dropped,
+            n_refused=self._line.n_refused,
             folder=str(self._folder),
         )
         self._loss = self._snapshot.loss

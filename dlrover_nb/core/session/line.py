@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import zmq
 
-from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.wire import bind_router, decode, encode
-from dlrover_nb.core.structs.messages import FromNode
+from dlrover_nb.core.runtime.intake import Doorkeeper, Intake, receive
+from dlrover_nb.core.runtime.wire import bind_router, encode
+from dlrover_nb.core.structs.messages import FromNode, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,8 +48,6 @@ class MasterLine:
     ----------
     endpoint
         Where nodes connect.
-    n_dropped
-        Messages that could not be understood.
     """
 
     def __init__(self, listen: str, folder: Path, keys: JobKeys) -> None:
@@ -63,7 +61,19 @@ class MasterLine:
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)
         self._poller.register(self._woken, zmq.POLLIN)
-        self.n_dropped = 0
+        self._door, self._n_refused = Doorkeeper(self._router), 0
+        self._poller.register(self._door.socket, zmq.POLLIN)
+        self._intake = Intake("the job master", FromNode)
+
+    @property
+    def n_dropped(self) -> int:
+        """Messages that could not be understood."""
+        return self._intake.n_dropped
+
+    @property
+    def n_refused(self) -> int:
+        """Clients without the job's key that were turned away; who tries again counts again."""
+        return self._n_refused
 
     def wake(self) -> None:
         """Let `hear` return now; the one method for any thread."""
@@ -75,6 +85,8 @@ class MasterLine:
         ready = dict(self._poller.poll(max(0, round(timeout_s * 1000))))
         if self._woken in ready:
             os.read(self._woken, 4096)
+        if self._door.socket in ready:
+            self._n_refused = self._door.n_refused
         if self._router in ready:
             yield from self._messages()
 
@@ -87,6 +99,7 @@ class MasterLine:
 
     def close(self) -> None:
         """Close the socket and all that belongs to it, once all nodes are gone."""
+        self._door.close()
         self._router.close(linger=200)  # ms, for the last Stop
         self._context.term()
         os.close(self._wake)
@@ -102,20 +115,19 @@ class MasterLine:
     def _messages(self) -> Iterator[Heard]:
         for _ in range(AT_ONCE):
             try:
-                identity, *frames = self._router.recv_multipart(zmq.NOBLOCK)
+                identity, *frames = receive(self._router)
             except zmq.Again:
                 return
-            try:
-                heard = _understood(identity, frames)
-            except (WireError, UnicodeDecodeError) as error:
-                self.n_dropped += 1
-                logger.warning("dropped a message of %r: %s", identity, error)
+            understood = self._intake.read(frames, identity)
+            if understood is None:
+                continue
+            sender = identity.decode(errors="replace")
+            if _author(understood[0]) == sender:
+                yield Heard(sender, *understood)
             else:
-                yield heard
+                self._intake.drop(f"it is signed by {_author(understood[0])!r}", identity)
 
 
-def _understood(identity: bytes, frames: list[bytes]) -> Heard:
-    message, arrays = decode(frames)
-    if not isinstance(message, FromNode):
-        raise WireError(f"{type(message).__name__} is no message to a master")
-    return Heard(identity.decode(), message, arrays)
+def _author(message: FromNode) -> str:
+    """Return the node that a message says it is of."""
+    return message.sample.node if isinstance(message, Report) else message.node

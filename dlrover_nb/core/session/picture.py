@@ -108,6 +108,7 @@ def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
     master: Run,
     controller: Controller,
     n_dropped: int = 0,
+    n_refused: int = 0,
     simulated: bool = False,
     folder: str = "",
 ) -> JobSnapshot:
@@ -143,6 +144,7 @@ def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
         quarantined=master.quarantined,
         story=view.story,
         n_dropped_message=n_dropped,
+        n_refused_client=n_refused,
         pins=view.pins,
         simulated=simulated,
         folder=folder,

@@ -56,11 +56,15 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Heartbeat with measurements; a worker adds how many rows of its shard are done."""
+    """Heartbeat with measurements; a worker adds how many rows of its shard are done.
+
+    `n_dropped` counts the messages so far that the node did not understand.
+    """
 
     sample: NodeSample
     lease: Lease | None = None
     n_row_done: int = 0
+    n_dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

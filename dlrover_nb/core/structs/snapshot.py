@@ -181,6 +181,7 @@ class JobSnapshot:
     evaluation: Evaluation | None
     story: tuple[str, ...]  # one line per fact, oldest first
     n_dropped_message: int = 0
+    n_refused_client: int = 0  # turned away by the master's socket, as they hold another key
     pins: Pins = field(default_factory=Pins)
     quarantined: tuple[QuarantinedShard, ...] = ()  # shards that wait for a decision of the user
     simulated: bool = False  # no real node trains: everything shown of the job says so

@@ -12,10 +12,11 @@ import zmq
 from real_job import Job, plan, succeeded
 
 from dlrover_nb.core.backends.process import ProcessBackend
+from dlrover_nb.core.runtime.exchange import Exchange, StaleEpoch
 from dlrover_nb.core.runtime.flash.names import buffers_of, run_name
-from dlrover_nb.core.runtime.wire import connect_dealer, encode, new_keys
+from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode, new_keys
 from dlrover_nb.core.structs.job import JobPhase, ModelSpec
-from dlrover_nb.core.structs.messages import ShardAsked, ShardFinished
+from dlrover_nb.core.structs.messages import ShardAsked, ShardFinished, Stop
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Lease, Purpose
 
@@ -69,9 +70,12 @@ def test_noise_on_the_sockets_of_master_and_ps_is_dropped_counted_and_training_g
         with stranger(endpoint) as socket:
             for frames in junk(seed=1):
                 socket.send_multipart(frames)
-            socket.send_multipart(encode(ShardAsked("stranger")))
-            assert socket.poll(10_000)  # the master says Stop, the PS refuses
-    job.until(lambda now: now.n_dropped_message >= N_JUNK)
+            is_master = endpoint == job.driver._line.endpoint
+            socket.send_multipart(encode(ShardAsked("stranger") if is_master else Exchange(-2, 0)))
+            assert socket.poll(10_000)
+            answer, _ = decode(socket.recv_multipart())  # the only one: noise is not answered
+            assert isinstance(answer, Stop if is_master else StaleEpoch)
+    job.until(lambda now: now.n_dropped_message == 2 * N_JUNK)
     end = succeeded(job)
     assert end.train.returned == end.train.refused == 0
 
@@ -89,6 +93,7 @@ def test_over_tcp_nobody_without_the_key_is_heard(start: Callable[..., Job]) -> 
             assert not socket.poll(500)
     end = succeeded(job)
     assert end.n_dropped_message == 0
+    assert end.n_refused_client >= 2
 
 
 def memory_of(job: Job) -> tuple[Path, ...]:
