@@ -16,6 +16,7 @@ from dlrover_nb.core.backends.ray.backend import NAMESPACE
 from dlrover_nb.core.backends.ray.cluster import jobs_folder
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.session.runfolder import DIARY
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
@@ -28,20 +29,70 @@ def job(name, **changes):
     return replace(JobSpec(name=name, plan=PLAN, mode=Mode.MANUAL, n_epoch=200), **changes)
 
 
-def test_a_killed_master_takes_its_nodes_along_and_its_name_is_free_again(cluster, wait_until):
+def pids_of(handle):
+    return {node.id: node.pid for node in handle.snapshot().nodes}
+
+
+def kill_master(name):
+    """End the master's process as a crash would; return its process id."""
+    pid = ray.get(ray.get_actor(name, namespace=NAMESPACE).pid.remote())
+    psutil.Process(pid).kill()
+    return pid
+
+
+def test_a_killed_master_comes_back_to_its_nodes_and_the_job_ends_exactly(cluster, wait_until):
+    spec = job("phoenix", n_epoch=6, checkpoint_every_s=2.0)
+    handle = cluster.submit(spec)
+    before = wait_until(lambda: trained(handle, 5_000), what="training")
+    nodes = pids_of(handle)
+    killed = kill_master("phoenix")
+    after = wait_until(
+        lambda: trained(handle, before.train.n_sample_done + 5_000), what="training after the kill"
+    )
+    assert pids_of(handle) == nodes
+    assert ray.get(ray.get_actor("phoenix", namespace=NAMESPACE).pid.remote()) != killed
+    assert after.started_at_s == before.started_at_s
+    kill_master("phoenix")
+    final = handle.wait(timeout_s=150)
+    assert final.phase is JobPhase.SUCCEEDED, final.message
+    assert final.train.done == final.train.total
+    assert final.train.n_sample_done == final.train.n_sample_total
+    assert sum("the master came back" in line for line in final.story) == 2
+    assert not any(map(psutil.pid_exists, nodes.values()))
+
+
+def test_a_job_whose_master_cannot_come_back_is_gone_and_its_name_is_free_again(cluster, wait_until):
     handle = cluster.submit(job("headless"))
     wait_until(lambda: handle.snapshot().running, what="training")
-    pids = [node.pid for node in handle.snapshot().nodes]
-    master = ray.get_actor("headless", namespace=NAMESPACE)
-    psutil.Process(ray.get(master.pid.remote())).kill()
-    wait_until(lambda: not any(map(psutil.pid_exists, pids)), what="the end of all nodes")
-    with pytest.raises(BackendError, match="the master of job headless is gone"):
-        handle.snapshot()
-    assert next(j for j in cluster.jobs() if j.name == "headless").phase is JobPhase.FAILED
+    nodes = pids_of(handle)
     (left,) = jobs_folder().glob("headless-*")
+    (left / DIARY).unlink()
+    kill_master("headless")
+    with pytest.raises(BackendError, match="the master of job headless is gone"):
+        wait_until(lambda: handle.snapshot() is None)
+    assert next(j for j in cluster.jobs() if j.name == "headless").phase is JobPhase.FAILED
     again = cluster.submit(job("headless"))
-    assert not [path for path in left.iterdir() if path.is_socket()]
+    wait_until(lambda: not any(map(psutil.pid_exists, nodes.values())), what="the end of all nodes")
+    wait_until(lambda: again.snapshot().running, what="training")
     again.stop()
+
+
+def test_two_jobs_that_fit_only_one_after_the_other_both_finish(cluster):
+    halves = replace(PLAN, worker=RolePlan(1, 1.5, 512), ps=RolePlan(1, 1.0, 256))
+    with ThreadPoolExecutor(2) as pool:
+        handles = list(
+            pool.map(cluster.submit, [job(name, plan=halves, n_epoch=1) for name in ("one", "other")])
+        )
+    for handle in handles:
+        final = handle.wait(timeout_s=150)
+        assert final.phase is JobPhase.SUCCEEDED, final.message
+        assert final.train.finished
+
+
+def trained(handle, n_sample):
+    snapshot = handle.snapshot()
+    assert not snapshot.phase.is_final, snapshot.message
+    return snapshot if snapshot.running and snapshot.train.n_sample_done >= n_sample else None
 
 
 def test_of_two_jobs_submitted_at_once_under_one_name_one_runs(cluster):

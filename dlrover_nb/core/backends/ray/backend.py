@@ -1,14 +1,16 @@
 """Nodes as Ray actors: started, stopped and watched through Ray, talking over our own wire.
 
-The actors are owned by the job master's actor, so Ray ends them when the master is gone: nothing is
-left behind. A node's CPU and memory are asked of Ray's scheduler (placement); that the CPU share is kept
-is the node's own work (`core.runtime.limits`).
+The actors are detached: they live on when the master is killed, and the one that comes back finds them by
+their names, ``JOB/NODE``. A master that stays away they notice themselves, and end. A node's CPU and memory
+are asked of Ray's scheduler (placement); that the CPU share is kept is the node's own work
+(`core.runtime.limits`). What a job needs at the least is placed together (`gang`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import socket
 import threading
 import time
@@ -23,6 +25,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util import client
 
 from dlrover_nb.core.backends.base import NodeExited
+from dlrover_nb.core.backends.ray.gang import MIB, Gang, remove_gang
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.structs.messages import NodeConfig
@@ -30,16 +33,18 @@ from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+    from pathlib import Path
 
     from dlrover_nb.core.structs.resources import Need
 
 logger = logging.getLogger(__name__)
 
 NAMESPACE = "dlrover-nb"
-MIB = 1 << 20
 SCHEDULING_S = 3.0  # a node may be without a place for so long only because its process is being made
 REACH_LIMIT_S = 3.0
 ANSWER_LIMIT_S = 10.0
+LEFT_ALONE_S = 30.0  # after its end, for a master to hear of it
+_ENDED = "ended by itself"
 
 T = TypeVar("T")
 
@@ -53,7 +58,14 @@ class Asked(NamedTuple):
 
 
 class RayNode:
-    """The actor: one node process, whose main thread is the node's loop until it ends."""
+    """The actor: one node process, whose main thread is the node's loop until it ends.
+
+    Calls are answered one after the other, so the answer to `end` comes after `run`: it tells a master that
+    did not start the node of its end.
+    """
+
+    def __init__(self) -> None:
+        self._end = "it had not begun when its master died"
 
     def run(self, config_json: bytes) -> None:
         """Run the node to its end; what it raises reaches the master through Ray."""
@@ -62,7 +74,25 @@ class RayNode:
         config = from_json(config_json, NodeConfig)
         if config.listen != "ipc":
             config = replace(config, listen=f"tcp://{ray.util.get_node_ip_address()}")
-        node.run(config)
+        try:
+            node.run(config)
+            self._end = _ENDED
+        except Exception as error:
+            self._end = f"the node's program failed: {error}"
+            raise
+        finally:
+            _end_process_later()
+
+    def end(self) -> str:
+        """Return why the node has ended."""
+        return self._end
+
+
+def _end_process_later() -> None:
+    """End this process and give back its room, unless a master that hears of the end does so before."""
+    timer = threading.Timer(LEFT_ALONE_S, os._exit, args=(0,))
+    timer.daemon = True
+    timer.start()
 
 
 class RayBackend:
@@ -72,12 +102,15 @@ class RayBackend:
     ----------
     job
         The job's name: nodes are named actors ``JOB/NODE``.
+    folder
+        The job's run folder.
     one_host
         Whether all nodes share one machine, so that they can talk over ipc.
     """
 
-    def __init__(self, job: str, *, one_host: bool) -> None:
-        self._job = job
+    def __init__(self, job: str, folder: Path, *, one_host: bool) -> None:
+        self._job, self._gang = job, Gang(job, folder)
+        self._is_new = True
         self._listen = "ipc" if one_host else f"tcp://{ray.util.get_node_ip_address()}"
         self._actors: dict[str, Any] = {}
         self._refs: dict[Any, str] = {}
@@ -101,14 +134,8 @@ class RayBackend:
         if config.node in self._known:
             raise InvalidValueError(f"node {config.node} was started before; use an id that is new")
         self._known.add(config.node)
-        options = {
-            "num_cpus": config.cpu,
-            "memory": config.memory_mib * MIB,
-            "name": f"{self._job}/{config.node}",
-            "namespace": NAMESPACE,
-            "max_restarts": 0,
-        }
         try:
+            options = self._options(config)
             actor = ray.remote(RayNode).options(**options).remote()
             self._refs[actor.run.remote(to_json(config))] = config.node
         except (RayError, ValueError, ConnectionError) as error:
@@ -116,10 +143,34 @@ class RayBackend:
         self._actors[config.node] = actor
         self._unplaced[config.node] = Asked(actor, (config.cpu, config.memory_mib), time.monotonic())
 
+    def _options(self, config: NodeConfig) -> dict[str, Any]:
+        """Return how Ray is to make a node; with the first one, room for all that must be is asked for."""
+        if self._is_new:
+            self._is_new = False
+            self._gang.open(config.spec.plan)
+        options = {
+            "num_cpus": config.cpu,
+            "memory": config.memory_mib * MIB,
+            "name": f"{self._job}/{config.node}",
+            "namespace": NAMESPACE,
+            "lifetime": "detached",
+            "max_restarts": 0,
+        }
+        seat = self._gang.seat(config.node, (config.cpu, config.memory_mib))
+        return options if seat is None else options | {"scheduling_strategy": seat}
+
     def adopt(self, nodes: Collection[str]) -> None:
-        """Tell that all nodes are gone: they ended with the master that owned them."""
+        """Find the actors of a master before this one by their names."""
         self._known.update(nodes)
-        self._gone += [NodeExited(node, "it ended with its master") for node in nodes]
+        self._is_new = False
+        self._actors = _nodes_of(self._job)
+        for node in set(self._actors).difference(nodes):
+            self.stop_node(node)
+            del self._actors[node]
+        self._refs |= {actor.end.remote(): node for node, actor in self._actors.items()}
+        gone = [node for node in nodes if node not in self._actors]
+        self._gone += [NodeExited(node, "it ended while its master was away") for node in gone]
+        self._gang.adopt(self._actors)
 
     def stop_node(self, node: str) -> None:
         """Kill the actor's process; its end is told by `poll`."""
@@ -143,18 +194,19 @@ class RayBackend:
             late = time.monotonic() - SCHEDULING_S
             asked = {node: asked.need for node, asked in self._unplaced.items() if asked.at_s < late}
             room = _room() if asked else []
+            gang = self._gang.nodes.intersection(asked) if asked and self._gang.waits else frozenset()
         except (RayError, ConnectionError) as error:
             logger.warning("job %s cannot see what Ray has room for: %s", self._job, error)
             return frozenset()
-        return frozenset(
-            n for n, (cpu, mib) in asked.items() if not any(c >= cpu and m >= mib for c, m in room)
-        )
+        alone = {n for n, (cpu, mib) in asked.items() if not any(c >= cpu and m >= mib for c, m in room)}
+        return gang | alone.difference(self._gang.nodes)
 
     def close(self) -> None:
         """Kill all actors that still run."""
         self._closed = True
         for node in tuple(self._actors):
             self.stop_node(node)
+        self._gang.close()
         self._actors.clear()
         self._unplaced.clear()
         self._refs.clear()
@@ -165,20 +217,41 @@ class RayBackend:
         self.stop_node(node)  # a run that returned leaves its actor idle
         self._actors.pop(node, None)
         self._unplaced.pop(node, None)
+        self._gang.leave(node)
         return exited
+
+
+def clear_left(job: str) -> None:
+    """End what a job whose master does not come back has left: its nodes and the room that it held."""
+    for actor in _nodes_of(job).values():
+        with contextlib.suppress(RayError, ValueError):
+            ray.kill(actor)
+    remove_gang(job)
+
+
+def _nodes_of(job: str) -> dict[str, Any]:
+    """Return the actors of a job's nodes, by the names of the nodes."""
+    there = ask_ray(lambda: ray.util.list_named_actors(all_namespaces=True))
+    names = [each["name"] for each in there if each["namespace"] == NAMESPACE]
+    found = {}
+    for name in names:
+        owner, slash, node = name.partition("/")
+        if owner == job and slash:
+            with contextlib.suppress(ValueError, RayError):  # gone since it was listed
+                found[node] = ray.get_actor(name, namespace=NAMESPACE)
+    return found
 
 
 def _cause(ref: Any) -> tuple[str, bool]:  # noqa: ANN401 - as above
     """Return why a run ended, and whether another try makes sense."""
     try:
-        ray.get(ref)
+        return ray.get(ref) or _ENDED, True
     except RayTaskError as error:
         return f"the node's program failed: {error.cause}", True
     except RayActorError as error:
         return f"its process died: {_first_line(str(error))}", True
     except RayError as error:
         return f"Ray: {_first_line(str(error))}", True
-    return "ended by itself", True
 
 
 def _is_placed(actor: Any) -> bool:  # noqa: ANN401 - Ray's handle has no public type

@@ -19,7 +19,14 @@ from ray._private.worker import global_worker
 from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
 from ray.exceptions import RayError
 
-from dlrover_nb.core.backends.ray.backend import NAMESPACE, ask_ray, check_reachable, ray_capacity, silence
+from dlrover_nb.core.backends.ray.backend import (
+    NAMESPACE,
+    ask_ray,
+    check_reachable,
+    clear_left,
+    ray_capacity,
+    silence,
+)
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
     HeadRecord,
@@ -158,6 +165,7 @@ class RayCluster:
     def _make_room_for(self, name: str) -> None:
         """Refuse a name that runs; let go of an ended job's master, whose results the history keeps."""
         if name not in _job_names():
+            clear_left(name)
             return
         handle = self._handle(name, _actor(name))
         with contextlib.suppress(BackendError):  # its master is gone: nothing runs any more
@@ -169,6 +177,7 @@ class RayCluster:
                 )
         with contextlib.suppress(NotFoundError):
             ray.kill(_actor(name))
+        clear_left(name)
         _await_name_free(name)
 
 
@@ -281,7 +290,7 @@ def _create_master(name: str, spec: bytes, features: bytes, folder: Path, *, one
         "lifetime": "detached",
         "num_cpus": 0,
         "max_concurrency": 16,
-        "max_restarts": 0,
+        "max_restarts": -1,
     }
     try:
         return ray.remote(RayMaster).options(**options).remote(spec, features, str(folder), one_host=one_host)

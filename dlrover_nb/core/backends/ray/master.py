@@ -1,16 +1,19 @@
 """The job master as a detached Ray actor: it outlives notebooks, dashboards and their crashes.
 
 The actor holds one `JobDriver` and answers calls from its thread pool; each call returns a plain pair, so
-that an error meant for the user arrives as itself and not wrapped in Ray's traceback.
+that an error meant for the user arrives as itself and not wrapped in Ray's traceback. When its process is
+killed Ray makes it again, and it goes on from its run folder with the nodes that live on meanwhile.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray._private import state
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from dlrover_nb.core import errors
@@ -19,6 +22,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, DlroverError
 from dlrover_nb.core.session.driver import JobDriver
+from dlrover_nb.core.session.runfolder import JOB
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 
 if TYPE_CHECKING:
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 CALL_TIMEOUT_S = 30.0
+BACK_LIMIT_S = 20.0  # for a killed master to come back: a process, its imports, its journal
+BACK_EVERY_S = 0.25
 
 Answer = tuple[str, Any]
 
@@ -47,15 +53,13 @@ class RayMaster:
     """
 
     def __init__(self, spec_json: bytes, features_json: bytes, folder: str, *, one_host: bool) -> None:
-        spec = from_json(spec_json, JobSpec)
-        self._driver = JobDriver(
-            spec,
-            from_json(features_json, FeatureSpec),
-            RayBackend(spec.name, one_host=one_host),
-            folder=Path(folder),
-            history_url=None,
-            clock=SystemClock(),
-        )
+        spec, path, clock = from_json(spec_json, JobSpec), Path(folder), SystemClock()
+        backend = RayBackend(spec.name, path, one_host=one_host)
+        if (path / JOB).exists():  # Ray made this actor again, after its process was killed
+            self._driver = JobDriver.resume(backend, folder=path, history_url=None, clock=clock)
+        else:
+            features = from_json(features_json, FeatureSpec)
+            self._driver = JobDriver(spec, features, backend, folder=path, history_url=None, clock=clock)
         self._driver.start()
 
     def snapshot(self) -> Answer:
@@ -118,7 +122,22 @@ class RayLink:
         self._call("stop", by, why)
 
     def _call(self, method: str, *arguments: object) -> Any:  # noqa: ANN401 - as above
-        check_reachable()
+        """Ask the master; a question whose answer was lost with it is put again when it is back."""
+        until = time.monotonic() + (BACK_LIMIT_S if method != "decide" else 0.0)
+        while True:
+            check_reachable()
+            try:
+                return self._ask(method, *arguments)
+            except RayActorError as error:
+                check_reachable()  # it may be gone because all of Ray is
+                self._check_coming_back(error)
+                if time.monotonic() > until:
+                    raise BackendError(
+                        f"the master of job {self._job} was killed and is coming back; try again"
+                    ) from error
+            time.sleep(BACK_EVERY_S)
+
+    def _ask(self, method: str, *arguments: object) -> Any:  # noqa: ANN401 - as above
         try:
             answer = getattr(self._actor, method).remote(*arguments)
             verdict, value = ray.get(answer, timeout=CALL_TIMEOUT_S)
@@ -127,12 +146,8 @@ class RayLink:
                 f"the master of job {self._job} did not answer within {CALL_TIMEOUT_S:g} s; "
                 "it may still be starting: try again"
             ) from error
-        except RayActorError as error:
-            check_reachable()  # it may be gone because all of Ray is
-            raise BackendError(
-                f"the master of job {self._job} is gone ({error.__class__.__name__}); "
-                "submit the job again, its history is kept"
-            ) from error
+        except RayActorError:
+            raise
         except (RayError, ConnectionError) as error:
             raise BackendError(f"Ray cannot be reached ({error}); connect again") from error
         except Exception as error:  # for a handle of a cluster that ended Ray raises no class of its own
@@ -140,3 +155,15 @@ class RayLink:
         if verdict != "ok":
             raise getattr(errors, verdict, BackendError)(value)
         return value
+
+    def _check_coming_back(self, error: RayActorError) -> None:
+        """Refuse to wait for a master that Ray does not make again."""
+        try:
+            told = state.actors(self._actor._actor_id.hex())  # noqa: SLF001 - the one way to an actor's row
+        except (RayError, ConnectionError) as gone:
+            raise BackendError(f"Ray cannot be reached ({gone}); connect again") from gone
+        if told and told["State"] == "DEAD":
+            raise BackendError(
+                f"the master of job {self._job} is gone ({error.__class__.__name__}); "
+                "submit the job again, its history is kept"
+            ) from error

@@ -1,0 +1,132 @@
+"""The least that a job can train with, placed by Ray as one or not at all.
+
+Two jobs that each hold half of what they need and wait for the other half would wait for ever. So all
+parameter servers of the first plan and one worker are one placement group: Ray finds room for all of them
+together, and holds none of it before. Whatever else a job starts is one node at a time, without which it
+trains too.
+
+A node that is replaced takes the bundle of the one before it. Ray can give back a group as a whole alone: it
+is removed when the last of its nodes is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ray.exceptions import RayError
+from ray.util import get_placement_group, placement_group, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.resources import Need, ResourcePlan
+
+logger = logging.getLogger(__name__)
+
+MIB = 1 << 20
+_FILE = "gang.json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seats:
+    """What each bundle holds, and the nodes that have one."""
+
+    needs: tuple[tuple[float, int], ...]
+    holders: tuple[tuple[int, str], ...]
+
+
+class Gang:
+    """The placement group of one job; nothing is asked of Ray before the first `seat`.
+
+    Parameters
+    ----------
+    job
+        The job's name.
+    folder
+        Its run folder, where a master that comes back finds who has which bundle.
+    """
+
+    def __init__(self, job: str, folder: Path) -> None:
+        self._name, self._path = _name(job), folder / _FILE
+        self._needs: tuple[Need, ...] = ()
+        self._holders: dict[int, str] = {}
+        self._group: Any = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether Ray has no room for it yet."""
+        if self._group is None:
+            return False
+        return bool(placement_group_table(self._group).get("state") in {"PENDING", "RESCHEDULING"})
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Those that have a place in it."""
+        return frozenset(self._holders.values())
+
+    def open(self, plan: ResourcePlan) -> None:
+        """Ask for room for all PS of a plan and one worker."""
+        worker, ps = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
+        self._needs = (*[ps] * plan.ps.count, worker)
+        bundles = [{"CPU": cpu, "memory": float(mib * MIB)} for cpu, mib in self._needs]
+        self._group = placement_group(bundles, strategy="PACK", name=self._name, lifetime="detached")
+
+    def adopt(self, nodes: Collection[str]) -> None:
+        """Take over the group that a master before this one left, with those of its nodes that live."""
+        with contextlib.suppress(OSError, WireError, ValueError):  # there is none
+            seats = from_json(self._path.read_bytes(), _Seats)
+            self._group = get_placement_group(self._name)
+            self._needs = seats.needs
+            self._holders = {bundle: node for bundle, node in seats.holders if node in nodes}
+
+    def seat(self, node: str, need: Need) -> PlacementGroupSchedulingStrategy | None:
+        """Give a node a free bundle of its size; None when there is none."""
+        free = (i for i, own in enumerate(self._needs) if own == need and i not in self._holders)
+        if self._group is None or (bundle := next(free, None)) is None:
+            return None
+        self._holders[bundle] = node
+        self._keep()
+        return PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
+
+    def leave(self, node: str) -> None:
+        """Free the bundle of a node that is gone; give all back with the last one."""
+        if node not in self.nodes:
+            return
+        self._holders = {bundle: holder for bundle, holder in self._holders.items() if holder != node}
+        if self._holders:
+            self._keep()
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Give all room back."""
+        group, self._group = self._group, None
+        self._needs, self._holders = (), {}
+        self._path.unlink(missing_ok=True)
+        if group is not None:
+            with contextlib.suppress(RayError, ConnectionError):
+                remove_placement_group(group)
+
+    def _keep(self) -> None:
+        try:
+            self._path.write_bytes(to_json(_Seats(self._needs, tuple(self._holders.items()))))
+        except OSError as error:
+            logger.warning("%s cannot be kept for a master that comes back: %s", self._name, error)
+
+
+def remove_gang(job: str) -> None:
+    """Remove the group that a job left behind, if there is one."""
+    with contextlib.suppress(ValueError, RayError):
+        remove_placement_group(get_placement_group(_name(job)))
+
+
+def _name(job: str) -> str:
+    return f"{job}/gang"
