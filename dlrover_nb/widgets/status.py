@@ -116,7 +116,8 @@ def fit_words(snapshot: JobSnapshot) -> str:
 
 def evaluation_words(snapshot: JobSnapshot) -> str:
     """Say how good the model is on held-out rows."""
-    return "not yet" if snapshot.evaluation is None else str(snapshot.evaluation)
+    told = [f"after pass {each.n_pass}: {each.evaluation}" for each in snapshot.rounds[-1:]]
+    return str(snapshot.evaluation) if snapshot.evaluation is not None else "".join(told) or "not yet"
 
 
 def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
-from dlrover_nb.core.runtime import watch
+from dlrover_nb.core.runtime import evaluation, watch
 from dlrover_nb.core.runtime.orders import Tell
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.sharding.pieces import piece_batches, usual_speed
@@ -92,20 +92,25 @@ def _on_asked(state: JobState, node: Node, holding: Sequence[Lease], at_s: float
 
 
 def _grant(state: JobState, node: Node, at_s: float) -> None:
-    ledger = state.evaluate if state.is_evaluating else state.train
     may_work = state.stage is Stage.SERVING and node.is_training and not node.is_draining
     most = piece_batches(node.rows_per_s, state.usual_rows_per_s, state.spec.shard_batches)
-    has_turn = may_work and _has_turn(state, node, ledger)
-    shard = ledger.grant(node.id, most_batches=most) if has_turn else None
+    shard = None
+    for ledger in evaluation.ledgers(state) if may_work else ():
+        if shard is None and _has_turn(state, node, ledger):
+            shard = ledger.grant(node.id, most_batches=most)
     node.granted_at_s = at_s
     state.send(node, NoShard(WAIT_S) if shard is None else Granted(shard))
 
 
 def _has_turn(state: JobState, node: Node, ledger: ShardLedger) -> bool:
-    """Whether a worker may have one more: the next beside the one at hand, unless it is of the last."""
+    """Whether a worker may have one more: the next beside the one at hand, unless it is of the last.
+
+    The last evaluation shards of a round are no last ones: training shards follow.
+    """
     n_held = len(state.leases(node))
     counts = ledger.counts()
-    plenty = counts.is_open or counts.todo >= len(state.roster.workers)
+    has_others = ledger is not evaluation.ledgers(state)[-1]
+    plenty = counts.is_open or has_others or counts.todo >= len(state.roster.workers)
     return n_held == 0 or (n_held < MOST_HELD and plenty)
 
 

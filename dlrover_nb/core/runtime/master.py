@@ -14,10 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
-import numpy as np
-
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime import desk, quarantine, rollout, saving, watch
+from dlrover_nb.core.runtime import desk, evaluation, quarantine, rollout, saving, watch
 from dlrover_nb.core.runtime.crew import reconcile_crew
 from dlrover_nb.core.runtime.orders import Order, Send, Tell
 from dlrover_nb.core.runtime.record import StateRecord, record_of, revive
@@ -44,6 +42,7 @@ from dlrover_nb.core.structs.shards import BatchChoice, ShardChoice
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.roster import Node
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.messages import FromNode
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, UserChoice
-    from dlrover_nb.core.structs.snapshot import Evaluation, NodeView
+    from dlrover_nb.core.structs.snapshot import Evaluation, NodeView, Round
 
     Floats = NDArray[np.float32]
 
@@ -131,6 +130,11 @@ class JobMaster:
     def train_counts(self) -> ShardCounts:
         """Exact accounting of the training shards."""
         return self._state.train.counts()
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """Evaluations between passes, oldest first."""
+        return self._state.rounds
 
     @property
     def evaluation_counts(self) -> ShardCounts:
@@ -331,6 +335,7 @@ class JobMaster:
 
     def _settle(self, at_s: float) -> tuple[Order, ...]:
         state = self._state
+        evaluation.advance(state, self._evaluate, at_s)
         rollout.advance(state, at_s)
         reconcile_crew(state, at_s)
         is_over = state.is_evaluating and state.evaluate.finished and state.is_settled
@@ -343,19 +348,18 @@ class JobMaster:
         return orders
 
     def _succeed(self, at_s: float) -> None:
-        text = "trained; no rows were held out to evaluate on"
-        if self._state.scored:
-            pairs = [self._state.scored[shard] for shard in sorted(self._state.scored)]
-            scores, labels = (np.concatenate(column) for column in zip(*pairs, strict=True))
-            text = self._score(scores, labels)
-        self._state.end(JobPhase.SUCCEEDED, text, at_s)
+        trained = self._state.stopped_early or "trained"
+        self._state.end(JobPhase.SUCCEEDED, f"{trained}; {self._quality()}", at_s)
 
-    def _score(self, scores: Floats, labels: Floats) -> str:
+    def _quality(self) -> str:
+        rows = evaluation.scored_rows(self._state)
+        if rows is None:
+            return "no rows were held out to evaluate on"
         try:
-            self.evaluation = self._evaluate(scores, labels)
+            self.evaluation = self._evaluate(*rows)
         except InvalidValueError as error:  # the rows are of one class: trained all the same
-            return f"trained; no quality: {error}"
-        return f"trained; {self.evaluation}"
+            return f"no quality: {error}"
+        return str(self.evaluation)
 
     def _measure_pause(self, at_s: float) -> None:
         """Add up, for the plan on its way, how long nobody trained."""

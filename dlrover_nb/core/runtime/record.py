@@ -27,7 +27,7 @@ from dlrover_nb.core.runtime.roster import Node
 from dlrover_nb.core.runtime.state import JobState, Kept, PlanChange, PsGroup, Stage
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
-from dlrover_nb.core.structs.snapshot import Evaluation  # noqa: TC001 - as above
+from dlrover_nb.core.structs.snapshot import Evaluation, Round  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,6 +79,8 @@ class StateRecord:
     n_named: tuple[tuple[Role, int], ...]
     nodes: tuple[NodeRecord, ...]
     evaluation: Evaluation | None = None
+    rounds: tuple[Round, ...] = ()
+    stopped_early: str = ""
     batch_sizes: dict[str, int] = field(default_factory=dict)
 
 
@@ -110,6 +112,8 @@ def record_of(state: JobState) -> StateRecord:
         message=state.message,
         n_named=state.roster.n_named,
         nodes=tuple(_node_record(node) for node in state.roster.nodes),
+        rounds=state.rounds,
+        stopped_early=state.stopped_early,
         batch_sizes=dict(state.batch_sizes),
     )
 
@@ -124,6 +128,7 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[Kept], at_s: flo
     state.n_checkpoint, state.n_pause = record.n_checkpoint, record.n_pause
     state.last_checkpoint_s, state.is_settled = record.last_checkpoint_s, record.is_settled
     state.is_evaluating, state.is_stopping = record.is_evaluating, record.is_stopping
+    state.rounds, state.stopped_early = record.rounds, record.stopped_early
     state.batch_sizes, state.n_coordinated = dict(record.batch_sizes), record.n_group
     state.phase, state.message = record.phase, record.message
     state.roster.adopt((_adopted(node, at_s) for node in record.nodes), record.n_named)

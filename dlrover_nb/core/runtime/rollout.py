@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.runtime import saving
+from dlrover_nb.core.runtime import evaluation, saving
 from dlrover_nb.core.runtime.orders import Tell
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.state import PsGroup, Stage
@@ -246,6 +246,8 @@ def _end_saving(state: JobState, at_s: float) -> None:
 
 def _begin_evaluation(state: JobState, at_s: float) -> None:
     """Give up a plan that is on its way: nothing is left that it could speed up."""
+    if state.spec.early_stopping is not None:
+        evaluation.end_round(state)
     state.is_evaluating = True
     if state.change is not None and state.applied is not None:
         if not state.change.is_fallback:

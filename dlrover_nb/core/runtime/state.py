@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.messages import Copied, Saved, ToNode
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
     from dlrover_nb.core.structs.shards import Lease
+    from dlrover_nb.core.structs.snapshot import Round
 
     Floats = NDArray[np.float32]
 
@@ -173,6 +174,9 @@ class JobState:
     change: PlanChange | None = None
     is_evaluating: bool = False
     scored: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)  # by evaluation shard
+    rounds: tuple[Round, ...] = ()  # evaluations between passes
+    round_of: int = 0  # the pass whose evaluation is under way; 0: none is
+    stopped_early: str = ""  # why no more rows are trained
     steady_since_s: float | None = None  # since when the target runs; None: nodes are missing or stand still
     is_stopping: str = ""  # who asked and why
     phase: JobPhase = JobPhase.STARTING

@@ -65,8 +65,14 @@ def prepare(spec: JobSpec, *, model: object = None, data: object = None) -> Prep
             code.write(Path(name))
         _check_codes(spec, {code.code for code in packed})
         features = make_features(spec.data, spec.model, folder=Path(name))
+        _check_stopping(spec, features)
         spec = _tried(spec, features, Path(name))
     return Prepared(spec, features, tuple(packed))
+
+
+def _check_stopping(spec: JobSpec, features: FeatureSpec) -> None:
+    if spec.early_stopping is not None and not features.n_eval:
+        raise InvalidValueError("early stopping looks at held-out rows, and there are none; set data.holdout")
 
 
 def _check_codes(spec: JobSpec, packed: Iterable[str]) -> None:

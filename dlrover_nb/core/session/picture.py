@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
     from dlrover_nb.core.structs.samples import NodeSample
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
-    from dlrover_nb.core.structs.snapshot import Evaluation
+    from dlrover_nb.core.structs.snapshot import Evaluation, Round
 
 FRESH_S = 3.0  # an older report says nothing about now
 
@@ -91,6 +91,11 @@ class Run(Protocol):
         ...
 
     @property
+    def rounds(self) -> tuple[Round, ...]:
+        """Evaluations between passes."""
+        ...
+
+    @property
     def evaluation(self) -> Evaluation | None:
         """Quality on the held-out rows."""
         ...
@@ -141,6 +146,7 @@ def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
         outcomes=view.outcomes,
         markers=view.markers,
         evaluation=master.evaluation,
+        rounds=master.rounds,
         quarantined=master.quarantined,
         story=view.story,
         n_dropped_message=n_dropped,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place, SimCluster
     from dlrover_nb.core.simulator.description import SimulatedJob, WorldSettings
     from dlrover_nb.core.simulator.engine import Engine
-    from dlrover_nb.core.structs.snapshot import Evaluation, NodeView
+    from dlrover_nb.core.structs.snapshot import Evaluation, NodeView, Round
 
 
 class SimJob:
@@ -130,6 +130,11 @@ class SimJob:
     def evaluation_counts(self) -> ShardCounts:
         """Evaluation is not simulated."""
         return ShardCounts()
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """Evaluation is not simulated."""
+        return ()
 
     @property
     def quarantined(self) -> tuple[QuarantinedShard, ...]:

@@ -141,6 +141,15 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """Quality after `n_pass` passes, while training went on."""
+
+    n_pass: int
+    at_s: float
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, slots=True)
 class PlanMarker:
     """When a plan started to run: for markers in the views."""
 
@@ -185,6 +194,7 @@ class JobSnapshot:
     pins: Pins = field(default_factory=Pins)
     quarantined: tuple[QuarantinedShard, ...] = ()  # shards that wait for a decision of the user
     simulated: bool = False  # no real node trains: everything shown of the job says so
+    rounds: tuple[Round, ...] = ()  # evaluations between passes, oldest first; of early stopping alone
     folder: str = ""  # the run folder, on the master's host; empty: there is none
 
     @property

@@ -12,7 +12,7 @@ from torch import nn
 
 from dlrover_nb import load_model, trainable
 from dlrover_nb.core.runtime.trial import prepare
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job import EarlyStopping, JobPhase, JobSpec, Metric, ModelSpec
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -113,3 +113,19 @@ def test_the_trained_module_predicts_after_the_job(own: Callable[..., Job]) -> N
     assert model.predict({"x": rows["x"], "site": rows["site"]}).shape == (PIECE,)
     assert end.evaluation is not None
     assert model.evaluate().auc == pytest.approx(end.evaluation.auc, abs=1e-5)
+
+
+def test_training_that_no_longer_helps_ends_early_though_a_worker_dies(own: Callable[..., Job]) -> None:
+    rule = EarlyStopping(Metric.LOG_LOSS, min_gain=0.5)  # no pass after the first gains that much
+    job = own(plan=plan(2, 1), n_epoch=30, early_stopping=rule)
+    job.until(lambda now: now.train.done >= 2)
+    job.kill(Role.WORKER)
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, end.message
+    assert end.message.startswith("stopped early after pass")
+    assert end.rounds[0].n_pass == 1
+    assert all(each.evaluation.n_sample == job.features.n_eval for each in end.rounds)
+    assert end.train.skipped > 0
+    assert end.train.n_sample_done + end.train.n_sample_skipped == 30 * job.features.n_train
+    assert end.evaluation is not None
+    assert load_model(job.folder).evaluate().auc == pytest.approx(end.evaluation.auc, abs=1e-5)

@@ -1,0 +1,170 @@
+"""Evaluations between passes, and the end of training that they bring, under all that can go wrong."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from master_world import World, features, plan, spec, trained_every_row
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.runtime.evaluation import stop_reason
+from dlrover_nb.core.structs.job import EarlyStopping, JobPhase, Metric
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import Evaluation, Round
+
+if TYPE_CHECKING:
+    import numpy as np
+
+RULE = EarlyStopping()
+
+
+def rounds(*values: float, metric: Metric = Metric.AUC) -> tuple[Round, ...]:
+    auc = metric is Metric.AUC
+    return tuple(
+        Round(n, float(n), Evaluation(value if auc else 0.5, 1.0 if auc else value, 10))
+        for n, value in enumerate(values, 1)
+    )
+
+
+# the rule
+
+
+@pytest.mark.parametrize(
+    ("values", "rule", "stops"),
+    [
+        ((), RULE, False),
+        ((0.7,), RULE, False),
+        ((0.7, 0.8), RULE, False),
+        ((0.7, 0.7), RULE, True),
+        ((0.7, 0.8, 0.79), RULE, True),
+        ((0.7, 0.8, 0.79), EarlyStopping(patience=2), False),
+        ((0.7, 0.8, 0.79, 0.8), EarlyStopping(patience=2), True),
+        ((0.7, 0.8, 0.79, 0.81), EarlyStopping(patience=2), False),
+        ((0.7, 0.705), EarlyStopping(min_gain=0.01), True),
+        ((0.7, 0.705, 0.712), EarlyStopping(patience=2, min_gain=0.01), False),
+    ],
+)
+def test_training_stops_after_so_many_rounds_without_gain(
+    values: tuple[float, ...], rule: EarlyStopping, stops: object
+) -> None:
+    assert bool(stop_reason(rounds(*values), rule)) is stops
+
+
+def test_less_log_loss_is_a_gain() -> None:
+    rule = EarlyStopping(Metric.LOG_LOSS)
+    assert not stop_reason(rounds(0.5, 0.4, metric=Metric.LOG_LOSS), rule)
+    told = stop_reason(rounds(0.5, 0.4, 0.45, metric=Metric.LOG_LOSS), rule)
+    assert told == "stopped early after pass 3: the best log loss, 0.4000, was after pass 2"
+
+
+@given(st.lists(st.floats(0, 1), max_size=12), st.integers(1, 4))
+def test_ever_better_rounds_never_stop_and_the_same_ones_stop_at_once(
+    values: list[float], patience: int
+) -> None:
+    rule = EarlyStopping(patience=patience)
+    assert not stop_reason(rounds(*sorted(set(values))), rule)
+    assert not stop_reason(rounds(*values[:patience]), rule)
+    assert stop_reason(rounds(*[0.5] * (patience + 1)), rule)
+
+
+# the master
+
+
+class Judged(World):
+    """A world whose evaluations give these qualities in turn, the last one for ever."""
+
+    def __init__(self, *qualities: float, n_worker: int = 2, n_epoch: int = 6, **changes: object) -> None:
+        self.qualities, self.n_judged = qualities, 0
+        first = plan(n_worker, 1)
+        super().__init__(spec(first, early_stopping=RULE, n_epoch=n_epoch, **changes), features())
+
+    def _evaluate(self, scores: np.ndarray, labels: np.ndarray) -> Evaluation:
+        assert len(scores) == len(labels)
+        self.n_judged += 1
+        auc = self.qualities[min(self.n_judged, len(self.qualities)) - 1]
+        if auc < 0:
+            raise InvalidValueError("AUC needs rows of both classes")
+        return Evaluation(auc, 0.1, len(labels))
+
+
+def passes(world: World) -> list[int]:
+    return [each.n_pass for each in world.master.rounds]
+
+
+@pytest.mark.parametrize("n_worker", [1, 3])
+def test_a_job_that_no_longer_gains_ends_early_and_says_why(n_worker: int) -> None:
+    world = Judged(0.7, 0.8, 0.8, n_worker=n_worker)
+    world.run_to_end()
+    assert world.master.phase is JobPhase.SUCCEEDED
+    assert passes(world) == [1, 2, 3]
+    assert [each.evaluation.n_sample for each in world.master.rounds] == [45] * 3
+    told = "stopped early after pass 3: the best AUC, 0.8000, was after pass 2; AUC 0.8000"
+    assert world.master.message.startswith(told)
+    counts = world.master.train_counts
+    assert counts.finished
+    assert counts.skipped > 0
+    assert counts.n_sample_done + counts.n_sample_skipped == 395 * 6
+    assert 395 * 3 <= counts.n_sample_done < 395 * 5  # training went on while the round was held
+    assert world.n_judged == 4  # the final evaluation comes as ever
+
+
+def test_a_job_that_gains_trains_every_row_and_is_evaluated_between_passes() -> None:
+    world = Judged(0.6, 0.7, 0.8, n_epoch=3)
+    world.run_to_end()
+    trained_every_row(world)
+    assert passes(world) == [1, 2]
+    assert world.master.message.startswith("trained; AUC 0.8000")
+    assert world.master.evaluation_counts.done == 2
+
+
+def test_without_early_stopping_nothing_is_evaluated_before_the_end() -> None:
+    world = World(spec(plan(2, 1), n_epoch=3), features())
+    world.run_to_end()
+    assert not world.master.rounds
+
+
+def test_rows_of_one_class_end_nothing() -> None:
+    world = Judged(-1.0, n_epoch=3)
+    world.run_to_end()
+    trained_every_row(world)
+    assert not world.master.rounds
+
+
+def test_rounds_that_a_rollback_undid_are_held_again() -> None:
+    world = Judged(0.4, 0.5, 0.6, 0.7, 0.8, 0.9, n_epoch=4)
+    world.run_until(lambda: passes(world) == [1, 2])
+    world.kill(world.living(Role.PS)[0])
+    world.run_until(lambda: not world.master.rounds)  # no checkpoint: back to the beginning
+    world.run_to_end()
+    trained_every_row(world, exactly_once=False)
+    assert passes(world) == [1, 2, 3]
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 1 << 30), n_worker=st.integers(1, 3))
+def test_kills_of_any_node_and_of_the_master_change_no_promise(seed: int, n_worker: int) -> None:
+    rng = random.Random(seed)
+    world = Judged(0.5, 0.6, 0.7, 0.7, n_worker=n_worker, checkpoint_every_s=2.0)
+    for _ in range(4):
+        for _ in range(rng.randrange(1, 40)):
+            world.round()
+        if world.master.phase.is_final:
+            break
+        what = rng.choice(["worker", "ps", "master"])
+        if what == "master":
+            world.crash()
+        elif living := world.living(Role(what)):
+            world.kill(rng.choice(living))
+    world.run_to_end()
+    assert world.master.phase is JobPhase.SUCCEEDED, world.master.message
+    assert world.master.message.startswith(("stopped early after pass", "trained; AUC"))
+    counts = world.master.train_counts
+    assert counts.finished
+    assert counts.n_sample_done + counts.n_sample_skipped == 395 * 6
+    assert passes(world) == sorted(set(passes(world)))
+    assert world.master.evaluation is not None
+    assert world.master.evaluation.n_sample == 45
