@@ -9,6 +9,7 @@ lone worker sees exactly what one process would compute. Arrays travel beside th
                pull_rows int64 [m]
 `Exchanged`    rows float32 [m, width], dense float32 [slice]
 `InitDense`    dense float32 [slice]
+`MoveChunk`    ids int64 [n], table float32 [n, width + state], dense float32 [1 + state, m]
 `Hold`         push_rows, push_grads, dense gradient, as of `Exchange`
 =============  ===================================================================================
 
@@ -169,9 +170,33 @@ class Refused:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class MoveChunk:
+    """PS to PS: take these rows, and these dense parameters from `dense_offset` on, for the next group.
+
+    `sequence` grows by one from 1 with each chunk of one `source` in one move; after the chunk that
+    `is_last` nothing more comes of it.
+    """
+
+    move: int
+    source: str
+    sequence: int
+    dense_offset: int
+    is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTaken:
+    """PS to PS: chunks up to `sequence` are here."""
+
+    move: int
+    sequence: int
+
+
 Pacing = Join | Arrive | Leave
 ToPs = Exchange | InitDense | Hold | Join | Arrive | Leave
 FromPs = Exchanged | DenseReady | Held | Proceed | Gone | StaleEpoch | Refused
+BetweenPs = MoveChunk | ChunkTaken
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime import desk, evaluation, quarantine, rollout, saving, watch
+from dlrover_nb.core.runtime import desk, evaluation, moves, quarantine, rollout, saving, watch
 from dlrover_nb.core.runtime.crew import reconcile_crew
 from dlrover_nb.core.runtime.orders import Order, Send, Tell
 from dlrover_nb.core.runtime.record import StateRecord, record_of, revive
@@ -29,6 +29,7 @@ from dlrover_nb.core.structs.messages import (
     Hello,
     Left,
     Loaded,
+    Moved,
     NodeFailed,
     Paused,
     Report,
@@ -37,6 +38,7 @@ from dlrover_nb.core.structs.messages import (
     ShardFinished,
     Stop,
 )
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import BatchChoice, ShardChoice
 
 if TYPE_CHECKING:
@@ -307,6 +309,8 @@ class JobMaster:
                 saving.on_copied(self._state, node, message, at_s)
             case Saved():
                 saving.on_saved(self._state, node, message, at_s)
+            case Moved():
+                moves.on_moved(self._state, node, message, at_s)
             case Loaded():
                 self._on_loaded(node, message, at_s)
             case Left():
@@ -320,8 +324,10 @@ class JobMaster:
     def _on_hello(self, node: Node, hello: Hello, at_s: float) -> None:
         if node.is_up:  # a second Hello of one node says nothing new
             return
-        if node.is_draining:  # the order may have been lost with the master before this one
+        if node.is_draining and node.role is Role.WORKER:  # the order may have been lost with a master
             self._state.send(node, Drain())
+        if node.is_adopted and node.role is Role.PS:
+            moves.welcome(self._state, node)
         self._state.roster.greet(node, hello, at_s)
         self._state.last_step_s = at_s
 

@@ -1,23 +1,28 @@
 """A parameter server: obeys the master, and lets `serving` answer the workers in between.
 
-One thread does both, one thing at a time. torch and pandas are never imported here.
+One thread does all of it, one thing at a time: requests, orders, chunks on their way to and from other PS
+(`moving`). Checkpoints are copied by it and written by another (`flash`). torch and pandas are never imported
+here.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 import psutil
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import checkpoint
-from dlrover_nb.core.runtime.flash import FlashCheckpoint, Persisted, PersistFailed
+from dlrover_nb.core.runtime.courier import Courier
+from dlrover_nb.core.runtime.flash import FlashCheckpoint, Persisted
 from dlrover_nb.core.runtime.meter import Meter, Part
+from dlrover_nb.core.runtime.moving import Moving
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router
@@ -27,6 +32,9 @@ from dlrover_nb.core.structs.messages import (
     Forget,
     Load,
     Loaded,
+    MoveCancel,
+    MoveEnd,
+    MoveOut,
     NodeConfig,
     Report,
     Save,
@@ -37,7 +45,7 @@ from dlrover_nb.core.structs.messages import (
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.agent import Agent
-    from dlrover_nb.core.runtime.checkpoint import Filled
+    from dlrover_nb.core.runtime.flash import PersistFailed
     from dlrover_nb.core.runtime.wire import Context
     from dlrover_nb.core.structs.samples import NodeSample
 
@@ -52,7 +60,7 @@ class ParameterServer:
     Parameters
     ----------
     context
-        Where its socket is made.
+        Where its sockets are made.
     config
         Who it is and what model it serves.
     agent, meter
@@ -61,14 +69,18 @@ class ParameterServer:
 
     def __init__(self, context: Context, config: NodeConfig, agent: Agent, meter: Meter) -> None:
         self._config, self._agent, self._meter = config, agent, meter
+        self._name, job = config.node, config.spec.name
         keys = JobKeys(config.public_key, config.secret_key)
         self._path = Path(config.folder) / f"{config.node}.{os.getpid()}"
         self._router, self.endpoint = bind_router(context, config.listen, self._path, keys)
         self._serving = Serving(self._router, meter, config.node, config.spec)
-        self._flash = FlashCheckpoint(
-            config.spec.name, config.folder, config.node, most_bytes=self._spare_bytes
-        )
-        self._n_row_saved: dict[int, int] = {}  # of checkpoints that are being written
+        features, model = config.features, config.spec.model
+        self._n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
+        self._moving = Moving(config.node, self._n_dense, self._new_store)
+        self._serving.take_chunk = self._moving.take
+        self._courier = Courier(context, keys, f"{config.node}/{os.getpid()}", agent)
+        self._flash = FlashCheckpoint(job, config.folder, config.node, most_bytes=self._spare_bytes)
+        self._files: dict[int, Saved] = {}  # what to say of checkpoints on their way to a file
         self._stopped = False
         agent.obey, agent.describe = self._obey, self._describe
         agent.watch(self._router)
@@ -78,19 +90,23 @@ class ParameterServer:
         """Serve until the master says stop."""
         while not self._stopped:
             self._meter.switch(Part.IDLE)
-            ready = self._agent.wait(1.0)
+            ready = self._agent.wait(0.0 if self._moving.is_busy else 1.0)
             self._meter.switch(Part.OTHER)
             if self._router in ready:
                 self._serving.serve()
+            for endpoint, answer in self._courier.answers(ready):
+                self._moving.taken(endpoint, answer, time.monotonic())
+            self._move_on()
             self._tell_saved()
 
     def close(self) -> None:
-        """Close the socket and remove its file, which ZeroMQ leaves behind.
+        """Close the sockets and remove its file, which ZeroMQ leaves behind.
 
         A PS that fails leaves its last copies to the one that follows it.
         """
         self._agent.wake_no_more_for(self._flash.fileno())
         self._flash.close(unlink=self._stopped)
+        self._courier.close()
         self._agent.unwatch(self._router)
         self._router.close()
         self._path.unlink(missing_ok=True)
@@ -101,6 +117,13 @@ class ParameterServer:
                 self._load(order)
             case Save():
                 self._save(order)
+            case MoveOut():
+                self._moving.give(order, time.monotonic())
+            case MoveEnd():
+                self._end_move(order)
+            case MoveCancel(move=move):
+                self._moving.cancel(move)
+                self._courier.close()
             case Forget(worker=worker):
                 self._serving.forget(worker)
             case Adjust(sizes=sizes):
@@ -108,12 +131,12 @@ class ParameterServer:
             case Stop():
                 self._stopped = True
             case _:
-                _log.warning("%s: %s is no order for a PS", self._config.node, type(order).__name__)
+                _log.warning("%s: %s is no order for a PS", self._name, type(order).__name__)
 
     def _describe(self, sample: NodeSample) -> Report:
         """Add what the parameters take; copies of them are left out, as they give way to parameters."""
         sample = replace(sample, memory_mib=max(0.0, sample.memory_mib - self._flash.n_byte / _MIB))
-        store = self._serving.store
+        store = self._moving.store
         if store is None:
             return Report(sample, n_dropped=self._serving.n_dropped)
         sample = replace(sample, parameter_mib=store.n_byte / _MIB, n_row=store.n_row)
@@ -124,62 +147,79 @@ class ParameterServer:
         n_used = psutil.Process().memory_info().rss - self._flash.n_byte
         return self._config.memory_mib * _MIB - n_used
 
-    def _load(self, load: Load) -> None:
-        """Serve another part, or the same under a new epoch; a damaged file is told and ends nothing."""
-        self._serving.close()  # frees the memory before the new store takes its own
-        try:
-            filled = self._filled_store(load)
-        except CheckpointError as error:
-            _log.warning("%s: %s", self._config.node, error)
-            self._agent.send(Loaded(self._config.node, load.ps_epoch, str(error)))
+    # moves
+
+    def _move_on(self) -> None:
+        """Send the chunks that may leave, say how far it is, and serve what is complete."""
+        now_s = time.monotonic()
+        self._courier.carry(self._moving.step(now_s))
+        if (word := self._moving.word(now_s)) is not None:
+            self._agent.send(word)
+        if (end := self._moving.arrived()) is not None:
+            self._courier.close()
+            self._open(end.move)
+
+    def _end_move(self, end: MoveEnd) -> None:
+        if self._moving.has_ended(end.move):  # a master that came back asks once more
+            self._agent.send(Loaded(self._name, end.move))
             return
-        self._serving.open(filled.store, load.ps_epoch)
-        _log.info(
-            "%s serves part %d of %d, epoch %d; of %d parts %d were in memory",
-            self._config.node,
-            load.index,
-            load.n_ps,
-            load.ps_epoch,
-            len(load.parts),
-            filled.n_from_memory,
-        )
-        self._agent.send(Loaded(self._config.node, load.ps_epoch))
+        self._serving.close()  # nobody changes what is on its way
+        self._moving.end(end, time.monotonic())
 
-    def _filled_store(self, load: Load) -> Filled:
-        """Return the store of a part, with what the checkpoint that the order names holds of it."""
+    def _open(self, epoch: int) -> None:
+        assert self._moving.store is not None
+        self._serving.open(self._moving.store, epoch)
+        _log.info("%s serves %d rows, epoch %d", self._name, self._moving.store.n_row, epoch)
+        self._agent.send(Loaded(self._name, epoch))
+
+    # checkpoints
+
+    def _load(self, load: Load) -> None:
+        """Serve another part, or the same under a new epoch; a damaged one is told and ends nothing."""
+        self._serving.close()  # frees the memory before the new store takes its own
+        self._moving.hold(None, None, load.ps_epoch)
+        self._courier.close()
         owned = owned_buckets(load.bucket_owner, load.index)
-        return checkpoint.fill(lambda: self._new_store(load), load.parts, owned, between=self._agent.tick)
 
-    def _new_store(self, load: Load) -> ParameterStore:
-        features, model = self._config.features, self._config.spec.model
-        n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
-        return ParameterStore(model, features.n_table_row, n_dense, index=load.index, n_ps=load.n_ps)
+        def new_store() -> ParameterStore:
+            return self._new_store(load.index, load.n_ps)
+
+        try:
+            filled = checkpoint.fill(new_store, load.parts, owned, between=self._agent.tick)
+        except CheckpointError as error:
+            _log.warning("%s: %s", self._name, error)
+            self._agent.send(Loaded(self._name, load.ps_epoch, str(error)))
+            return
+        self._moving.hold(filled.store, owned, load.ps_epoch)
+        self._open(load.ps_epoch)
+
+    def _new_store(self, index: int = 0, n_ps: int = 1) -> ParameterStore:
+        model, n_row = self._config.spec.model, self._config.features.n_table_row
+        return ParameterStore(model, n_row, self._n_dense, index=index, n_ps=n_ps)
 
     def _save(self, save: Save) -> None:
-        """Copy the part, and have it written; a failure is told and does not end the PS."""
-        store, node = self._serving.store, self._config.node
+        """Copy a checkpoint and let it be written; a failure is told and does not end the PS."""
+        store, number = self._moving.store, save.checkpoint
         if store is None:
             why = "nothing was loaded yet, so there is nothing to save"
-            self._agent.send(Copied(node, save.checkpoint))
-            self._agent.send(Saved(node, save.checkpoint, save.file, "", 0, 0, why))
+            self._agent.send(Copied(self._name, number))
+            self._agent.send(Saved(self._name, number, save.file, "", 0, 0, why))
             return
-        self._n_row_saved[save.checkpoint] = store.n_row
+        self._moving.stay()
         image = checkpoint.image_of(store.export())
-        memory = self._flash.copy(save.checkpoint, image.header, image.arrays, between=self._agent.tick)
-        self._flash.persist(save.checkpoint, save.file, between=self._agent.tick)
-        self._agent.send(Copied(node, save.checkpoint, memory))
+        memory = self._flash.copy(number, image.header, image.arrays, between=self._agent.tick)
+        self._files[number] = Saved(self._name, number, save.file, "", store.n_row, 0)
+        self._flash.persist(number, save.file, between=self._agent.tick)
+        self._agent.send(Copied(self._name, number, memory))
 
     def _tell_saved(self) -> None:
-        """Tell what became of files."""
-        for done in self._flash.poll():
-            answer = Saved(
-                self._config.node, done.number, done.url, "", self._n_row_saved.pop(done.number), 0
-            )
-            match done:
-                case Persisted():
-                    answer = replace(answer, sha256=done.sha256, n_byte=done.n_byte)
-                case PersistFailed():
-                    answer = replace(answer, error=done.why)
-                case _ as never:
-                    assert_never(never)
-            self._agent.send(answer)
+        """Say what became of files, each once."""
+        for result in self._flash.poll():
+            if (saved := self._files.pop(result.number, None)) is not None:
+                self._agent.send(_outcome(saved, result))
+
+
+def _outcome(saved: Saved, result: Persisted | PersistFailed) -> Saved:
+    if isinstance(result, Persisted):
+        return replace(saved, sha256=result.sha256, n_byte=result.n_byte)
+    return replace(saved, error=result.why)

@@ -11,6 +11,9 @@ lost (a word of a node that the dead master had not read) are asked for again.
 ASSEMBLING, LOADING   assemble again, from the same checkpoint: loading a second time changes nothing
 SERVING               goes on
 PAUSING ... SAVING    serve again; of a checkpoint that is not on the disk yet its copy in memory stays
+SWITCHING             goes on: each PS is told again how the move ends, and says again when its part is there
+
+A move that has not switched is given up; PS hear that with the welcome of their Hello (`moves.welcome`).
 
 Every node is *adopted*: it counts as living, but no pause begins and no parameter moves until it has said
 Hello again or is known to be gone. The scores of an evaluation are in the master's memory alone: an
@@ -24,7 +27,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.runtime.orders import DropCheckpoint
 from dlrover_nb.core.runtime.roster import Node
-from dlrover_nb.core.runtime.state import JobState, Kept, PlanChange, PsGroup, Stage
+from dlrover_nb.core.runtime.state import JobState, Kept, Move, PlanChange, PsGroup, Stage
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
 from dlrover_nb.core.structs.snapshot import Evaluation, Round  # noqa: TC001 - as above
@@ -64,6 +67,7 @@ class StateRecord:
     stage: Stage
     group: PsGroup | None
     n_group: int
+    move: PsGroup | None
     bucket_owner: tuple[int, ...]
     source: KeptName | None
     checkpoints: tuple[KeptName, ...]
@@ -98,6 +102,7 @@ def record_of(state: JobState) -> StateRecord:
         stage=state.stage,
         group=state.group,
         n_group=state.n_group,
+        move=state.move.group if state.move else None,
         bucket_owner=state.bucket_owner,
         source=name_of(state.source) if state.source else None,
         checkpoints=tuple(map(name_of, state.checkpoints)),
@@ -133,14 +138,17 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[Kept], at_s: flo
     state.phase, state.message = record.phase, record.message
     state.roster.adopt((_adopted(node, at_s) for node in record.nodes), record.n_named)
     state.stage, state.stage_since_s, state.last_step_s = record.stage, at_s, at_s
-    _make_safe(state)
+    _make_safe(state, record.move)
     state.orders.extend(DropCheckpoint(number) for number in record.writing)
     _begin_evaluation_anew(state)
     state.note(_welcome(state), at_s)
 
 
-def _make_safe(state: JobState) -> None:
+def _make_safe(state: JobState, move: PsGroup | None) -> None:
     match state.stage:
+        case Stage.SWITCHING:
+            assert move is not None
+            state.move = Move(move, state.stage_since_s)
         case Stage.ASSEMBLING | Stage.SERVING | Stage.ENDED:
             pass
         case Stage.LOADING:

@@ -4,9 +4,11 @@ A level-triggered machine: `advance` compares what is there with what should be 
 that is possible now, however it came to be there. So a target that changes on the way, a node that dies
 in a pause and a lost message need no code of their own: the next call finds the difference again.
 
-Everything that must not change together with training (who the PS are, what is on disk) changes between
-PAUSING and SERVING. Standing still, every worker has told exactly how far it is, so parameters and data
-queue of a checkpoint belong together, and workers keep their shards over the change.
+Everything that must not change together with training (who the PS are, what a checkpoint holds) changes
+between PAUSING and SERVING. Standing still, every worker has told exactly how far it is, so parameters and
+data queue belong together, and workers keep their shards over the change. `saving` copies a checkpoint
+there, `moves` lets other PS take over. Where there is no room for both groups of PS at once, or the job wants
+it so, the change goes through a checkpoint on the disk: the old ones stop, the new ones read it.
 
 When a PS dies its parameters since the last checkpoint are gone. Going on with a part of them (as some
 systems do) was rejected: then no count of trained samples means anything. Parameters and queue go back
@@ -17,12 +19,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.runtime import evaluation, saving
+from dlrover_nb.core.runtime import evaluation, moves, saving
 from dlrover_nb.core.runtime.orders import Tell
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.state import PsGroup, Stage
 from dlrover_nb.core.structs.events import PlanFailed
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job import JobPhase, Migration
 from dlrover_nb.core.structs.messages import Load, Pause, Train
 from dlrover_nb.core.structs.resources import Role, n_more
 
@@ -53,6 +55,8 @@ def _step(state: JobState, at_s: float) -> None:
             _end_copying(state, at_s)
         case Stage.SAVING:
             _end_saving(state, at_s)
+        case Stage.SWITCHING:
+            moves.end_switching(state, at_s)
         case Stage.ENDED:
             pass
         case _ as never:
@@ -107,9 +111,15 @@ def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:
 def _end_loading(state: JobState, at_s: float) -> None:
     if state.is_stopping:
         state.end(JobPhase.STOPPED, state.is_stopping, at_s)
-    elif all(node.loaded_epoch == state.n_group for node in group_nodes(state)):
+    elif not late(state):
         state.enter(Stage.SERVING, at_s)
         state.last_checkpoint_s = at_s
+
+
+def late(state: JobState) -> tuple[Node, ...]:
+    """Return the PS that have not loaded their part yet."""
+    assert state.group is not None
+    return tuple(node for node in group_nodes(state) if node.loaded_epoch != state.group.ps_epoch)
 
 
 def group_nodes(state: JobState) -> tuple[Node, ...]:
@@ -126,7 +136,7 @@ def _serve(state: JobState, at_s: float) -> None:
     _let_train(state)
     if not state.roster.is_complete:
         return  # of a node that came through the loss of a master nobody knows yet what it does
-    if _wants_pause(state, at_s):
+    if _wanted(state, at_s) is not None:
         assert state.group is not None
         state.n_pause += 1
         for node in state.roster.workers:
@@ -135,10 +145,14 @@ def _serve(state: JobState, at_s: float) -> None:
         state.enter(Stage.PAUSING, at_s)
 
 
-def _wants_pause(state: JobState, at_s: float) -> bool:
-    """Whether there is something to do that workers must stand still for."""
-    is_ready = _prepare_change(state, at_s)
-    return bool(state.is_stopping) or is_ready or saving.final_is_due(state) or saving.is_due(state, at_s)
+def _wanted(state: JobState, at_s: float) -> Stage | None:
+    """Return the stage that workers must stand still for; None: there is nothing to do in one."""
+    change = _prepare_change(state, at_s)
+    if state.is_stopping or saving.final_is_due(state):
+        return Stage.COPYING
+    if change is None and saving.is_due(state, at_s):
+        return Stage.COPYING
+    return change
 
 
 def _let_train(state: JobState) -> None:
@@ -160,32 +174,53 @@ def _is_trained(state: JobState) -> bool:
 
 def changes_ps(state: JobState) -> bool:
     """Whether other PS should serve than do."""
-    return state.group is not None and state.group.shape != state.target.ps and not state.is_evaluating
+    is_ending = state.is_evaluating or state.train.finished or state.is_stopping
+    return state.group is not None and state.group.shape != state.target.ps and not is_ending
 
 
 def _restarts(state: JobState) -> bool:
-    """Whether the PS change by stop and restart."""
-    return changes_ps(state)
+    """Whether the PS change by stop and restart: as the job wants, or as there is no room for both groups."""
+    if not changes_ps(state):
+        return False
+    missing = _n_missing(state)
+    no_room = missing > 0 and _n_start(state, missing) < missing
+    return no_room or state.spec.migration is Migration.RESTART
 
 
-def _prepare_change(state: JobState, at_s: float) -> bool:
-    """Start what the next group needs beside the present one; whether all is ready to change over.
+def _prepare_change(state: JobState, at_s: float) -> Stage | None:
+    """Bring up what the next group needs beside the present one, and its parameters.
 
-    Where the new PS do not fit beside the old ones nothing can be prepared, and that is ready too.
+    Returns the stage that changes over, once workers may pause for it.
     """
+    if state.move is not None and not (changes_ps(state) and state.move.group.shape == state.target.ps):
+        moves.cancel(state)
+    _stop_standby(state, keep=state.target.ps.count - len(_kept(state)) if changes_ps(state) else 0)
+    if not changes_ps(state):
+        return None
+    missing = _n_missing(state)
+    if missing > 0 and _n_start(state, missing) < missing:
+        return Stage.COPYING
+    state.start_nodes(Role.PS, max(0, missing), at_s)
+    standby = _standby(state)
+    if _n_missing(state) or not all(node.is_up for node in standby):
+        return None
+    if state.spec.migration is Migration.RESTART:
+        return Stage.COPYING
+    if state.move is None:
+        moves.begin(state, (*_kept(state), *(node.id for node in standby)), at_s)
+    return Stage.SWITCHING if moves.is_ready(state) else None
+
+
+def _kept(state: JobState) -> tuple[str, ...]:
+    """Return the PS of the group that are of the next one too."""
     group, want = state.group, state.target.ps
     assert group is not None
     keeps = (group.shape.cpu, group.shape.memory_mib) == (want.cpu, want.memory_mib)
-    n_kept = min(group.shape.count, want.count) if keeps else 0
-    _stop_standby(state, keep=want.count - n_kept if changes_ps(state) else 0)
-    if not changes_ps(state):
-        return False
-    missing = want.count - n_kept - len(_standby(state))
-    if missing > 0 and _n_start(state, missing) < missing:
-        return True
-    state.start_nodes(Role.PS, max(0, missing), at_s)
-    standby = _standby(state)
-    return len(standby) == want.count - n_kept and all(node.is_up for node in standby)
+    return group.nodes[: want.count] if keeps else ()
+
+
+def _n_missing(state: JobState) -> int:
+    return state.target.ps.count - len(_kept(state)) - len(_standby(state))
 
 
 def _standby(state: JobState) -> tuple[Node, ...]:
@@ -208,10 +243,13 @@ def _end_pause(state: JobState, at_s: float) -> None:
     """Do what the workers stand still for, once all do; go on when it has become pointless."""
     if any(node.is_training for node in state.roster.workers):
         return
-    if _wants_pause(state, at_s):
-        saving.begin(state, at_s)
-    else:
-        state.enter(Stage.SERVING, at_s)
+    match _wanted(state, at_s):
+        case Stage.COPYING:
+            saving.begin(state, at_s)
+        case Stage.SWITCHING:
+            moves.switch(state, at_s)
+        case _:
+            state.enter(Stage.SERVING, at_s)
 
 
 def _end_copying(state: JobState, at_s: float) -> None:
@@ -262,11 +300,17 @@ def _begin_evaluation(state: JobState, at_s: float) -> None:
 
 def ps_lost(state: JobState, node: str, at_s: float) -> None:
     """Go back to the last checkpoint if `node` held parameters; it has left the roster already."""
-    if state.group is None or node not in state.group.nodes:
+    group, move = state.group, state.move
+    is_of_next = move is not None and node in move.group.nodes
+    if group is None or (node not in group.nodes and not (is_of_next and state.stage is Stage.SWITCHING)):
+        if is_of_next:
+            moves.cancel(state)
         return
-    state.group = None
+    state.group = state.move = None  # what is loaded next ends the move on every PS
     if state.stage is not Stage.LOADING:  # while loading, the source holds all that was learnt
         _roll_back(state)
+    for ps in state.roster.ps:
+        ps.is_draining = False
     for worker in state.roster.workers:
         worker.is_training = False  # it waits for the lost PS until it is told to train with others
     state.enter(Stage.ASSEMBLING, at_s)
@@ -275,7 +319,8 @@ def ps_lost(state: JobState, node: str, at_s: float) -> None:
 def load_failed(state: JobState, ps_epoch: int, why: str, at_s: float) -> None:
     """Go back further, as the checkpoint to load is damaged: to the one before it, or to the beginning."""
     damaged = state.source
-    if state.stage is not Stage.LOADING or ps_epoch != state.n_group or damaged is None:
+    is_present = state.group is not None and ps_epoch == state.group.ps_epoch
+    if state.stage is not Stage.LOADING or not is_present or damaged is None:
         return
     saving.forget(state, damaged)
     state.group = None

@@ -39,7 +39,7 @@ def is_due(state: JobState, at_s: float) -> bool:
     """Whether it is time for a checkpoint against the loss of a PS, and the one before is written."""
     every_s = state.spec.checkpoint_every_s
     is_time = every_s > 0 and at_s >= state.last_checkpoint_s + every_s
-    return is_time and not state.writing and not state.is_evaluating
+    return is_time and not state.writing and state.move is None and not state.is_evaluating
 
 
 def final_is_due(state: JobState) -> bool:

@@ -19,6 +19,7 @@ import zmq
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import (
     Arrive,
+    ChunkTaken,
     DenseReady,
     Exchange,
     Exchanged,
@@ -28,6 +29,7 @@ from dlrover_nb.core.runtime.exchange import (
     InitDense,
     Join,
     Leave,
+    MoveChunk,
     Pacing,
     Proceed,
     Refused,
@@ -38,10 +40,11 @@ from dlrover_nb.core.runtime.intake import Intake, receive
 from dlrover_nb.core.runtime.meter import Meter, Part
 from dlrover_nb.core.runtime.pacing import Pacer, Told
 from dlrover_nb.core.runtime.rounds import Rounds
+from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.wire import encode, n_byte
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -56,6 +59,7 @@ _log = logging.getLogger(__name__)
 NO_EPOCH = -1
 _REQUESTS_IN_A_ROW = 64  # then look for orders of the master
 _EXCHANGE_ARRAYS = (("int64", 1), ("float32", 2), ("float32", 1), ("int64", 1))
+_CHUNK_ARRAYS = (("int64", 1), ("float32", 2), ("float32", 2))
 
 
 class Serving:
@@ -75,10 +79,11 @@ class Serving:
 
     def __init__(self, router: Socket, meter: Meter, name: str, spec: JobSpec) -> None:
         self._router, self._meter, self._name, self._spec = router, meter, name, spec
-        self._intake = Intake(name, ToPs)
+        self._intake = Intake(name, ToPs | MoveChunk)
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
         self._applied: dict[bytes, int] = {}  # last step of each connection
+        self.take_chunk: Callable[[MoveChunk, StorePart], ChunkTaken] = _take_nothing
         self._rounds, self._pacer = Rounds(), Pacer(spec.sync, spec.staleness)
         self._asked: dict[str, tuple[bytes, int]] = {}  # who asked to go on last, by worker
 
@@ -136,7 +141,12 @@ class Serving:
         self._router.send_multipart([identity, *out], copy=False)
         self._meter.count_bytes(n_byte(out), 0)
 
-    def _answer(self, identity: bytes, message: ToPs, arrays: Arrays) -> None:
+    def _answer(self, identity: bytes, message: ToPs | MoveChunk, arrays: Arrays) -> None:
+        if isinstance(message, MoveChunk):
+            ids, table, dense = _expect(arrays, _CHUNK_ARRAYS)
+            part = StorePart(ids, table, message.dense_offset, dense)
+            self._send(identity, self.take_chunk(message, part))
+            return
         if self.store is None or message.ps_epoch != self.epoch:
             self._send(identity, StaleEpoch(self.epoch))
             return
@@ -193,6 +203,10 @@ class Serving:
         lookup_s = self._meter.switch(Part.OTHER)
         self._meter.count()
         self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), [rows, dense])
+
+
+def _take_nothing(chunk: MoveChunk, _part: StorePart) -> ChunkTaken:
+    raise WireError(f"chunk {chunk.sequence} of {chunk.source} is not for this node")
 
 
 def _expect(arrays: Arrays, kinds: tuple[tuple[str, int], ...]) -> Arrays:

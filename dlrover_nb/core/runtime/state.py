@@ -5,10 +5,12 @@ one. `NEXT_STAGES` is the whole graph:
 
 ASSEMBLING  PS are started until as many are up as the plan says
 LOADING     the group reads its parts from the source checkpoint (or starts from nothing)
-SERVING     workers train; beside it, copies of the last checkpoint are written to the disk
+SERVING     workers train; beside it, copies of the last checkpoint are written to the disk, and parameters
+            go to other PS
 PAUSING     workers finish the iteration at hand
 COPYING     PS copy their parts of a checkpoint: workers stand still for no longer than that
 SAVING      what stands still waits for the disk: the job is to stop, or other PS are to read what is written
+SWITCHING   parameters change owners: the last ones travel, and other PS take over
 ENDED       nothing more happens
 """
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.sharding.ledger import ShardLedger
     from dlrover_nb.core.sharding.split import LedgerCheckpoint
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
-    from dlrover_nb.core.structs.messages import Copied, Saved, ToNode
+    from dlrover_nb.core.structs.messages import Copied, Moved, Saved, ToNode
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
     from dlrover_nb.core.structs.shards import Lease
     from dlrover_nb.core.structs.snapshot import Round
@@ -55,6 +57,7 @@ class Stage(StrEnum):
     PAUSING = "pausing"
     COPYING = "copying"
     SAVING = "saving"
+    SWITCHING = "switching"
     ENDED = "ended"
 
 
@@ -62,9 +65,10 @@ NEXT_STAGES: dict[Stage, frozenset[Stage]] = {
     Stage.ASSEMBLING: frozenset({Stage.LOADING, Stage.ENDED}),
     Stage.LOADING: frozenset({Stage.SERVING, Stage.ASSEMBLING, Stage.ENDED}),
     Stage.SERVING: frozenset({Stage.PAUSING, Stage.ASSEMBLING, Stage.ENDED}),
-    Stage.PAUSING: frozenset({Stage.SERVING, Stage.COPYING, Stage.ASSEMBLING, Stage.ENDED}),
+    Stage.PAUSING: frozenset({Stage.SERVING, Stage.COPYING, Stage.SWITCHING, Stage.ASSEMBLING, Stage.ENDED}),
     Stage.COPYING: frozenset({Stage.SERVING, Stage.SAVING, Stage.ASSEMBLING, Stage.ENDED}),
     Stage.SAVING: frozenset({Stage.SERVING, Stage.ASSEMBLING, Stage.ENDED}),
+    Stage.SWITCHING: frozenset({Stage.SERVING, Stage.ASSEMBLING, Stage.ENDED}),
     Stage.ENDED: frozenset(),
 }
 
@@ -77,6 +81,16 @@ class PsGroup:
     nodes: tuple[str, ...]
     shape: RolePlan
     bucket_owner: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Move:
+    """Parameters on their way to the next group, while the present one serves."""
+
+    group: PsGroup
+    since_s: float
+    givers: set[str] = field(default_factory=set)
+    told: dict[str, Moved] = field(default_factory=dict)  # the last word of each giver
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +175,8 @@ class JobState:
     stage: Stage = Stage.ASSEMBLING
     stage_since_s: float = 0.0
     group: PsGroup | None = None
-    n_group: int = 0
+    n_group: int = 0  # the last epoch that was handed out
+    move: Move | None = None
     bucket_owner: tuple[int, ...] = ()
     source: Kept | None = None  # what the next group loads; None: starts from nothing
     checkpoints: list[Kept] = field(default_factory=list)  # newest last
@@ -284,6 +299,6 @@ class JobState:
         """End the job and all of its nodes."""
         for node in self.roster.nodes:
             self.stop_node(node)
-        self.group = None
+        self.group = self.move = None
         self.enter(Stage.ENDED, at_s)
         self.set_phase(phase, at_s, message)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime import quarantine, rollout, saving
+from dlrover_nb.core.runtime import moves, quarantine, rollout, saving
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.job import JobPhase
@@ -24,13 +24,15 @@ START_LIMIT_S = 90.0  # until Hello: a node has to find a place, start and impor
 DRAIN_LIMIT_S = 60.0  # for the shard at hand; what was acknowledged of it is not lost by ending it then
 PAUSE_LIMIT_S = 60.0  # for one iteration
 DISK_LIMIT_S = 300.0  # to save or load all parts
+SWITCH_LIMIT_S = 60.0  # for the last parameters of a move
 PLAN_LIMIT_S = 120.0  # without any node coming a step further
 STOP_LIMIT_S = 20.0
 
 
 def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: bool = True) -> None:
     """Take back what a lost node held, and replace it unless that is pointless."""
-    was_leaving, n_done, before = node.is_draining, _n_sample_done(state), quarantine.isolated(state)
+    was_leaving, n_done = node.is_draining and node.role is Role.WORKER, _n_sample_done(state)
+    before = quarantine.isolated(state)
     state.send(node, Stop())  # it may live behind a broken line
     state.stop_node(node, killed=True)
     isolated = quarantine.told_since(state, before)
@@ -136,7 +138,7 @@ def _overdue(state: JobState, node: Node, at_s: float) -> str:
     silence_s = at_s - node.heard_s
     if silence_s > state.spec.heartbeat_timeout_s:
         return f"it was silent for {silence_s:.0f} s"
-    if node.is_draining and at_s > node.since_s + DRAIN_LIMIT_S:
+    if node.is_draining and node.role is Role.WORKER and at_s > node.since_s + DRAIN_LIMIT_S:
         return f"it did not finish its shard within {DRAIN_LIMIT_S:g} s"
     if state.stage is Stage.PAUSING and node.is_training and at_s > state.stage_since_s + PAUSE_LIMIT_S:
         return f"it did not pause within {PAUSE_LIMIT_S:g} s"
@@ -144,13 +146,19 @@ def _overdue(state: JobState, node: Node, at_s: float) -> str:
 
 
 def _check_stage(state: JobState, at_s: float) -> None:
-    """End PS that do not load, and checkpoints that are not written."""
+    """End PS that do not load or take over, and checkpoints that are not written."""
     saving.check_time(state, DISK_LIMIT_S, at_s)
-    if state.stage is not Stage.LOADING or at_s <= state.stage_since_s + DISK_LIMIT_S:
-        return
-    for node in [n for n in rollout.group_nodes(state) if n.loaded_epoch != state.n_group]:
+    since_s = at_s - state.stage_since_s
+    if state.stage is Stage.LOADING and since_s > DISK_LIMIT_S:
+        _lose(state, rollout.late(state), f"it did not load its part within {DISK_LIMIT_S:g} s", at_s)
+    elif state.stage is Stage.SWITCHING and since_s > SWITCH_LIMIT_S:
+        _lose(state, moves.late(state), f"it did not take over within {SWITCH_LIMIT_S:g} s", at_s)
+
+
+def _lose(state: JobState, nodes: Sequence[Node], why: str, at_s: float) -> None:
+    for node in nodes:
         if not state.is_ended:
-            node_lost(state, node, f"it did not load its part within {DISK_LIMIT_S:g} s", at_s)
+            node_lost(state, node, why, at_s)
 
 
 def is_in_place(state: JobState) -> bool:

@@ -141,6 +141,17 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """How far a PS is with the rows that it gives away; `is_ready` when the rest takes a moment only."""
+
+    node: str
+    move: int
+    n_byte_sent: int
+    n_byte_left: int
+    is_ready: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """A worker was drained and goes."""
 
@@ -182,6 +193,47 @@ class Save:
 
     checkpoint: int
     file: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveTarget:
+    """A PS and the buckets that it is given."""
+
+    endpoint: str
+    buckets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOut:
+    """To a PS: copy these buckets to other PS while you serve, and tell (`Moved`) how far you are.
+
+    `move` is the epoch of the group that it leads to.
+    """
+
+    move: int
+    targets: tuple[MoveTarget, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveEnd:
+    """To a PS of the old or the next group, while workers stand still: send the rest, serve what is new.
+
+    It serves part `index` of `bucket_owner` under the epoch `move` when all of `sources` have sent theirs,
+    and answers Loaded; with an `index` of -1 it only gives. `endpoints` are the next group's.
+    """
+
+    move: int
+    index: int
+    endpoints: tuple[str, ...]
+    bucket_owner: tuple[int, ...]
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveCancel:
+    """To a PS: the move is given up; serve on as before, and forget what came of it."""
+
+    move: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,5 +300,21 @@ class Stop:
     """To any node: end at once."""
 
 
-FromNode = Hello | Report | ShardAsked | ShardFinished | Paused | Copied | Saved | Loaded | Left | NodeFailed
-ToNode = Load | Save | Train | Pause | Granted | NoShard | Drain | Forget | Adjust | Stop
+FromNode = (
+    Hello | Report | ShardAsked | ShardFinished | Paused | Copied | Saved | Loaded | Moved | Left | NodeFailed
+)
+ToNode = (
+    Load
+    | Save
+    | MoveOut
+    | MoveEnd
+    | MoveCancel
+    | Train
+    | Pause
+    | Granted
+    | NoShard
+    | Drain
+    | Forget
+    | Adjust
+    | Stop
+)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from ps_world import FakePs, Network
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.runtime.diary import Diary, Entry, read_back
@@ -29,7 +30,7 @@ from dlrover_nb.core.runtime.orders import (
 )
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.checkpoints import MemoryPart
+from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.job import (
     CategoricalColumn,
     FeatureSpec,
@@ -43,6 +44,7 @@ from dlrover_nb.core.structs.snapshot import Evaluation
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dlrover_nb.core.runtime.store import StorePart
     from dlrover_nb.core.structs.events import Event
 
 
@@ -61,7 +63,7 @@ def features(n_train: int = 395, n_eval: int = 45) -> FeatureSpec:
 
 @dataclass
 class FakeNode:
-    """A worker trains one batch per turn; a PS holds the set of (epoch, row) that it was taught."""
+    """A worker trains one batch per turn; for a PS there is a `FakePs` of the same name too."""
 
     order: StartNode
     writes: deque[m.Save] = field(default_factory=deque)
@@ -98,11 +100,16 @@ class World:
         self.diary = Diary(self.master)
         self.entries = [to_json(self.diary.first())]
         self.nodes: dict[str, FakeNode] = {}
-        self.learnt: dict[tuple[int, int], int] = {}
+        self.ps: dict[str, FakePs] = {}
+        self.network = Network()
+        self.learnt: dict[tuple[int, int], int] = {}  # what the PS together should hold
         self.disk: dict[int, tuple[Manifest, dict[tuple[int, int], int]]] = {}
         self.saving: dict[tuple[int, int], int] = {}
         self.copies: dict[int, dict[tuple[int, int], int]] = {}
         self.memory: dict[int, dict[tuple[int, int], int]] = {}
+        self.parts: dict[tuple[str, int], StorePart] = {}
+        self.files: dict[str, StorePart] = {}
+        self.n_step = 6  # chunks that a PS sends in a round
         self.has_memory = True
         self.writes_nothing = False
         self.events: list[Event] = []
@@ -145,7 +152,7 @@ class World:
 
     # orders
 
-    def do(self, orders: Iterable[Order]) -> None:  # noqa: C901 - one flat branch per order
+    def do(self, orders: Iterable[Order]) -> None:  # noqa: C901, PLR0912 - one flat branch per order
         orders = tuple(orders)
         if entry := self.diary.entry(orders):
             self.entries.append(to_json(entry))
@@ -155,6 +162,9 @@ class World:
                     self._check_start(order)
                     self.starts.append(order)
                     self.nodes[order.node] = FakeNode(order)
+                    if order.role is Role.PS:
+                        n_id = self.job.n_epoch * self.rows.n_train
+                        self.ps[order.node] = FakePs(order.node, n_id, self.network)
                 case StopNode(node):
                     if node in self.nodes:
                         self.nodes[node].is_alive = False
@@ -205,14 +215,26 @@ class World:
             self._obey(node, node.inbox.popleft())
             return True
         if node.order.role is Role.PS:
-            return self._persist(node)
+            told = self.ps[name].step(self.at_s)
+            for message in told:
+                node.say(message)
+            return self._persist(node) or bool(told)
         return self._work(node)
+
+    def deliver(self, pair: tuple[str, str]) -> None:
+        """Let the oldest chunk or answer between two PS arrive; the dead hear nothing."""
+        item = self.network.links[pair].popleft()
+        source, target = pair
+        if self.nodes[target].is_alive:
+            self.ps[target].hear(source, item, self.at_s)
 
     def _copy(self, node: FakeNode, save: m.Save) -> None:
         """Copy at once, and write some turns later; without memory for a copy, write at once."""
         memory = MemoryPart(node.id, save.checkpoint, "", 8) if self.has_memory else None
+        self.parts[node.id, save.checkpoint] = self.ps[node.id].copy()
         if memory is not None:
             self.memory[save.checkpoint] = dict(self.saving)
+            self.memory.pop(save.checkpoint - 2, None)  # there are two buffers
         node.say(m.Copied(node.id, save.checkpoint, memory))
         node.writes.append(save)
         if memory is None:
@@ -222,16 +244,20 @@ class World:
         if not node.writes or self.writes_nothing:
             return False
         save = node.writes.popleft()
+        self.files[save.file] = self.parts[node.id, save.checkpoint]
         node.say(m.Saved(node.id, save.checkpoint, save.file, "0" * 64, 1, 8, self.fails_to_save))
         return True
 
-    def _obey(self, node: FakeNode, message: m.ToNode) -> None:
+    def _obey(self, node: FakeNode, message: m.ToNode) -> None:  # noqa: C901 - one flat branch per order
         node.heard.append(message)
         match message:
             case m.Load():
                 self._load(node, message)
             case m.Save():
                 self._copy(node, message)
+            case m.MoveOut() | m.MoveEnd() | m.MoveCancel():
+                for told in self.ps[node.id].obey_move(message, self.at_s):
+                    node.say(told)
             case m.Train():
                 self._begin_to_train(node, message)
             case m.Pause():
@@ -258,28 +284,33 @@ class World:
 
     def _load(self, node: FakeNode, load: m.Load) -> None:
         """Take the parameters from memory, else from the files, or none."""
-        if load.parts and self._found(load) is None:
+        parts = [self._found(part) for part in load.parts]
+        self.ps[node.id].moving.hold(None, None, load.ps_epoch)
+        self.ps[node.id].epoch = -1
+        if None in parts:
             node.say(m.Loaded(node.id, load.ps_epoch, "it is damaged"))
             return
         node.ps_epoch = load.ps_epoch
         node.writes.clear()
+        self.ps[node.id].load(load, [part for part in parts if part is not None])
         node.say(m.Loaded(node.id, load.ps_epoch))
         if load.index == 0:
-            self.learnt = dict(self._found(load) or {})
+            first = load.parts[0] if load.parts else None
+            number = 0 if first is None else first.memory.number if first.memory else _number(first.url)
+            self.learnt = dict(self.copies[number]) if number else {}
 
-    def _found(self, load: m.Load) -> dict[tuple[int, int], int] | None:
-        for part in load.parts[:1]:
-            if part.memory is not None and part.memory.number in self.memory:
-                return self.memory[part.memory.number]
-            if part.url and (number := int(part.url.split("/")[-2])) not in self.damaged:
-                return self.disk[number][1]
+    def _found(self, part: PartSource) -> StorePart | None:
+        if part.memory is not None and part.memory.number in self.memory:
+            return self.parts.get((part.memory.name, part.memory.number))
+        if part.url and _number(part.url) not in self.damaged:
+            return self.files[part.url]
         return None
 
     def _work(self, node: FakeNode) -> bool:
         if node.train is None or node.is_paused:
             return False
-        if any(not self.nodes[e.removeprefix("ipc://")].is_alive for e in node.train.endpoints):
-            return False  # its PS does not answer
+        if any(not self._serves(name, node.train.ps_epoch) for name in _names(node.train)):
+            return False  # its PS does not answer, or serves others
         if node.shard is None:
             return self._ask(node)
         self._train_batch(node, node.shard)
@@ -311,9 +342,8 @@ class World:
         if self.poison.intersection(range(start, stop)):
             self.kill(node.id)
             return
-        if shard.lease.purpose is Purpose.TRAIN and node.train and node.train.ps_epoch == self._ps_epoch():
-            for row in range(start, stop):
-                self.learnt[shard.epoch, row] = self.learnt.get((shard.epoch, row), 0) + 1
+        if shard.lease.purpose is Purpose.TRAIN and node.train:
+            self._push(node.train, shard.epoch, range(start, stop))
         node.n_done = stop - shard.start
         if node.n_done < shard.end:
             self._ask_early(node, shard)
@@ -324,8 +354,32 @@ class World:
         node.shard, node.n_done = None, 0
         node.wants_shard = False
 
-    def _ps_epoch(self) -> int:
-        return max((n.ps_epoch for n in self._living(Role.PS)), default=-1)
+    def _serves(self, name: str, epoch: int) -> bool:
+        return self.nodes[name].is_alive and self.ps[name].epoch == epoch
+
+    def _push(self, train: m.Train, epoch: int, rows: range) -> None:
+        ids = np.array(rows) + epoch * self.rows.n_train
+        owner = np.array(train.bucket_owner)[ids % m.N_BUCKET]
+        for index, name in enumerate(_names(train)):
+            self.ps[name].push(ids[owner == index])
+        for row in rows:
+            self.learnt[epoch, row] = self.learnt.get((epoch, row), 0) + 1
+
+    def check_parameters(self) -> None:
+        """While PS serve, each bucket has one owner, and together they hold what was trained, exactly."""
+        group = self.master._state.group
+        if self.master.stage is not Stage.SERVING or group is None:
+            return
+        members = [self.ps[name] for name in group.nodes]
+        assert {ps.epoch for ps in members} == {group.ps_epoch}
+        owned = np.array([ps.moving.owned for ps in members])
+        np.testing.assert_array_equal(owned.argmax(axis=0), group.bucket_owner)
+        np.testing.assert_array_equal(owned.sum(axis=0), 1)
+        held = {i: n for ps in members for i, n in ps.taught().items()}
+        assert held == {e * self.rows.n_train + row: n for (e, row), n in self.learnt.items()}
+        if all(ps.store.dense_ready for ps in members):
+            dense = np.concatenate([ps.store.dense for ps in members])
+            assert len(set(dense.tolist())) == 1, dense
 
     def report(self, name: str) -> None:
         node = self.nodes[name]
@@ -360,6 +414,12 @@ class World:
             if node.is_alive and node.train is None and node.ps_epoch < 0 and not node.outbox:
                 self.hello(name)
             self.turn(name)
+        for _ in range(self.n_step):
+            while busy := self.network.busy:
+                self.deliver(busy[0])
+            for name in self.living(Role.PS):
+                if self.ps[name].moving.is_busy and not self.nodes[name].inbox:
+                    self.turn(name)
         for name in list(self.nodes):
             if self.nodes[name].is_alive:
                 self.report(name)
@@ -380,6 +440,14 @@ class World:
 
     def told(self, kind: type) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]
+
+
+def _names(train: m.Train) -> list[str]:
+    return [endpoint.removeprefix("ipc://") for endpoint in train.endpoints]
+
+
+def _number(path: str) -> int:
+    return int(path.split("/")[-2])
 
 
 def in_place(world: World, target: object) -> bool:

@@ -140,7 +140,8 @@ def check(world: World, wanted: list[object]) -> None:
         assert not state.roster.nodes
         return
     serving = {n.loaded_epoch for n in state.roster.ps if state.group and n.id in state.group.nodes}
-    assert len(serving) <= 1 or state.stage is Stage.LOADING
+    assert len(serving) <= 1 or state.stage in {Stage.LOADING, Stage.SWITCHING}
+    world.check_parameters()
     assert fits(world.capacity, state.roster.needs)
     assert state.target in wanted
 
@@ -148,6 +149,9 @@ def check(world: World, wanted: list[object]) -> None:
 def disturb(world: World, rng: random.Random, wanted: list[object], plans: list[object]) -> None:
     """Do one random thing: a node acts, is heard, reports, dies; time passes; the target changes."""
     names = [n for n in world.nodes if world.nodes[n].is_alive or world.nodes[n].outbox]
+    if world.network.busy and rng.random() < 0.3:
+        world.deliver(rng.choice(world.network.busy))
+        return
     act = rng.random()
     name = rng.choice(names) if names else ""
     if act < 0.45 and name:

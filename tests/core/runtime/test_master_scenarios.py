@@ -13,7 +13,7 @@ from dlrover_nb.core.runtime.orders import Send, Tell
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed, ProgressMade
-from dlrover_nb.core.structs.job import JobPhase, Sync
+from dlrover_nb.core.structs.job import JobPhase, Migration, Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Lease, Purpose
 
@@ -273,7 +273,7 @@ def test_a_checkpoint_that_cannot_be_written_is_noted_and_training_goes_on(where
 
 
 def test_a_change_of_ps_that_cannot_be_saved_fails_the_plan_and_keeps_the_job() -> None:
-    world = World(spec(plan(1, 1)), features(4000))
+    world = World(spec(plan(1, 1), migration=Migration.RESTART), features(4000))
     world.run_until(lambda: in_place(world, plan(1, 1)))
     world.fails_to_write = "No space left on device"
     world.do(world.master.set_target(plan(1, 2), world.at_s))

@@ -1,0 +1,152 @@
+"""The way from one group of PS to the next without a stop, as the job master sees it.
+
+The PS that are to join come up beside those that serve. Then every PS that has buckets to give copies them
+to their next owners while workers train (`MoveOut`, told by `Moved`). When what is left takes a moment only,
+all workers pause, each PS sends the rest (`MoveEnd`), and the next group serves when every member says that
+all of its part is there (`Loaded`). PS that are left over are stopped only then. No disk, no shard dropped.
+
+Until the pause ends in SWITCHING nothing has changed: a PS that is to join and dies, a newer decision, a
+stop, the last row or a move that does not come further just end the move (`MoveCancel`), and what the PS
+serve is whole. While the parameters change owners, a death of either group leaves no whole set of them: then
+parameters and queue go back to the last checkpoint together, as with any loss of a PS.
+
+A checkpoint in the midst of a move would hold rows twice, with different values. So none begins while one
+goes on, and none that is being written loses its PS: a move waits for it before it switches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.runtime.placement import assign_buckets
+from dlrover_nb.core.runtime.state import Move, PsGroup, Stage
+from dlrover_nb.core.structs.messages import MoveCancel, MoveEnd, MoveOut, MoveTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.runtime.roster import Node
+    from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.structs.messages import Moved
+
+_GB = 1e9
+
+
+def begin(state: JobState, members: tuple[str, ...], at_s: float) -> None:
+    """Let parameters go to their next owners, the PS `members`, in index order."""
+    group = state.group
+    assert group is not None
+    state.n_group += 1
+    owner = assign_buckets(group.bucket_owner, len(members))
+    state.move = Move(PsGroup(state.n_group, members, state.target.ps, owner), at_s)
+    for node in _nodes(state, group.nodes):
+        node.is_draining = node.id not in members
+        targets = _targets(state, group, state.move.group, node.id)
+        if targets:
+            state.move.givers.add(node.id)
+            state.send(node, MoveOut(state.n_group, targets))
+
+
+def _targets(state: JobState, old: PsGroup, new: PsGroup, giver: str) -> tuple[MoveTarget, ...]:
+    """Return what `giver` has to give, by the PS that it goes to."""
+    buckets: dict[str, list[int]] = {}
+    for bucket, (was, will) in enumerate(zip(old.bucket_owner, new.bucket_owner, strict=True)):
+        if old.nodes[was] == giver != new.nodes[will]:
+            buckets.setdefault(new.nodes[will], []).append(bucket)
+    return tuple(MoveTarget(node.endpoint, tuple(buckets[node.id])) for node in _nodes(state, tuple(buckets)))
+
+
+def cancel(state: JobState) -> None:
+    """End a move that has not switched; every PS stays as it was."""
+    if state.move is None:
+        return
+    move = state.move.group
+    state.move = None
+    names = {*move.nodes, *(state.group.nodes if state.group else ())}
+    for node in _nodes(state, sorted(names)):
+        node.is_draining = False
+        state.send(node, MoveCancel(move.ps_epoch))
+
+
+def on_moved(state: JobState, node: Node, moved: Moved, at_s: float) -> None:
+    """Hear how far a PS is."""
+    move = state.move
+    if move is None or moved.move != move.group.ps_epoch or state.stage is Stage.SWITCHING:
+        return
+    before = move.told.get(node.id)
+    if before is None or moved.n_byte_sent > before.n_byte_sent:
+        state.last_step_s = at_s
+    move.told[node.id] = moved
+    state.message = _progress(state, move)
+
+
+def _progress(state: JobState, move: Move) -> str:
+    n_sent = sum(each.n_byte_sent for each in move.told.values())
+    n_left = sum(each.n_byte_left for each in move.told.values())
+    old = state.group.nodes if state.group else ()
+    there = ", ".join(name for name in move.group.nodes if name not in old) or ", ".join(move.group.nodes)
+    share = n_sent / max(1, n_sent + n_left)
+    return f"moving {(n_sent + n_left) / _GB:.2g} GB to {there}: {share:.0%}"
+
+
+def is_ready(state: JobState) -> bool:
+    """Whether workers may pause for the rest."""
+    move = state.move
+    if move is None or state.writing:
+        return False
+    return all(name in move.told and move.told[name].is_ready for name in move.givers)
+
+
+def switch(state: JobState, at_s: float) -> None:
+    """Let the rest go over, now that all workers stand still."""
+    move, group = state.move, state.group
+    assert move is not None
+    assert group is not None
+    for node in _nodes(state, dict.fromkeys((*group.nodes, *move.group.nodes))):
+        state.send(node, _end(state, group, move.group, node))
+    state.enter(Stage.SWITCHING, at_s)
+
+
+def _end(state: JobState, old: PsGroup, new: PsGroup, node: Node) -> MoveEnd:
+    index = new.nodes.index(node.id) if node.id in new.nodes else -1
+    endpoints = tuple(member.endpoint for member in _nodes(state, new.nodes))
+    sources = tuple(name for name in old.nodes if name != node.id)
+    return MoveEnd(new.ps_epoch, index, endpoints, new.bucket_owner, sources)
+
+
+def welcome(state: JobState, node: Node) -> None:
+    """Tell a PS that came through the loss of a master what became of a move: it ends, or never was."""
+    move, group = state.move, state.group
+    if state.stage is Stage.SWITCHING and move is not None and group is not None:
+        if node.id in group.nodes or node.id in move.group.nodes:
+            state.send(node, _end(state, group, move.group, node))
+    elif move is None:
+        node.is_draining = False
+        state.send(node, MoveCancel(state.n_group))
+
+
+def end_switching(state: JobState, at_s: float) -> None:
+    """Let the next group serve when all of it is there."""
+    move, group = state.move, state.group
+    assert move is not None
+    assert group is not None
+    if any(node.loaded_epoch != move.group.ps_epoch for node in _nodes(state, move.group.nodes)):
+        return
+    for node in _nodes(state, group.nodes):
+        if node.id not in move.group.nodes:
+            state.stop_node(node)
+    state.group, state.bucket_owner, state.move = move.group, move.group.bucket_owner, None
+    state.enter(Stage.SERVING, at_s)
+
+
+def late(state: JobState) -> tuple[Node, ...]:
+    """Return the PS for which a switch waits."""
+    if state.move is None:
+        return ()
+    epoch = state.move.group.ps_epoch
+    return tuple(n for n in _nodes(state, state.move.group.nodes) if n.loaded_epoch != epoch)
+
+
+def _nodes(state: JobState, names: Iterable[str]) -> tuple[Node, ...]:
+    nodes = [state.roster.get(name) for name in names]
+    return tuple(node for node in nodes if node is not None)
