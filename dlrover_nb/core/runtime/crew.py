@@ -82,7 +82,10 @@ def reconcile_crew(state: JobState, at_s: float) -> None:
     if state.is_evaluating:
         state.start_nodes(Role.WORKER, 0 if state.roster.workers else 1, at_s)
         return
-    change = crew_change(state.roster.workers, want, _room(state, want))
+    workers = state.roster.workers
+    if len(workers) == want.count and all(w.has_shape(want) and not w.is_draining for w in workers):
+        return  # all that is wanted is there or on its way
+    change = crew_change(workers, want, _room(state, want))
     state.start_nodes(Role.WORKER, change.n_start, at_s)
     for worker in change.leave:
         _let_go(state, worker, at_s)

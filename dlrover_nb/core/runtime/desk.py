@@ -108,10 +108,11 @@ def _has_turn(state: JobState, node: Node, ledger: ShardLedger) -> bool:
     The last evaluation shards of a round are no last ones: training shards follow.
     """
     n_held = len(state.leases(node))
+    if n_held == 0 or n_held >= MOST_HELD:
+        return n_held == 0
     counts = ledger.counts()
     has_others = ledger is not evaluation.ledgers(state)[-1]
-    plenty = counts.is_open or has_others or counts.todo >= len(state.roster.workers)
-    return n_held == 0 or (n_held < MOST_HELD and plenty)
+    return counts.is_open or has_others or counts.todo >= state.target.worker.count
 
 
 def _on_finished(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:

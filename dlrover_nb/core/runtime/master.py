@@ -270,6 +270,8 @@ class JobMaster:
             return (Send(sender, Stop()),) if not isinstance(message, Left) else ()
         node.heard_s = at_s
         self._hear(node, message, at_s, arrays)
+        if isinstance(message, Report | ShardAsked | ShardFinished) and self._is_calm(node):
+            return self._take_orders()
         return self._settle(at_s)
 
     def see_waiting(self, nodes: Collection[str], at_s: float) -> tuple[Order, ...]:
@@ -339,6 +341,21 @@ class JobMaster:
 
     # reconcile
 
+    def _is_calm(self, node: Node) -> bool:
+        """Whether a word of `node` about shards left nothing to reconcile before the next tick.
+
+        Nearly all messages are of this kind, and reconciling looks at every node: with a thousand workers it
+        would be what limits them.
+        """
+        state = self._state
+        is_steady = state.stage is Stage.SERVING and state.steady_since_s is not None and state.change is None
+        is_there = state.roster.get(node.id) is node
+        return is_steady and is_there and not any(each.finished for each in evaluation.ledgers(state))
+
+    def _take_orders(self) -> tuple[Order, ...]:
+        orders, self._state.orders = tuple(self._state.orders), []
+        return orders
+
     def _settle(self, at_s: float) -> tuple[Order, ...]:
         state = self._state
         evaluation.advance(state, self._evaluate, at_s)
@@ -350,8 +367,7 @@ class JobMaster:
         self._measure_pause(at_s)
         self._see_plan(at_s)
         watch.see_phase(state, at_s)
-        orders, state.orders = tuple(state.orders), []
-        return orders
+        return self._take_orders()
 
     def _succeed(self, at_s: float) -> None:
         trained = self._state.stopped_early or "trained"

@@ -49,7 +49,8 @@ def choose(state: JobState, choice: ShardChoice, at_s: float) -> None:
     InvalidValueError
         When it is not in quarantine.
     """
-    ledger = _present(state)
+    waiting = [ledger for ledger in (state.train, state.evaluate) if _holds(ledger, choice.shard)]
+    ledger = waiting[0] if waiting else _present(state)
     match choice.action:
         case ShardAction.RETRY:
             ledger.retry(choice.shard)
@@ -59,6 +60,10 @@ def choose(state: JobState, choice: ShardChoice, at_s: float) -> None:
     why = f": {choice.why}" if choice.why else ""
     verb = {ShardAction.RETRY: "tries again", ShardAction.SKIP: "skips"}[choice.action]
     state.note(f"{choice.by} {verb} shard {choice.shard} (rows {start} to {stop}){why}", at_s)
+
+
+def _holds(ledger: ShardLedger, shard: int) -> bool:
+    return any(told.shard == shard for told in ledger.quarantined())
 
 
 def _present(state: JobState) -> ShardLedger:

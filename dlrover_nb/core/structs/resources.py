@@ -233,10 +233,13 @@ def fits(capacity: Capacity, needs: Iterable[Need]) -> bool:
 
 
 def n_more(capacity: Capacity, present: Sequence[Need], need: Need, *, at_most: int) -> int:
-    """Return how many more nodes of one kind fit beside those present, up to `at_most`."""
-    n = 0
-    while n < at_most and fits(capacity, [*present, *[need] * (n + 1)]):
-        n += 1
+    """Return how many more nodes of one kind, up to `at_most`, fit beside those present."""
+    if at_most <= 0 or fits(capacity, [*present, *[need] * at_most]):
+        return max(0, at_most)
+    n, too_many = 0, at_most
+    while too_many - n > 1:
+        middle = (n + too_many) // 2
+        n, too_many = (middle, too_many) if fits(capacity, [*present, *[need] * middle]) else (n, middle)
     return n
 
 
