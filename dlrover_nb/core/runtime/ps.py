@@ -139,6 +139,8 @@ class ParameterServer:
         store = self._moving.store
         if store is None:
             return Report(sample, n_dropped=self._serving.n_dropped)
+        if self._config.spec.checkpoint_every_s:
+            self._flash.expect(store.n_byte)
         sample = replace(sample, parameter_mib=store.n_byte / _MIB, n_row=store.n_row)
         return Report(sample, n_dropped=self._serving.n_dropped)
 

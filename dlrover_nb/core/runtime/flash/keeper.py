@@ -19,7 +19,7 @@ import os
 import queue
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.flash.buffer import SharedBuffer, nothing, written_number
@@ -62,10 +62,17 @@ class PersistFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _Write:
+    buffer: SharedBuffer
     number: int
     url: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserve:
     buffer: SharedBuffer
+    n_byte: int
+    most_bytes: int | None
 
 
 class FlashCheckpoint:
@@ -93,11 +100,13 @@ class FlashCheckpoint:
         self._run, self._node, self._shm = run_name(job, folder), node, shm
         self._most_bytes = most_bytes
         self._buffers = tuple(SharedBuffer(shm / f"{self._run}-{node}-{side}") for side in "ab")
-        self._busy: list[SharedBuffer] = []  # guarded by _freed: buffers on their way to a file
+        self._busy: list[SharedBuffer] = []  # guarded by _freed: buffers that the thread works on
+        self._is_reserving = False  # guarded by it as well
         self._freed = threading.Condition()
         self._direct: tuple[int, Layout] | None = None  # what could not be copied
         self._results: collections.deque[Persisted | PersistFailed] = collections.deque()
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Write | _Reserve | None] = queue.SimpleQueue()
+        self._n_expected = 0  # bytes that memory was taken for beforehand
         self._thread: threading.Thread | None = None
         self._ends = False
         self._woken, self._wake = os.pipe()
@@ -112,6 +121,19 @@ class FlashCheckpoint:
     def fileno(self) -> int:
         """Return a descriptor that is readable when `poll` has something."""
         return self._woken
+
+    def expect(self, n_byte: int) -> None:
+        """Take memory for a next copy of some `n_byte` in the background, so that the copy need not wait.
+
+        To be called now and then: while files are written nothing is taken.
+        """
+        with self._freed:
+            if self._busy or n_byte <= self._n_expected:
+                return
+            self._is_reserving = True
+        self._n_expected = n_byte + n_byte // 8  # parameters grow; not each step of that is worth a try
+        buffer = min(self._buffers, key=lambda buffer: buffer.number)
+        self._do(_Reserve(buffer, n_byte, self._most_for(buffer)))
 
     def copy(
         self,
@@ -139,7 +161,7 @@ class FlashCheckpoint:
             `persist` has written them, and `persist` returns only after that.
         """
         layout = Layout(Image(dict(header), arrays))
-        self._direct = None
+        self._direct, self._n_expected = None, 0
         for buffer in self._free_buffers(between):
             if self._make_room(buffer, layout.n_byte, between):
                 return buffer.fill(number, layout, between)
@@ -162,12 +184,7 @@ class FlashCheckpoint:
         buffer = next((buffer for buffer in self._buffers if buffer.number == number), None)
         if buffer is None:
             raise CheckpointError(f"checkpoint {number} is no longer in memory, so it cannot be written")
-        with self._freed:
-            self._busy.append(buffer)
-        self._tasks.put(_Task(number, url, buffer))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write_files, name="checkpoints", daemon=True)
-            self._thread.start()
+        self._do(_Write(buffer, number, url))
 
     def poll(self) -> tuple[Persisted | PersistFailed, ...]:
         """Return what became of files since the last call, in the order of the saves."""
@@ -200,7 +217,7 @@ class FlashCheckpoint:
         while True:
             with self._freed:
                 free = [buffer for buffer in self._buffers if buffer not in self._busy]
-                if free:
+                if free and not self._is_reserving:  # what is being reserved is for this very copy
                     return sorted(free, key=lambda buffer: buffer.number)
                 self._freed.wait(_LOOK_EVERY_S)
             between()
@@ -219,20 +236,43 @@ class FlashCheckpoint:
             return None
         return self._most_bytes() - (self.n_byte - buffer.n_byte)
 
+    def _do(self, task: _Write | _Reserve) -> None:
+        """Hand a buffer to the thread."""
+        with self._freed:
+            self._busy.append(task.buffer)
+        self._tasks.put(task)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True)
+            self._thread.start()
+
     # the thread that writes files
 
-    def _write_files(self) -> None:
+    def _work(self) -> None:
         with contextlib.suppress(OSError):  # a kernel without priorities of threads
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         while task := self._tasks.get():
-            result = _write(task.number, task.url, (task.buffer.image(),), self._go_on)
-            if isinstance(result, Persisted):
-                task.buffer.seal(result.sha256)
+            result = self._carry_out(task)
             with self._freed:
                 self._busy.remove(task.buffer)
+                self._is_reserving = False
                 self._freed.notify()
-            self._free_old(task.number)
-            self._tell(result)
+            if result is not None:
+                self._free_old(result.number)
+                self._tell(result)
+
+    def _carry_out(self, task: _Write | _Reserve) -> Persisted | PersistFailed | None:
+        match task:
+            case _Write(buffer, number, url):
+                result = _write(number, url, (buffer.image(),), self._go_on)
+                if isinstance(result, Persisted):
+                    buffer.seal(result.sha256)
+                return result
+            case _Reserve(buffer, n_byte, most_bytes):
+                with contextlib.suppress(OSError, ValueError, CheckpointError):  # the copy will tell why
+                    buffer.reserve(n_byte, most_bytes=most_bytes, between=self._go_on)
+                return None
+            case _ as never:
+                assert_never(never)
 
     def _go_on(self) -> None:
         if self._ends:

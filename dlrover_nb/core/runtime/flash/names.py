@@ -45,15 +45,19 @@ class MemoryClaim:
     """
 
     def __init__(self, job: str, folder: Path | str, *, shm: Path = SHM) -> None:
-        self._handle = -1
-        if shm.is_dir():
-            self._handle = _claim(shm / f"{run_name(job, folder)}.claim")
+        self._run, self._shm = run_name(job, folder), shm
+        self._handle = _claim(shm / f"{self._run}.claim") if shm.is_dir() else -1
 
     def close(self) -> None:
-        """Let go; calling it again does nothing."""
+        """Let go; calling it again does nothing. Who goes last and leaves no buffers leaves nothing."""
         handle, self._handle = self._handle, -1
-        if handle >= 0:
-            os.close(handle)
+        if handle < 0:
+            return
+        with contextlib.suppress(BlockingIOError):  # others hold it
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not buffers_of(self._run, shm=self._shm):
+                _unlink_run(self._run, self._shm)
+        os.close(handle)
 
 
 def _claim(path: Path) -> int:

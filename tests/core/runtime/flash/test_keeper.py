@@ -180,6 +180,22 @@ def test_a_larger_part_gets_a_larger_buffer(make, shm, arrays):
     assert flash.n_byte == sum(path.stat().st_size for path in shm.iterdir())
 
 
+def test_memory_that_was_expected_is_there_before_the_first_copy(make, shm, arrays):
+    flash = make()
+    flash.expect(1 << 20)
+    flash.expect(1 << 20)  # once is enough
+    part = flash.copy(1, {"n": 1}, arrays())
+    (path,) = shm.iterdir()  # not the other one, though the thread may still be at work on this one
+    assert path.name == part.name
+    assert path.stat().st_size > 1 << 20
+
+
+def test_memory_that_is_expected_in_vain_is_no_error(make, arrays):
+    flash = make(most_bytes=lambda: 100)
+    flash.expect(1 << 20)
+    assert flash.copy(1, {"n": 1}, arrays()) is None
+
+
 def test_where_memory_is_short_the_file_is_written_before_training_goes_on(make, shm, arrays, tmp_path):
     room = [1 << 30]
     flash = make(most_bytes=lambda: room[0])

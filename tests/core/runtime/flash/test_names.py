@@ -50,6 +50,14 @@ def test_memory_that_is_claimed_stays_for_as_long(shm, leave):
     assert names(shm) == []
 
 
+def test_the_last_claim_leaves_nothing_where_there_are_no_buffers(shm):
+    with claimed(shm):
+        with claimed(shm):
+            pass
+        assert names(shm) == [f"{run_name('a', FOLDER)}.claim"]
+    assert names(shm) == []
+
+
 def test_a_claim_ends_with_a_process_that_is_killed(shm, leave):
     left = leave()
     code = (
