@@ -21,11 +21,12 @@ import argparse
 import json
 import multiprocessing
 import os
+import queue
 import statistics
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,13 +124,6 @@ class Waiter:
         return [socket for socket, _ in self._poller.poll(timeout_s * 1e3)]
 
 
-@dataclass(frozen=True)
-class Pushed:
-    """What a line looks at of a batch whose gradients it sends."""
-
-    batch: Prepared
-
-
 class Access:
     """Our line, as the peers' training loop wants it: `start` and `finish`."""
 
@@ -139,7 +133,7 @@ class Access:
     def start(self, push_rows: Any, row_gradient: Any, dense_gradient: Any, pull_rows: Any) -> None:
         push = None
         if push_rows is not None:
-            push = Push(Pushed(self._prepared(push_rows)), row_gradient, dense_gradient, 0.0)
+            push = Push(self._prepared(push_rows), row_gradient, dense_gradient, 0.0)
         self._line.start(push, self._prepared(pull_rows))
 
     def finish(self, _handle: None) -> tuple[Any, Any]:
@@ -165,7 +159,7 @@ def group_by_ps(loop: Any, layout: Layout) -> None:
 
 
 def worker(
-    index: int, run: Run, servers: list[tuple[int, str]], keys: JobKeys, barrier: Any, queue: Any
+    index: int, run: Run, servers: list[tuple[int, str]], keys: JobKeys, barrier: Any, done: Any
 ) -> None:
     sys.path.insert(0, run.peers)
     from ctr import loop
@@ -197,7 +191,7 @@ def worker(
         server_pids=[pid for pid, _ in servers] if index == 0 else (),
         max_steps=run.max_steps,
     )
-    queue.put(result)
+    done.put(result)
     line.close()
     context.term()
 
@@ -298,19 +292,27 @@ def servers(run: Run, keys: JobKeys) -> Iterator[list[tuple[int, str]]]:
             context.term()
 
 
+def next_result(results: Any, workers: list[Any]) -> dict[str, Any]:
+    """Wait for a worker's result, as long as none of them failed."""
+    while not any(process.exitcode for process in workers):
+        with suppress(queue.Empty):
+            return results.get(timeout=1)
+    raise SystemExit("a worker failed: see above")
+
+
 def ours(run: Run) -> dict[str, Any]:
     from ctr.clock import combine
 
     keys, spawn = new_keys(), multiprocessing.get_context("spawn")
     with servers(run, keys) as serving:
-        barrier, queue = spawn.Barrier(run.n_worker), spawn.Queue()
+        barrier, done = spawn.Barrier(run.n_worker), spawn.Queue()
         workers = [
-            spawn.Process(target=worker, args=(i, run, serving, keys, barrier, queue), daemon=True)
+            spawn.Process(target=worker, args=(i, run, serving, keys, barrier, done), daemon=True)
             for i in range(run.n_worker)
         ]
         for process in workers:
             process.start()
-        results = [queue.get(timeout=run.seconds + 180) for _ in workers]
+        results = [next_result(done, workers) for _ in workers]
         for process in workers:
             process.join(30)
     return results[0] if run.max_steps is not None else combine(results)
