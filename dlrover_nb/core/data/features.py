@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import DataSpec, ModelSpec
 
 N_SAMPLE_ROW = 20_000
+STREAM_ROWS = 1_000_000_000  # what is planned for where nobody knows how many will come
 OPEN_SHARE = 0.01
 ROOM = 8
 MAX_ROOM = 64
@@ -54,19 +55,21 @@ def make_features(data: DataSpec, model: ModelSpec, *, folder: Path | None = Non
     """
     source = open_source(data, folder)
     numeric, categorical = _chosen(data, source.kinds)
-    sample = source.read(0, min(source.n_row, N_SAMPLE_ROW), [*numeric, *categorical, data.label])
+    n_row = STREAM_ROWS if source.n_row is None else source.n_row
+    sample = source.read(0, min(n_row, N_SAMPLE_ROW), [*numeric, *categorical, data.label])
     labels_of(sample.column(data.label), data.label, 0)
-    n_eval = round(source.n_row * data.holdout)
-    if n_eval >= source.n_row:
+    n_eval = 0 if source.n_row is None else round(n_row * data.holdout)
+    if n_eval >= n_row:
         raise InvalidValueError(
-            f"holdout {data.holdout:g} leaves none of {source.n_row} rows to train on; use a smaller one"
+            f"holdout {data.holdout:g} leaves none of {n_row} rows to train on; use a smaller one"
         )
     return FeatureSpec(
         label=data.label,
         numeric=tuple(scale_of(name, sample.column(name)) for name in numeric),
         categorical=_columns(categorical, sample, model),
-        n_train=source.n_row - n_eval,
+        n_train=n_row - n_eval,
         n_eval=n_eval,
+        is_stream=source.n_row is None,
     )
 
 

@@ -6,6 +6,10 @@ The object (or what a class or function of that name returns, called without arg
 - ``n_row`` and ``rows(start)``: an iterator of pieces of any length from row `start` on. It is started anew
   wherever a worker's shard begins elsewhere than its last one ended, so `start` should be cheap to get to.
 
+With ``n_row = None`` it is a stream: its rows are trained once, in their order, for as long as they come. It
+waits where the next row is not there yet, and ends where ``rows`` ends or ``read`` gives fewer rows than
+asked for; wherever a node asks, it ends at the same row. A stream keeps no rows for evaluation.
+
 Rows are a dict of arrays, a pandas DataFrame or an Arrow table, the same columns each time, and row i is the
 same row on every node: shards are index ranges that are trained wherever there is room.
 """
@@ -42,7 +46,10 @@ class OwnSource:
             thing = self._called(thing)
         self._read = thing.read if hasattr(thing, "read") else _Restarted(thing).read
         self.n_row = self._counted(thing)
+        self._no_rows = pa.table({})
         first = self._table(0, 1)
+        if not first.num_rows:
+            raise InvalidValueError(f"data {self._name} has no rows; give a stream that has begun")
         self.kinds = {field.name: kind_of(field.type) for field in first.schema}
         self._no_rows = first.slice(0, 0)
 
@@ -65,10 +72,14 @@ class OwnSource:
             )
         return made
 
-    def _counted(self, thing: Any) -> int:  # noqa: ANN401 - as above
-        n_row: Any = getattr(thing, "n_row", None)
+    def _counted(self, thing: Any) -> int | None:  # noqa: ANN401 - as above
+        n_row: Any = getattr(thing, "n_row", "nothing")
+        if n_row is None:
+            return None
         if isinstance(n_row, bool) or not hasattr(n_row, "__index__") or int(n_row) < 1:
-            raise InvalidValueError(f"data {self._name} must say its rows as n_row >= 1, got {n_row!r}")
+            raise InvalidValueError(
+                f"data {self._name} must say its rows as n_row >= 1, None for a stream; got {n_row!r}"
+            )
         return int(n_row)
 
     def _table(self, start: int, stop: int) -> pa.Table:
@@ -80,7 +91,9 @@ class OwnSource:
             raise InvalidValueError(
                 f"data {self._name} failed at rows [{start}, {stop}): {type(error).__name__}: {error}"
             ) from error
-        if table.num_rows != stop - start:
+        if table.num_rows == 0 and self.n_row is None:
+            return self._no_rows
+        if table.num_rows != stop - start and (self.n_row is not None or table.num_rows > stop - start):
             raise InvalidValueError(
                 f"data {self._name} gave {table.num_rows} rows for [{start}, {stop}), expected {stop - start}"
             )

@@ -38,7 +38,7 @@ class ShardReader:
         self._features = features
         numeric, categorical = ([c.name for c in features.numeric], [c.name for c in features.categorical])
         self._columns = (*numeric, *categorical, features.label)
-        self._n_row = features.n_train + features.n_eval
+        self._n_row = None if features.is_stream else features.n_train + features.n_eval
         if self._source.n_row != self._n_row:
             raise InvalidValueError(
                 f"{data.path} has {self._source.n_row} rows, but had {self._n_row} when the job was "
@@ -46,13 +46,13 @@ class ShardReader:
             )
 
     def read(self, start: int, stop: int) -> Batch:
-        """Return rows [start, stop), encoded.
+        """Return rows [start, stop), encoded; fewer where a stream ends.
 
         Raises
         ------
         InvalidValueError
             When there are no such rows, or they are not what the features say; it names the row.
         """
-        if not 0 <= start <= stop <= self._n_row:
+        if not 0 <= start <= stop <= (stop if self._n_row is None else self._n_row):
             raise InvalidValueError(f"rows must be within [0, {self._n_row}), got [{start}, {stop})")
         return encode(self._source.read(start, stop, self._columns), self._features, start)

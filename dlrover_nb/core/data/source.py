@@ -35,11 +35,11 @@ class Kind(StrEnum):
 
 
 class Source(Protocol):
-    """Rows [0, n_row) of one file."""
+    """Rows [0, n_row) of one file, or of a stream without an end."""
 
     @property
-    def n_row(self) -> int:
-        """Number of rows."""
+    def n_row(self) -> int | None:
+        """Number of rows; None for a stream, which gives fewer rows than asked for where it ends."""
         ...
 
     @property
@@ -79,7 +79,7 @@ def open_source(data: DataSpec, folder: Path | None = None) -> Source:
             source = OwnSource(data.path, folder)
         case _:
             assert_never(data.format)
-    if not source.n_row:
+    if source.n_row == 0:
         raise InvalidValueError(f"{data.path} has no rows; give a file with data")
     return source
 

@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime import evaluation, watch
 from dlrover_nb.core.runtime.orders import Tell
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.sharding.pieces import piece_batches, usual_speed
 from dlrover_nb.core.structs.events import NodeReported
-from dlrover_nb.core.structs.messages import Granted, NoShard, Paused, Report, ShardAsked, ShardFinished
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.messages import (
+    Granted,
+    NoShard,
+    Paused,
+    Report,
+    ShardAsked,
+    ShardFinished,
+    StreamEnded,
+)
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Purpose
 
@@ -38,7 +48,7 @@ IN_FLIGHT_S = 5.0  # a grant may be on its way for this long
 def hear(
     state: JobState,
     node: Node,
-    message: Report | ShardAsked | ShardFinished | Paused,
+    message: Report | ShardAsked | ShardFinished | StreamEnded | Paused,
     at_s: float,
     arrays: Arrays,
 ) -> None:
@@ -50,6 +60,8 @@ def hear(
             _on_asked(state, node, message.holding, at_s)
         case ShardFinished(lease=lease):
             _on_finished(state, node, lease, at_s, arrays)
+        case StreamEnded():
+            _on_stream_ended(state, node, message, at_s)
         case Paused():
             _on_paused(state, node, message, at_s)
         case _ as never:
@@ -123,6 +135,28 @@ def _on_finished(state: JobState, node: Node, lease: Lease, at_s: float, arrays:
         node.has_worked |= state.train.complete(node.id, lease)
     if state.roster.get(node.id) is node and not state.leases(node):
         _grant(state, node, at_s)
+
+
+def _on_stream_ended(state: JobState, node: Node, ended: StreamEnded, at_s: float) -> None:
+    """End the stream where its last row is known to be.
+
+    A shard without any row says only that the end is not after it. When all before it are done it is there;
+    until then somebody may find it within one of those.
+    """
+    ledger, lease = state.train, ended.lease
+    if not ledger.holds(node.id, lease):
+        return
+    start = ledger.split.rows(lease.shard)[0]
+    ledger.give_back(node.id, lease)
+    if ended.n_row or ledger.is_done_before(lease.shard):
+        try:
+            ledger.close_at(start + ended.n_row)
+        except InvalidValueError as error:
+            told = f"{node.id} saw the stream end at row {start + ended.n_row}, others elsewhere: {error}"
+            state.end(JobPhase.FAILED, told, at_s)
+            return
+        state.note(f"the stream ended after {start + ended.n_row} rows", at_s)
+    state.send(node, NoShard(WAIT_S))
 
 
 def _keep_scores(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:

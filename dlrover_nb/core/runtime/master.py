@@ -37,6 +37,7 @@ from dlrover_nb.core.structs.messages import (
     ShardAsked,
     ShardFinished,
     Stop,
+    StreamEnded,
 )
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import BatchChoice, ShardChoice
@@ -305,7 +306,7 @@ class JobMaster:
         match message:
             case Hello():
                 self._on_hello(node, message, at_s)
-            case Report() | ShardAsked() | ShardFinished() | Paused():
+            case Report() | ShardAsked() | ShardFinished() | StreamEnded() | Paused():
                 desk.hear(self._state, node, message, at_s, arrays)
             case Copied():
                 saving.on_copied(self._state, node, message, at_s)

@@ -44,6 +44,7 @@ class Shelf:
         self._works: deque[ShardWork] = deque()
         self._coming: deque[tuple[Shard, Future[Batch]]] = deque()
         self.is_closing = False  # no shard is begun any more
+        self.ended: deque[tuple[Lease, int]] = deque()  # shards that a stream had only so many rows of
 
     @property
     def leases(self) -> tuple[Lease, ...]:
@@ -122,6 +123,7 @@ class Shelf:
     def clear(self) -> None:
         """Let go of all shards."""
         self._works.clear()
+        self.ended.clear()
         for _, future in self._coming:
             future.cancel()
         self._coming.clear()
@@ -134,7 +136,11 @@ class Shelf:
     def _collect(self) -> None:
         while self._coming and self._coming[0][1].done():
             shard, future = self._coming.popleft()
-            self._works.append(ShardWork(shard, future.result(), seed=self._seed))
+            batch = future.result()
+            if len(batch) < shard.stop - shard.start:
+                self.ended.append((shard.lease, len(batch)))
+            else:
+                self._works.append(ShardWork(shard, batch, seed=self._seed))
 
     def _next_work(self) -> ShardWork | None:
         """Return the first shard with rows to take; of a closing shelf, one that is begun."""

@@ -145,8 +145,10 @@ class PlanChange:
 
 
 def train_split(spec: JobSpec, features: FeatureSpec) -> Split:
-    """Return the shards to train: all passes over the first `n_train` rows."""
-    return Split(features.n_train, spec.batch_size, spec.shard_batches, spec.n_epoch, spec.seed)
+    """Return the shards to train: all passes over the first `n_train` rows, or a stream without an end."""
+    n_row = None if features.is_stream else features.n_train
+    batches = spec.batch_size, spec.shard_batches
+    return Split(n_row, *batches, spec.n_epoch, spec.seed, is_stream=features.is_stream)
 
 
 def evaluation_split(spec: JobSpec, features: FeatureSpec) -> Split:

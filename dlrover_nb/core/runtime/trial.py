@@ -65,12 +65,14 @@ def prepare(spec: JobSpec, *, model: object = None, data: object = None) -> Prep
             code.write(Path(name))
         _check_codes(spec, {code.code for code in packed})
         features = make_features(spec.data, spec.model, folder=Path(name))
-        _check_stopping(spec, features)
+        _check_passes(spec, features)
         spec = _tried(spec, features, Path(name))
     return Prepared(spec, features, tuple(packed))
 
 
-def _check_stopping(spec: JobSpec, features: FeatureSpec) -> None:
+def _check_passes(spec: JobSpec, features: FeatureSpec) -> None:
+    if features.is_stream and spec.n_epoch > 1:
+        raise InvalidValueError(f"epochs of a stream must be 1, got {spec.n_epoch}; its rows come but once")
     if spec.early_stopping is not None and not features.n_eval:
         raise InvalidValueError("early stopping looks at held-out rows, and there are none; set data.holdout")
 

@@ -41,6 +41,7 @@ from dlrover_nb.core.structs.messages import (
     ShardAsked,
     ShardFinished,
     Stop,
+    StreamEnded,
     ToNode,
     Train,
 )
@@ -207,11 +208,15 @@ class Worker:
         shelf.is_closing = orders.drained
         while orders.granted and not orders.must_drop:
             shelf.add(orders.granted.popleft())
+        is_reading = shelf.is_reading
+        while shelf.ended:
+            self._expect_answer()
+            self._agent.send(StreamEnded(self._config.node, *shelf.ended.popleft()))
         now_s = self._clock.now_s()
         if shelf.is_short and not orders.drained and now_s >= orders.ask_at_s:
             self._expect_answer()
             self._agent.send(ShardAsked(self._config.node, shelf.leases))
-        return LOOK_EVERY_S if shelf.is_reading else max(0.0, orders.ask_at_s - now_s)
+        return LOOK_EVERY_S if is_reading else max(0.0, orders.ask_at_s - now_s)
 
     def _expect_answer(self) -> None:
         """Ask again only if nothing comes for so long that the answer must be lost."""

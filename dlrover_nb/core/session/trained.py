@@ -21,7 +21,7 @@ from dlrover_nb.core.data.own import as_table
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.export.files import write
-from dlrover_nb.core.jobfile import data_format
+from dlrover_nb.core.jobfile import ENDINGS, data_format
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime.checkpoint import fill
 from dlrover_nb.core.runtime.store import ParameterStore
@@ -188,7 +188,11 @@ class TrainedModel:
 
     def _read(self, path: Path, columns: list[str]) -> Iterator[pa.Table]:
         full = path.expanduser().absolute()
-        source = open_source(DataSpec(data_format(full) or self.spec.data.format, str(full)))
+        kind = data_format(full)
+        if kind is None:
+            raise InvalidValueError(f"the ending of {full} tells no format; known: {', '.join(ENDINGS)}")
+        source = open_source(DataSpec(kind, str(full)))
+        assert source.n_row is not None  # files have an end
         _check_columns(columns, source.kinds)
         for start in range(0, source.n_row, N_ROW_AT_ONCE):
             yield source.read(start, min(start + N_ROW_AT_ONCE, source.n_row), columns)

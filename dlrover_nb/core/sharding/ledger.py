@@ -107,6 +107,11 @@ class ShardLedger:
             and lease.purpose is self.split.purpose
         )
 
+    def is_done_before(self, shard: int) -> bool:
+        """Whether all shards with lower numbers are DONE or given up."""
+        before = self._state[:shard]
+        return before.count(DONE) + before.count(SKIPPED) == shard
+
     def leases(self, owner: str) -> tuple[Lease, ...]:
         """Return what `owner` holds, oldest first."""
         purpose, shards = self.split.purpose, self._held_by.get(owner, ())

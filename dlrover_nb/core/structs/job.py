@@ -328,13 +328,17 @@ class CategoricalColumn:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpec:
-    """How rows of the data become numbers; made once from the data, the same on every node."""
+    """How rows of the data become numbers; made once from the data, the same on every node.
+
+    Of a stream (`is_stream`) nobody knows how many rows will come: `n_train` is what to plan for.
+    """
 
     label: str
     numeric: tuple[NumericColumn, ...]
     categorical: tuple[CategoricalColumn, ...]
     n_train: int
     n_eval: int
+    is_stream: bool = False
 
     @property
     def n_table_row(self) -> int:

@@ -89,6 +89,18 @@ class ShardFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """A stream gave only the first `n_row` rows of a shard: it ended there, or, for 0, before it.
+
+    The worker has let go of the shard.
+    """
+
+    node: str
+    lease: Lease
+    n_row: int
+
+
+@dataclass(frozen=True, slots=True)
 class Paused:
     """The worker stands still, nothing of it is on its way to a PS.
 
@@ -301,7 +313,18 @@ class Stop:
 
 
 FromNode = (
-    Hello | Report | ShardAsked | ShardFinished | Paused | Copied | Saved | Loaded | Moved | Left | NodeFailed
+    Hello
+    | Report
+    | ShardAsked
+    | ShardFinished
+    | StreamEnded
+    | Paused
+    | Copied
+    | Saved
+    | Loaded
+    | Moved
+    | Left
+    | NodeFailed
 )
 ToNode = (
     Load

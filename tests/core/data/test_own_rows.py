@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.own import _Restarted
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, ModelSpec
+from dlrover_nb.core.runtime.trial import prepare
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.usercode import pack
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Lists(Ranges):
     ("thing", "message"),
     [
         (Short, r"data Short gave 499 rows for \[0, 500\), expected 500"),
-        (Uncounted, r"data Uncounted must say its rows as n_row >= 1, got None"),
+        (Uncounted, r"data Uncounted must say its rows as n_row >= 1, None for a stream; got 'nothing'"),
         (Broken, r"data Broken failed at rows \[0, 1\): OSError: the store of 0, 1 is away"),
         (Lists, r"rows must be a dict of arrays, a pandas DataFrame or an Arrow table, got list"),
         (dict, r"data dict must have read\(start, stop\) or rows\(start\), got dict"),
@@ -182,3 +183,37 @@ def test_a_text_file_is_no_numpy_file(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_text("hello")
     with pytest.raises(InvalidValueError, match="is not a NumPy file"):
         numpy_reader(tmp_path / "x.npz")
+
+
+class Feed(Pieces):
+    n_row = None  # type: ignore[assignment]
+
+
+def test_a_stream_gives_what_there_is_and_keeps_nothing_back(tmp_path: Path, parquet: ShardReader) -> None:
+    data = own(Feed, tmp_path)
+    features = make_features(data, ModelSpec(), folder=tmp_path)
+    assert features.is_stream
+    assert features.n_eval == 0
+    reader = ShardReader(data, features, folder=tmp_path)
+    np.testing.assert_array_equal(reader.read(0, 50).labels, parquet.read(0, 50).labels)
+    assert [len(reader.read(at, at + 40)) for at in (N_ROW - 40, N_ROW - 3, N_ROW, N_ROW + 99)] == [
+        40,
+        3,
+        0,
+        0,
+    ]
+
+
+def test_a_stream_comes_but_once(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match="epochs of a stream must be 1, got 2"):
+        prepare(JobSpec("x", n_epoch=2), data=Feed)
+
+
+class Nothing(Feed):
+    def rows(self, start: int) -> Iterator[dict[str, Any]]:
+        return iter(()) if start >= 0 else super().rows(start)
+
+
+def test_a_stream_that_has_not_begun_has_no_columns() -> None:
+    with pytest.raises(InvalidValueError, match="data Nothing has no rows; give a stream that has begun"):
+        prepare(JobSpec("x"), data=Nothing)

@@ -111,6 +111,7 @@ class World:
         self.files: dict[str, StorePart] = {}
         self.n_step = 6  # chunks that a PS sends in a round
         self.has_memory = True
+        self.stream_end: int | None = None  # where a stream ends; None: rows are as many as the job says
         self.writes_nothing = False
         self.events: list[Event] = []
         self.dropped: list[int] = []
@@ -323,6 +324,10 @@ class World:
             return True
         if node.granted:
             node.shard = node.granted.popleft()
+            if (n_row := self._n_coming(node.shard)) is not None:
+                node.say(m.StreamEnded(node.id, node.shard.lease, n_row))
+                node.shard, node.wants_shard = None, False
+                return True
             node.n_done, node.wants_shard = node.shard.offset, True
             return True
         if node.wants_shard:
@@ -330,6 +335,16 @@ class World:
             node.say(m.ShardAsked(node.id))
             return True
         return False
+
+    def _n_coming(self, shard: Shard) -> int | None:
+        """Return how many rows of a shard a stream still has; None: all."""
+        if (
+            self.stream_end is None
+            or shard.lease.purpose is not Purpose.TRAIN
+            or shard.stop <= self.stream_end
+        ):
+            return None
+        return max(0, self.stream_end - shard.start)
 
     def _ask_early(self, node: FakeNode, shard: Shard) -> None:
         if node.wants_shard and not node.granted and not node.is_draining and 2 * node.n_done >= shard.end:

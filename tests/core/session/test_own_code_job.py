@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from real_job import Job, plan
+from real_job import GOOD_AUC, Job, plan
 from torch import nn
 
 from dlrover_nb import load_model, trainable
@@ -63,9 +63,15 @@ class Net(nn.Module):
 def own(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     jobs = []
 
-    def begin(spoil: Callable[[Path], None] | None = None, **changes: Any) -> Job:
-        spec = JobSpec("own", model=ModelSpec(embedding_dim=4), batch_size=64, shard_batches=10, n_epoch=3)
-        prepared = prepare(spec, model=Net, data=Clicks)
+    def begin(spoil: Callable[[Path], None] | None = None, data: object = Clicks, **changes: Any) -> Job:
+        spec = JobSpec(
+            "own",
+            model=ModelSpec(embedding_dim=4),
+            batch_size=64,
+            shard_batches=10,
+            n_epoch=changes.get("n_epoch", 3),
+        )
+        prepared = prepare(spec, model=Net, data=data)
         fields = {name: getattr(prepared.spec, name) for name in ("model", "data", "batch_size", "n_epoch")}
         job = Job(tmp_path, prepared.features, shard_batches=10, **(fields | changes))
         job.folder.mkdir(mode=0o700, exist_ok=True)
@@ -129,3 +135,27 @@ def test_training_that_no_longer_helps_ends_early_though_a_worker_dies(own: Call
     assert end.train.n_sample_done + end.train.n_sample_skipped == 30 * job.features.n_train
     assert end.evaluation is not None
     assert load_model(job.folder).evaluate().auc == pytest.approx(end.evaluation.auc, abs=1e-5)
+
+
+class Feed:
+    """Clicks that come piece by piece, as many as there are."""
+
+    n_row = None
+
+    def rows(self, start: int) -> Iterator[dict[str, Any]]:
+        first = start // PIECE * PIECE
+        for at, piece in zip(range(first, N_ROW, PIECE), pieces_from(first), strict=False):
+            low = max(0, start - at)
+            yield {key: column[low:] for key, column in piece.items()}
+
+
+def test_a_stream_is_trained_to_its_end(own: Callable[..., Job]) -> None:
+    job = own(data=Feed, plan=plan(2, 1), n_epoch=1)
+    job.until(lambda now: now.train.done >= 2)
+    job.kill(Role.WORKER)
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, end.message
+    assert end.train.n_sample_done == end.train.n_sample_total == N_ROW
+    assert job.story_has(f"the stream ended after {N_ROW} rows")
+    rows = next(pieces_from(0))
+    assert load_model(job.folder).evaluate(rows).auc > GOOD_AUC
