@@ -9,8 +9,10 @@ own thread when the shard is wanted.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.batches import ShardWork
@@ -18,7 +20,6 @@ from dlrover_nb.core.runtime.trainer import Taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
 
     from dlrover_nb.core.data import Batch
     from dlrover_nb.core.runtime.batches import Layout
@@ -39,8 +40,13 @@ class Shelf:
     """
 
     def __init__(self, read: Callable[[int, int], Batch], *, seed: int) -> None:
-        self._read, self._seed = read, seed
-        self._reader = ThreadPoolExecutor(1, "reader")
+        self._seed = seed
+        self._wanted: SimpleQueue[tuple[Shard, Future[Batch]] | None] = SimpleQueue()
+        # A daemon: a read that never ends must not keep the process from ending.
+        self._reader = threading.Thread(
+            target=_read_all, args=(read, self._wanted), name="reader", daemon=True
+        )
+        self._reader.start()
         self._works: deque[ShardWork] = deque()
         self._coming: deque[tuple[Shard, Future[Batch]]] = deque()
         self.is_closing = False  # no shard is begun any more
@@ -92,7 +98,8 @@ class Shelf:
 
     def add(self, shard: Shard) -> None:
         """Begin to read a shard."""
-        self._coming.append((shard, self._reader.submit(self._read, shard.start, shard.stop)))
+        self._coming.append((shard, Future()))
+        self._wanted.put(self._coming[-1])
 
     def take(self, size: int, layout: Layout) -> Taken | None:
         """Return the next batch; None when none is there now.
@@ -129,9 +136,9 @@ class Shelf:
         self._coming.clear()
 
     def close(self) -> None:
-        """End the thread; a read that is under way is waited for."""
+        """End the thread, after the read that is under way."""
         self.clear()
-        self._reader.shutdown()
+        self._wanted.put(None)
 
     def _collect(self) -> None:
         while self._coming and self._coming[0][1].done():
@@ -148,6 +155,20 @@ class Shelf:
         if work is None or (self.is_closing and work.n_row_taken == _first(work)):
             return None
         return work
+
+
+def _read_all(
+    read: Callable[[int, int], Batch], wanted: SimpleQueue[tuple[Shard, Future[Batch]] | None]
+) -> None:
+    """Read one shard after the other; an error goes to whoever wants the shard."""
+    while (item := wanted.get()) is not None:
+        shard, future = item
+        if not future.set_running_or_notify_cancel():
+            continue
+        try:
+            future.set_result(read(shard.start, shard.stop))
+        except Exception as error:  # noqa: BLE001 - raised again where the result is taken
+            future.set_exception(error)
 
 
 def _first(work: ShardWork) -> int:

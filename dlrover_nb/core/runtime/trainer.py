@@ -14,12 +14,14 @@ wanted for something else, and then all that was computed is applied and acknowl
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from dlrover_nb.core.models.learner import Learner
+from dlrover_nb.core.models.learner import Gradients, Learner
 from dlrover_nb.core.runtime.meter import Meter, Part
 from dlrover_nb.core.structs.job import Sync
 
@@ -64,6 +66,10 @@ class Computed:
 
     work: ShardWork
     push: Push
+
+
+FIRST_STEP_LIMIT_S = 600.0  # a first batch that takes longer counts as hung: no word of the worker goes out
+LOOK_EVERY_S = 0.1
 
 
 class Line(Protocol):
@@ -113,7 +119,8 @@ class Source(Protocol):
 class Trainer:
     """Model and reader of one worker.
 
-    `read` gives the rows [start, stop) of the data.
+    `read` gives the rows [start, stop) of the data. `between` is called every now and then while the first
+    batch is computed, which takes long where the model is compiled on its first use.
 
     Parameters
     ----------
@@ -140,6 +147,8 @@ class Trainer:
         self.read, self._meter, self._on_loss = reader.read, meter, on_loss
         self._overlap = spec.overlap and spec.sync is not Sync.BSP  # a barrier leaves nothing to overlap
         self.batch_size, self._n_taken = spec.batch_size, 0
+        self.between: Callable[[], None] = _nothing
+        self._is_warm = False
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
         self.learner = Learner(spec.model, n_categorical, n_numeric, folder=folder)
         # One gradient may travel while the next one is computed.
@@ -199,13 +208,26 @@ class Trainer:
         return done
 
     def _learn(self, batch: Prepared, rows: Floats) -> Push:
-        gradients = self.learner.step(rows, batch.inverse, batch.dense, batch.labels)
+        gradients = self._step(batch, rows)
         dense = self.learner.gradients
         if self._overlap:
             self._spare.reverse()
             dense = self._spare[0]
             dense[:] = self.learner.gradients
         return Push(batch, gradients.rows, dense, gradients.loss)
+
+    def _step(self, batch: Prepared, rows: Floats) -> Gradients:
+        """Compute one batch; the first one in a thread, so that the worker still says that it lives."""
+        if self._is_warm:
+            return self.learner.step(rows, batch.inverse, batch.dense, batch.labels)
+        with ThreadPoolExecutor(1, "first-step") as pool:
+            first = pool.submit(self.learner.step, rows, batch.inverse, batch.dense, batch.labels)
+            until_s = time.monotonic() + FIRST_STEP_LIMIT_S
+            while not wait([first], LOOK_EVERY_S).done and time.monotonic() < until_s:
+                self.between()
+            gradients = first.result()
+        self._is_warm = True
+        return gradients
 
     def _score(self, source: Source, taken: Taken, rows: Floats) -> None:
         work, batch = taken.work, taken.batch
@@ -218,9 +240,9 @@ class Trainer:
             return
         n_row, loss = len(sent.push.batch.labels), sent.push.loss
         self._meter.count(n_row, loss)
-        self._count(source, sent.work, n_row)
         if self._on_loss is not None:
             self._on_loss(loss)
+        self._count(source, sent.work, n_row)
 
     def _count(self, source: Source, work: ShardWork, n_row: int) -> None:
         work.acknowledge(n_row)
@@ -246,3 +268,7 @@ class Trainer:
         self._meter.share(Part.PEERS, line.last.peers_share)
         self._meter.count_bytes(line.last.n_byte_sent, line.last.n_byte_received)
         return rows
+
+
+def _nothing() -> None:
+    """Do nothing between: nobody waits for a word of this trainer."""

@@ -9,6 +9,10 @@ acknowledged.
 A worker asks for its next shard before the present one ends (`shelf`) and says which ones it holds, so that
 a grant that was lost on the way is found. A drained worker ends the shard that it has begun; the other goes
 back to the queue when it leaves.
+
+Reports, which are the heartbeat, come from the thread that trains, so that user code which never returns is
+noticed. What may rightly take long is waited for beside them, up to a limit: reading a shard, and the first
+batch, in which a model may be compiled.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.line import ExchangeDroppedError, PsLine
 from dlrover_nb.core.runtime.meter import Meter, Part
 from dlrover_nb.core.runtime.paced import BspLine, SspLine
@@ -62,6 +67,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 GRACE_S = 3.0  # for the answers of the iteration at hand when the master wants a pause
+READ_LIMIT_S = 600.0  # for the rows of one shard
 LOOK_EVERY_S = 0.005  # whether the next shard is read, when nothing else can be done
 
 
@@ -151,8 +157,9 @@ class Worker:
         self._line: PsLine | None = None
         self._n_line = 0
         self._shelf = Shelf(trainer.read, seed=config.spec.seed)
+        self._reads_since_s: float | None = None  # None: no step waits for a shard to be read
         self._left = False
-        agent.obey, agent.describe = self._obey, self._describe
+        agent.obey, agent.describe, trainer.between = self._obey, self._describe, agent.tick
 
     def run(self) -> None:
         """Work until the master says stop, or the worker is drained."""
@@ -232,9 +239,23 @@ class Worker:
             self._left = True
             self._agent.send(Left(self._config.node))
             return
+        self._check_reading()
         is_asking = self._line is not None and not self._orders.has_nothing
         self._meter.switch(Part.DATA if is_asking else Part.IDLE)
         self._agent.wait(timeout_s)
+
+    def _check_reading(self) -> None:
+        """End when a shard cannot be read: the thread that reads it cannot be stopped."""
+        now_s = self._clock.now_s()
+        if not self._shelf.is_reading:
+            self._reads_since_s = None
+        elif self._reads_since_s is None:
+            self._reads_since_s = now_s
+        elif now_s > self._reads_since_s + READ_LIMIT_S:
+            lease, _ = self._shelf.position
+            raise BackendError(
+                f"the rows of {lease} were not read within {READ_LIMIT_S:g} s; look at the data"
+            )
 
     def _pause(self, pause: Pause) -> None:
         self._follow(self._orders.train)

@@ -12,8 +12,17 @@ from node_world import SPEC, World, shard, with_heartbeat
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.node import main
-from dlrover_nb.core.structs.job import DataFormat, DataSpec
-from dlrover_nb.core.structs.messages import Hello, NodeFailed, ShardAsked, Stop
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, Sync
+from dlrover_nb.core.structs.messages import (
+    Forget,
+    Granted,
+    Hello,
+    NodeFailed,
+    Report,
+    ShardAsked,
+    ShardFinished,
+    Stop,
+)
 from dlrover_nb.core.structs.resources import Role
 
 MODULE = "dlrover_nb.core.runtime.node"
@@ -90,6 +99,28 @@ def test_sigterm_amid_training_ends_a_worker_at_once():
         world.receive(ShardAsked)
         worker.terminate()
         assert worker.wait(20) == 0
+
+
+def test_a_worker_in_step_goes_on_when_another_is_killed():
+    with World(spec=replace(SPEC, sync=Sync.BSP)) as world, Processes(world) as processes:
+        victim = processes.start("w0", Role.WORKER)
+        processes.start("w1", Role.WORKER)
+        train = world.start_ps(2)
+        for i, name in enumerate(("w0", "w1")):
+            world.receive(Hello, name)
+            world.send(name, train)
+            world.receive(ShardAsked, name)
+            world.send(name, Granted(shard(i, n_batch=300)))
+        while not all(n_row_of(world, name) for name in ("w0", "w1")):
+            world.receive(Report)
+        victim.kill()
+        world.send("ps0", Forget("w0"))  # as the master does when a heartbeat is missing
+        assert world.receive(ShardFinished)[0].lease == shard(1).lease
+        world.send("w1", Stop())
+
+
+def n_row_of(world, name):
+    return max((r.n_row_done for r in world.reports if r.sample.node == name), default=0)
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"]])

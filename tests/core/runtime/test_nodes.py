@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +10,22 @@ from node_world import FEATURES, MODEL, SPEC, Gate, World, shard, with_heartbeat
 
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime import worker
 from dlrover_nb.core.runtime.batches import Layout, ShardWork
 from dlrover_nb.core.runtime.exchange import (
+    Arrive,
     DenseReady,
     Exchange,
     Exchanged,
+    Gone,
+    Hold,
     InitDense,
+    Join,
+    Leave,
+    Proceed,
     Refused,
+    Round,
     StaleEpoch,
 )
 from dlrover_nb.core.runtime.local import train_single
@@ -25,6 +34,7 @@ from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.messages import (
     N_BUCKET,
+    Adjust,
     Drain,
     Granted,
     Hello,
@@ -245,8 +255,6 @@ def losses_of_one_step_late(spec, shard):
 
 
 def new_learner():
-    from dlrover_nb.core.models.learner import Learner  # noqa: PLC0415 - one use
-
     return Learner(MODEL, len(FEATURES.categorical), len(FEATURES.numeric))
 
 
@@ -301,6 +309,70 @@ def test_rows_that_cannot_be_read_end_the_worker_with_the_reason():
         world.send("w0", Granted(replace(SHARDS[0], start=n_row, stop=n_row + 640)))
         world.threads.pop("w0").join(20)
         assert "rows must be within" in str(world.errors["w0"])
+
+
+class Blocked:
+    """A call that waits until it is let go; `reached` says that it is under way."""
+
+    def __init__(self, call):
+        self._call, self.is_under_way, self._may_go = call, threading.Event(), threading.Event()
+
+    def __call__(self, *args):
+        self.is_under_way.set()
+        assert self._may_go.wait(20)
+        return self._call(*args)
+
+    def reached(self):
+        assert self.is_under_way.wait(20)
+
+    def open(self):
+        self._may_go.set()
+
+
+@pytest.mark.parametrize("what", ["read", "first batch"])
+def test_what_rightly_takes_long_does_not_silence_a_worker(what, monkeypatch):
+    kind, name = (ShardReader, "read") if what == "read" else (Learner, "step")
+    blocked = Blocked(getattr(kind, name))
+    monkeypatch.setattr(kind, name, lambda *args: blocked(*args))  # noqa: PLW0108 - a function takes self
+    with World() as world:
+        world.start("w0", Role.WORKER)
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        blocked.reached()
+        n_before = len(samples_of(world, "w0"))
+        while len(samples_of(world, "w0")) < n_before + 2:
+            world.receive(Report)
+        blocked.open()
+        world.receive(ShardFinished)
+
+
+def test_a_shard_that_cannot_be_read_ends_its_worker(monkeypatch):
+    blocked = Blocked(ShardReader.read)
+    monkeypatch.setattr(ShardReader, "read", lambda *args: blocked(*args))  # noqa: PLW0108 - a function takes self
+    monkeypatch.setattr(worker, "READ_LIMIT_S", 0.1)
+    with World() as world:
+        world.start("w0", Role.WORKER)
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        world.threads.pop("w0").join(20)
+        assert "were not read within" in str(world.errors["w0"])
+        blocked.open()
+
+
+def test_an_asynchronous_worker_takes_another_batch_size_from_its_next_batch_on():
+    gate = Gate(at=20)
+    with World() as world:
+        world.start("w0", Role.WORKER, gate)
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(shard(0, n_batch=40)))
+        gate.reached()
+        world.send("w0", Adjust((("w0", 128), ("w1", 7))))
+        gate.open()
+        world.receive(ShardFinished)
+    assert 30 <= len(gate.losses) < 40
 
 
 def test_a_pause_without_a_shard_is_answered_too():
@@ -376,6 +448,7 @@ class Client:
 
 
 NO_ROWS, NO_FLOATS = np.empty(0, np.int64), np.empty(0, np.float32)
+NO_ROW_GRADIENTS = np.zeros((1, MODEL.row_width), np.float32)
 
 
 def n_dense():
@@ -422,9 +495,17 @@ def test_a_ps_refuses_requests_that_can_never_be_served_and_serves_on():
                 (Exchange(1, 2), [np.array([1]), NO_FLOATS, NO_FLOATS, NO_ROWS]),
                 (Exchange(1, 3), [np.array([[1]]), np.ones((1, 1), np.float32), NO_FLOATS, NO_ROWS]),
                 (InitDense(1), [NO_FLOATS]),
+                (Hold(1, 3, "w0", 0), []),
+                (Hold(1, 3, "w0", 0), [np.array([-1]), NO_ROW_GRADIENTS[:1], NO_FLOATS]),
+                (Hold(1, 3, "w0", 0), [NO_ROWS, NO_ROW_GRADIENTS[:0], NO_FLOATS[:0]]),
+                (Exchange(1, 4, Round(0, (("w9", 64),))), [NO_ROWS, NO_FLOATS, NO_FLOATS, NO_ROWS]),
             ]
             for message, arrays in wrong:
                 assert isinstance(client.ask(message, arrays)[0], Refused)
+            assert client.ask(Arrive(1, 5, "w0", 0, 64))[0] == Gone(1, 5)
+            assert isinstance(client.ask(Join(1, 6, "w0"))[0], Proceed)
+            assert isinstance(client.ask(Arrive(1, 7, "w0", 5, 64))[0], Refused)
+            assert client.ask(Leave(1, 8, "w0"))[0] == Gone(1, 8)
             assert isinstance(
                 client.ask(Exchange(1, 9), [NO_ROWS, NO_FLOATS, NO_FLOATS, NO_ROWS])[0], Exchanged
             )
