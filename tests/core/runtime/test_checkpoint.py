@@ -10,8 +10,11 @@ import pytest
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime import checkpoint
-from dlrover_nb.core.runtime.flash import files
-from dlrover_nb.core.runtime.store import StorePart
+from dlrover_nb.core.runtime.flash import FlashCheckpoint, files
+from dlrover_nb.core.runtime.flash.names import SHM
+from dlrover_nb.core.runtime.store import ParameterStore, StorePart, even_bucket_owner, owned_buckets
+from dlrover_nb.core.structs.checkpoints import PartSource
+from dlrover_nb.core.structs.job import ModelSpec
 
 
 def part(n=100, n_dense=11, seed=0):
@@ -97,3 +100,107 @@ def test_a_really_full_device_is_a_clear_error(tmp_path):
     with pytest.raises(CheckpointError, match="No space left"):
         checkpoint.write(tmp_path / "a", part())
     assert names(tmp_path) == []
+
+
+MODEL = ModelSpec(embedding_dim=3)  # rows of 4 values and Adagrad's 4 sums
+
+
+class Saved:
+    """Two PS whose parts of one checkpoint are in files, and in the memory of this machine."""
+
+    def __init__(self, folder):
+        self.parts, self.sources, self.flashes = [], [], []
+        for index in range(2):
+            ids = np.flatnonzero(owned_buckets(even_bucket_owner(2), index)[np.arange(500) % 256])
+            rng = np.random.default_rng(index)
+            dense = rng.random((2, 10), np.float32)
+            saved = StorePart(ids, rng.random((len(ids), 8), np.float32), 10 * index, dense)
+            written = checkpoint.write(folder / f"{index}.part", saved)
+            flash = FlashCheckpoint("test", folder, f"ps-{index}")
+            image = checkpoint.image_of(saved)
+            memory = flash.copy(1, image.header, image.arrays)
+            self.parts.append(saved)
+            self.flashes.append(flash)
+            self.sources.append(PartSource(str(folder / f"{index}.part"), written.sha256, memory))
+
+    def fill(self, sources):
+        """Fill the store of a single PS, which owns all."""
+        made = []
+
+        def new_store():
+            made.append(ParameterStore(MODEL, 1000, 20))
+            return made[-1]
+
+        filled = checkpoint.fill(new_store, sources, np.ones(256, np.bool_))
+        assert filled.store is made[-1]
+        return filled
+
+    def assert_held_by(self, store):
+        exported = store.export()
+        order = np.argsort(exported.ids)
+        ids = np.concatenate([part.ids for part in self.parts])
+        table = np.concatenate([part.table for part in self.parts])
+        np.testing.assert_array_equal(exported.ids[order], ids[np.argsort(ids)])
+        np.testing.assert_array_equal(exported.table[order], table[np.argsort(ids)])
+        np.testing.assert_array_equal(exported.dense, np.hstack([part.dense for part in self.parts]))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    each = Saved(tmp_path)
+    yield each
+    for flash in each.flashes:
+        flash.close(unlink=True)
+
+
+def test_a_store_is_filled_from_memory_though_no_file_is_left(saved):
+    for source in saved.sources:
+        Path(source.url).unlink()
+    filled = saved.fill(saved.sources)
+    assert filled.n_from_memory == 2
+    saved.assert_held_by(filled.store)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_what_memory_no_longer_holds_is_read_from_its_file(saved, lost):
+    saved.flashes[lost].copy(2, {}, {})
+    saved.flashes[lost].copy(3, {}, {})
+    filled = saved.fill(saved.sources)
+    assert filled.n_from_memory == 1
+    saved.assert_held_by(filled.store)
+
+
+def test_a_store_is_filled_from_files_alone(saved):
+    filled = saved.fill([PartSource(source.url, source.sha256) for source in saved.sources])
+    assert filled.n_from_memory == 0
+    saved.assert_held_by(filled.store)
+
+
+def test_memory_that_is_overwritten_while_it_is_loaded_voids_what_was_loaded(saved, monkeypatch):
+    load, done = ParameterStore.load, []
+
+    def load_and_lose(store, part, owned):
+        load(store, part, owned)
+        if not done:
+            done.append(1)
+            (SHM / saved.sources[0].memory.name).write_bytes(bytes(8192))
+
+    monkeypatch.setattr(ParameterStore, "load", load_and_lose)
+    filled = saved.fill(saved.sources)
+    assert filled.n_from_memory == 1
+    saved.assert_held_by(filled.store)
+
+
+def test_a_part_that_is_nowhere_is_one_clear_line(saved):
+    gone = [PartSource("", "", source.memory) for source in saved.sources]
+    saved.flashes[1].close(unlink=True)
+    saved.flashes.pop()
+    with pytest.raises(CheckpointError, match="was in memory only, and that is gone"):
+        saved.fill(gone)
+
+
+def test_a_file_of_other_arrays_is_refused(saved, tmp_path):
+    image = checkpoint.Image({}, {"ids": np.arange(3)})
+    written = files.write_url(str(tmp_path / "other"), checkpoint.Layout(image).chunks())
+    with pytest.raises(CheckpointError, match="expected a checkpoint with the arrays"):
+        saved.fill([PartSource(str(tmp_path / "other"), written.sha256)])

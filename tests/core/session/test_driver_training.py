@@ -92,14 +92,24 @@ def test_a_checkpoint_folder_that_cannot_be_made_is_told_and_training_goes_on(
     assert any("could not be written: cannot make the folder" in line for line in end.story)
 
 
-def test_a_stopped_job_saves_what_it_learnt(start: Callable[..., Job]) -> None:
-    job = start(n_epoch=50)
+def test_a_stopped_job_saves_what_it_learnt_where_it_was_told(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    url = f"file://{tmp_path}/kept"
+    job = start(n_epoch=50, checkpoint_url=url)
     job.until(lambda now: now.train.n_sample_done > 0)
     job.driver.stop("ada", "enough")
     end = job.until_end()
     assert (end.phase, end.message) == (JobPhase.STOPPED, "stopped by ada: enough")
     assert 0 < end.train.n_sample_done < end.train.n_sample_total
-    assert CheckpointFolder(job.folder).read(1).n_row > 0
+    manifest = CheckpointFolder(job.folder, url).read(1)
+    assert manifest.n_row > 0
+    assert [file.startswith(f"{url}/run/1/") for file, _ in manifest.files] == [True]
+    journal = (job.folder / JOURNAL).read_bytes()
+    (tmp_path / "then").write_bytes(journal[: manifest.n_journal_byte])
+    then = replay(read_journal(tmp_path / "then")).view()
+    assert 0 < len(then.story) < len(end.story)
+    assert tuple(end.story[: len(then.story)]) == tuple(then.story)
 
 
 def test_a_file_that_is_not_there_fails_the_job_with_one_clear_line(start: Callable[..., Job]) -> None:

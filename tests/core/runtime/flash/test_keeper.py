@@ -246,6 +246,16 @@ def test_a_disk_that_fills_leaves_the_last_good_file_and_the_next_one_is_written
     assert_image(read_url(url, result.sha256), 3, arrays(3))
 
 
+def test_shared_memory_that_is_full_is_found_before_the_copy(make, shm, arrays, tmp_path, disk_that_fills):
+    flash = make()
+    with disk_that_fills(1 << 19):  # as a /dev/shm of this size
+        assert flash.copy(1, {"n": 1}, arrays()) is None
+    assert list(shm.iterdir()) == []
+    flash.persist(1, str(tmp_path / "part"))
+    (done,) = flash.poll()
+    assert_image(read_url(done.url, done.sha256), 1, arrays())
+
+
 def test_any_file_system_of_fsspec_will_do(make, arrays):
     flash, url = make(), "memory://bucket/a/1/part"
     flash.copy(1, {"n": 1}, arrays())
