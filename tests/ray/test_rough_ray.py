@@ -41,7 +41,7 @@ def kill_master(name):
 
 
 def test_a_killed_master_comes_back_to_its_nodes_and_the_job_ends_exactly(cluster, wait_until):
-    spec = job("phoenix", n_epoch=6, checkpoint_every_s=2.0)
+    spec = job("phoenix", n_epoch=16, checkpoint_every_s=2.0)
     handle = cluster.submit(spec)
     before = wait_until(lambda: trained(handle, 5_000), what="training")
     nodes = pids_of(handle)
@@ -116,7 +116,7 @@ def test_a_job_without_room_says_so_and_starts_when_another_ends(cluster, wait_u
     first = cluster.submit(job("first", plan=wide))
     wait_until(lambda: first.snapshot().running, what="training")
     second = cluster.submit(job("second", plan=wide))
-    wait_until(lambda: "waiting for room: needs 3 cores" in second.snapshot().message, what="the reason")
+    wait_until(lambda: "waiting for room: needs 3.25 cores" in second.snapshot().message, what="the reason")
     assert second.snapshot().phase is JobPhase.STARTING
     first.stop()
     wait_until(lambda: second.snapshot().running == wide, what="the second job")

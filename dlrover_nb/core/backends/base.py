@@ -34,11 +34,17 @@ class NodeExited:
     retryable
         False when a new node would fail in the same way (its image or program is missing, the cluster
         can never hold it): the job fails with `why` instead of starting another.
+    was_killed
+        Whether somebody ended it by force, as the kernel does with a process that takes too much memory.
+    out_of_memory
+        Whether that is known to be why.
     """
 
     node: str
     why: str
     retryable: bool = True
+    was_killed: bool = False
+    out_of_memory: bool = False
 
 
 class Backend(Protocol):

@@ -27,14 +27,14 @@ from dlrover_nb.core.backends.base import NodeExited
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.flash import sweep_memory
-from dlrover_nb.core.runtime.limits import sweep_groups
+from dlrover_nb.core.runtime.limits import sweep_groups, was_out_of_memory
+from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from dlrover_nb.core.structs.messages import NodeConfig
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,7 @@ class ProcessBackend:
         self._processes: dict[str, subprocess.Popen[bytes] | _Adopted] = {}
         self._stillborn: list[NodeExited] = []
         self._known: set[str] = set()
+        self._jobs: dict[str, str] = {}
         self._closed = False
 
     def capacity(self) -> Capacity:
@@ -98,6 +99,7 @@ class ProcessBackend:
         if config.node in self._known:
             raise InvalidValueError(f"node ids must be new, got {config.node} again; use the next number")
         self._known.add(config.node)
+        self._jobs[config.node] = config.spec.name
         try:
             self._processes[config.node] = self._launch(config)
         except OSError as error:
@@ -111,6 +113,8 @@ class ProcessBackend:
                 continue
             if path.stem in nodes:
                 self._processes[path.stem] = process
+                config = from_json(path.with_suffix(".json").read_bytes(), NodeConfig)
+                self._jobs[path.stem] = config.spec.name
             else:
                 _kill_group(process.pid)
         self._known.update(nodes)
@@ -125,11 +129,11 @@ class ProcessBackend:
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes that ended, with the last line that they wrote."""
-        ended = [(node, process.returncode) for node, process in self._processes.items() if _is_over(process)]
+        ended = [(node, process) for node, process in self._processes.items() if _is_over(process)]
         for node, _ in ended:
             del self._processes[node]
         stillborn, self._stillborn = self._stillborn, []
-        return (*stillborn, *(NodeExited(node, self._why(node, code)) for node, code in ended))
+        return (*stillborn, *(self._exited(node, process) for node, process in ended))
 
     def waiting(self) -> frozenset[str]:
         """Return no node: a process waits for nothing."""
@@ -171,6 +175,14 @@ class ProcessBackend:
             started = _Left(process.pid, psutil.Process(process.pid).create_time())
             path.with_suffix(".pid").write_bytes(to_json(started))
         return process
+
+    def _exited(self, node: str, process: subprocess.Popen[bytes] | _Adopted) -> NodeExited:
+        code = process.returncode
+        was_killed = code in {None, -signal.SIGKILL}
+        if was_killed and was_out_of_memory(f"{self._jobs.get(node, '')}-{node}", process.pid):
+            why = "the kernel ended it for want of memory"
+            return NodeExited(node, why, was_killed=True, out_of_memory=True)
+        return NodeExited(node, self._why(node, code), was_killed=was_killed)
 
     def _why(self, node: str, code: int | None) -> str:
         if code is None:

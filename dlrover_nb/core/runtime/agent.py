@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.runtime.limits import Enforced
     from dlrover_nb.core.runtime.meter import Meter
     from dlrover_nb.core.runtime.wire import Context, Socket
     from dlrover_nb.core.structs.samples import NodeSample
@@ -72,10 +73,10 @@ class Agent:
         self.obey: Callable[[ToNode], None] = _ignore
         self.describe: Callable[[NodeSample], Report] = Report
 
-    def hello(self, endpoint: str, *, cpu_enforced: bool) -> None:
+    def hello(self, endpoint: str, enforced: Enforced) -> None:
         """Tell the master that the node is up, and begin to report."""
         host = host_socket.gethostname()
-        self._hello = Hello(self._config.node, self._config.role, os.getpid(), host, endpoint, cpu_enforced)
+        self._hello = Hello(self._config.node, self._config.role, os.getpid(), host, endpoint, *enforced)
         self.send(self._hello)
         self._report_at_s = self._clock.now_s() + REPORT_EVERY_S
 

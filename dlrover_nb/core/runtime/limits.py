@@ -1,4 +1,4 @@
-"""The CPU share of a node, enforced by the kernel where we may.
+"""The CPU share and the memory of a node, enforced by the kernel where we may.
 
 A plan that says 0.25 cores means nothing on a machine where the process may take what it likes, and the
 fit of Eqs. 1-6 would learn from numbers that were not so. The CFS bandwidth controller gives a control group
@@ -6,18 +6,28 @@ fit of Eqs. 1-6 would learn from numbers that were not so. The CFS bandwidth con
 as full speed followed by a long stop; we take 20 ms, and a longer one only for shares whose quota would
 fall below the millisecond that the kernel asks for. All threads of the process count together.
 
-Works with cgroup v1 and v2 where this process may make groups (root in most containers); else
-`CpuLimit.apply` returns False, the share is advisory, and the node says so in its Hello. Groups lie under
-``dlrover-nb`` in the process's own group (v1), so a limit that stands above still holds; in v2 at the top of
-the mounted tree, since a v2 group that holds processes may not have limited children.
+A node that takes more memory than its plan says would take it from others, who die in its place; in a group
+of its own the kernel ends the one at fault, and its group tells so. What a process had before it came into
+the group (its imports) is not charged to it, so the group's limit is the rest. A plan that is less than that
+would end every node at once: there is always a little room.
+
+Works with cgroup v1 and v2 where this process may make groups (root in most containers); else `Limits.apply`
+says what is advisory, and the node tells it in its Hello. Groups lie under ``dlrover-nb`` in the process's
+own group (v1), so a limit that stands above still holds; in v2 at the top of the mounted tree, since a v2
+group that holds processes may not have limited children.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import logging
 import os
+import time
 from pathlib import Path
+from typing import NamedTuple
+
+import psutil
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +36,9 @@ _FOLDER = "dlrover-nb"
 _PERIOD_US = 20_000
 _LEAST_QUOTA_US = 1_000  # the kernel refuses less
 _LONGEST_PERIOD_US = 1_000_000  # and more
+_MIB = 1 << 20
+_LEAST_ROOM_MIB = 128
+_ASKED_WITHIN_S = 60.0
 
 
 def quota_us(cpu: float) -> tuple[int, int]:
@@ -39,13 +52,20 @@ def thread_count(cpu: float) -> int:
     return max(1, int(cpu))
 
 
-class CpuLimit:
-    """The control group of this process; nothing is changed before `apply`.
+class Enforced(NamedTuple):
+    """What the kernel keeps a node to; the rest of its plan is advisory."""
+
+    cpu: bool
+    memory: bool
+
+
+class Limits:
+    """The control groups of this process; nothing is changed before `apply`.
 
     Parameters
     ----------
     name
-        Of the group; the process id is added.
+        Of the groups; the process id is added.
     root
         Where the control groups are mounted.
     """
@@ -53,59 +73,86 @@ class CpuLimit:
     def __init__(self, name: str, root: Path = ROOT) -> None:
         self._name = f"{name}-{os.getpid()}"
         self._root = root
-        self._group: Path | None = None
-        self._before: Path | None = None
+        self._before: dict[Path, Path] = {}  # our groups, and where this process was before each
 
-    def apply(self, cpu: float) -> bool:
-        """Limit this process, with all its threads, to `cpu` cores; whether the kernel enforces it."""
+    def apply(self, cpu: float, memory_mib: int) -> Enforced:
+        """Limit this process, with all its threads, to `cpu` cores and `memory_mib`."""
+        quota, period = quota_us(cpu)
+        n_byte = _rest_of(memory_mib)
+        if _is_v2(self._root):
+            cpu_files, memory_files = {"cpu.max": f"{quota} {period}"}, {"memory.max": str(n_byte)}
+        else:
+            cpu_files = {"cpu.cfs_period_us": str(period), "cpu.cfs_quota_us": str(quota)}
+            memory_files = {"memory.limit_in_bytes": str(n_byte)}
+        return Enforced(self._enforce("cpu", cpu_files), self._enforce("memory", memory_files))
+
+    def release(self) -> None:
+        """Go back to the groups of before and remove ours."""
+        for group in tuple(self._before):
+            self._leave(group)
+
+    def _enforce(self, controller: str, files: dict[str, str]) -> bool:
+        group = None
         try:
-            self._before, parent = _places(self._root)
+            before, parent = _places(self._root, controller)
             parent.mkdir(exist_ok=True)
             _sweep(parent)
-            self._group = parent / self._name
-            self._group.mkdir(exist_ok=True)
-            self._write_quota(cpu)
-            (self._group / "cgroup.procs").write_text(str(os.getpid()))
+            group = parent / self._name
+            group.mkdir(exist_ok=True)
+            self._before.setdefault(group, before)
+            if _is_v2(self._root):
+                for folder in (self._root, parent):
+                    (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+            for name, value in files.items():
+                (group / name).write_text(value)
+            (group / "cgroup.procs").write_text(str(os.getpid()))
         except OSError as error:
-            _log.info("the CPU share of %s is advisory: %s", self._name, error)
-            self.release()
+            _log.info("the %s of %s is advisory: %s", controller, self._name, error)
+            if group is not None and not _is_v2(self._root):
+                self._leave(group)
             return False
         return True
 
-    def release(self) -> None:
-        """Go back to the group of before and remove ours."""
+    def _leave(self, group: Path) -> None:
+        before = self._before.pop(group, None)
         with contextlib.suppress(OSError):
-            if self._group is not None and self._before is not None:
-                (self._before / "cgroup.procs").write_text(str(os.getpid()))
-                self._group.rmdir()
-        self._group = None
+            if before is not None:
+                (before / "cgroup.procs").write_text(str(os.getpid()))
+                group.rmdir()
 
-    def _write_quota(self, cpu: float) -> None:
-        assert self._group is not None
-        quota, period = quota_us(cpu)
-        if _is_v2(self._root):
-            for folder in (self._root, self._group.parent):
-                (folder / "cgroup.subtree_control").write_text("+cpu")
-            (self._group / "cpu.max").write_text(f"{quota} {period}")
-        else:
-            (self._group / "cpu.cfs_period_us").write_text(str(period))
-            (self._group / "cpu.cfs_quota_us").write_text(str(quota))
+
+def _rest_of(memory_mib: int) -> int:
+    """Return the bytes that this process may take beyond what it has: only these are charged to its group."""
+    own = psutil.Process().memory_info().rss
+    return max(memory_mib * _MIB - own, _LEAST_ROOM_MIB * _MIB)
+
+
+def was_out_of_memory(name: str, pid: int | None = None, root: Path = ROOT) -> bool:
+    """Whether the kernel ended a node of that name for want of memory; asked once, its group is gone then."""
+    with contextlib.suppress(OSError):  # no control groups here
+        for group in _places(root, "memory")[1].glob(f"{glob.escape(name)}-{pid or '*'}"):
+            if _is_dead(group) and _has_oom_kill(group):
+                with contextlib.suppress(OSError):  # what the node had started may still be in it
+                    group.rmdir()
+                return True
+    return False
 
 
 def sweep_groups(root: Path = ROOT) -> None:
     """Remove the groups of nodes that were killed, as far as they stand beside those of this process."""
-    with contextlib.suppress(OSError):  # no control groups here, so none of ours either
-        _sweep(_places(root)[1])
+    for controller in ("cpu", "memory"):
+        with contextlib.suppress(OSError):  # no control groups here, so none of ours either
+            _sweep(_places(root, controller)[1])
 
 
 def _is_v2(root: Path) -> bool:
     return (root / "cgroup.controllers").exists()
 
 
-def _places(root: Path) -> tuple[Path, Path]:
+def _places(root: Path, controller: str) -> tuple[Path, Path]:
     """Return this process's present group and the parent of the nodes' groups."""
     own, is_v2 = _own_groups(), _is_v2(root)
-    mount, path = (root, own.get("", "")) if is_v2 else (root / "cpu", own.get("cpu", ""))
+    mount, path = (root, own.get("", "")) if is_v2 else (root / controller, own.get(controller, ""))
     before = mount / path.lstrip("/")
     if not before.is_dir():  # a container may see the host's path, and its own group as the top
         before = mount
@@ -124,10 +171,30 @@ def _own_groups() -> dict[str, str]:
 def _sweep(parent: Path) -> None:
     """Remove groups whose process was killed before it could.
 
-    An empty group may be one that a living process has just made, so the process of its name decides.
+    An empty group may be one that a living process has just made, so the process of its name decides. One in
+    which the kernel ended a node is left for a while, for whoever asks why the node is gone.
     """
     for group in parent.iterdir():
-        pid = group.name.rpartition("-")[2]
-        if group.is_dir() and pid.isdecimal() and not Path("/proc", pid).exists():
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if _is_dead(group) and (not _has_oom_kill(group) or _is_old(group)):
                 group.rmdir()
+
+
+def _is_dead(group: Path) -> bool:
+    pid = group.name.rpartition("-")[2]
+    return group.is_dir() and pid.isdecimal() and not Path("/proc", pid).exists()
+
+
+def _is_old(group: Path) -> bool:
+    return time.time() - group.stat().st_mtime > _ASKED_WITHIN_S
+
+
+def _has_oom_kill(group: Path) -> bool:
+    """Whether the kernel killed a process of the group (v1: `memory.oom_control`, v2: `memory.events`)."""
+    for name in ("memory.oom_control", "memory.events"):
+        with contextlib.suppress(OSError):
+            for line in (group / name).read_text().splitlines():
+                word, _, count = line.partition(" ")
+                if word == "oom_kill":
+                    return int(count) > 0
+    return False

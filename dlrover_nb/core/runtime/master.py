@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime import desk, evaluation, moves, quarantine, rollout, saving, watch
+from dlrover_nb.core.runtime import appetite, desk, evaluation, moves, quarantine, rollout, saving, watch
 from dlrover_nb.core.runtime.crew import reconcile_crew
 from dlrover_nb.core.runtime.orders import Order, Send, Tell
 from dlrover_nb.core.runtime.record import StateRecord, record_of, revive
@@ -255,11 +255,22 @@ class JobMaster:
             self._state.end(JobPhase.FAILED, why, at_s)
         return self._settle(at_s)
 
-    def on_exit(self, node: str, why: str, at_s: float, *, retryable: bool = True) -> tuple[Order, ...]:
+    def on_exit(
+        self,
+        node: str,
+        why: str,
+        at_s: float,
+        *,
+        retryable: bool = True,
+        was_killed: bool = False,
+        out_of_memory: bool = False,
+    ) -> tuple[Order, ...]:
         """Hear from the backend that a node is gone."""
         known = self._state.roster.get(node)
         if known is not None:
             watch.node_lost(self._state, known, why, at_s, retryable=retryable)
+            if out_of_memory or (was_killed and appetite.is_suspect(known)):
+                appetite.feed(self._state, known, at_s)
         return self._settle(at_s)
 
     def on_message(
@@ -321,6 +332,8 @@ class JobMaster:
                 self._state.last_step_s = at_s
             case NodeFailed():
                 watch.node_lost(self._state, node, message.why, at_s, retryable=message.retryable)
+                if message.out_of_memory:
+                    appetite.feed(self._state, node, at_s)
             case _ as never:
                 assert_never(never)
 

@@ -27,7 +27,7 @@ from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.flash import MemoryClaim
-from dlrover_nb.core.runtime.limits import CpuLimit, thread_count
+from dlrover_nb.core.runtime.limits import Limits, thread_count
 from dlrover_nb.core.runtime.meter import Meter
 from dlrover_nb.core.structs.messages import NodeConfig, NodeFailed
 from dlrover_nb.core.structs.resources import Role
@@ -56,7 +56,7 @@ def run(config: NodeConfig) -> None:
     keep_freed(config.role)
     clock = SystemClock()
     meter = Meter(clock)
-    limit = CpuLimit(f"{config.spec.name}-{config.node}")
+    limit = Limits(f"{config.spec.name}-{config.node}")
     context: Context = zmq.Context()
     agent = Agent(context, config, clock, meter)
     claim = MemoryClaim(config.spec.name, config.folder)
@@ -71,7 +71,7 @@ def run(config: NodeConfig) -> None:
 
 
 def _serve(
-    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: CpuLimit
+    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: Limits
 ) -> None:
     if config.role is Role.PS:
         _serve_ps(context, config, agent, meter, limit)
@@ -79,17 +79,17 @@ def _serve(
         _serve_worker(context, config, agent, meter, clock, limit)
 
 
-def _serve_ps(context: Context, config: NodeConfig, agent: Agent, meter: Meter, limit: CpuLimit) -> None:
+def _serve_ps(context: Context, config: NodeConfig, agent: Agent, meter: Meter, limit: Limits) -> None:
     from dlrover_nb.core.runtime.ps import ParameterServer  # noqa: PLC0415 - a worker needs none
 
     server = ParameterServer(context, config, agent, meter)
     with contextlib.closing(server):
-        agent.hello(server.endpoint, cpu_enforced=limit.apply(config.cpu))
+        agent.hello(server.endpoint, limit.apply(config.cpu, config.memory_mib))
         server.run()
 
 
 def _serve_worker(
-    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: CpuLimit
+    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: Limits
 ) -> None:
     from dlrover_nb.core.data import ShardReader  # noqa: PLC0415 - a PS takes no pyarrow
     from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch
@@ -102,7 +102,7 @@ def _serve_worker(
     trainer = Trainer(config.spec, config.features, reader, meter, folder=folder)
     worker = Worker(context, config, agent=agent, meter=meter, clock=clock, trainer=trainer)
     with contextlib.closing(worker):
-        agent.hello("", cpu_enforced=limit.apply(config.cpu))
+        agent.hello("", limit.apply(config.cpu, config.memory_mib))
         worker.run()
 
 
@@ -125,7 +125,7 @@ def _failures_told(agent: Agent, config: NodeConfig) -> Iterator[None]:
         is_lasting = isinstance(error, DlroverError) and not isinstance(error, BackendError | WireError)
         why = str(error) if isinstance(error, DlroverError) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(BackendError):
-            agent.send(NodeFailed(config.node, why, retryable=not is_lasting))
+            agent.send(NodeFailed(config.node, why, not is_lasting, isinstance(error, MemoryError)))
         raise
 
 

@@ -54,6 +54,7 @@ class NodeRecord:
     endpoint: str
     pid: int | None
     cpu_enforced: bool
+    memory_enforced: bool
     loaded_epoch: int
 
 
@@ -188,6 +189,7 @@ def _node_record(node: Node) -> NodeRecord:
         endpoint=node.endpoint,
         pid=node.pid,
         cpu_enforced=node.cpu_enforced,
+        memory_enforced=node.memory_enforced,
         loaded_epoch=node.loaded_epoch,
     )
 
@@ -209,5 +211,6 @@ def _adopted(record: NodeRecord, at_s: float) -> Node:
         endpoint=record.endpoint,
         pid=record.pid,
         cpu_enforced=record.cpu_enforced,
+        memory_enforced=record.memory_enforced,
         loaded_epoch=record.loaded_epoch,
     )

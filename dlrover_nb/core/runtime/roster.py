@@ -42,6 +42,7 @@ class Node:
     endpoint: str = ""
     pid: int | None = None
     cpu_enforced: bool = False
+    memory_enforced: bool = False
     must_drop: bool = False  # its shard went back with the parameters
     granted_at_s: float = float("-inf")
     loaded_epoch: int = 0
@@ -82,6 +83,7 @@ class Node:
             self.since_s,
             self.pid,
             self.last,
+            self.memory_enforced,
         )
 
 
@@ -117,7 +119,8 @@ class Roster:
     def greet(self, node: Node, hello: Hello, at_s: float) -> None:
         """Note what a node says of itself when it is up."""
         node.is_up, node.is_adopted, node.since_s = True, False, at_s
-        node.endpoint, node.pid, node.cpu_enforced = hello.endpoint, hello.pid, hello.cpu_enforced
+        node.endpoint, node.pid = hello.endpoint, hello.pid
+        node.cpu_enforced, node.memory_enforced = hello.cpu_enforced, hello.memory_enforced
 
     @property
     def n_named(self) -> tuple[tuple[Role, int], ...]:

@@ -317,7 +317,14 @@ class JobDriver:
 
     def _see_exits(self, at_s: float) -> None:
         for exited in self._backend.poll():
-            told = self._master.on_exit(exited.node, exited.why, at_s, retryable=exited.retryable)
+            told = self._master.on_exit(
+                exited.node,
+                exited.why,
+                at_s,
+                retryable=exited.retryable,
+                was_killed=exited.was_killed,
+                out_of_memory=exited.out_of_memory,
+            )
             self._carry_out(told)
 
     def _record(self, at_s: float) -> None:

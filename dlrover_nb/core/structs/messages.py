@@ -52,6 +52,7 @@ class Hello:
     host: str
     endpoint: str
     cpu_enforced: bool
+    memory_enforced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,7 @@ class NodeFailed:
     node: str
     why: str
     retryable: bool
+    out_of_memory: bool = False
 
 
 # master -> node

@@ -35,6 +35,7 @@ class NodeView:
     since_s: float
     pid: int | None = None
     last: NodeSample | None = None
+    memory_enforced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.agent import Agent
+from dlrover_nb.core.runtime.limits import Enforced
 from dlrover_nb.core.runtime.meter import Meter
 from dlrover_nb.core.runtime.ps import ParameterServer
 from dlrover_nb.core.runtime.store import even_bucket_owner
@@ -207,7 +208,7 @@ def _serve_worker(config, on_loss, errors):
 
 def _run(config, context, agent, node, errors, endpoint):
     try:
-        agent.hello(endpoint, cpu_enforced=False)
+        agent.hello(endpoint, Enforced(cpu=False, memory=False))
         node.run()
     except Exception as error:  # noqa: BLE001 - a test looks at it
         errors[config.node] = error

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.runtime.limits import CpuLimit, _sweep, quota_us, thread_count
+from dlrover_nb.core.runtime.limits import Limits, _sweep, quota_us, thread_count, was_out_of_memory
 
 
 @given(cpu=st.floats(0.01, 64))
@@ -26,19 +26,19 @@ def test_threads_are_whole_cores():
 
 
 def test_where_groups_cannot_be_made_the_share_is_advisory(tmp_path):
-    limit = CpuLimit("job-w0", root=tmp_path / "none")
-    assert limit.apply(0.5) is False
+    limit = Limits("job-w0", root=tmp_path / "none")
+    assert limit.apply(0.5, 512) == (False, False)
     limit.release()
 
 
 SPIN = textwrap.dedent("""
     import os, sys, time
-    from dlrover_nb.core.runtime.limits import CpuLimit, _own_groups
-    limit = CpuLimit("test")
+    from dlrover_nb.core.runtime.limits import Limits, _own_groups
+    limit = Limits("test")
     before = _own_groups()
-    if not limit.apply(0.2):
+    if not limit.apply(0.2, 512).cpu:
         print("advisory"); sys.exit()
-    group = limit._group
+    group = next(iter(limit._before))
     start = time.monotonic(), time.process_time()
     while time.monotonic() - start[0] < 1.0:
         pass
@@ -65,9 +65,9 @@ def test_a_process_gets_no_more_than_its_share_and_its_group_goes_with_it():
 
 WAIT = textwrap.dedent("""
     import sys
-    from dlrover_nb.core.runtime.limits import CpuLimit
-    limit = CpuLimit("dead")
-    print(limit.apply(0.5) and limit._group, flush=True)
+    from dlrover_nb.core.runtime.limits import Limits
+    limit = Limits("dead")
+    print(limit.apply(0.5, 512).cpu and next(iter(limit._before)), flush=True)
     sys.stdin.read()
 """)
 
@@ -89,3 +89,21 @@ def test_a_group_that_a_living_process_has_just_made_is_not_swept(tmp_path):
         (tmp_path / name).mkdir()
     _sweep(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {f"job-w0-{os.getpid()}", "not-ours"}
+
+
+GREEDY = textwrap.dedent("""
+    from dlrover_nb.core.runtime.limits import Limits
+    if not Limits("greedy").apply(1.0, 64).memory:
+        raise SystemExit(3)
+    kept = [bytearray(16 << 20) for _ in range(40)]
+""")
+
+
+def test_a_process_that_takes_too_much_memory_is_ended_by_the_kernel_and_that_is_told_once():
+    done = subprocess.run([sys.executable, "-c", GREEDY], check=False)
+    if done.returncode == 3:
+        pytest.skip("this process may not make control groups")
+    assert done.returncode == -9
+    assert not was_out_of_memory("another")
+    assert was_out_of_memory("greedy")
+    assert not was_out_of_memory("greedy")

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import ray
 from ray._private import state
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
 from ray.util import client
 
 from dlrover_nb.core.backends.base import NodeExited
 from dlrover_nb.core.backends.ray.gang import MIB, Gang, remove_gang
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.runtime.limits import was_out_of_memory
 from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
@@ -213,7 +214,11 @@ class RayBackend:
 
     def _ended(self, ref: Any) -> NodeExited:  # noqa: ANN401 - Ray's reference has no public type
         node = self._refs.pop(ref)
-        exited = NodeExited(node, *_cause(ref))
+        why, was_killed = _cause(ref)
+        if was_killed and (_says_memory(why) or was_out_of_memory(f"{self._job}-{node}")):
+            exited = NodeExited(node, f"no memory was left: {why}", was_killed=True, out_of_memory=True)
+        else:
+            exited = NodeExited(node, why, was_killed=was_killed)
         self.stop_node(node)  # a run that returned leaves its actor idle
         self._actors.pop(node, None)
         self._unplaced.pop(node, None)
@@ -243,15 +248,20 @@ def _nodes_of(job: str) -> dict[str, Any]:
 
 
 def _cause(ref: Any) -> tuple[str, bool]:  # noqa: ANN401 - as above
-    """Return why a run ended, and whether another try makes sense."""
+    """Return why a run ended, and whether its process was ended by force."""
     try:
-        return ray.get(ref) or _ENDED, True
+        return ray.get(ref) or _ENDED, False
     except RayTaskError as error:
-        return f"the node's program failed: {error.cause}", True
+        return f"the node's program failed: {error.cause}", isinstance(error.cause, MemoryError)
     except RayActorError as error:
         return f"its process died: {_first_line(str(error))}", True
     except RayError as error:
-        return f"Ray: {_first_line(str(error))}", True
+        return f"Ray: {_first_line(str(error))}", isinstance(error, OutOfMemoryError)
+
+
+def _says_memory(why: str) -> bool:
+    """Whether Ray's own watch over memory ended it, or its program says so; Ray tells by words alone."""
+    return any(words in why.lower() for words in ("out of memory", "memory pressure", "memoryerror", "(oom)"))
 
 
 def _is_placed(actor: Any) -> bool:  # noqa: ANN401 - Ray's handle has no public type
