@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Slots = NDArray[np.int32]
     Floats = NDArray[np.float32]
 
-_VERSION = 2  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 3  # of kernel.c: a library that was built before the source changed is not used
 _KINDS = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -38,6 +38,7 @@ _SIGNATURES = {
     "direct_find": (_P, _P, _P, _I),
     "hash_find": (_P, _P, _U, _P, _I),
     "hash_place": (_P, _U, _P, _P, _I),
+    "hash_move": (_P, _U, _P, _I),
     "distinct": (_P, _P, _P, _U, _P, _I),
     "group": (_P, _P, _P, _I, _P, _I, _P, _I),
     "look_up": (_P, _P, _P, _I),
@@ -145,6 +146,9 @@ class _HashMap(numpy_kernel.HashMap):
     def _place(self, ids: Ids, slots: Ids) -> None:
         ids, slots = _packed(ids, np.int64), _packed(slots, np.int64)
         self._c.hash_place(_at(self._places), len(self._places) - 1, _at(ids), _at(slots), len(ids))
+
+    def _move(self, old: Ids) -> None:
+        self._c.hash_move(_at(self._places), len(self._places) - 1, _at(old), len(old))
 
 
 def _library_path() -> Path | None:

@@ -24,7 +24,7 @@ enum { SGD, ADAGRAD, ADAM };
 /* compiled.py takes no other; raise it with each change of a signature. */
 int version(void)
 {
-    return 2;
+    return 3;
 }
 
 /* numbers of an optimizer; the order is compiled.py's */
@@ -202,6 +202,19 @@ void hash_place(Place *restrict places, uint64_t mask, const int64_t *restrict i
         while (places[at].id != -1)
             at = (at + 1) & mask;
         places[at] = (Place){ids[i], slots[i]};
+    }
+}
+
+/* All of `old` into `places`, which is empty: in the order of old homes, so that the memory of both runs on. */
+void hash_move(Place *restrict places, uint64_t mask, const Place *restrict old, int64_t n_old)
+{
+    for (int64_t i = 0; i < n_old; i++) {
+        if (old[i].id == -1)
+            continue;
+        uint64_t at = splitmix64((uint64_t)old[i].id) & mask;
+        while (places[at].id != -1)
+            at = (at + 1) & mask;
+        places[at] = old[i];
     }
 }
 

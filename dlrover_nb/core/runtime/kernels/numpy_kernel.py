@@ -191,11 +191,14 @@ class HashMap:
             ids, slots, at = ids[~won], slots[~won], self._next(at[~won])
 
     def _grow(self) -> None:
-        taken = self._places[self._places[:, 0] != _EMPTY]
-        length = len(self._places)
+        old, length = self._places, len(self._places)
         while self._n > _MOST_USED * length:
             length *= 2
         self._places = _empty_places(length)
+        self._move(old)
+
+    def _move(self, old: Ids) -> None:
+        taken = old[old[:, 0] != _EMPTY]
         self._place(taken[:, 0], taken[:, 1])
 
     def _home(self, ids: Ids) -> Ids:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Slots = NDArray[np.int32]
 
 _GROWTH = 1.25  # the share of allocated rows that may lie unused is 1 - 1/1.25
+_MOST_GROWTH = 1 << 18  # rows: to fill a quarter of a large table with zeros would keep workers waiting
 _FIRST_CAPACITY = 1024
 _CHUNK = 1 << 15  # rows looked at or moved at a time, so that no copy of all is made
 
@@ -127,7 +128,7 @@ class RowTable:
     def _create(self, ids: Ids, *, fill: bool) -> Slots:
         start, stop = self.n, self.n + len(ids)
         if stop > len(self.ids):
-            self._resize(max(stop, int(len(self.ids) * _GROWTH)))
+            self._resize(max(stop, min(int(len(self.ids) * _GROWTH), len(self.ids) + _MOST_GROWTH)))
         if fill:
             self.table[start:stop, : self.width] = self._kernel.initial_rows(ids, self.width, self._seed)
             self.table[start:stop, self.width :] = self._first_state
