@@ -13,9 +13,10 @@ from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.session.checkpoints import CheckpointFolder
+from dlrover_nb.core.session.client import JobHandle
 from dlrover_nb.core.session.record import JOURNAL, read_journal
 from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, FeatureSpec, JobPhase, Mode
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, FeatureSpec, JobPhase, Mode, Sync
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -58,6 +59,20 @@ def test_a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact(start:
     end = succeeded(job)
     assert end.train.returned >= 1
     assert any(f"{killed} was lost: killed by signal 9" in line for line in end.story)
+
+
+def test_workers_in_step_get_other_batch_sizes_and_survive_a_kill(start: Callable[..., Job]) -> None:
+    job = start(plan=plan(2, 1), sync=Sync.BSP)
+    job.until(lambda now: now.running and now.train.n_sample_done > 10_000)
+    handle = JobHandle("real", job.driver, user="ada")
+    with pytest.raises(InvalidValueError, match="worker-7"):
+        handle.adjust_batches({"worker-7": 256})
+    handle.adjust_batches({"worker-0": 256, "worker-1": 768}, why="one is slower")
+    killed = job.kill(Role.WORKER)
+    end = succeeded(job)
+    assert job.story_has("ada sets batch sizes: worker-0 256, worker-1 768: one is slower")
+    assert job.story_has(f"{killed} was lost")
+    assert end.train.n_sample_done == end.train.n_sample_total
 
 
 def test_workers_and_ps_are_doubled_by_a_decision_while_training(start: Callable[..., Job]) -> None:
