@@ -39,6 +39,7 @@ class _Hold(NamedTuple):
     owner: str
     grant: int
     until: int
+    is_piece: bool  # the shard has more rows than `until`
 
 
 class ShardLedger:
@@ -128,22 +129,26 @@ class ShardLedger:
         """
         shard = None if self._is_closed else self._queue.pop(self._state)
         if self._changes is not None:
-            self._note("grant", owner, most_batches or 0)
+            self._changes.append(f"grant {owner} {most_batches or 0}\n")
         if shard is None:
             return None
         if shard == len(self._state):
             self._state.append(TODO)  # the next one of a stream
-        start, stop = self.split.rows(shard)
-        n_row, offset = stop - start, self._begun.get(shard, 0)
-        until = n_row
-        if most_batches and self.split.purpose is Purpose.TRAIN:
-            until = min(n_row, offset + most_batches * self.split.batch_size)
-        self._n_grant += 1
+        split = self.split
+        epoch, start, stop = split.place(shard)
+        until, offset = stop - start, self._begun.get(shard, 0)
+        if is_piece := most_batches is not None and self._is_piece(offset, until, most_batches):
+            until = offset + most_batches * split.batch_size
+        self._n_grant = grant = self._n_grant + 1
         self._state[shard] = DOING
-        self._held[shard] = _Hold(owner, self._n_grant, until)
+        self._held[shard] = _Hold(owner, grant, until, is_piece)
         self._held_by.setdefault(owner, {})[shard] = None
-        lease = Lease(self.split.purpose, shard, self._n_grant)
-        return Shard(lease, self.split.epoch(shard), start, stop, offset, until if until < n_row else None)
+        lease = Lease(split.purpose, shard, grant)
+        return Shard(lease, epoch, start, stop, offset, until if is_piece else None)
+
+    def _is_piece(self, offset: int, n_row: int, most_batches: int) -> bool:
+        is_less = offset + most_batches * self.split.batch_size < n_row
+        return is_less and self.split.purpose is Purpose.TRAIN
 
     def progress(self, owner: str, lease: Lease, n_row_done: int) -> bool:
         """Acknowledge the first `n_row_done` rows of a shard; False when the lease is stale.
@@ -166,16 +171,17 @@ class ShardLedger:
             return False
         shard = lease.shard
         if self._changes is not None:
-            self._note("complete", owner, shard, lease.grant)
+            self._changes.append(f"complete {owner} {shard} {lease.grant}\n")
         hold = self._held[shard]
-        self._acknowledge(shard, hold.until)
-        self._let_go(shard, hold.owner)
-        if hold.until < self.split.n_row(shard):
+        self._let_go(shard, owner)
+        if hold.is_piece:
+            self._acknowledge(shard, hold.until)
             self._state[shard] = TODO
             self._queue.returned.appendleft(shard)
             return True
         self._state[shard] = DONE
-        self._begun.pop(shard, None)
+        self._n_sample_done += hold.until - self._begun.pop(shard, 0)
+        self._deaths.forget(shard)
         self._n_done += 1
         return True
 
@@ -304,7 +310,9 @@ class ShardLedger:
         return LedgerRecord(
             checkpoint=self.checkpoint(),
             n_known=len(self._state),
-            held=tuple(HeldShard(shard, *hold) for shard, hold in self._held.items()),
+            held=tuple(
+                HeldShard(shard, hold.owner, hold.grant, hold.until) for shard, hold in self._held.items()
+            ),
             returned=tuple(self._queue.returned),
             epoch=self._queue.epoch,
             place=self._queue.place,
@@ -336,7 +344,9 @@ class ShardLedger:
             if not held.shard < len(self._state):
                 raise CheckpointError(f"expected a shard below {len(self._state)}, got {held}")
             self._state[held.shard] = DOING
-            self._held[held.shard] = _Hold(held.owner, held.grant, held.until)
+            self._held[held.shard] = _Hold(
+                held.owner, held.grant, held.until, held.until < self.split.n_row(held.shard)
+            )
             self._held_by.setdefault(held.owner, {})[held.shard] = None
         self._n_grant, self._n_refused = record.n_grant, record.n_refused
         self._n_returned = record.n_returned

@@ -84,17 +84,22 @@ class Split:
         """Shards of all passes."""
         return self.n_shard_per_epoch * self.n_epoch
 
+    def place(self, shard: int) -> tuple[int, int, int]:
+        """Return the pass that a shard belongs to, its first row, and the row after its last."""
+        size, n_sample = self.batch_size * self.shard_batches, self.n_sample
+        if n_sample is None:
+            return 0, self.first_row + shard * size, self.first_row + (shard + 1) * size
+        epoch, at = divmod(shard, -(-n_sample // size))
+        start = at * size
+        return epoch, self.first_row + start, self.first_row + min(start + size, n_sample)
+
     def epoch(self, shard: int) -> int:
         """Return the pass that a shard belongs to, counted from 0."""
-        return shard // self.n_shard_per_epoch
+        return self.place(shard)[0]
 
     def rows(self, shard: int) -> tuple[int, int]:
         """Return the first row of a shard and the row after its last."""
-        start = (shard % self.n_shard_per_epoch) * self.shard_size
-        stop = start + self.shard_size
-        if self.n_sample is not None:
-            stop = min(stop, self.n_sample)
-        return self.first_row + start, self.first_row + stop
+        return self.place(shard)[1:]
 
     def n_row(self, shard: int) -> int:
         """Return how many rows a shard has."""

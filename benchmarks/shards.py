@@ -1,0 +1,465 @@
+"""What it costs to hand out shards: in process, over the wire, with a thousand workers, beside DLRover's.
+
+in_process   grant and complete of one ledger (a task is both), by n threads that share it as DLRover's do
+wire         a job's master in full (line, job master, diary on the disk, controller) in a process of its own,
+             and n clients in another that ask with the workers' messages and train nothing: a task is
+             "finished, give me the next" and its answer, in one message each where the peer needs two
+crowd        the same with a thousand workers: as many tasks as it can, and at a pace of one task and one
+             report a second each, with the time that answers take
+memory       10^6 shards: bytes, and seconds to split, to checkpoint and restore, to record and come back
+share        CPU time of a task, of master and worker, as a share of the time that training its shard takes
+
+DLRover's figures come from its own scripts in the same run, round by round (`--peers DIR`,
+which is no part of this repository, and `--venv DIR` with DLRover in it); the ratio is the rounds' median.
+
+    python benchmarks/shards.py --peers DIR --venv DIR --rounds 3 --seconds 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import multiprocessing
+import os
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import tracemalloc
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import psutil
+import zmq
+
+from dlrover_nb.core import codec
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.data import make_features
+from dlrover_nb.core.runtime.local import train_single
+from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode
+from dlrover_nb.core.session.driver import JobDriver
+from dlrover_nb.core.sharding.ledger import ShardLedger
+from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
+from dlrover_nb.core.structs.job import CategoricalColumn, DataFormat, DataSpec, FeatureSpec, JobSpec, Mode
+from dlrover_nb.core.structs.messages import (
+    Granted,
+    Hello,
+    Load,
+    Loaded,
+    NodeConfig,
+    Report,
+    ShardAsked,
+    ShardFinished,
+    Train,
+)
+from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from multiprocessing.connection import Connection
+
+MILLION = 1_000_000
+PACE_S = 1.0  # of a worker in a crowd that trains: a task, and a report
+BATCH_SIZE, SHARD_BATCHES = 10, 10  # as the peers' script has them
+N_SAMPLE = MILLION * BATCH_SIZE * SHARD_BATCHES
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--crowd", type=int, default=1000, help="simulated workers")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
+    parser.add_argument("--peers", type=Path, help="folder of the peers' scripts")
+    parser.add_argument("--venv", type=Path, help="virtual environment of DLRover")
+    return parser.parse_args()
+
+
+def percentile_ms(seconds: list[float], fraction: float) -> float:
+    ordered = sorted(seconds)
+    return round(ordered[min(len(ordered) - 1, int(fraction * len(ordered)))] * 1e3, 4)
+
+
+# in process
+
+
+def in_process(n_client: int, seconds: float) -> dict[str, Any]:
+    """Let threads grant and complete, each call under a lock, as a ledger belongs to one thread."""
+    ledger = ShardLedger(Split(N_SAMPLE, BATCH_SIZE, SHARD_BATCHES, n_epoch=100))
+    ledger.keep_changes()
+    lock, stop = threading.Lock(), threading.Event()
+    times: list[list[float]] = [[] for _ in range(n_client)]
+
+    def work(index: int) -> None:
+        owner = f"worker-{index}"
+        while not stop.is_set():
+            began_s = time.perf_counter()
+            with lock:
+                shard = ledger.grant(owner)
+            times[index].append(time.perf_counter() - began_s)
+            if shard is None:
+                raise RuntimeError("out of shards; ask for fewer seconds")
+            with lock:
+                ledger.complete(owner, shard.lease)
+                if len(times[index]) % 1000 == 0:
+                    ledger.drain_changes()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(n_client)]
+    began_s, cpu_s = time.perf_counter(), time.process_time()
+    for thread in threads:
+        thread.start()
+    time.sleep(seconds)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+    return tally(n_client, list(chain(*times)), took_s) | {
+        "cpu_us_per_task": round(cpu_s / sum(map(len, times)) * 1e6, 2)
+    }
+
+
+def tally(n_client: int, answers_s: list[float], took_s: float) -> dict[str, Any]:
+    return {
+        "clients": n_client,
+        "tasks": len(answers_s),
+        "tasks_s": round(len(answers_s) / took_s, 1),
+        "p50_ms": percentile_ms(answers_s, 0.5),
+        "p99_ms": percentile_ms(answers_s, 0.99),
+    }
+
+
+# a job master in a process of its own
+
+
+class HandedOut:
+    """A backend that starts nothing: it tells the clients' process who is wanted."""
+
+    def __init__(self, n_worker: int, clients: Connection) -> None:
+        self._n_worker, self._clients = n_worker, clients
+
+    def capacity(self) -> Capacity:
+        return Capacity((NodeShape(2.0, 4096, self._n_worker + 1),))
+
+    def listen(self) -> str:
+        return "ipc"
+
+    def start_node(self, config: NodeConfig) -> None:
+        self._clients.send(config)
+
+    def adopt(self, nodes: Collection[str]) -> None:
+        raise AssertionError(nodes)
+
+    def stop_node(self, node: str) -> None:
+        """Leave it alone: the clients end with the measurement."""
+
+    def poll(self) -> tuple[()]:
+        return ()
+
+    def waiting(self) -> frozenset[str]:
+        return frozenset()
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+def run_master(n_worker: int, clients: Connection) -> None:
+    """Run the master of a job until the clients say that it is enough."""
+    logging.disable(logging.WARNING)
+    plan = ResourcePlan(RolePlan(n_worker, 1.0, 512), RolePlan(1, 1.0, 512))
+    spec = JobSpec(
+        "shards",
+        data=DataSpec(DataFormat.CENSUS),
+        plan=plan,
+        mode=Mode.MANUAL,
+        batch_size=BATCH_SIZE,
+        shard_batches=SHARD_BATCHES,
+        n_epoch=100,
+        checkpoint_every_s=0.0,
+        heartbeat_timeout_s=3600.0,
+    )
+    rows = FeatureSpec("label", (), (CategoricalColumn("id", 0, 8),), N_SAMPLE, 0)
+    with tempfile.TemporaryDirectory(prefix="dn") as folder:
+        driver = JobDriver(
+            spec,
+            rows,
+            HandedOut(n_worker, clients),
+            folder=Path(folder) / "run",
+            history_url=f"sqlite:///{folder}/history.db",
+            clock=SystemClock(),
+        )
+        driver.start()
+        clients.recv()
+        counts = driver.snapshot().train
+        driver.close()
+        clients.send((counts.done, counts.doing, counts.refused))
+
+
+@dataclass
+class Client:
+    """One worker without a model."""
+
+    node: str
+    socket: Any
+    asked_s: float = 0.0
+    n_task: int = 0
+    holds: Any = None
+    answers_s: list[float] = field(default_factory=list)
+
+
+class Crowd:
+    """All nodes of a job in this process: one PS, and workers that finish a shard as soon as they may."""
+
+    def __init__(self, n_worker: int) -> None:
+        here, there = multiprocessing.get_context("spawn").Pipe()
+        self._master = multiprocessing.get_context("spawn").Process(
+            target=run_master, args=(n_worker, there), daemon=True
+        )
+        self._master.start()
+        self._pipe, self._context = here, zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, 4 * n_worker + 100)
+        self._poller, self.workers = zmq.Poller(), dict[Any, Client]()
+        self._ps = self._connect(self._config(Role.PS))
+        clients = [self._connect(self._config(Role.WORKER)) for _ in range(n_worker)]
+        self.workers = {client.socket: client for client in clients}
+        self._assemble()
+
+    def _config(self, role: Role) -> NodeConfig:
+        config = self._pipe.recv()
+        assert config.role is role, config
+        return config
+
+    def _connect(self, config: NodeConfig) -> Client:
+        keys = JobKeys(config.public_key, config.secret_key)
+        client = Client(config.node, connect_dealer(self._context, config.master, config.node, keys))
+        endpoint = "ipc://nobody" if config.role is Role.PS else ""
+        hello = Hello(config.node, config.role, 1, "here", endpoint, cpu_enforced=False)
+        client.socket.send_multipart(encode(hello))
+        self._poller.register(client.socket, zmq.POLLIN)
+        return client
+
+    def _assemble(self) -> None:
+        """Answer until every worker holds its first shard."""
+        while any(client.holds is None for client in self.workers.values()):
+            for socket, _ in self._poller.poll():
+                message, _ = decode(socket.recv_multipart())
+                match message:
+                    case Load():
+                        socket.send_multipart(encode(Loaded(self._ps.node, message.ps_epoch)))
+                    case Train():
+                        socket.send_multipart(encode(ShardAsked(self.workers[socket].node)))
+                    case Granted(shard=shard):
+                        self.workers[socket].holds = shard
+        self._poller.unregister(self._ps.socket)
+
+    def rush(self, seconds: float) -> dict[str, Any]:
+        """Let every worker ask again as soon as it is answered."""
+        for client in self.workers.values():
+            self._finish(client)
+        return self._measure(seconds, self._finish)
+
+    def pace(self, seconds: float) -> dict[str, Any]:
+        """Let every worker finish a shard and report once in `PACE_S`, one after the other."""
+        clients, began_s, n_sent = list(self.workers.values()), time.perf_counter(), 0
+
+        def send_due() -> None:
+            nonlocal n_sent
+            n_due = int((time.perf_counter() - began_s) / PACE_S * len(clients))
+            for n in range(n_sent, n_due):
+                client = clients[n % len(clients)]
+                if client.holds is not None:  # else it is late, and so are all that come after it
+                    client.socket.send_multipart(encode(report(client.node)))
+                    self._finish(client)
+            n_sent = max(n_sent, n_due)
+
+        return self._measure(seconds, lambda _: None, between=send_due)
+
+    def _measure(
+        self, seconds: float, on_answer: Callable[[Client], None], between: Callable[[], None] | None = None
+    ) -> dict[str, Any]:
+        for client in self.workers.values():
+            client.answers_s = []
+        cpu_s, master_s = time.process_time(), self._master_cpu_s()
+        began_s = time.perf_counter()
+        while (now_s := time.perf_counter()) < began_s + seconds:
+            if between is not None:
+                between()
+            for socket, _ in self._poller.poll(10 if between is None else 1):
+                self._hear(self.workers[socket], on_answer)
+        cpu_s, master_s = time.process_time() - cpu_s, self._master_cpu_s() - master_s
+        answers_s = list(chain(*(client.answers_s for client in self.workers.values())))
+        per_task = 1e6 / len(answers_s)
+        return tally(len(self.workers), answers_s, now_s - began_s) | {
+            "clients_cpu_us_per_task": round(cpu_s * per_task, 1),
+            "master_cpu_us_per_task": round(master_s * per_task, 1),
+        }
+
+    def _hear(self, client: Client, on_answer: Callable[[Client], None]) -> None:
+        message, _ = decode(client.socket.recv_multipart())
+        if isinstance(message, Granted):
+            client.holds = message.shard
+            client.answers_s.append(time.perf_counter() - client.asked_s)
+            on_answer(client)
+
+    def _finish(self, client: Client) -> None:
+        shard, client.holds, client.asked_s = client.holds, None, time.perf_counter()
+        client.n_task += 1
+        client.socket.send_multipart(encode(ShardFinished(client.node, shard.lease)))
+
+    def _master_cpu_s(self) -> float:
+        return sum(psutil.Process(self._master.pid).cpu_times()[:2])
+
+    def close(self) -> None:
+        """End the job, and check that the master counted as the clients did."""
+        time.sleep(1.0)  # until it has heard the last words and published its account
+        self._pipe.send("enough")
+        done, doing, refused = self._pipe.recv()
+        assert doing <= len(self.workers), doing
+        assert (done, refused) == (sum(client.n_task for client in self.workers.values()), 0), (done, refused)
+        for client in (self._ps, *self.workers.values()):
+            client.socket.close(linger=0)
+        self._context.term()
+        self._master.join()
+
+
+def report(node: str) -> Report:
+    split = TimeSplit(compute_s=0.01)
+    return Report(NodeSample(node, Role.WORKER, time.time(), 1.0, 100, 51_200, 0.01, split, 1.0, 300.0))
+
+
+def over_the_wire(n_client: int, seconds: float) -> dict[str, Any]:
+    crowd = Crowd(n_client)
+    try:
+        return crowd.rush(seconds)
+    finally:
+        crowd.close()
+
+
+def a_crowd(n_worker: int, seconds: float) -> dict[str, Any]:
+    """Measure a pace first, then the most that there can be: in a rush every answer waits in a queue."""
+    crowd = Crowd(n_worker)
+    try:
+        return {"paced": crowd.pace(seconds), "rush": crowd.rush(seconds)}
+    finally:
+        crowd.close()
+
+
+# memory, and the share of training
+
+
+def memory() -> dict[str, Any]:
+    """Measure one million shards: time without, then bytes with `tracemalloc`."""
+    split, out = Split(N_SAMPLE, BATCH_SIZE, SHARD_BATCHES), {}
+
+    def timed(name: str, call: Callable[[], Any]) -> Any:
+        began_s = time.perf_counter()
+        result = call()
+        out[name] = round(time.perf_counter() - began_s, 4)
+        return result
+
+    def begin() -> ShardLedger:
+        ledger = ShardLedger(split)
+        assert ledger.grant("worker-0")
+        return ledger
+
+    ledger = timed("split_s", begin)
+    for _ in range(MILLION // 2):
+        ledger.complete("worker-1", ledger.grant("worker-1").lease)
+    kept = timed("checkpoint_s", lambda: codec.to_json(ledger.checkpoint()))
+    timed("restore_s", lambda: ledger.restore(codec.from_json(kept, LedgerCheckpoint)))
+    timed("first_grant_after_restore_s", lambda: ledger.grant("worker-0"))
+    written = timed("record_s", lambda: codec.to_json(ledger.record()))
+    timed("come_back_s", lambda: ShardLedger.from_record(codec.from_json(written, LedgerRecord)))
+    del ledger
+    tracemalloc.start()
+    ledger = begin()
+    held, _ = tracemalloc.get_traced_memory()
+    ledger.restore(ledger.checkpoint())
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return out | {
+        "shards": MILLION,
+        "memory_mb": round(held / 1e6, 2),
+        "most_memory_mb": round(most / 1e6, 2),
+        "checkpoint_kb": round(len(kept) / 1e3, 1),
+    }
+
+
+def share_of_training(cpu_us_per_task: float) -> dict[str, Any]:
+    """Compare a task with the time that one process needs to train a shard of a default job."""
+    spec = JobSpec("one", n_epoch=2)
+    trained = train_single(spec, make_features(spec.data, spec.model))
+    n_row = spec.batch_size * spec.shard_batches
+    shard_s = n_row / trained.samples_per_s
+    return {
+        "samples_per_s": round(trained.samples_per_s, 1),
+        "rows_per_shard": n_row,
+        "shard_s": round(shard_s, 4),
+        "task_cpu_us": round(cpu_us_per_task, 1),
+        "share_percent": round(cpu_us_per_task / 1e6 / shard_s * 100, 4),
+    }
+
+
+# beside the peer
+
+
+def peer(args: argparse.Namespace) -> dict[str, Any]:
+    """Run DLRover's own measurement once."""
+    script = args.peers / "dlrover" / "sharding.py"
+    command = [str(args.venv / "bin" / "python"), str(script), "--parts", "in_process", "grpc"]
+    command += ["--seconds", str(args.seconds), "--clients", *map(str, args.clients)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    args = arguments()
+    out: dict[str, Any] = {"benchmark": "shards", "cpus": os.cpu_count(), "seconds": args.seconds}
+    out |= {"in_process": [], "wire": [], "peer": [], "over_peer": []}
+    for _ in range(args.rounds):
+        out["in_process"].append([in_process(n, args.seconds) for n in args.clients])
+        out["wire"].append([over_the_wire(n, args.seconds) for n in args.clients])
+        if args.peers and args.venv:
+            theirs = peer(args)
+            out["peer"].append(theirs)
+            pairs = zip(out["wire"][-1], theirs["grpc"]["runs"], strict=True)
+            out["over_peer"].append([round(our["tasks_s"] / their["tasks_s"], 2) for our, their in pairs])
+    out["crowd"] = a_crowd(args.crowd, args.seconds)
+    out["memory"] = memory()
+    out["share"] = share_of_training(
+        statistics.median(
+            each[0]["clients_cpu_us_per_task"] + each[0]["master_cpu_us_per_task"] for each in out["wire"]
+        )
+    )
+    out["load"] = round(os.getloadavg()[0], 1)
+    out["summary"] = summary(args, out)
+    print(json.dumps(out))
+
+
+def summary(args: argparse.Namespace, out: dict[str, Any]) -> dict[str, Any]:
+    def median(rounds: list[Any]) -> float:
+        return round(statistics.median(rounds), 2) if rounds else math.nan
+
+    last = len(args.clients) - 1
+    return {
+        "cpu_us_per_task": median([each[0]["cpu_us_per_task"] for each in out["in_process"]]),
+        "tasks_s": median([each[last]["tasks_s"] for each in out["wire"]]),
+        "over_peer": median([each[last] for each in out["over_peer"]]) if out["over_peer"] else None,
+        "crowd_tasks_s": out["crowd"]["rush"]["tasks_s"],
+        "crowd_p99_ms": out["crowd"]["paced"]["p99_ms"],
+        "share_percent": out["share"]["share_percent"],
+        "memory_mb": out["memory"]["memory_mb"],
+    }
+
+
+if __name__ == "__main__":
+    main()
