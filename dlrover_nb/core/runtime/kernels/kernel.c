@@ -18,7 +18,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define LINE 16 /* floats of a cache line */
 
-enum { AHEAD = 8, PLACES_AHEAD = 16 };
+enum { AHEAD = 16, PLACES_AHEAD = 16 };
 enum { SGD, ADAGRAD, ADAM };
 
 /* compiled.py takes no other; raise it with each change of a signature. */
@@ -53,16 +53,13 @@ INLINE void initial_row(float *row, int64_t id, int64_t width, uint64_t seed_bit
     row[width - 1] = 0.0f;
 }
 
-INLINE void prefetch(const float *at, int64_t n, int for_write)
-{
-    for (int64_t i = 0; i < n; i += LINE) {
-        if (for_write)
-            __builtin_prefetch(at + i, 1);
-        else
-            __builtin_prefetch(at + i, 0);
-    }
-    __builtin_prefetch(at + n - 1, 1);
-}
+/* All cache lines of n floats, the last one too when `at` is not where a line begins. */
+#define PREFETCH(at, n, for_write)                              \
+    do {                                                        \
+        for (int64_t i_ = 0; i_ < (n); i_ += LINE)              \
+            __builtin_prefetch((at) + i_, for_write);           \
+        __builtin_prefetch((at) + (n) - 1, for_write);          \
+    } while (0)
 
 /* ---- rows ---- */
 
@@ -78,7 +75,7 @@ void gather(float *restrict out, const float *restrict table, int64_t stride, co
 {
     for (int64_t r = 0; r < n; r++) {
         if (r + AHEAD < n && slots[r + AHEAD] >= 0)
-            prefetch(table + slots[r + AHEAD] * stride, width, 0);
+            PREFETCH(table + slots[r + AHEAD] * stride, width, 0);
         if (slots[r] >= 0)
             memcpy(out + r * width, table + slots[r] * stride, (size_t)width * sizeof(float));
         else
@@ -134,7 +131,7 @@ FAST void update_rows(int64_t kind, float *table, int64_t stride, const int32_t 
 {
     for (int64_t r = 0; r < n; r++) {
         if (r + AHEAD < n)
-            prefetch(table + slots[r + AHEAD] * stride, stride, 1);
+            PREFETCH(table + slots[r + AHEAD] * stride, stride, 1);
         float *row = table + slots[r] * stride;
         const float *g = grad + r * width;
         switch (kind) {
