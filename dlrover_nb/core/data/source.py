@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dlrover_nb.core.data.spill import Spill
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.job import DataFormat, DataSpec
 
@@ -117,6 +118,7 @@ class ParquetSource:
         self.n_row = int(self._starts[-1])
         given = kinds or {}
         self.kinds = {f.name: given.get(f.name) or kind_of(f.type) for f in self._file.schema_arrow}
+        self._spill = Spill()
         self._cache: OrderedDict[tuple[int, tuple[str, ...]], pa.Table] = OrderedDict()
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
@@ -127,10 +129,19 @@ class ParquetSource:
         parts = []
         for group in range(first, last):
             at = int(self._starts[group])
-            table = self._group(group, tuple(columns))
-            low, high = max(start - at, 0), min(stop - at, table.num_rows)
-            parts.append(table.slice(low, max(high - low, 0)))
+            low, high = max(start - at, 0), min(stop, int(self._starts[group + 1])) - at
+            parts.append(self._rows(group, low, max(high, low), tuple(columns)))
         return pa.concat_tables(parts)
+
+    def _rows(self, group: int, low: int, high: int, columns: tuple[str, ...]) -> pa.Table:
+        """Return some rows of a group; of a large one that is not the only one, from where it was spilled."""
+        spilled = self._spill.get((group, columns))
+        if spilled is not None:
+            return spilled.read(low, high)
+        table = self._group(group, columns)
+        if len(self._starts) > 2 and self._spill.put((group, columns), table):
+            del self._cache[group, columns]
+        return table.slice(low, high - low)
 
     def _group(self, group: int, columns: tuple[str, ...]) -> pa.Table:
         key = (group, columns)

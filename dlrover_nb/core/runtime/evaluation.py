@@ -59,10 +59,13 @@ def stop_reason(rounds: Sequence[Round], rule: EarlyStopping) -> str:
     n_waited = len(rounds) - 1 - rounds.index(best)
     if n_waited < rule.patience:
         return ""
-    value = getattr(best.evaluation, rule.metric)
+    value, least = (
+        getattr(best.evaluation, rule.metric),
+        f" of more than {rule.min_gain:g}" * bool(rule.min_gain),
+    )
     return (
-        f"stopped early after pass {rounds[-1].n_pass}: the best {_NAMES[Metric(rule.metric)]}, {value:.4f}, "
-        f"was after pass {best.n_pass}"
+        f"stopped early after pass {rounds[-1].n_pass}: no gain{least} in {_NAMES[Metric(rule.metric)]} "
+        f"since pass {best.n_pass} ({value:.4f})"
     )
 
 

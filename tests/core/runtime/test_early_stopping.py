@@ -58,7 +58,12 @@ def test_less_log_loss_is_a_gain() -> None:
     rule = EarlyStopping(Metric.LOG_LOSS)
     assert not stop_reason(rounds(0.5, 0.4, metric=Metric.LOG_LOSS), rule)
     told = stop_reason(rounds(0.5, 0.4, 0.45, metric=Metric.LOG_LOSS), rule)
-    assert told == "stopped early after pass 3: the best log loss, 0.4000, was after pass 2"
+    assert told == "stopped early after pass 3: no gain in log loss since pass 2 (0.4000)"
+
+
+def test_the_reason_names_the_gain_that_was_asked_for() -> None:
+    told = stop_reason(rounds(0.7, 0.705), EarlyStopping(min_gain=0.01))
+    assert told == "stopped early after pass 2: no gain of more than 0.01 in AUC since pass 1 (0.7000)"
 
 
 @given(st.lists(st.floats(0, 1), max_size=12), st.integers(1, 4))
@@ -102,7 +107,7 @@ def test_a_job_that_no_longer_gains_ends_early_and_says_why(n_worker: int) -> No
     assert world.master.phase is JobPhase.SUCCEEDED
     assert passes(world) == [1, 2, 3]
     assert [each.evaluation.n_sample for each in world.master.rounds] == [45] * 3
-    told = "stopped early after pass 3: the best AUC, 0.8000, was after pass 2; AUC 0.8000"
+    told = "stopped early after pass 3: no gain in AUC since pass 2 (0.8000); AUC 0.8000"
     assert world.master.message.startswith(told)
     counts = world.master.train_counts
     assert counts.finished
