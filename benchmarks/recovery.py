@@ -1,20 +1,27 @@
-"""A job under a rain of kill -9: random nodes at random moments, and every shard is trained all the same.
+"""Kill -9 on workers, parameter servers and the job master: how soon a job is back, and that nothing is lost.
 
-A real job of processes on this machine trains while a seeded killer ends one of its nodes after the other,
-workers and parameter servers alike, whatever they do at that moment: starting, training, saving, loading.
-What died is replaced; a lost parameter server takes parameters and data queue back to the last checkpoint.
+Two real jobs train on this machine. Of the first each role is killed several times: a recovery is the time
+from the kill to the first window in which the job trains at 90 % of what it did before. A master is started
+again at once, as Ray does. The second job goes through a rain of kills of a seeded killer, whatever its nodes
+do at that moment; its shards are counted, and its AUC stands beside that of the same job left alone.
 
-    python benchmarks/recovery.py [--kills 30 --seed 0]
+    python benchmarks/recovery.py [--times 5 --kills 50 --seed 0 --ray]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
+import os
 import random
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,122 +29,270 @@ import psutil
 
 from dlrover_nb.core.backends.process import ProcessBackend
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.data import make_features
+from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.session.driver import JobDriver
+from dlrover_nb.core.session.runfolder import JOB
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.job import FeatureSpec
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from collections.abc import Callable, Iterator
 
 PLAN = ResourcePlan(worker=RolePlan(2, 0.5, 1024), ps=RolePlan(2, 0.25, 512))
-LIMIT_S = 600.0
+MASTER = "master"
+VICTIMS = (*map(str, Role), MASTER)
+LIMIT_S = 900.0
+WINDOW_S = 4.0  # of the throughput; nodes report once a second
+BEFORE_S = 8.0
+BACK = 0.9  # of the throughput before
+LOOK_S = 0.05
 SHORTEST_S, LONGEST_S = 0.5, 6.0  # between two kills
 
 
-class Killer:
-    """Ends random nodes of a job, and notes when all that it ended was replaced."""
+class ProcessJob:
+    """Master and nodes are processes of this machine."""
 
-    def __init__(self, driver: JobDriver, n_kill: int, seed: int) -> None:
-        self._driver, self._n_kill, self._random = driver, n_kill, random.Random(seed)
-        self.killed = dict.fromkeys(Role, 0)
-        self.pids: set[int] = set()
-        self.recovery_s: list[float] = []
+    def __init__(self, spec: JobSpec, folder: Path) -> None:
+        self._folder, self._seen = folder, folder.with_suffix(".seen")
+        folder.with_suffix(".spec").write_bytes(to_json(spec))
+        self._start()
 
-    def rage(self) -> None:
-        """Kill until the number is reached or the job has ended."""
-        while sum(self.killed.values()) < self._n_kill and not self._driver.snapshot().phase.is_final:
-            self._rest(self._random.uniform(SHORTEST_S, LONGEST_S))
-            self._kill_one()
+    def _start(self) -> None:
+        self._master = subprocess.Popen([sys.executable, __file__, "--master", str(self._folder)])
 
-    def _rest(self, seconds: float) -> None:
-        """Wait, and measure how long the job needs until all of its plan runs again."""
-        began_s, is_whole = time.monotonic(), not self.pids
-        while (passed_s := time.monotonic() - began_s) < seconds:
-            now = self._driver.snapshot()
-            if not is_whole and now.running and self.pids.isdisjoint(node.pid for node in now.nodes):
-                self.recovery_s.append(passed_s)
-                is_whole = True
-            time.sleep(0.05)
-
-    def _kill_one(self) -> None:
-        nodes = [n for n in self._driver.snapshot().nodes if n.pid and n.pid not in self.pids]
-        if not nodes:
-            return
-        victim = self._random.choice(nodes)
+    def look(self) -> JobSnapshot | None:
         try:
-            psutil.Process(victim.pid).kill()
-        except psutil.NoSuchProcess:  # it was stopped since the picture was drawn
-            return
-        self.pids.add(victim.pid or 0)
-        self.killed[victim.role] += 1
+            return from_json(self._seen.read_bytes(), JobSnapshot)
+        except OSError:
+            return None
+
+    def kill_master(self) -> None:
+        self._master.kill()
+        self._master.wait()
+        self._seen.unlink(missing_ok=True)
+        self._start()
+
+    def close(self) -> None:
+        self._master.terminate()
+        self._master.wait()
+        if (self._folder / JOB).exists():
+            backend = ProcessBackend(self._folder, outlive=True)
+            backend.adopt(())
+            backend.close()
 
 
-def run(spec: JobSpec, features: FeatureSpec, n_kill: int, seed: int) -> tuple[JobSnapshot, Killer]:
-    """Run the job under the killer to its end."""
-    with tempfile.TemporaryDirectory(prefix="dlr") as name:
-        folder = Path(name) / "run"
-        driver = JobDriver(
-            spec,
-            features,
-            ProcessBackend(folder, cpus=4.0),
-            folder=folder,
-            history_url=f"sqlite:///{name}/history.db",
-            clock=SystemClock(),
-        )
-        driver.start()
-        killer = Killer(driver, n_kill, seed)
+class RayJob:
+    """The job runs on this user's local Ray."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        import ray
+
+        from dlrover_nb.core.backends.ray.backend import NAMESPACE
+        from dlrover_nb.core.session import connect
+
+        self._cluster = connect("ray", cpus=4)
+        self._handle = self._cluster.submit(spec)
+        self._actor = ray.get_actor(spec.name, namespace=NAMESPACE)
+        self._pid: Callable[[], int] = lambda: int(ray.get(self._actor.pid.remote()))
+
+    def look(self) -> JobSnapshot | None:
         try:
-            killer.rage()
-            driver.join(LIMIT_S)
-            return driver.snapshot(), killer
-        finally:
-            driver.close()
+            return self._handle.snapshot()
+        except DlroverError:
+            return None
+
+    def kill_master(self) -> None:
+        psutil.Process(self._pid()).kill()
+
+    def close(self) -> None:
+        self._cluster.shutdown(force=True)
+
+
+def run_master(folder: Path) -> None:
+    """Begin the job of a folder or go on with it, and show its pictures in a file."""
+    history, clock = f"sqlite:///{folder.with_suffix('.db')}", SystemClock()
+    backend = ProcessBackend(folder, cpus=4.0, outlive=True)
+    if (folder / JOB).exists():
+        driver = JobDriver.resume(backend, folder=folder, history_url=history, clock=clock)
+    else:
+        spec = from_json(folder.with_suffix(".spec").read_bytes(), JobSpec)
+        features = make_features(spec.data, spec.model)
+        driver = JobDriver(spec, features, backend, folder=folder, history_url=history, clock=clock)
+    driver.start()
+    seen, is_over = folder.with_suffix(".new"), False
+    while not is_over:
+        is_over = driver.join(LOOK_S)
+        seen.write_bytes(to_json(driver.snapshot()))
+        seen.replace(folder.with_suffix(".seen"))
+
+
+class Watch:
+    """Follows how many samples a job has trained."""
+
+    def __init__(self, job: ProcessJob | RayJob) -> None:
+        self.job = job
+        self._seen: list[tuple[float, int]] = []
+
+    def look(self) -> JobSnapshot | None:
+        """Take one look; a count that went back (to a checkpoint) begins anew."""
+        now = self.job.look()
+        if now is not None:
+            n_done = now.train.n_sample_done
+            if self._seen and n_done < self._seen[-1][1]:
+                self._seen.clear()
+            self._seen.append((time.monotonic(), n_done))
+        time.sleep(LOOK_S)
+        return now
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._seen.clear()
+
+    def samples_per_s(self, window_s: float) -> float:
+        """Return the throughput of the last window; 0 until it is full."""
+        end_s = time.monotonic()
+        inside = [(at_s, n) for at_s, n in self._seen if at_s >= end_s - window_s]
+        if not inside or self._seen[0][0] > end_s - window_s:
+            return 0.0
+        return (inside[-1][1] - inside[0][1]) / window_s
+
+    def until(self, condition: Callable[[JobSnapshot], object]) -> JobSnapshot:
+        """Look until something is so."""
+        end_s = time.monotonic() + LIMIT_S
+        while (now := self.look()) is None or not condition(now):
+            if time.monotonic() > end_s or (now is not None and now.phase.is_final):
+                raise SystemExit(f"it did not come to that: {now and now.message}")
+        return now
+
+
+def kill(job: ProcessJob | RayJob, victim: str, rng: random.Random) -> int | None:
+    """End one process; return its id, where it is a node's."""
+    if victim == MASTER:
+        job.kill_master()
+        return None
+    now = job.look()
+    pids = [n.pid for n in now.nodes if n.pid and str(n.role) == victim] if now else []
+    if pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(pid := rng.choice(pids)).kill()
+            return pid
+    return None
+
+
+def recoveries(job: ProcessJob | RayJob, n_time: int, rng: random.Random) -> dict[str, list[float]]:
+    """Return seconds from each kill until the job was as fast as before it."""
+    watch, found = Watch(job), {victim: list[float]() for victim in VICTIMS}
+    for victim in VICTIMS * n_time:
+        watch.until(lambda now: now.running)
+        watch.forget()
+        watch.until(lambda now: watch.samples_per_s(BEFORE_S) > 0 and now.running)
+        before = watch.samples_per_s(BEFORE_S)
+        began_s = time.monotonic()
+        kill(job, victim, rng)
+        watch.forget()
+        watch.until(lambda _, goal=BACK * before: watch.samples_per_s(WINDOW_S) >= goal)  # type: ignore[misc]
+        found[victim].append(time.monotonic() - WINDOW_S - began_s)
+    return found
+
+
+def rain(
+    job: ProcessJob | RayJob, n_kill: int, rng: random.Random
+) -> tuple[JobSnapshot, dict[str, int], set[int]]:
+    """Kill at random until the number is reached, then let the job end."""
+    watch, killed, pids = Watch(job), dict.fromkeys(VICTIMS, 0), set[int]()
+    watch.until(lambda now: now.running)
+    while sum(killed.values()) < n_kill and not ((now := job.look()) and now.phase.is_final):
+        time.sleep(rng.uniform(SHORTEST_S, LONGEST_S))
+        victim = rng.choice(VICTIMS)
+        pid = kill(job, victim, rng)
+        if pid is not None or victim == MASTER:
+            killed[victim] += 1
+            pids |= {pid} if pid else set()
+    return until_end(job), killed, pids
+
+
+def until_end(job: ProcessJob | RayJob) -> JobSnapshot:
+    """Wait for the end."""
+    end_s = time.monotonic() + LIMIT_S
+    while (now := job.look()) is None or not now.phase.is_final:
+        if time.monotonic() > end_s:
+            raise SystemExit(f"the job did not end: {now and now.message}")
+        time.sleep(LOOK_S)
+    return now
+
+
+@contextlib.contextmanager
+def running(spec: JobSpec, home: Path, *, on_ray: bool) -> Iterator[ProcessJob | RayJob]:
+    """Run a job in a folder of its own."""
+    job = RayJob(spec) if on_ray else ProcessJob(spec, home / spec.name)
+    try:
+        yield job
+    finally:
+        job.close()
+
+
+def measure(options: argparse.Namespace, home: Path) -> dict[str, object]:
+    """Return all figures."""
+    rng = random.Random(options.seed)
+    spec = JobSpec("rain", plan=PLAN, mode=Mode.MANUAL, n_epoch=options.epochs, checkpoint_every_s=2.0)
+    endless = replace(spec, name="recovery", n_epoch=10_000)
+    with running(endless, home, on_ray=options.ray) as job:
+        found = recoveries(job, options.times, rng)
+    with running(replace(spec, name="calm"), home, on_ray=options.ray) as job:
+        calm = until_end(job)
+    with running(spec, home, on_ray=options.ray) as job:
+        end, killed, pids = rain(job, options.kills, rng)
+    n_train = end.train.n_sample_total // spec.n_epoch
+    n_shard = math.ceil(n_train / (spec.batch_size * spec.shard_batches)) * spec.n_epoch
+    medians = {f"{victim}_s_median": round(statistics.median(s), 2) for victim, s in found.items() if s}
+    every = {f"{victim}_s": [round(s, 2) for s in seconds] for victim, seconds in found.items()}
+    return {
+        "benchmark": "recovery",
+        "backend": "ray" if options.ray else "process",
+        "seed": options.seed,
+        **medians,
+        **every,
+        "n_kill": sum(killed.values()),
+        **{f"n_kill_{victim}": n for victim, n in killed.items()},
+        "phase": str(end.phase),
+        "message": end.message,
+        "shards": n_shard,
+        "lost_shards": n_shard - end.train.total,
+        "unfinished": end.train.total - end.train.done,
+        "samples_done": end.train.n_sample_done,
+        "samples": end.train.n_sample_total,
+        "returned": end.train.returned,
+        "refused": end.train.refused,
+        "auc": end.evaluation and round(end.evaluation.auc, 5),
+        "auc_undisturbed": calm.evaluation and round(calm.evaluation.auc, 5),
+        "left_processes": sum(map(psutil.pid_exists, pids)),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--times", type=int, default=5, help="kills of each role that are timed")
+    parser.add_argument("--kills", type=int, default=50, help="kills in the rain")
+    parser.add_argument("--epochs", type=int, default=60, help="of the job in the rain")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--ray", action="store_true", help="by Ray instead of processes")
+    parser.add_argument("--master", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    spec = JobSpec(
-        "recovery",
-        plan=PLAN,
-        mode=Mode.MANUAL,
-        n_epoch=options.epochs,
-        checkpoint_every_s=2.0,
-        seed=options.seed,
-    )
-    features = make_features(spec.data, spec.model)
+    if options.master is not None:
+        run_master(options.master)
+        return
     began_s = time.monotonic()
-    end, killer = run(spec, features, options.kills, options.seed)
-    n_shard = math.ceil(features.n_train / (spec.batch_size * spec.shard_batches)) * spec.n_epoch
-    result = {
-        "benchmark": "recovery",
-        "seed": options.seed,
-        "n_kill": sum(killer.killed.values()),
-        "n_kill_worker": killer.killed[Role.WORKER],
-        "n_kill_ps": killer.killed[Role.PS],
-        "phase": str(end.phase),
-        "shards": n_shard,
-        "lost_shards": n_shard - end.train.total,
-        "unfinished": end.train.total - end.train.done,
-        "returned": end.train.returned,
-        "refused": end.train.refused,
-        "auc": None if end.evaluation is None else round(end.evaluation.auc, 5),
-        "left_processes": sum(map(psutil.pid_exists, killer.pids)),
-        "whole_again_s_median": round(sorted(killer.recovery_s)[len(killer.recovery_s) // 2], 2)
-        if killer.recovery_s
-        else None,
-        "seconds": round(time.monotonic() - began_s, 1),
-    }
+    with tempfile.TemporaryDirectory(prefix="dlr") as name:
+        os.environ |= {f"XDG_{kind}_HOME": f"{name}/{kind.lower()}" for kind in ("STATE", "DATA")}
+        result = measure(options, Path(name)) | {"seconds": round(time.monotonic() - began_s, 1)}
     print(json.dumps(result))
-    if end.phase is not JobPhase.SUCCEEDED or end.train.done != n_shard:
-        raise SystemExit("\n".join((end.message, *end.story[-12:])))
+    if result["phase"] != JobPhase.SUCCEEDED or result["unfinished"] or result["lost_shards"]:
+        raise SystemExit(f"the job in the rain did not end well: {result['message']}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,9 @@ from dlrover_nb.core.backends.ray.backend import NAMESPACE
 from dlrover_nb.core.backends.ray.cluster import jobs_folder
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.session.record import JOURNAL, read_journal
 from dlrover_nb.core.session.runfolder import DIARY
+from dlrover_nb.core.structs.events import RoomChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
@@ -87,6 +89,23 @@ def test_two_jobs_that_fit_only_one_after_the_other_both_finish(cluster):
         final = handle.wait(timeout_s=150)
         assert final.phase is JobPhase.SUCCEEDED, final.message
         assert final.train.finished
+
+
+def test_a_job_plans_with_what_it_holds_and_what_nobody_does(cluster, wait_until):
+    first = cluster.submit(job("planner"))
+    wait_until(lambda: first.snapshot().running, what="training")
+    second = cluster.submit(job("neighbour"))
+    wait_until(lambda: second.snapshot().running, what="training of the second")
+    (folder,) = jobs_folder().glob("planner-*")
+
+    def rooms():
+        events = read_journal(folder / JOURNAL)
+        return [each.capacity.total_cpu for each in events if isinstance(each, RoomChanged)]
+
+    wait_until(lambda: rooms()[-1:] == [4 - 0.75], what="less room")
+    second.stop()
+    wait_until(lambda: rooms()[-1:] == [4.0], what="all room again")
+    first.stop()
 
 
 def trained(handle, n_sample):

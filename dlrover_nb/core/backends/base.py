@@ -54,6 +54,10 @@ class Backend(Protocol):
         """Return what the job may use at the most."""
         ...
 
+    def room(self) -> Capacity:
+        """Return what the job holds now and what nobody does: what a plan may take at this moment."""
+        ...
+
     def listen(self) -> str:
         """Return the prefix of endpoints for master and nodes: ``ipc``, or ``tcp://ADDRESS`` across hosts."""
         ...

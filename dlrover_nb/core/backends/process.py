@@ -88,6 +88,10 @@ class ProcessBackend:
         """Return one machine: this one."""
         return self._capacity
 
+    def room(self) -> Capacity:
+        """Return all that is offered: the jobs of this backend share nothing."""
+        return self._capacity
+
     def listen(self) -> str:
         """Return ``ipc``: all nodes are here."""
         return "ipc"

@@ -286,6 +286,11 @@ class JobMaster:
             return self._take_orders()
         return self._settle(at_s)
 
+    def see_capacity(self, capacity: Capacity, at_s: float) -> tuple[Order, ...]:
+        """Hear that machines came or went."""
+        self._state.capacity = capacity
+        return self._settle(at_s)
+
     def see_waiting(self, nodes: Collection[str], at_s: float) -> tuple[Order, ...]:
         """Hear from the backend which nodes it has no room for yet."""
         watch.see_waiting(self._state, nodes, at_s)

@@ -56,7 +56,7 @@ from dlrover_nb.core.session.runfolder import (
     write_job,
 )
 from dlrover_nb.core.structs.decisions import Decision
-from dlrover_nb.core.structs.events import Decided, Event, NodeReported, Remember, Scale, Ticked
+from dlrover_nb.core.structs.events import Decided, Event, NodeReported, Remember, RoomChanged, Scale, Ticked
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.resources import Role, check_fits
@@ -79,6 +79,7 @@ T = TypeVar("T")
 
 TICK_S = 0.25
 SECOND_S = 1.0
+ROOM_EVERY_S = 5.0
 PUBLISH_S = 0.5
 ANSWER_LIMIT_S = 30.0
 
@@ -135,6 +136,7 @@ class JobDriver:
         self._is_over = False
         self._broken = ""
         self._loss: float | None = None
+        self._room, self._room_at_s = self._capacity, 0.0
         self._ticked_at_s = self._second_at_s = self._published_at_s = clock.now_s()
         self._started_at_s = job.started_at_s if job else self._ticked_at_s
         self._snapshot: JobSnapshot | None = None
@@ -312,8 +314,27 @@ class JobDriver:
             self._carry_out((Tell(Ticked(at_s)),))
             self._record(at_s)
             self._keep_diary()
+            self._see_room(at_s)
         if at_s >= self._published_at_s + PUBLISH_S:
             self._publish()
+
+    def _see_room(self, at_s: float) -> None:
+        """Look for machines that came or went, and for what other jobs leave once this one has its plan."""
+        if at_s < self._room_at_s + ROOM_EVERY_S:
+            return
+        self._room_at_s = at_s
+        try:
+            capacity = self._backend.capacity()
+            room = self._backend.room() if self._master.running is not None else self._room
+        except BackendError as error:
+            logger.warning("job %s cannot see what is free: %s", self._spec.name, error)
+            return
+        if capacity != self._capacity:
+            self._capacity = capacity
+            self._carry_out(self._master.see_capacity(capacity, at_s))
+        if room != self._room:
+            self._room = room
+            self._tell(RoomChanged(at_s, room))
 
     def _see_exits(self, at_s: float) -> None:
         for exited in self._backend.poll():

@@ -118,6 +118,9 @@ class BackendConformance:
         assert capacity.total_cpu > 0
         assert capacity.total_memory_mib >= 64
 
+    def test_what_nobody_holds_is_room_for_the_job(self, backend: Backend) -> None:
+        assert 0 < backend.room().total_cpu <= backend.capacity().total_cpu
+
     def test_it_listens_on_ipc_or_on_an_address(self, backend: Backend) -> None:
         assert backend.listen() == "ipc" or backend.listen().startswith("tcp://")
 

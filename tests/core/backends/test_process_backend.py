@@ -60,6 +60,23 @@ class TestProcessBackend(BackendConformance):
         (exited,) = self.exits(backend)
         assert "could not be started" in exited.why
 
+    def test_nodes_that_outlive_their_backend_are_adopted_others_ended_and_the_gone_told(
+        self, master: Master, folder: Path
+    ) -> None:
+        first = ProcessBackend(folder, outlive=True)
+        hellos = [self.start(first, master, f"ps-{n}") for n in range(3)]
+        second = ProcessBackend(folder, outlive=True)
+        psutil.Process(hellos[1].pid).kill()
+        self.exits(first)
+        second.adopt(["ps-0", "ps-1", "ps-7"])
+        assert {exited.node for exited in second.poll()} == {"ps-1", "ps-7"}
+        assert [exited.node for exited in self.exits(first)] == ["ps-2"]
+        assert psutil.pid_exists(hellos[0].pid)
+        second.stop_node("ps-0")
+        (exited,) = self.exits(second)
+        assert (exited.node, exited.was_killed) == ("ps-0", True)
+        first.close()
+
     def test_no_node_outlives_its_parent_not_even_a_killed_one(self, master: Master, folder: Path) -> None:
         config = folder / "config.json"
         config.write_bytes(to_json(self.config(master, "ipc")))

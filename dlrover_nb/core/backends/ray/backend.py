@@ -117,12 +117,34 @@ class RayBackend:
         self._refs: dict[Any, str] = {}
         self._known: set[str] = set()
         self._unplaced: dict[str, Asked] = {}
+        self._needs: dict[str, Need] = {}
         self._closed = False
         self._gone: list[NodeExited] = []
 
     def capacity(self) -> Capacity:
         """Return the shapes of the cluster's machines."""
         return ray_capacity()
+
+    def room(self) -> Capacity:
+        """Return what each machine has free or holds of this job."""
+        try:
+            free = ask_ray(state.available_resources_per_node)
+            room = {machine: [f.get("CPU", 0.0), f.get("memory", 0.0) / MIB] for machine, f in free.items()}
+            for machine, (cpu, mib) in self._held():
+                if machine in room:
+                    room[machine][0] += cpu
+                    room[machine][1] += mib
+        except (RayError, ConnectionError) as error:
+            raise BackendError(f"Ray cannot be reached: {error}; connect again") from error
+        shapes = [NodeShape(round(cpu, 2), int(mib)) for cpu, mib in room.values() if cpu > 0 and mib >= 1]
+        return Capacity(tuple(sorted(shapes, key=lambda s: (s.cpu, s.memory_mib), reverse=True)))
+
+    def _held(self) -> list[tuple[str, Need]]:
+        """Return the machine and the size of all that this job holds: bundles, and nodes beside them."""
+        alone = set(self._needs).intersection(self._actors) - self._gang.nodes
+        return self._gang.held() + [
+            (_machine_of(self._actors[node]), self._needs[node]) for node in alone - self._unplaced.keys()
+        ]
 
     def listen(self) -> str:
         """Return ``ipc`` on one machine, else this machine's address."""
@@ -142,6 +164,7 @@ class RayBackend:
         except (RayError, ValueError, ConnectionError) as error:
             raise BackendError(f"Ray does not take node {config.node}: {error}") from error
         self._actors[config.node] = actor
+        self._needs[config.node] = config.cpu, config.memory_mib
         self._unplaced[config.node] = Asked(actor, (config.cpu, config.memory_mib), time.monotonic())
 
     def _options(self, config: NodeConfig) -> dict[str, Any]:
@@ -268,6 +291,11 @@ def _is_placed(actor: Any) -> bool:  # noqa: ANN401 - Ray's handle has no public
     """Whether the actor has a process, or had one; the public way to know needs Ray's dashboard."""
     told = state.actors(actor._actor_id.hex())  # noqa: SLF001 - the one way to an actor's row in the table
     return bool(told) and (told["State"] in {"ALIVE", "DEAD"} or told["Address"]["Port"] != 0)
+
+
+def _machine_of(actor: Any) -> str:  # noqa: ANN401 - as above
+    told = state.actors(actor._actor_id.hex())  # noqa: SLF001 - as above
+    return str(told["Address"]["NodeID"]) if told else ""
 
 
 def _room() -> list[Need]:

@@ -72,6 +72,13 @@ class Gang:
         """Those that have a place in it."""
         return frozenset(self._holders.values())
 
+    def held(self) -> list[tuple[str, Need]]:
+        """Return the machine and the size of each bundle that has a place."""
+        if self._group is None:
+            return []
+        machines = placement_group_table(self._group).get("bundles_to_node_id", {})
+        return [(str(machines.get(i, "")), need) for i, need in enumerate(self._needs)]
+
     def open(self, plan: ResourcePlan) -> None:
         """Ask for room for all PS of a plan and one worker."""
         worker, ps = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
