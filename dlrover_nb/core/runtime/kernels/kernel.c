@@ -33,7 +33,7 @@ typedef struct {
 } Rule;
 
 typedef struct {
-    int64_t id, slot; /* id -1: free */
+    int64_t id, slot; /* both -1: free */
 } Place;
 
 INLINE uint64_t splitmix64(uint64_t x)
@@ -206,7 +206,7 @@ void hash_place(Place *restrict places, uint64_t mask, const int64_t *restrict i
 void hash_move(Place *restrict places, uint64_t mask, const Place *restrict old, int64_t n_old)
 {
     for (int64_t i = 0; i < n_old; i++) {
-        if (old[i].id == -1)
+        if (old[i].slot == -1) /* free */
             continue;
         uint64_t at = splitmix64((uint64_t)old[i].id) & mask;
         while (places[at].id != -1)

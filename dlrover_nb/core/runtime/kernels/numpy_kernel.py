@@ -198,7 +198,7 @@ class HashMap:
         self._move(old)
 
     def _move(self, old: Ids) -> None:
-        taken = old[old[:, 0] != _EMPTY]
+        taken = old[old[:, 1] != _EMPTY]
         self._place(taken[:, 0], taken[:, 1])
 
     def _home(self, ids: Ids) -> Ids:
