@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 MILLION = 1_000_000
+WARM_UP_S = 1.0
 PACE_S = 1.0  # of a worker in a crowd that trains: a task, and a report
 BATCH_SIZE, SHARD_BATCHES = 10, 10  # as the peers' script has them
 N_SAMPLE = MILLION * BATCH_SIZE * SHARD_BATCHES
@@ -286,15 +287,20 @@ class Crowd:
     def _measure(
         self, seconds: float, on_answer: Callable[[Client], None], between: Callable[[], None] | None = None
     ) -> dict[str, Any]:
+        def run(until_s: float) -> float:
+            while (now_s := time.perf_counter()) < until_s:
+                if between is not None:
+                    between()
+                for socket, _ in self._poller.poll(10 if between is None else 1):
+                    self._hear(self.workers[socket], on_answer)
+            return now_s
+
+        run(time.perf_counter() + WARM_UP_S)
         for client in self.workers.values():
             client.answers_s = []
         cpu_s, master_s = time.process_time(), self._master_cpu_s()
         began_s = time.perf_counter()
-        while (now_s := time.perf_counter()) < began_s + seconds:
-            if between is not None:
-                between()
-            for socket, _ in self._poller.poll(10 if between is None else 1):
-                self._hear(self.workers[socket], on_answer)
+        now_s = run(began_s + seconds)
         cpu_s, master_s = time.process_time() - cpu_s, self._master_cpu_s() - master_s
         answers_s = list(chain(*(client.answers_s for client in self.workers.values())))
         per_task = 1e6 / len(answers_s)

@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.structs import _check
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -33,6 +35,11 @@ class Round:
 
     number: int
     contributors: tuple[tuple[str, int], ...]
+
+    def __post_init__(self) -> None:
+        _check.at_least("contributors", len(self.contributors), 1)
+        for _, n_row in self.contributors:
+            _check.at_least("rows of a contributor", n_row, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,9 @@ class Arrive:
     worker: str
     round: int
     n_row: int
+
+    def __post_init__(self) -> None:
+        _check.at_least("n_row", self.n_row, 1)
 
 
 @dataclass(frozen=True, slots=True)
