@@ -357,6 +357,7 @@ class JobMaster:
             rollout.load_failed(self._state, loaded.ps_epoch, f"{node.id}: {loaded.error}", at_s)
         else:
             node.loaded_epoch, self._state.last_step_s = loaded.ps_epoch, at_s
+            node.n_from_memory = loaded.n_from_memory
 
     # reconcile
 

@@ -26,7 +26,7 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.allocator import keep_freed
-from dlrover_nb.core.runtime.flash import MemoryClaim
+from dlrover_nb.core.runtime.flash import MemoryClaim, sweep_memory
 from dlrover_nb.core.runtime.limits import Limits, thread_count
 from dlrover_nb.core.runtime.meter import Meter
 from dlrover_nb.core.structs.messages import NodeConfig, NodeFailed
@@ -82,6 +82,7 @@ def _serve(
 def _serve_ps(context: Context, config: NodeConfig, agent: Agent, meter: Meter, limit: Limits) -> None:
     from dlrover_nb.core.runtime.ps import ParameterServer  # noqa: PLC0415 - a worker needs none
 
+    sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
     server = ParameterServer(context, config, agent, meter)
     with contextlib.closing(server):
         agent.hello(server.endpoint, limit.apply(config.cpu, config.memory_mib))

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MIB = 1 << 20
+_MOST_USED = 7 / 8  # of the node's memory, by parameters and their copies: between two looks both may grow
 
 
 class ParameterServer:
@@ -135,6 +136,7 @@ class ParameterServer:
 
     def _describe(self, sample: NodeSample) -> Report:
         """Add what the parameters take; copies of them are left out, as they give way to parameters."""
+        self._flash.give_way()
         sample = replace(sample, memory_mib=max(0.0, sample.memory_mib - self._flash.n_byte / _MIB))
         store = self._moving.store
         if store is None:
@@ -145,9 +147,9 @@ class ParameterServer:
         return Report(sample, n_dropped=self._serving.n_dropped)
 
     def _spare_bytes(self) -> int:
-        """Return what the node's memory leaves for copies of its parameters."""
+        """Return what the node's memory leaves for copies of its parameters, and some room to breathe."""
         n_used = psutil.Process().memory_info().rss - self._flash.n_byte
-        return self._config.memory_mib * _MIB - n_used
+        return round(self._config.memory_mib * _MIB * _MOST_USED) - n_used
 
     # moves
 
@@ -168,11 +170,11 @@ class ParameterServer:
         self._serving.close()  # nobody changes what is on its way
         self._moving.end(end, time.monotonic())
 
-    def _open(self, epoch: int) -> None:
+    def _open(self, epoch: int, n_from_memory: int = 0) -> None:
         assert self._moving.store is not None
         self._serving.open(self._moving.store, epoch)
         _log.info("%s serves %d rows, epoch %d", self._name, self._moving.store.n_row, epoch)
-        self._agent.send(Loaded(self._name, epoch))
+        self._agent.send(Loaded(self._name, epoch, n_from_memory=n_from_memory))
 
     # checkpoints
 
@@ -193,7 +195,7 @@ class ParameterServer:
             self._agent.send(Loaded(self._name, load.ps_epoch, str(error)))
             return
         self._moving.hold(filled.store, owned, load.ps_epoch)
-        self._open(load.ps_epoch)
+        self._open(load.ps_epoch, filled.n_from_memory)
 
     def _new_store(self, index: int = 0, n_ps: int = 1) -> ParameterStore:
         model, n_row = self._config.spec.model, self._config.features.n_table_row

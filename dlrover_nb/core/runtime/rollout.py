@@ -114,6 +114,19 @@ def _end_loading(state: JobState, at_s: float) -> None:
     elif not late(state):
         state.enter(Stage.SERVING, at_s)
         state.last_checkpoint_s = at_s
+        if state.source is not None:
+            state.note(f"{saving.source_name(state)} was loaded from {_read_from(state)}", at_s)
+
+
+def _read_from(state: JobState) -> str:
+    """Return where the group read its source, in words; each of its PS reads all parts."""
+    assert state.source is not None
+    members = group_nodes(state)
+    n_read = len(members) * len(state.source.parts)
+    n_from_memory = sum(node.n_from_memory for node in members)
+    if n_from_memory in {0, n_read}:
+        return "memory" if n_from_memory else "files"
+    return f"memory and files ({n_read - n_from_memory} of {n_read} parts)"
 
 
 def late(state: JobState) -> tuple[Node, ...]:

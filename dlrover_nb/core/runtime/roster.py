@@ -46,6 +46,7 @@ class Node:
     must_drop: bool = False  # its shard went back with the parameters
     granted_at_s: float = float("-inf")
     loaded_epoch: int = 0
+    n_from_memory: int = 0  # parts of a checkpoint that it did not need files for
     last: NodeSample | None = None
     n_dropped: int = 0  # messages that it did not understand
     rows_per_s: float = 0.0  # while it trains; 0: not known

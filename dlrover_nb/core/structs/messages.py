@@ -146,11 +146,15 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A PS serves under `ps_epoch`; or could not load (damaged file), and says why in `error`."""
+    """A PS serves under `ps_epoch`; or could not load (damaged file), and says why in `error`.
+
+    `n_from_memory` is how many parts of a checkpoint it read from memory; all others it read from files.
+    """
 
     node: str
     ps_epoch: int
     error: str = ""
+    n_from_memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)

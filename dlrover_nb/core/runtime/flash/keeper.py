@@ -122,6 +122,20 @@ class FlashCheckpoint:
         """Return a descriptor that is readable when `poll` has something."""
         return self._woken
 
+    def give_way(self) -> None:
+        """Free copies while more memory is taken than may be, the older first; their files are there.
+
+        To be called now and then: between two checkpoints parameters grow.
+        """
+        if self._most_bytes is None or self.n_byte <= self._most_bytes():
+            return
+        with self._freed:
+            free = [] if self._is_reserving else [b for b in self._buffers if b not in self._busy]
+        for buffer in sorted(free, key=lambda buffer: buffer.number):
+            if self.n_byte > self._most_bytes():
+                logger.info("%s frees %d MiB of copies for its parameters", self._node, buffer.n_byte >> 20)
+                buffer.close(unlink=True)
+
     def expect(self, n_byte: int) -> None:
         """Take memory for a next copy of some `n_byte` in the background, so that the copy need not wait.
 

@@ -55,7 +55,7 @@ class MemoryClaim:
             return
         with contextlib.suppress(BlockingIOError):  # others hold it
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not buffers_of(self._run, shm=self._shm):
+            if os.fstat(handle).st_nlink and not buffers_of(self._run, shm=self._shm):
                 _unlink_run(self._run, self._shm)
         os.close(handle)
 

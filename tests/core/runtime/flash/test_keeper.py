@@ -227,6 +227,37 @@ def disk_that_fills(tmp_path):
     return limited
 
 
+def test_copies_give_way_to_parameters_that_grow(make, shm, arrays):
+    room = [1 << 30]
+    flash = make(most_bytes=lambda: room[0])
+    older, newer = flash.copy(1, {"n": 1}, arrays(1)), flash.copy(2, {"n": 2}, arrays(2))
+    flash.give_way()
+    assert len(list(shm.iterdir())) == 2
+    room[0] = flash.n_byte - 1
+    flash.give_way()
+    with pytest.raises(CheckpointError, match="on this host"):
+        memory_image(older, shm=shm).__enter__()
+    with memory_image(newer, shm=shm) as image:
+        assert_image(image, 2, arrays(2))
+    room[0] = 0
+    flash.give_way()
+    assert flash.n_byte == 0
+    room[0] = 1 << 30
+    assert flash.copy(3, {"n": 3}, arrays(3)) is not None
+
+
+def test_what_is_on_its_way_to_a_file_does_not_give_way(make, arrays, tmp_path, gate):
+    room = [1 << 30]
+    flash = make(most_bytes=lambda: room[0])
+    flash.copy(1, {"n": 1}, arrays())
+    flash.persist(1, str(tmp_path / "part"))
+    room[0] = 0
+    flash.give_way()
+    gate.set()
+    (done,) = results(flash)
+    assert_image(read_url(done.url, done.sha256), 1, arrays())
+
+
 def test_a_disk_that_fills_leaves_the_last_good_file_and_the_next_one_is_written(
     make, arrays, tmp_path, disk_that_fills
 ):
