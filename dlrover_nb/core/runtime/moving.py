@@ -326,8 +326,12 @@ class Moving:
             self._giver.taken(endpoint, answer.sequence, at_s)
 
     def step(self, at_s: float) -> list[Parcel]:
-        """Return the chunks to send now."""
-        return [] if self._giver is None else self._giver.step(at_s)
+        """Return the chunks to send now; with nothing to move, free some of what was given away."""
+        if self._giver is None:
+            if self._is_untidy:
+                self._tidy_some()
+            return []
+        return self._giver.step(at_s)
 
     def word(self, at_s: float) -> Moved | None:
         """Return what the master should know by now."""
@@ -335,23 +339,23 @@ class Moving:
 
     @property
     def is_busy(self) -> bool:
-        """Whether `step` has something to send at once."""
-        return self._giver is not None and self._giver.can_send
+        """Whether `step` has something to do at once."""
+        return self._is_untidy or (self._giver is not None and self._giver.can_send)
 
     def arrived(self) -> MoveEnd | None:
         """Return the order whose move is complete here, once: from now on the PS serves what it says.
 
-        Rows that it gave away are still there, until `tidy`.
+        Rows that it gave away are still there; the steps that follow free them, little by little.
         """
         end = self._end
         if end is None or end.index < 0 or not self._is_complete(end):
             return None
         store = self.store or self._new_store()
-        store.cancel_move()
         store.place_dense(end.index, len(end.endpoints))
         for part in self._dense:
             store.load_dense(part)
         self.hold(store, owned_buckets(end.bucket_owner, end.index), end.move)
+        store.begin_drop(~owned_buckets(end.bucket_owner, end.index))
         self._is_untidy, self._completed = True, end.move
         return end
 
@@ -363,10 +367,12 @@ class Moving:
         self.tidy()
 
     def tidy(self) -> None:
-        """Free the rows that other PS own."""
-        if self._is_untidy and self.store is not None and self.owned is not None:
-            self.store.drop(~self.owned)
-        self._is_untidy = False
+        """Free what is left of the rows that other PS own."""
+        while self._is_untidy:
+            self._tidy_some()
+
+    def _tidy_some(self) -> None:
+        self._is_untidy = self.store is not None and self.store.drop_some()
 
     def _new_giver(self, move: int, store: ParameterStore) -> Giver:
         return Giver(self._node, move, store, dense_length=self._dense_length, sizes=self._sizes)

@@ -152,6 +152,35 @@ def test_rows_that_move_during_training_arrive_as_if_they_had_stayed(model, befo
 
 
 @models
+@laws
+@given(before=SEEDS, during=SEEDS, gone=BUCKETS, most=st.integers(1, 150))
+def test_rows_dropped_little_by_little_are_out_of_the_way_at_each_step(model, before, during, gone, most):
+    store, stayed = make(model), make(model)
+    for seed in before:
+        store.push(*step(seed, model)[:2])
+        stayed.push(*step(seed, model)[:2])
+    stayed.drop(gone)
+    store.begin_drop(gone)
+    seeds, has_more = [*during], True
+    while has_more:
+        has_more = store._rows.remove_some(most)
+        for seed in seeds[:1]:  # what stays is trained meanwhile
+            ids, gradients, _ = step(seed, model)
+            stays = ~gone[ids % N_BUCKET]
+            store.push(ids[stays], gradients[stays])
+            stayed.push(ids[stays], gradients[stays])
+        seeds = seeds[1:]
+        mine = {i: row for i, row in held(store).items() if not gone[i % N_BUCKET]}
+        assert mine == held(stayed)
+    assert held(store) == held(stayed)
+    ids, gradients, _ = step(98, model)  # rows that come back begin anew
+    store.push(ids, gradients)
+    stayed.push(ids, gradients)
+    assert held(store) == held(stayed)
+    np.testing.assert_array_equal(store.pull(ids), stayed.pull(ids))
+
+
+@models
 def test_a_pushed_row_is_pending_again_and_a_cancelled_move_leaves_all_here(model):
     store = make(model)
     ids, gradients, _ = step(1, model)

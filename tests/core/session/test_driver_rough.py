@@ -15,7 +15,7 @@ from dlrover_nb.core.backends.process import ProcessBackend
 from dlrover_nb.core.runtime.exchange import Exchange, StaleEpoch
 from dlrover_nb.core.runtime.flash.names import buffers_of, run_name
 from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode, new_keys
-from dlrover_nb.core.structs.job import JobPhase, ModelSpec
+from dlrover_nb.core.structs.job import JobPhase, Migration, ModelSpec
 from dlrover_nb.core.structs.messages import ShardAsked, ShardFinished, Stop
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Lease, Purpose
@@ -162,7 +162,7 @@ def test_a_change_of_ps_on_a_full_disk_is_given_up_and_nothing_is_lost(
     start: Callable[..., Job], small_disk: Callable[[str, int], Path], kib: int, why: str
 ) -> None:
     small_disk("run/checkpoints", kib)
-    job = start(plan=plan(worker_cpu=1.0), model=ModelSpec(embedding_dim=64))
+    job = start(plan=plan(worker_cpu=1.0), model=ModelSpec(embedding_dim=64), migration=Migration.RESTART)
     job.until(lambda now: now.running and now.train.n_sample_done > 5_000)
     job.scale(plan(1, 2))
     job.until(lambda _: job.story_has("failed", "could not be written", why))

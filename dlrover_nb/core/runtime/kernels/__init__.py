@@ -43,6 +43,10 @@ class Map(Protocol):
         """Give distinct ids that have none the slots from `first` on."""
         ...
 
+    def replace(self, ids: Ids, slots: Slots) -> None:
+        """Give distinct ids that have slots others; -1: none."""
+        ...
+
 
 class Kernel(Protocol):
     """What both kernels compute; see `numpy_kernel`."""

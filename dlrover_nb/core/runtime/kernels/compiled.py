@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Slots = NDArray[np.int32]
     Floats = NDArray[np.float32]
 
-_VERSION = 3  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 4  # of kernel.c: a library that was built before the source changed is not used
 _KINDS = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float

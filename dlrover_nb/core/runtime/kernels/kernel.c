@@ -24,7 +24,7 @@ enum { SGD, ADAGRAD, ADAM };
 /* compiled.py takes no other; raise it with each change of a signature. */
 int version(void)
 {
-    return 3;
+    return 4;
 }
 
 /* numbers of an optimizer; the order is compiled.py's */
@@ -196,7 +196,7 @@ void hash_place(Place *restrict places, uint64_t mask, const int64_t *restrict i
         if (i + PLACES_AHEAD < n)
             __builtin_prefetch(places + (splitmix64((uint64_t)ids[i + PLACES_AHEAD]) & mask), 1);
         uint64_t at = splitmix64((uint64_t)ids[i]) & mask;
-        while (places[at].id != -1)
+        while (places[at].id != -1 && places[at].id != ids[i])
             at = (at + 1) & mask;
         places[at] = (Place){ids[i], slots[i]};
     }
@@ -206,7 +206,7 @@ void hash_place(Place *restrict places, uint64_t mask, const int64_t *restrict i
 void hash_move(Place *restrict places, uint64_t mask, const Place *restrict old, int64_t n_old)
 {
     for (int64_t i = 0; i < n_old; i++) {
-        if (old[i].slot == -1) /* free */
+        if (old[i].slot == -1) /* free, or its row is gone */
             continue;
         uint64_t at = splitmix64((uint64_t)old[i].id) & mask;
         while (places[at].id != -1)

@@ -147,6 +147,10 @@ class DirectMap:
         """Give distinct ids that have none the slots from `first` on."""
         self._slot[ids] = np.arange(first + 1, first + 1 + len(ids), dtype=np.int32)
 
+    def replace(self, ids: Ids, slots: Slots) -> None:
+        """Give distinct ids that have slots others; -1: none."""
+        self._slot[ids] = slots + np.int32(1)
+
 
 class HashMap:
     """Slots of any ids >= 0: open addressing with linear probing, at most half full.
@@ -178,20 +182,25 @@ class HashMap:
         """Give distinct ids that have none the slots from `first` on."""
         self._n += len(ids)
         if self._n > _MOST_USED * len(self._places):
-            self._grow()
+            self._grow(len(ids))
         self._place(ids, np.arange(first, first + len(ids), dtype=np.int64))
+
+    def replace(self, ids: Ids, slots: Slots) -> None:
+        """Give distinct ids that have slots others; -1: none, and places are free when it grows."""
+        self._place(ids, slots.astype(np.int64))
 
     def _place(self, ids: Ids, slots: Ids) -> None:
         at = self._home(ids)
         while len(ids):
             free = self._places[at, 0] == _EMPTY
             self._places[at[free], 0] = ids[free]  # of several that want one place, one wins
-            won = free & (self._places[at, 0] == ids)
+            won = self._places[at, 0] == ids
             self._places[at[won], 1] = slots[won]
             ids, slots, at = ids[~won], slots[~won], self._next(at[~won])
 
-    def _grow(self) -> None:
+    def _grow(self, n_new: int) -> None:
         old, length = self._places, len(self._places)
+        self._n = int(np.count_nonzero(old[:, 1] >= 0)) + n_new
         while self._n > _MOST_USED * length:
             length *= 2
         self._places = _empty_places(length)

@@ -63,6 +63,8 @@ class RowTable:
         self.marked = np.zeros(_FIRST_CAPACITY, np.bool_)
         self.n = 0
         self._map = self._new_map()
+        self._gone: Buckets = np.zeros(N_BUCKET, np.bool_)
+        self._front = 0  # of a removal: no row before it goes
 
     @property
     def n_byte(self) -> int:
@@ -108,6 +110,43 @@ class RowTable:
         self._map = self._new_map()
         self._map.insert(self.ids[: self.n], 0)
         return n_gone
+
+    def begin_removal(self, buckets: Buckets) -> None:
+        """Drop the rows of `buckets` in the steps that follow (`remove_some`)."""
+        self._gone, self._front = buckets, 0
+
+    def remove_some(self, most: int) -> bool:
+        """Take one step of a removal, over the last `most` rows; whether there is more to do.
+
+        Those that stay go to the places of rows that do not, so each step leaves a whole table.
+        """
+        start = max(self._front, self.n - most)
+        tail = self.ids[start : self.n].copy()
+        goes = self._gone[tail % N_BUCKET]
+        stay = start + np.flatnonzero(~goes)
+        holes = self._holes(len(stay), start)
+        left = np.concatenate([tail[goes], self.ids[holes]])
+        self._map.replace(left, np.full(len(left), -1, np.int32))
+        self.n = start + len(stay) - len(holes)
+        places = np.concatenate([holes, np.arange(start, self.n)])
+        for array in self._arrays:
+            array[places] = array[stay]
+        self._map.replace(self.ids[places], places.astype(np.int32))
+        if len(holes) == len(stay) and self._front < self.n:
+            return True
+        self._resize(max(self.n, _FIRST_CAPACITY))
+        return False
+
+    def _holes(self, wanted: int, stop: int) -> NDArray[np.int64]:
+        """Return the next places below `stop` whose rows go, at most `wanted`."""
+        found = [np.empty(0, np.int64)]
+        while wanted and self._front < stop:
+            chunk = slice(self._front, min(self._front + _CHUNK, stop))
+            here = np.flatnonzero(self._gone[self.ids[chunk] % N_BUCKET])[:wanted] + self._front
+            wanted -= len(here)
+            self._front = chunk.stop if wanted else int(here[-1]) + 1
+            found.append(here)
+        return np.concatenate(found)
 
     def rows_of(self, buckets: Buckets) -> NDArray[np.bool_]:
         """Return for each row whether it is of `buckets`."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import ModelSpec
 
 _CHUNK = 1 << 15  # rows taken from a part at a time: it may be a file larger than free memory
+_DROP = 1 << 13  # rows looked at in one step of a drop
 _SCAN = 1 << 20  # marks looked at in one go
 
 
@@ -179,6 +180,15 @@ class ParameterStore:
         self.n_pending = int(np.count_nonzero(self._rows.marked[: self._rows.n]))
         self._scan_from = 0
         return n_gone
+
+    def begin_drop(self, buckets: Buckets) -> None:
+        """Free the rows of `buckets`, which nobody asks for any more, in the steps that follow."""
+        self._moving &= ~buckets
+        self._rows.begin_removal(buckets)
+
+    def drop_some(self) -> bool:
+        """Take a step of some milliseconds of a drop; whether there is more to do."""
+        return self._rows.remove_some(_DROP)
 
     def _check_gradients(self, ids: Ids, gradients: Floats) -> None:
         if gradients.shape != (len(ids), self._rows.width):

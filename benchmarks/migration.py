@@ -1,0 +1,221 @@
+"""Parameters on 1 -> 2 -> 1 PS while two workers train: how long they stand still, and what it costs them.
+
+A real job of processes on this machine trains Wide&Deep on Census while its embedding table is filled with
+rows that nobody trains, 1 GiB of values and optimizer state in all. Then a PS is added and taken away again,
+once by seamless migration and once by stop and restart. Every worker stamps every iteration that its PS have
+acknowledged; from these stamps come, for each change:
+
+pause_ms            longest time between two iterations of one worker (`_master`: as the job master measures)
+throughput_dip      lowest iterations in any one second, over the mean before
+throughput_mean     iterations per second of the whole change, over the mean before
+move_s              from the decision until the plan runs, the start of a process included
+
+    python benchmarks/migration.py [--gib 1 --seconds 12]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import struct
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import zmq
+
+from dlrover_nb.core.backends import process
+from dlrover_nb.core.backends.process import ProcessBackend
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.data import make_features
+from dlrover_nb.core.runtime import node, trainer
+from dlrover_nb.core.runtime.exchange import Exchange
+from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode
+from dlrover_nb.core.session.driver import JobDriver
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job import JobSpec, Migration, Mode
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.structs.job import FeatureSpec
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+LIMIT_S = 600.0
+TARGET_PAUSE_MS = 200.0
+FILL_ROWS = 1 << 15  # in one push
+STAMP = struct.Struct("<d")
+STAMPS = "DLROVER_NB_STAMPS"  # names the folder of the stamps to the nodes
+
+
+def plan(n_ps: int) -> ResourcePlan:
+    return ResourcePlan(worker=RolePlan(2, 0.5, 1024), ps=RolePlan(n_ps, 0.5, 4096))
+
+
+def run_node(config: str) -> int:
+    """Run a node that stamps its iterations; this file is then the module of the process."""
+    path = Path(os.environ[STAMPS]) / f"{Path(config).stem}.stamps"
+    with path.open("ab", buffering=0) as file:
+
+        def stamp(_loss: float) -> None:
+            file.write(STAMP.pack(time.monotonic()))
+
+        trainer.Trainer = partial(trainer.Trainer, on_loss=stamp)  # type: ignore[misc, assignment]
+        return node.main([config])
+
+
+def stamps(folder: Path) -> list[np.ndarray]:
+    """Return when each worker finished its iterations."""
+    files = sorted(folder.glob("worker-*.stamps"))
+    return [np.frombuffer(file.read_bytes()[: file.stat().st_size // 8 * 8], "<f8") for file in files]
+
+
+class Job:
+    """A job in a folder of its own."""
+
+    def __init__(self, folder: Path, spec: JobSpec, features: FeatureSpec) -> None:
+        self.folder, self.spec = folder, spec
+        self.driver = JobDriver(
+            spec,
+            features,
+            ProcessBackend(folder, cpus=4.0),
+            folder=folder,
+            history_url=f"sqlite:///{folder.parent / 'history.db'}",
+            clock=SystemClock(),
+        )
+        self.driver.start()
+
+    def until(self, condition: Callable[[JobSnapshot], object]) -> JobSnapshot:
+        end_s = time.monotonic() + LIMIT_S
+        while not condition(now := self.driver.snapshot()):
+            if now.phase.is_final or time.monotonic() > end_s:
+                raise SystemExit(f"the job did not come so far: {now.phase}: {now.message}")
+            time.sleep(0.05)
+        return now
+
+    def fill(self, first: int, n_row: int) -> None:
+        """Let the only PS hold rows of ids from `first` on, by pushes of zero gradients: no value changes."""
+        now = self.until(lambda now: now.running == plan(1))
+        (pid,) = (each.pid for each in now.nodes if each.role is Role.PS)
+        context = zmq.Context()
+        keys, width = self.driver._keys, self.spec.model.row_width  # noqa: SLF001 - no user does this
+        socket = connect_dealer(context, f"ipc://{self.folder}/ps-0.{pid}", "filler", keys)
+        none = np.empty(0, np.int64), np.empty(0, np.float32)
+        for step, start in enumerate(range(first, first + n_row, FILL_ROWS), 1):
+            ids = np.arange(start, min(start + FILL_ROWS, first + n_row))
+            arrays = [ids, np.zeros((len(ids), width), np.float32), none[1], none[0]]
+            socket.send_multipart(encode(Exchange(1, step), arrays))
+            decode(socket.recv_multipart())
+        socket.close()
+        context.term()
+
+    def parameter_gib(self) -> float:
+        mib = [each.last.parameter_mib or 0.0 for each in self.driver.snapshot().nodes if each.last]
+        return sum(mib) / 1024
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the PS, and when it was: on the monotonic clock."""
+
+    decided_s: float
+    running_s: float
+    master_pause_s: float
+
+
+def change(job: Job, n_ps: int, seconds: float) -> Change:
+    """Let the job run on `n_ps` PS, and some seconds more."""
+    n_marker = len(job.driver.snapshot().markers)
+    decided_s = time.monotonic()
+    job.driver.decide(Decision(Verdict.SCALE, "benchmark", time.time(), plan=plan(n_ps)))
+    job.until(lambda now: now.running == plan(n_ps) and len(now.markers) > n_marker)
+    running_s = time.monotonic()
+    time.sleep(seconds)
+    return Change(decided_s, running_s, job.driver.snapshot().markers[-1].pause_s)
+
+
+def measured(each: Change, all_stamps: list[np.ndarray], seconds: float) -> dict[str, float]:
+    """Return what the workers saw of a change; the second after it still counts, as PS tidy up then."""
+    start, stop = each.decided_s, each.running_s + 1.0
+    before = np.concatenate([s[(s >= start - seconds) & (s < start)] for s in all_stamps])
+    during = np.concatenate([s[(s >= start) & (s < stop)] for s in all_stamps])
+    rate = len(before) / seconds
+    gaps = [np.diff(s[(s >= start - 1) & (s < stop + 1)]).max(initial=0.0) for s in all_stamps]
+    usual = [np.diff(s[(s >= start - seconds) & (s < start)]).max(initial=0.0) for s in all_stamps]
+    windows = np.arange(start, max(stop - 1.0, start + 0.05), 0.05)
+    lowest = min(int(((during >= at) & (during < at + 1)).sum()) for at in windows)
+    return {
+        "pause_ms": round(max(gaps) * 1e3, 1),
+        "pause_ms_master": round(each.master_pause_s * 1e3, 1),
+        "longest_gap_before_ms": round(max(usual) * 1e3, 1),
+        "iter_per_s_before": round(rate, 1),
+        "throughput_dip": round(lowest / rate, 3),
+        "throughput_mean": round(len(during) / (stop - start) / rate, 3),
+        "move_s": round(each.running_s - each.decided_s, 2),
+    }
+
+
+def run(way: Migration, gib: float, seconds: float) -> dict[str, object]:
+    """Train, add a PS, take it away again."""
+    with tempfile.TemporaryDirectory(prefix="dlr") as name:
+        folder = Path(name) / "run"
+        os.environ[STAMPS] = name
+        spec = JobSpec(
+            "migration", plan=plan(1), mode=Mode.MANUAL, n_epoch=10_000, checkpoint_every_s=0.0, migration=way
+        )
+        features, n_row = _features(spec, gib)
+        job = Job(folder, spec, features)
+        try:
+            job.fill(features.n_table_row - n_row, n_row)
+            time.sleep(seconds)
+            job.until(lambda _: job.parameter_gib() >= gib)
+            held = job.parameter_gib()
+            changes = {"1_to_2": change(job, 2, seconds), "2_to_1": change(job, 1, seconds)}
+            found = stamps(Path(name))
+        finally:
+            job.driver.close()
+    return {
+        "parameter_gib": round(held, 3),
+        **{key: measured(each, found, seconds) for key, each in changes.items()},
+    }
+
+
+def _features(spec: JobSpec, gib: float) -> tuple[FeatureSpec, int]:
+    """Return features with room for rows that hardly anybody trains, and how many these are."""
+    features = make_features(spec.data, spec.model)
+    n_row = int(gib * (1 << 30) / (8 * spec.model.row_width)) + 1
+    last = features.categorical[-1]
+    wide = replace(last, hash_size=last.hash_size + n_row)
+    return replace(features, categorical=(*features.categorical[:-1], wide)), n_row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--gib", type=float, default=1.0)
+    parser.add_argument("--seconds", type=float, default=12.0, help="before and after each change")
+    options = parser.parse_args()
+    process.NODE_MODULE = Path(__file__).stem
+    here = str(Path(__file__).resolve().parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
+    result = {str(way): run(way, options.gib, options.seconds) for way in Migration}
+    seamless = result[str(Migration.SEAMLESS)]
+    worst = max(seamless[key]["pause_ms"] for key in ("1_to_2", "2_to_1"))  # type: ignore[index]
+    result["is_reached"] = bool(worst <= TARGET_PAUSE_MS)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2 and sys.argv[1].endswith(".json"):
+        sys.exit(run_node(sys.argv[1]))
+    main()
