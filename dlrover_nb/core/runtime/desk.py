@@ -17,6 +17,7 @@ from dlrover_nb.core.sharding.pieces import piece_batches, usual_speed
 from dlrover_nb.core.structs.events import NodeReported
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import (
+    Forget,
     Granted,
     NoShard,
     Paused,
@@ -81,6 +82,9 @@ def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None
     node.n_dropped = report.n_dropped
     if report.lease is not None and report.n_row_done:
         node.has_worked |= _ledger(state, report.lease).progress(node.id, report.lease, report.n_row_done)
+    for worker in report.members:
+        if state.roster.get(worker) is None:
+            state.send(node, Forget(worker))  # the first time that it was said, the line was broken
     since_s = state.steady_since_s
     is_steady = since_s is not None and at_s - report.sample.window_s >= since_s
     plan = state.target if is_steady else None

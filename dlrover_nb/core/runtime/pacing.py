@@ -61,6 +61,11 @@ class Pacer:
     _done: Round | None = None
     _sizes: list[tuple[int, dict[str, int]]] = field(default_factory=list)
 
+    @property
+    def members(self) -> tuple[str, ...]:
+        """All that rounds wait for."""
+        return tuple(self._members)
+
     def is_member(self, worker: str) -> bool:
         """Whether rounds wait for a worker."""
         return worker in self._members

@@ -144,7 +144,7 @@ class ParameterServer:
         if self._config.spec.checkpoint_every_s:
             self._flash.expect(store.n_byte)
         sample = replace(sample, parameter_mib=store.n_byte / _MIB, n_row=store.n_row)
-        return Report(sample, n_dropped=self._serving.n_dropped)
+        return Report(sample, n_dropped=self._serving.n_dropped, members=self._serving.members)
 
     def _spare_bytes(self) -> int:
         """Return what the node's memory leaves for copies of its parameters, and some room to breathe."""

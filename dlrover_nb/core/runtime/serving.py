@@ -107,6 +107,11 @@ class Serving:
         for identity, frames in self._requests():
             self._serve(identity, frames)
 
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Workers that wait for each other here."""
+        return self._pacer.members
+
     def forget(self, worker: str) -> None:
         """Wait no longer for a worker that died."""
         self._tell(self._pacer.leave(worker))

@@ -59,13 +59,15 @@ class Hello:
 class Report:
     """Heartbeat with measurements; a worker adds how many rows of its shard are done.
 
-    `n_dropped` counts the messages so far that the node did not understand.
+    `n_dropped` counts the messages so far that the node did not understand. `members` are the workers that
+    wait for each other at this PS (BSP, SSP): a lost word of the master that one is gone is said again.
     """
 
     sample: NodeSample
     lease: Lease | None = None
     n_row_done: int = 0
     n_dropped: int = 0
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed, ProgressMade
 from dlrover_nb.core.structs.job import JobPhase, Migration, Sync
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.shards import Lease, Purpose
 
 if TYPE_CHECKING:
@@ -209,6 +210,15 @@ def test_workers_in_step_do_not_wait_for_one_that_is_lost(sync: Sync) -> None:
     world.run_until(lambda: in_place(world, plan(2, 2)))
     orders = world.master.on_exit("worker-0", "exit code -9", world.at_s)
     assert orders_of(orders, m.Forget) == [("ps-0", m.Forget("worker-0"))]
+
+
+def test_a_lost_worker_is_forgotten_even_if_the_coordinator_did_not_hear_of_it_at_first() -> None:
+    world = World(spec(plan(2, 1), sync=Sync.BSP), features(4000))
+    world.run_until(lambda: in_place(world, plan(2, 1)))
+    sample = NodeSample("ps-0", Role.PS, world.at_s, 1.0, 0, 0, 0.0, TimeSplit(), 0.0, 100.0)
+    report = m.Report(sample, members=("worker-0", "worker-1", "worker-9"))
+    orders = world.master.on_message("ps-0", report, world.at_s)
+    assert orders_of(orders, m.Forget) == [("ps-0", m.Forget("worker-9"))]
 
 
 def test_batch_sizes_are_told_to_the_coordinator_and_again_to_its_successor() -> None:

@@ -110,6 +110,8 @@ def test_a_worker_that_stands_still_is_waited_for_until_the_master_says_that_it_
         while not [r for r in world.reports if r.sample.node == "w1" and waits_for_peers(r)]:
             world.receive(Report)
         assert len(gates["w1"].losses) == 3
+        while set(world.receive(Report)[0].members) != {"w0", "w1"}:
+            pass
         world.send("ps0", Forget("w0"))
         gates["w1"].open()
         world.receive(ShardFinished, "w1")
