@@ -135,10 +135,18 @@ def hash_values(values: pa.Array) -> NDArray[np.uint64]:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         hashes = _mixed(_integers(values, missing=0).view(np.uint64))
     elif pa.types.is_floating(kind):
-        hashes = _mixed((_floats(values) + 0.0).view(np.uint64))  # + 0.0: -0.0 and 0.0 are one value
+        hashes = _hash_floats(_floats(values))
     else:
         hashes = _hash_bytes(values)
     return np.where(_absent(values), MISSING, hashes)
+
+
+def _hash_floats(x: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Hash floats, whole ones as integers: a column of codes turns to floats where one of them is missing."""
+    with np.errstate(invalid="ignore"):
+        is_whole = (np.abs(x) < 2.0**63) & (np.floor(x) == x)
+        whole = np.where(is_whole, x, 0).astype(np.int64)
+    return np.where(is_whole, _mixed(whole.view(np.uint64)), _mixed(x.view(np.uint64)))
 
 
 def _hash_bytes(values: pa.Array) -> NDArray[np.uint64]:

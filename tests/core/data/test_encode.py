@@ -176,3 +176,18 @@ def test_a_wrong_label_is_named_by_its_row() -> None:
 def test_labels_may_be_booleans_or_text_digits() -> None:
     for values in ([True, False], ["1", "0"], [1.0, 0.0]):
         assert labels_of(pa.chunked_array([values]), "y", 0).tolist() == [1, 0]
+
+
+@LAW
+@given(st.lists(st.integers(-(2**53), 2**53), min_size=1, max_size=30))
+def test_codes_are_the_same_whether_they_come_as_integers_or_floats(codes: list[int]) -> None:
+    as_integers = hash_values(pa.array(codes, pa.int64()))
+    np.testing.assert_array_equal(as_integers, hash_values(pa.array([float(code) for code in codes])))
+    with_missing = hash_values(pa.array([*map(float, codes), None]))
+    np.testing.assert_array_equal(with_missing, [*as_integers, MISSING])
+
+
+def test_floats_that_are_no_integers_have_hashes_of_their_own() -> None:
+    values = [0.5, -0.5, 1e300, -1e300, float("inf"), float("-inf"), 2.0**63, 0.0, 1.0]
+    assert len(set(hash_values(pa.array(values)).tolist())) == len(values)
+    assert hash_values(pa.array([0.0]))[0] == hash_values(pa.array([-0.0]))[0]
