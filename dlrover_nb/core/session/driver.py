@@ -16,16 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import threading
 from collections import deque
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from dlrover_nb.core.controller import Controller
-from dlrover_nb.core.errors import BackendError, CheckpointError, StaleDecisionError
+from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.runtime.diary import Diary, read_back
 from dlrover_nb.core.runtime.flash import MemoryClaim, free_memory
 from dlrover_nb.core.runtime.master import JobMaster
@@ -41,9 +38,9 @@ from dlrover_nb.core.runtime.orders import (
 )
 from dlrover_nb.core.runtime.wire import JobKeys, new_keys
 from dlrover_nb.core.session import picture
-from dlrover_nb.core.session.answers import answer
 from dlrover_nb.core.session.checkpoints import CheckpointFolder
 from dlrover_nb.core.session.comeback import hear_again
+from dlrover_nb.core.session.commands import Commands
 from dlrover_nb.core.session.facts import Beginning, beginning, evaluate, submitted, traits_of
 from dlrover_nb.core.session.line import MasterLine
 from dlrover_nb.core.session.record import Journal, Memory, examples
@@ -81,7 +78,6 @@ TICK_S = 0.25
 SECOND_S = 1.0
 ROOM_EVERY_S = 5.0
 PUBLISH_S = 0.5
-ANSWER_LIMIT_S = 30.0
 
 
 class JobDriver:
@@ -130,10 +126,8 @@ class JobDriver:
         self._diary_file = DiaryFile(folder)
         self._keys = JobKeys(job.public_key, job.secret_key) if job else new_keys()
         self._held = contextlib.ExitStack()  # what no other process may have while this one lives
-        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._commands = Commands(spec.name, lambda: self._line.wake())  # noqa: PLW0108 - the line comes later
         self._orders: deque[Order] = deque()
-        self._accepts = threading.Lock()  # guards _is_over against a command that comes too late
-        self._is_over = False
         self._broken = ""
         self._loss: float | None = None
         self._room, self._room_at_s = self._capacity, 0.0
@@ -235,16 +229,16 @@ class JobDriver:
         BackendError
             When the loop does not answer.
         """
-        return self._ask(lambda: self._decide(decision))
+        return self._commands.ask(lambda: self._decide(decision))
 
     def choose(self, choice: UserChoice) -> None:
         """Do what the user says with a shard in quarantine or with batch sizes; raises as `decide` does."""
-        self._ask(lambda: self._carry_out(self._master.choose(choice, self._now_s())))
+        self._commands.ask(lambda: self._carry_out(self._master.choose(choice, self._now_s())))
 
     def stop(self, by: str, why: str = "") -> None:
         """Save what was learnt and end the job; nothing happens when it has ended."""
         if not self.snapshot().phase.is_final:
-            self._ask(lambda: self._carry_out(self._master.stop(by, why, self._now_s())))
+            self._commands.ask(lambda: self._carry_out(self._master.stop(by, why, self._now_s())))
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait until the job has ended and all is put away; whether it has."""
@@ -254,27 +248,10 @@ class JobDriver:
     def close(self) -> None:
         """End the job at once if it runs, and wait for the end."""
         if self._thread.is_alive():
-            self._submit(lambda: self._carry_out(self._master.fail("its driver was closed", self._now_s())))
+            self._commands.put(
+                lambda: self._carry_out(self._master.fail("its driver was closed", self._now_s()))
+            )
             self._thread.join()
-
-    def _ask(self, command: Callable[[], T]) -> T:
-        asked: Future[T] = Future()
-        self._submit(lambda: answer(asked, command, who="the job master"), asked)
-        try:
-            return asked.result(ANSWER_LIMIT_S)
-        except FutureTimeoutError as error:
-            raise BackendError(
-                f"the master of job {self._spec.name} did not answer within {ANSWER_LIMIT_S:g} s; try again"
-            ) from error
-
-    def _submit(self, command: Callable[[], None], asked: Future[T] | None = None) -> None:
-        with self._accepts:
-            if not self._is_over:
-                self._commands.put(command)
-                self._line.wake()
-            elif asked is not None:
-                phase = self.snapshot().phase
-                asked.set_exception(StaleDecisionError(f"job {self._spec.name} has {phase}: nothing to do"))
 
     # the loop's thread
 
@@ -294,11 +271,11 @@ class JobDriver:
     def _turn(self) -> None:
         """Hear what there is, then see to commands, ended nodes and time."""
         wait_s = self._ticked_at_s + TICK_S - self._now_s()
-        for heard in self._line.hear(wait_s if self._commands.empty() else 0):
+        for heard in self._line.hear(wait_s if self._commands.is_empty else 0):
             sender, message, arrays = heard
             self._carry_out(self._master.on_message(sender, message, self._now_s(), arrays))
-        while not self._commands.empty():
-            self._commands.get()()
+        while not self._commands.is_empty:
+            self._commands.run_next()
             self._publish()
         self._see_time()
 
@@ -387,10 +364,7 @@ class JobDriver:
     def _put_away(self) -> None:
         self._backend.close()
         free_memory(self._spec.name, self._folder)
-        with self._accepts:
-            self._is_over = True
-        while not self._commands.empty():
-            self._commands.get()()
+        self._commands.close()
         self._publish_end()
         self._line.close()
         self._journal.close()
