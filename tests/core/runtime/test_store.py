@@ -181,6 +181,19 @@ def test_rows_dropped_little_by_little_are_out_of_the_way_at_each_step(model, be
 
 
 @models
+def test_a_drop_of_all_amid_one_in_steps_leaves_nothing(model):
+    store = make(model)
+    store.push(all_ids(model), np.ones((N_TABLE, 4), np.float32))
+    store.begin_drop(np.arange(N_BUCKET) >= 16)
+    assert store._rows.remove_some(1000)
+    store.drop(np.ones(N_BUCKET, np.bool_))
+    while store.drop_some():
+        assert store.n_row == 0
+    assert held(store) == {}
+    np.testing.assert_array_equal(store.pull(all_ids(model)), make(model).pull(all_ids(model)))
+
+
+@models
 def test_a_pushed_row_is_pending_again_and_a_cancelled_move_leaves_all_here(model):
     store = make(model)
     ids, gradients, _ = step(1, model)

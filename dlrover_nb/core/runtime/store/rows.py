@@ -109,6 +109,7 @@ class RowTable:
         self._resize(max(self.n, _FIRST_CAPACITY))
         self._map = self._new_map()
         self._map.insert(self.ids[: self.n], 0)
+        self._front = 0  # rows moved, under the feet of a removal in steps
         return n_gone
 
     def begin_removal(self, buckets: Buckets) -> None:
