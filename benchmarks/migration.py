@@ -5,7 +5,10 @@ rows that nobody trains, 1 GiB of values and optimizer state in all. Then a PS i
 once by seamless migration and once by stop and restart. Every worker stamps every iteration that its PS have
 acknowledged; from these stamps come, for each change:
 
-pause_ms            longest time between two iterations of one worker (`_master`: as the job master measures)
+pause_ms            longest time between two iterations of one worker (`_master`: as the job master measures);
+                    it began `pause_at_s` after the decision
+switch_gap_ms       the same, but only around the moment at which the plan began to run: without what the
+                    start of a process takes from the workers of a small machine
 throughput_dip      lowest iterations in any one second, over the mean before
 throughput_mean     iterations per second of the whole change, over the mean before
 move_s              from the decision until the plan runs, the start of a process included
@@ -149,19 +152,31 @@ def measured(each: Change, all_stamps: list[np.ndarray], seconds: float) -> dict
     before = np.concatenate([s[(s >= start - seconds) & (s < start)] for s in all_stamps])
     during = np.concatenate([s[(s >= start) & (s < stop)] for s in all_stamps])
     rate = len(before) / seconds
-    gaps = [np.diff(s[(s >= start - 1) & (s < stop + 1)]).max(initial=0.0) for s in all_stamps]
-    usual = [np.diff(s[(s >= start - seconds) & (s < start)]).max(initial=0.0) for s in all_stamps]
+    pause_s, pause_at_s = _longest_gap(all_stamps, start - 0.1, stop + 1)
     windows = np.arange(start, max(stop - 1.0, start + 0.05), 0.05)
     lowest = min(int(((during >= at) & (during < at + 1)).sum()) for at in windows)
     return {
-        "pause_ms": round(max(gaps) * 1e3, 1),
+        "pause_ms": round(pause_s * 1e3, 1),
+        "pause_at_s": round(pause_at_s - start, 2),
         "pause_ms_master": round(each.master_pause_s * 1e3, 1),
-        "longest_gap_before_ms": round(max(usual) * 1e3, 1),
+        "switch_gap_ms": round(_longest_gap(all_stamps, each.running_s - 1.5, stop)[0] * 1e3, 1),
+        "longest_gap_before_ms": round(_longest_gap(all_stamps, start - seconds, start)[0] * 1e3, 1),
         "iter_per_s_before": round(rate, 1),
         "throughput_dip": round(lowest / rate, 3),
         "throughput_mean": round(len(during) / (stop - start) / rate, 3),
         "move_s": round(each.running_s - each.decided_s, 2),
     }
+
+
+def _longest_gap(all_stamps: list[np.ndarray], start: float, stop: float) -> tuple[float, float]:
+    """Return the longest time between two iterations of one worker, and when it began."""
+    found = [(0.0, start)]
+    for each in all_stamps:
+        inside = each[(each >= start) & (each < stop)]
+        if len(inside) > 1:
+            at = int(np.diff(inside).argmax())
+            found.append((float(inside[at + 1] - inside[at]), float(inside[at])))
+    return max(found)
 
 
 def run(way: Migration, gib: float, seconds: float) -> dict[str, object]:

@@ -55,7 +55,7 @@ class Sizes:
     """
 
     chunk_bytes: int = 1 << 20
-    ready_bytes: int = 4 << 20
+    ready_bytes: int = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
