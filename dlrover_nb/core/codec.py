@@ -15,6 +15,9 @@ from dlrover_nb.core.errors import DlroverError, WireError
 
 T = TypeVar("T")
 
+# msgspec passes on what it meets itself: text that is no UTF-8 (a ValueError), a thousand brackets.
+_REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, KeyError, DlroverError)
+
 
 def to_json(record: object) -> bytes:
     """Encode one record as JSON."""
@@ -31,7 +34,7 @@ def from_json(data: bytes | str, kind: type[T]) -> T:
     """
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, DlroverError) as error:
+    except _REFUSED as error:
         raise WireError(f"expected a {kind.__name__} as JSON, got something else: {error}") from error
 
 
@@ -65,7 +68,7 @@ class Tagged(Generic[T]):
         try:
             name, body = msgspec.msgpack.decode(data, type=tuple[str, msgspec.Raw])
             return self._decoders[name].decode(body)  # type: ignore[no-any-return]  # T is one of the kinds
-        except (msgspec.MsgspecError, KeyError, DlroverError) as error:
+        except _REFUSED as error:
             raise WireError(f"not one of {sorted(self._decoders)}: {error}") from error
 
     def to_line(self, record: T) -> bytes:
@@ -77,5 +80,5 @@ class Tagged(Generic[T]):
         try:
             name, body = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
             return self._json[name].decode(body)  # type: ignore[no-any-return]  # T is one of the kinds
-        except (msgspec.MsgspecError, KeyError, DlroverError) as error:
+        except _REFUSED as error:
             raise WireError(f"not one of {sorted(self._json)}: {error}") from error

@@ -128,6 +128,9 @@ class Metric(StrEnum):
 class EarlyStopping:
     """End training when the held-out rows say that it no longer helps.
 
+    They are scored after every pass but the last, while training goes on. The parameters that a job ends with
+    are those of its end, not those of the best evaluation.
+
     Parameters
     ----------
     metric

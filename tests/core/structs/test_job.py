@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.codec import Tagged, from_json, to_json
@@ -65,6 +65,9 @@ def test_tagged_records_survive_both_encodings():
         assert codec.from_line(codec.to_line(message)) == message
 
 
+@example(b"\x92\xa4\x00\x00\x00\x80")  # text that is no UTF-8
+@example(b'["\x80", 1]')
+@example(b"\x92\xa1a" + b"\x91" * 100_000)
 @given(st.binary(max_size=64))
 def test_garbage_is_refused_and_never_anything_else(data):
     codec = Tagged(messages.FromNode, events.Event)
