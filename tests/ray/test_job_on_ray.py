@@ -52,7 +52,7 @@ def in_new_process(code):
 
 
 def test_a_job_survives_the_kill_of_a_worker_and_of_the_submitting_process(cluster, wait_until, kill_node):
-    spec = job("survivor", n_epoch=16)
+    spec = job("survivor", n_epoch=8)
     submitter = in_new_process(
         "import os, signal\n"
         "from dlrover_nb.core.session import connect\n"
@@ -73,7 +73,7 @@ def test_a_job_survives_the_kill_of_a_worker_and_of_the_submitting_process(clust
 
 
 def test_a_scaled_job_loses_no_shard(cluster, wait_until):
-    spec = job("scaled", n_epoch=16)
+    spec = job("scaled", n_epoch=8)
     handle = cluster.submit(spec)
     wait_until(lambda: training(handle, n_sample=5_000), what="training")
     target = ResourcePlan(worker=RolePlan(2, 1.0, 1024), ps=RolePlan(2, 0.5, 512))
