@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
 MILLION = 1_000_000
 WARM_UP_S = 1.0
+PATIENCE_S = 60.0  # for the last words to be heard and counted
 PACE_S = 1.0  # of a worker in a crowd that trains: a task, and a report
 BATCH_SIZE, SHARD_BATCHES = 10, 10  # as the peers' script has them
 N_SAMPLE = MILLION * BATCH_SIZE * SHARD_BATCHES
@@ -96,7 +97,7 @@ def percentile_ms(seconds: list[float], fraction: float) -> float:
 
 def in_process(n_client: int, seconds: float) -> dict[str, Any]:
     """Let threads grant and complete, each call under a lock, as a ledger belongs to one thread."""
-    ledger = ShardLedger(Split(N_SAMPLE, BATCH_SIZE, SHARD_BATCHES, n_epoch=100))
+    ledger = ShardLedger(Split(N_SAMPLE, BATCH_SIZE, SHARD_BATCHES, n_epoch=20))
     ledger.keep_changes()
     lock, stop = threading.Lock(), threading.Event()
     times: list[list[float]] = [[] for _ in range(n_client)]
@@ -151,6 +152,9 @@ class HandedOut:
     def capacity(self) -> Capacity:
         return Capacity((NodeShape(2.0, 4096, self._n_worker + 1),))
 
+    def room(self) -> Capacity:
+        return self.capacity()
+
     def listen(self) -> str:
         return "ipc"
 
@@ -184,7 +188,7 @@ def run_master(n_worker: int, clients: Connection) -> None:
         mode=Mode.MANUAL,
         batch_size=BATCH_SIZE,
         shard_batches=SHARD_BATCHES,
-        n_epoch=100,
+        n_epoch=2,
         checkpoint_every_s=0.0,
         heartbeat_timeout_s=3600.0,
     )
@@ -199,10 +203,12 @@ def run_master(n_worker: int, clients: Connection) -> None:
             clock=SystemClock(),
         )
         driver.start()
-        clients.recv()
+        n_task, until_s = clients.recv(), time.monotonic() + PATIENCE_S
+        while driver.snapshot().train.done < n_task and time.monotonic() < until_s:
+            time.sleep(0.1)
         counts = driver.snapshot().train
         driver.close()
-        clients.send((counts.done, counts.doing, counts.refused))
+        clients.send((counts.done, counts.refused))
 
 
 @dataclass
@@ -265,7 +271,8 @@ class Crowd:
     def rush(self, seconds: float) -> dict[str, Any]:
         """Let every worker ask again as soon as it is answered."""
         for client in self.workers.values():
-            self._finish(client)
+            if client.holds is not None:  # else its answer is on the way
+                self._finish(client)
         return self._measure(seconds, self._finish)
 
     def pace(self, seconds: float) -> dict[str, Any]:
@@ -326,11 +333,10 @@ class Crowd:
 
     def close(self) -> None:
         """End the job, and check that the master counted as the clients did."""
-        time.sleep(1.0)  # until it has heard the last words and published its account
-        self._pipe.send("enough")
-        done, doing, refused = self._pipe.recv()
-        assert doing <= len(self.workers), doing
-        assert (done, refused) == (sum(client.n_task for client in self.workers.values()), 0), (done, refused)
+        n_task = sum(client.n_task for client in self.workers.values())
+        self._pipe.send(n_task)
+        counted = self._pipe.recv()
+        assert counted == (n_task, 0), (counted, n_task)
         for client in (self._ps, *self.workers.values()):
             client.socket.close(linger=0)
         self._context.term()
@@ -443,7 +449,7 @@ def main() -> None:
     out["memory"] = memory()
     out["share"] = share_of_training(
         statistics.median(
-            each[0]["clients_cpu_us_per_task"] + each[0]["master_cpu_us_per_task"] for each in out["wire"]
+            each[-1]["clients_cpu_us_per_task"] + each[-1]["master_cpu_us_per_task"] for each in out["wire"]
         )
     )
     out["load"] = round(os.getloadavg()[0], 1)
@@ -460,11 +466,21 @@ def summary(args: argparse.Namespace, out: dict[str, Any]) -> dict[str, Any]:
         "cpu_us_per_task": median([each[0]["cpu_us_per_task"] for each in out["in_process"]]),
         "tasks_s": median([each[last]["tasks_s"] for each in out["wire"]]),
         "over_peer": median([each[last] for each in out["over_peer"]]) if out["over_peer"] else None,
+        "cpu_over_peer": median([_cpu_ratio(*pair) for pair in zip(out["wire"], out["peer"], strict=True)])
+        if out["peer"]
+        else None,
         "crowd_tasks_s": out["crowd"]["rush"]["tasks_s"],
         "crowd_p99_ms": out["crowd"]["paced"]["p99_ms"],
         "share_percent": out["share"]["share_percent"],
         "memory_mb": out["memory"]["memory_mb"],
     }
+
+
+def _cpu_ratio(ours: list[dict[str, Any]], theirs: dict[str, Any]) -> float:
+    """Return the peer's CPU time of a task, clients and master, over ours."""
+    our, their = ours[-1], theirs["grpc"]["runs"][-1]["cpu_us_per_task"]
+    own = our["clients_cpu_us_per_task"] + our["master_cpu_us_per_task"]
+    return (their + theirs["grpc"]["master_cpu_us_per_task"]) / own
 
 
 if __name__ == "__main__":
