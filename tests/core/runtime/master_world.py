@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.store import StorePart
     from dlrover_nb.core.structs.events import Event
 
+ASK_AGAIN_S = 30.0  # a worker's patience with an answer that may have been lost with a master
+
 
 def plan(workers: int = 1, ps: int = 1, *, worker_cpu: float = 0.5, ps_cpu: float = 0.25) -> ResourcePlan:
     return ResourcePlan(RolePlan(workers, worker_cpu, 512), RolePlan(ps, ps_cpu, 512))
@@ -73,6 +75,7 @@ class FakeNode:
     is_paused: bool = False
     is_draining: bool = False
     wants_shard: bool = True
+    asked_at_s: float = 0.0
     shard: Shard | None = None
     granted: deque[Shard] = field(default_factory=deque)
     n_done: int = 0
@@ -330,8 +333,8 @@ class World:
                 return True
             node.n_done, node.wants_shard = node.shard.offset, True
             return True
-        if node.wants_shard:
-            node.wants_shard = False
+        if node.wants_shard or self.at_s > node.asked_at_s + ASK_AGAIN_S:
+            node.wants_shard, node.asked_at_s = False, self.at_s
             node.say(m.ShardAsked(node.id))
             return True
         return False
@@ -348,7 +351,7 @@ class World:
 
     def _ask_early(self, node: FakeNode, shard: Shard) -> None:
         if node.wants_shard and not node.granted and not node.is_draining and 2 * node.n_done >= shard.end:
-            node.wants_shard = False
+            node.wants_shard, node.asked_at_s = False, self.at_s
             node.say(m.ShardAsked(node.id, (shard.lease,)))
 
     def _train_batch(self, node: FakeNode, shard: Shard) -> None:
@@ -367,7 +370,7 @@ class World:
         arrays = (np.full(n_row, 0.5, np.float32),) * 2 if shard.lease.purpose is Purpose.EVALUATE else ()
         node.say(m.ShardFinished(node.id, shard.lease), *arrays)
         node.shard, node.n_done = None, 0
-        node.wants_shard = False
+        node.wants_shard, node.asked_at_s = False, self.at_s
 
     def _serves(self, name: str, epoch: int) -> bool:
         return self.nodes[name].is_alive and self.ps[name].epoch == epoch
