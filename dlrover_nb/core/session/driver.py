@@ -269,11 +269,15 @@ class JobDriver:
             self._put_away()
 
     def _turn(self) -> None:
-        """Hear what there is, then see to commands, ended nodes and time."""
+        """Hear what there is, then see to commands, ended nodes and time.
+
+        What follows from all that was heard is written down at once, and carried out after it.
+        """
         wait_s = self._ticked_at_s + TICK_S - self._now_s()
-        for heard in self._line.hear(wait_s if self._commands.is_empty else 0):
-            sender, message, arrays = heard
-            self._carry_out(self._master.on_message(sender, message, self._now_s(), arrays))
+        orders: list[Order] = []
+        for sender, message, arrays in self._line.hear(wait_s if self._commands.is_empty else 0):
+            orders += self._master.on_message(sender, message, self._now_s(), arrays)
+        self._carry_out(orders)
         while not self._commands.is_empty:
             self._commands.run_next()
             self._publish()
