@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.memory import after_oom_mib
+from dlrover_nb.core.runtime import plans
 from dlrover_nb.core.runtime.orders import Tell
-from dlrover_nb.core.structs.events import NodeOutOfMemory, PlanFailed
+from dlrover_nb.core.structs.events import NodeOutOfMemory
 from dlrover_nb.core.structs.resources import Role, fits, plan_needs
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ def feed(state: JobState, node: Node, at_s: float) -> None:
     if target is None:
         state.note(f"{node.id} ran out of memory, and no machine has more for {node.role} nodes", at_s)
         return
-    if state.change is not None and not state.change.is_fallback and state.applied is not None:
-        state.orders.append(Tell(PlanFailed(at_s, state.target, f"{node.id} ran out of memory")))
+    plans.give_up(state, f"{node.id} ran out of memory", at_s)
     budget = state.restarts[node.role]
     state.aim(target, at_s)
     state.restarts[node.role] = budget

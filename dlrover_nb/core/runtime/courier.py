@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from dlrover_nb.core.runtime.agent import Agent
-    from dlrover_nb.core.runtime.moving import Parcel
+    from dlrover_nb.core.runtime.giving import Parcel
     from dlrover_nb.core.runtime.wire import Context, Socket
 
 
@@ -37,7 +37,7 @@ class Courier:
         self._intake = Intake(name, ChunkTaken | Refused)
 
     def carry(self, parcels: Iterable[Parcel]) -> None:
-        """Send chunks; what cannot be sent now is sent again by `moving` later."""
+        """Send chunks; what cannot be sent now is sent again by `giving` later."""
         for parcel in parcels:
             part = parcel.part
             frames = encode(parcel.chunk, [part.ids, part.table, part.dense])

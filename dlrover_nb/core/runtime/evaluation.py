@@ -1,4 +1,4 @@
-"""Evaluations while training goes on, and when they say that it is enough.
+"""Evaluations while training goes on, when they say that it is enough, and the one at the end.
 
 With `JobSpec.early_stopping` the held-out rows are scored after every pass but the last, which the final
 evaluation follows anyway. A round hands evaluation shards out before training shards, and training goes on
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import Metric
+from dlrover_nb.core.structs.job import JobPhase, Metric
 from dlrover_nb.core.structs.snapshot import Round
 
 if TYPE_CHECKING:
@@ -110,6 +110,23 @@ def scored_rows(state: JobState) -> tuple[Floats, Floats] | None:
     pairs = [state.scored[shard] for shard in sorted(state.scored)]
     scores, labels = (np.concatenate(column) for column in zip(*pairs, strict=True))
     return scores, labels
+
+
+def end_job(state: JobState, evaluate: Evaluate, at_s: float) -> None:
+    """End a job whose rows are all trained and evaluated."""
+    what = state.stopped_early or "trained"
+    state.end(JobPhase.SUCCEEDED, f"{what}; {_quality(state, evaluate)}", at_s)
+
+
+def _quality(state: JobState, evaluate: Evaluate) -> str:
+    rows = scored_rows(state)
+    if rows is None:
+        return "no rows were held out to evaluate on"
+    try:
+        state.evaluation = evaluate(*rows)
+    except InvalidValueError as error:  # the rows are of one class: trained all the same
+        return f"no quality: {error}"
+    return str(state.evaluation)
 
 
 def _is_due(state: JobState, n_pass: int) -> bool:

@@ -11,17 +11,26 @@ waits for a particular message in a particular order.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime import appetite, desk, evaluation, moves, quarantine, rollout, saving, watch
+from dlrover_nb.core.runtime import (
+    appetite,
+    choices,
+    desk,
+    evaluation,
+    moves,
+    plans,
+    quarantine,
+    rollout,
+    saving,
+    watch,
+)
 from dlrover_nb.core.runtime.crew import reconcile_crew
 from dlrover_nb.core.runtime.orders import Order, Send, Tell
 from dlrover_nb.core.runtime.record import StateRecord, record_of, revive
 from dlrover_nb.core.runtime.state import JobState, Stage, evaluation_split, train_split
 from dlrover_nb.core.sharding.ledger import ShardLedger
-from dlrover_nb.core.structs.events import PhaseChanged, PlanApplied, PlanFailed, ProgressMade
+from dlrover_nb.core.structs.events import PhaseChanged, ProgressMade
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import (
     Copied,
@@ -40,10 +49,9 @@ from dlrover_nb.core.structs.messages import (
     StreamEnded,
 )
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import BatchChoice, ShardChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -93,9 +101,7 @@ class JobMaster:
             evaluate=ShardLedger(evaluation_split(spec, features)),
         )
         self._evaluate = evaluate
-        self._still_since_s: float | None = None
         self._progress_told = (float("-inf"), 0)
-        self.evaluation: Evaluation | None = None
 
     # what others see
 
@@ -145,6 +151,11 @@ class JobMaster:
         return self._state.evaluate.counts()
 
     @property
+    def evaluation(self) -> Evaluation | None:
+        """Quality on the held-out rows, once the job has succeeded."""
+        return self._state.evaluation
+
+    @property
     def n_dropped(self) -> int:
         """Messages that nodes did not understand."""
         return self._state.n_dropped
@@ -159,7 +170,7 @@ class JobMaster:
     @property
     def record(self) -> StateRecord:
         """All that lasts but ledgers and checkpoints."""
-        return replace(record_of(self._state), evaluation=self.evaluation)
+        return record_of(self._state)
 
     @property
     def checkpoints(self) -> tuple[Kept, ...]:
@@ -187,19 +198,11 @@ class JobMaster:
     def resume(self, record: StateRecord, kept: Iterable[Kept], at_s: float) -> tuple[Order, ...]:
         """Go on where a master before this one stopped, instead of `start`; its ledgers are here already."""
         revive(self._state, record, kept, at_s)
-        self.evaluation = record.evaluation
         return self._settle(at_s)
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[Order, ...]:
         """Work towards `plan` from now on; a plan that was on its way is given up for it."""
-        state = self._state
-        if state.is_ended or state.is_evaluating or state.is_stopping:
-            why = "the job is about to end" if not state.is_evaluating else "all rows are trained already"
-            state.orders.append(Tell(PlanFailed(at_s, plan, why)))
-        elif state.change is None or state.target != plan or state.change.is_fallback:
-            if state.change is not None and not state.change.is_fallback and state.applied is not None:
-                state.orders.append(Tell(PlanFailed(at_s, state.target, "a newer decision replaced it")))
-            state.aim(plan, at_s)
+        plans.set_target(self._state, plan, at_s)
         return self._settle(at_s)
 
     def stop(self, by: str, why: str, at_s: float) -> tuple[Order, ...]:
@@ -215,39 +218,10 @@ class JobMaster:
         Raises
         ------
         InvalidValueError
-            When there is no such shard in quarantine, or no such worker.
+            When there is no such shard in quarantine, no such worker, or a batch size is below 1.
         """
-        match choice:
-            case ShardChoice():
-                quarantine.choose(self._state, choice, at_s)
-            case BatchChoice(sizes=sizes, by=by, why=why):
-                return self.adjust_batches(dict(sizes), at_s, by=by, why=why)
+        choices.choose(self._state, choice, at_s)
         return self._settle(at_s)
-
-    def adjust_batches(
-        self, sizes: Mapping[str, int], at_s: float, *, by: str = "the optimizer", why: str = ""
-    ) -> tuple[Order, ...]:
-        """Give workers other batch sizes; where they keep in step, all from one round on.
-
-        Raises
-        ------
-        InvalidValueError
-            When a worker is not there, or a size is below 1.
-        """
-        self._check_sizes(sizes)
-        text = ", ".join(f"{worker} {size}" for worker, size in sorted(sizes.items()))
-        self._state.note(f"{by} sets batch sizes: {text}" + (f": {why}" if why else ""), at_s)
-        self._state.adjust(sizes)
-        return self._settle(at_s)
-
-    def _check_sizes(self, sizes: Mapping[str, int]) -> None:
-        known = [worker.id for worker in self._state.roster.workers]
-        if not sizes or not set(sizes) <= set(known):
-            raise InvalidValueError(
-                f"expected sizes of {', '.join(known) or 'no workers'}, got {dict(sizes)}"
-            )
-        if min(sizes.values()) < 1:
-            raise InvalidValueError(f"batch sizes must be >= 1, got {dict(sizes)}")
 
     def fail(self, why: str, at_s: float) -> tuple[Order, ...]:
         """End the job at once, because its surroundings failed."""
@@ -383,50 +357,11 @@ class JobMaster:
         reconcile_crew(state, at_s)
         is_over = state.is_evaluating and state.evaluate.finished and state.is_settled
         if is_over and state.stage is Stage.SERVING:
-            self._succeed(at_s)
-        self._measure_pause(at_s)
-        self._see_plan(at_s)
+            evaluation.end_job(state, self._evaluate, at_s)
+        plans.measure_pause(state, at_s)
+        plans.see(state, at_s)
         watch.see_phase(state, at_s)
         return self._take_orders()
-
-    def _succeed(self, at_s: float) -> None:
-        trained = self._state.stopped_early or "trained"
-        self._state.end(JobPhase.SUCCEEDED, f"{trained}; {self._quality()}", at_s)
-
-    def _quality(self) -> str:
-        rows = evaluation.scored_rows(self._state)
-        if rows is None:
-            return "no rows were held out to evaluate on"
-        try:
-            self.evaluation = self._evaluate(*rows)
-        except InvalidValueError as error:  # the rows are of one class: trained all the same
-            return f"no quality: {error}"
-        return str(self.evaluation)
-
-    def _measure_pause(self, at_s: float) -> None:
-        """Add up, for the plan on its way, how long nobody trained."""
-        trains = self._state.stage is Stage.SERVING and any(w.is_training for w in self._state.roster.workers)
-        if self._still_since_s is not None and self._state.change is not None:
-            since_s = max(self._still_since_s, self._state.change.since_s)
-            self._state.change.pause_s += at_s - since_s
-        self._still_since_s = None if trains else at_s
-
-    def _see_plan(self, at_s: float) -> None:
-        """Note whether the target runs, and tell it once."""
-        state = self._state
-        if not watch.is_in_place(state):
-            self._state.steady_since_s = None
-            return
-        if self._state.steady_since_s is None:
-            self._state.steady_since_s = at_s
-        if state.change is None:
-            return
-        if not state.change.is_fallback:
-            is_first = state.applied is None  # a first start interrupts nothing
-            pause_s = 0.0 if is_first else state.change.pause_s
-            state.orders.append(Tell(PlanApplied(at_s, state.target, pause_s)))
-            self._state.steady_since_s = at_s
-        state.applied, state.change = state.target, None
 
     def _tell_progress(self, at_s: float) -> None:
         told_at_s, told = self._progress_told

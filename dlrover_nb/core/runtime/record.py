@@ -118,6 +118,7 @@ def record_of(state: JobState) -> StateRecord:
         message=state.message,
         n_named=state.roster.n_named,
         nodes=tuple(_node_record(node) for node in state.roster.nodes),
+        evaluation=state.evaluation,
         rounds=state.rounds,
         stopped_early=state.stopped_early,
         batch_sizes=dict(state.batch_sizes),
@@ -134,6 +135,7 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[Kept], at_s: flo
     state.n_checkpoint, state.n_pause = record.n_checkpoint, record.n_pause
     state.last_checkpoint_s, state.is_settled = record.last_checkpoint_s, record.is_settled
     state.is_evaluating, state.is_stopping = record.is_evaluating, record.is_stopping
+    state.evaluation = record.evaluation
     state.rounds, state.stopped_early = record.rounds, record.stopped_early
     state.batch_sizes, state.n_coordinated = dict(record.batch_sizes), record.n_group
     state.phase, state.message = record.phase, record.message

@@ -32,8 +32,6 @@ from dlrover_nb.core.structs.resources import Role, RolePlan
 from dlrover_nb.core.structs.shards import Purpose
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.messages import Copied, Moved, Saved, ToNode
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
     from dlrover_nb.core.structs.shards import Lease
-    from dlrover_nb.core.structs.snapshot import Round
+    from dlrover_nb.core.structs.snapshot import Evaluation, Round
 
     Floats = NDArray[np.float32]
 
@@ -193,7 +191,9 @@ class JobState:
     scored: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)  # by evaluation shard
     rounds: tuple[Round, ...] = ()  # evaluations between passes
     round_of: int = 0  # the pass whose evaluation is under way; 0: none is
+    evaluation: Evaluation | None = None  # of all that was trained, at the end
     stopped_early: str = ""  # why no more rows are trained
+    still_since_s: float | None = None  # since when nobody trains; None: somebody does
     steady_since_s: float | None = None  # since when the target runs; None: nodes are missing or stand still
     is_stopping: str = ""  # who asked and why
     phase: JobPhase = JobPhase.STARTING
@@ -250,16 +250,6 @@ class JobState:
         first = self.roster.get(self.group.nodes[0])
         if first is not None:
             self.send(first, message)
-
-    def adjust(self, sizes: Mapping[str, int]) -> None:
-        """Order other batch sizes of workers, from one round on where they keep in step."""
-        self.batch_sizes |= sizes
-        order = Adjust(tuple(sorted(sizes.items())))
-        self.coordinate(order)
-        if self.spec.sync is Sync.ASP:
-            for node in self.roster.workers:
-                if node.id in sizes:
-                    self.send(node, order)
 
     def leases(self, node: Node) -> tuple[Lease, ...]:
         """Return the shards that a node holds."""

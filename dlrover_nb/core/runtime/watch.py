@@ -1,4 +1,4 @@
-"""What the job master sees by looking: who is silent, what is stuck, whether the plan runs, and the phase.
+"""What the job master sees by looking: who is silent, what is stuck, and the phase.
 
 All limits of time stand here.
 """
@@ -159,17 +159,6 @@ def _lose(state: JobState, nodes: Sequence[Node], why: str, at_s: float) -> None
     for node in nodes:
         if not state.is_ended:
             node_lost(state, node, why, at_s)
-
-
-def is_in_place(state: JobState) -> bool:
-    """Whether the nodes that the target asks for, and no others, train."""
-    target, group = state.target, state.group
-    if state.stage is not Stage.SERVING or group is None or group.shape != target.ps:
-        return False
-    workers = state.roster.workers
-    if len(workers) != target.worker.count or len(state.roster.ps) != target.ps.count:
-        return False
-    return all(w.is_training and not w.is_draining and w.has_shape(target.worker) for w in workers)
 
 
 def see_phase(state: JobState, at_s: float) -> None:

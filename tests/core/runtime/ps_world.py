@@ -13,7 +13,8 @@ import numpy as np
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import ChunkTaken
-from dlrover_nb.core.runtime.moving import Moving, Parcel, Sizes
+from dlrover_nb.core.runtime.giving import Parcel, Sizes
+from dlrover_nb.core.runtime.moving import Moving
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, owned_buckets
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.job import ModelSpec, Optimizer

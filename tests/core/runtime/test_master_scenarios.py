@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanAppli
 from dlrover_nb.core.structs.job import JobPhase, Migration, Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
-from dlrover_nb.core.structs.shards import Lease, Purpose
+from dlrover_nb.core.structs.shards import BatchChoice, Lease, Purpose
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import Evaluation
@@ -225,7 +225,7 @@ def test_batch_sizes_are_told_to_the_coordinator_and_again_to_its_successor() ->
     world = World(spec(plan(2, 1), sync=Sync.BSP), features(4000))
     world.run_until(lambda: in_place(world, plan(2, 1)))
     sizes = m.Adjust((("worker-0", 5), ("worker-1", 15)))
-    orders = world.master.adjust_batches({"worker-1": 15, "worker-0": 5}, world.at_s)
+    orders = world.master.choose(BatchChoice((("worker-1", 15), ("worker-0", 5)), "ada"), world.at_s)
     assert orders_of(orders, m.Adjust) == [("ps-0", sizes)]
     world.do(world.master.on_exit("ps-0", "exit code -9", world.at_s))
     world.run_until(lambda: any(sizes in node.heard for node in world.nodes.values() if node.id != "ps-0"))
@@ -234,12 +234,12 @@ def test_batch_sizes_are_told_to_the_coordinator_and_again_to_its_successor() ->
 def test_asynchronous_workers_are_told_their_batch_sizes_themselves() -> None:
     world = World(spec(plan(2, 1)), features(4000))
     world.run_until(lambda: in_place(world, plan(2, 1)))
-    orders = world.master.adjust_batches({"worker-1": 15}, world.at_s)
+    orders = world.master.choose(BatchChoice((("worker-1", 15),), "ada"), world.at_s)
     assert orders_of(orders, m.Adjust) == [("worker-1", m.Adjust((("worker-1", 15),)))]
     assert not orders_of(world.master.on_exit("worker-0", "gone", world.at_s), m.Forget)
-    for wrong in ({}, {"worker-9": 4}, {"worker-1": 0}):
+    for wrong in ((), (("worker-9", 4),), (("worker-1", 0),)):
         with pytest.raises(InvalidValueError):
-            world.master.adjust_batches(wrong, world.at_s)
+            world.master.choose(BatchChoice(wrong, "ada"), world.at_s)
 
 
 def test_only_the_shard_that_was_lost_on_the_way_goes_back() -> None:

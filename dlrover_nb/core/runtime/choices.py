@@ -1,0 +1,57 @@
+"""What a user says to a running job beside its plan: shards in quarantine, and the batch sizes of workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.runtime import quarantine
+from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.messages import Adjust
+from dlrover_nb.core.structs.shards import BatchChoice, ShardChoice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.structs.shards import UserChoice
+
+
+def choose(state: JobState, choice: UserChoice, at_s: float) -> None:
+    """Do what the user says.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is no such shard in quarantine, no such worker, or a batch size is below 1.
+    """
+    match choice:
+        case ShardChoice():
+            quarantine.choose(state, choice, at_s)
+        case BatchChoice():
+            _adjust(state, choice, at_s)
+        case _ as never:
+            assert_never(never)
+
+
+def _adjust(state: JobState, choice: BatchChoice, at_s: float) -> None:
+    """Give workers other batch sizes; where they keep in step, all from one round on."""
+    sizes = dict(choice.sizes)
+    _check(state, sizes)
+    text = ", ".join(f"{worker} {size}" for worker, size in sorted(sizes.items()))
+    state.note(f"{choice.by} sets batch sizes: {text}" + (f": {choice.why}" if choice.why else ""), at_s)
+    state.batch_sizes |= sizes
+    order = Adjust(tuple(sorted(sizes.items())))
+    state.coordinate(order)
+    if state.spec.sync is Sync.ASP:
+        for node in state.roster.workers:
+            if node.id in sizes:
+                state.send(node, order)
+
+
+def _check(state: JobState, sizes: Mapping[str, int]) -> None:
+    known = [worker.id for worker in state.roster.workers]
+    if not sizes or not set(sizes) <= set(known):
+        raise InvalidValueError(f"expected sizes of {', '.join(known) or 'no workers'}, got {dict(sizes)}")
+    if min(sizes.values()) < 1:
+        raise InvalidValueError(f"batch sizes must be >= 1, got {dict(sizes)}")

@@ -1,0 +1,71 @@
+"""The plan that should run: when it is changed, whether it runs, and how long training stood still for it.
+
+What must be done for it is decided elsewhere (`rollout`, `crew`); here is only what the controller is told.
+Each plan that it ordered is answered exactly once: it was applied, or it failed and why. A plan that the job
+goes back to by itself was not ordered, and is not answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.runtime.orders import Tell
+from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.structs.events import PlanApplied, PlanFailed
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+
+def set_target(state: JobState, plan: ResourcePlan, at_s: float) -> None:
+    """Work towards `plan` from now on; a job that is about to end refuses."""
+    if state.is_ended or state.is_evaluating or state.is_stopping:
+        why = "the job is about to end" if not state.is_evaluating else "all rows are trained already"
+        state.orders.append(Tell(PlanFailed(at_s, plan, why)))
+    elif state.change is None or state.target != plan or state.change.is_fallback:
+        give_up(state, "a newer decision replaced it", at_s)
+        state.aim(plan, at_s)
+
+
+def give_up(state: JobState, why: str, at_s: float) -> None:
+    """Tell that a plan which was on its way will not run; nothing is told of a first plan or a fallback."""
+    if state.change is not None and not state.change.is_fallback and state.applied is not None:
+        state.orders.append(Tell(PlanFailed(at_s, state.target, why)))
+
+
+def measure_pause(state: JobState, at_s: float) -> None:
+    """Add up, for the plan on its way, how long nobody trained."""
+    trains = state.stage is Stage.SERVING and any(w.is_training for w in state.roster.workers)
+    if state.still_since_s is not None and state.change is not None:
+        since_s = max(state.still_since_s, state.change.since_s)
+        state.change.pause_s += at_s - since_s
+    state.still_since_s = None if trains else at_s
+
+
+def see(state: JobState, at_s: float) -> None:
+    """Note whether the target runs, and tell it once."""
+    if not _is_in_place(state):
+        state.steady_since_s = None
+        return
+    if state.steady_since_s is None:
+        state.steady_since_s = at_s
+    if state.change is None:
+        return
+    if not state.change.is_fallback:
+        is_first = state.applied is None  # a first start interrupts nothing
+        pause_s = 0.0 if is_first else state.change.pause_s
+        state.orders.append(Tell(PlanApplied(at_s, state.target, pause_s)))
+        state.steady_since_s = at_s
+    state.applied, state.change = state.target, None
+
+
+def _is_in_place(state: JobState) -> bool:
+    """Whether the nodes that the target asks for, and no others, train."""
+    target, group = state.target, state.group
+    if state.stage is not Stage.SERVING or group is None or group.shape != target.ps:
+        return False
+    workers = state.roster.workers
+    if len(workers) != target.worker.count or len(state.roster.ps) != target.ps.count:
+        return False
+    return all(w.is_training and not w.is_draining and w.has_shape(target.worker) for w in workers)
