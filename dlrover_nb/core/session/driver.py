@@ -4,8 +4,9 @@ Everything that happens to a job happens in this loop, one thing at a time: a me
 tick, a command of a user. So neither the master nor the controller needs a lock, and what they decide
 depends on nothing but the order of these facts, which the journal keeps.
 
-Before an order leaves, what it rests on is in the job's diary (`runfolder`). So a driver that was killed is
-followed by one that goes on in the same run folder, at the same endpoint, with the same nodes (`resume`).
+What follows is carried out by its `hands`, once it is in the job's diary, and what the controller hears is
+in the journal (`hearing`). So a driver that was killed is followed by one that goes on in the same run
+folder, at the same endpoint, with the same nodes (`resume`).
 
 Other threads read the last published picture (a frozen record, exchanged whole), and hand in commands with a
 future that the loop answers. An error that nobody foresaw ends the job as FAILED with its nodes stopped: a
@@ -17,62 +18,38 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller import Controller
-from dlrover_nb.core.errors import BackendError, CheckpointError
-from dlrover_nb.core.runtime.diary import Diary, read_back
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.runtime.diary import read_back
 from dlrover_nb.core.runtime.flash import MemoryClaim, free_memory
 from dlrover_nb.core.runtime.master import JobMaster
-from dlrover_nb.core.runtime.orders import (
-    DropCheckpoint,
-    Order,
-    PrepareCheckpoint,
-    Send,
-    StartNode,
-    StopNode,
-    Tell,
-    WriteManifest,
-)
+from dlrover_nb.core.runtime.orders import Order, Tell
 from dlrover_nb.core.runtime.wire import JobKeys, new_keys
 from dlrover_nb.core.session import picture
-from dlrover_nb.core.session.checkpoints import CheckpointFolder
-from dlrover_nb.core.session.comeback import hear_again
 from dlrover_nb.core.session.commands import Commands
 from dlrover_nb.core.session.facts import Beginning, beginning, evaluate, submitted, traits_of
+from dlrover_nb.core.session.hands import Hands
+from dlrover_nb.core.session.hearing import Hearing
 from dlrover_nb.core.session.line import MasterLine
-from dlrover_nb.core.session.record import Journal, Memory, examples
-from dlrover_nb.core.session.runfolder import (
-    DiaryFile,
-    JobFile,
-    MasterLock,
-    read_diary,
-    read_job,
-    write_job,
-)
+from dlrover_nb.core.session.record import examples
+from dlrover_nb.core.session.runfolder import JobFile, MasterLock, read_diary, read_job, write_job
 from dlrover_nb.core.structs.decisions import Decision
-from dlrover_nb.core.structs.events import Decided, Event, NodeReported, Remember, RoomChanged, Scale, Ticked
+from dlrover_nb.core.structs.events import Decided, Remember, RoomChanged, Ticked
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.resources import Role, check_fits
-from dlrover_nb.core.telemetry import JobTelemetry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from dlrover_nb.core.backends.base import Backend
     from dlrover_nb.core.clock import Clock
-    from dlrover_nb.core.structs.events import Instruction
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 TICK_S = 0.25
 SECOND_S = 1.0
@@ -118,16 +95,12 @@ class JobDriver:
         else:
             self._begun = Beginning(spec, traits, None, "")
         self._spec = spec = self._begun.spec
-        self._controller = Controller()
         self._master = JobMaster(spec, features, self._capacity, folder=str(folder), evaluate=evaluate)
-        self._checkpoints, self._journal = CheckpointFolder(folder, spec.checkpoint_url), Journal(folder)
-        self._memory = Memory(spec.name, history_url)
-        self._telemetry, self._telemetry_lock = JobTelemetry(), threading.Lock()
-        self._diary_file = DiaryFile(folder)
+        self._hearing = Hearing(spec.name, folder, history_url)
         self._keys = JobKeys(job.public_key, job.secret_key) if job else new_keys()
         self._held = contextlib.ExitStack()  # what no other process may have while this one lives
         self._commands = Commands(spec.name, lambda: self._line.wake())  # noqa: PLW0108 - the line comes later
-        self._orders: deque[Order] = deque()
+        self._first: tuple[Order, ...] = ()
         self._broken = ""
         self._loss: float | None = None
         self._room, self._room_at_s = self._capacity, 0.0
@@ -171,13 +144,12 @@ class JobDriver:
         self._held.callback(MasterLock(self._folder).release)
         try:
             self._held.callback(MemoryClaim(self._spec.name, self._folder).close)
-            first = self._begin() if self._job is None else self._come_back(self._job)
-            self._diary_file.begin(self._diary.first())
+            self._first = self._begin() if self._job is None else self._come_back(self._job)
+            self._hands.begin_diary()
         except BaseException:
             self._held.close()
             raise
         self._publish()
-        self._orders.extend(first)
         self._thread.start()
 
     def _begin(self) -> tuple[Order, ...]:
@@ -186,8 +158,8 @@ class JobDriver:
         keys, endpoint = self._keys, self._line.endpoint
         job = JobFile(self._spec, self._features, self._started_at_s, endpoint, keys.public, keys.secret)
         write_job(self._folder, job)
-        self._tell(submitted(self._begun, self._capacity, self._now_s()))
-        self._diary = Diary(self._master)
+        self._hands = self._hands_for(job)
+        self._submit()
         return self._master.start(self._now_s())
 
     def _come_back(self, job: JobFile) -> tuple[Order, ...]:
@@ -198,15 +170,30 @@ class JobDriver:
         record, kept = read_back(self._master, read_diary(self._folder))
         listen = "ipc" if job.endpoint.startswith("ipc") else job.endpoint
         self._line = MasterLine(listen, self._folder, self._keys)
-        hear_again(self._folder, self._controller, self._telemetry, self._memory)
-        self._diary = Diary(self._master)
+        self._hearing.again()
+        self._hands = self._hands_for(job)
         self._backend.adopt([node.id for node in record.nodes])
         orders = self._master.resume(record, kept, self._now_s())
-        if not self._controller.is_submitted:
-            self._tell(submitted(self._begun, self._capacity, self._now_s()))
-        if (plan := self._controller.under_way) is not None:  # one of the two had not heard of the other
+        controller = self._hearing.controller
+        if not controller.is_submitted:
+            self._submit()
+        if (plan := controller.under_way) is not None:  # one of the two had not heard of the other
             orders += self._master.set_target(plan, self._now_s())
         return orders
+
+    def _hands_for(self, job: JobFile) -> Hands:
+        return Hands(
+            job,
+            self._folder,
+            master=self._master,
+            hearing=self._hearing,
+            backend=self._backend,
+            line=self._line,
+            clock=self._clock,
+        )
+
+    def _submit(self) -> None:
+        self._hands.tell(submitted(self._begun, self._capacity, self._now_s()))
 
     def snapshot(self) -> JobSnapshot:
         """Return the newest picture of the job."""
@@ -216,8 +203,7 @@ class JobDriver:
 
     def series(self, cursor: int = 0) -> SeriesChunk:
         """Return telemetry newer than `cursor`."""
-        with self._telemetry_lock:
-            return self._telemetry.read(cursor)
+        return self._hearing.series(cursor)
 
     def decide(self, decision: Decision) -> Decision:
         """Hand in a decision and wait for the verdict.
@@ -233,12 +219,12 @@ class JobDriver:
 
     def choose(self, choice: UserChoice) -> None:
         """Do what the user says with a shard in quarantine or with batch sizes; raises as `decide` does."""
-        self._commands.ask(lambda: self._carry_out(self._master.choose(choice, self._now_s())))
+        self._commands.ask(lambda: self._hands.carry_out(self._master.choose(choice, self._now_s())))
 
     def stop(self, by: str, why: str = "") -> None:
         """Save what was learnt and end the job; nothing happens when it has ended."""
         if not self.snapshot().phase.is_final:
-            self._commands.ask(lambda: self._carry_out(self._master.stop(by, why, self._now_s())))
+            self._commands.ask(lambda: self._hands.carry_out(self._master.stop(by, why, self._now_s())))
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait until the job has ended and all is put away; whether it has."""
@@ -249,7 +235,7 @@ class JobDriver:
         """End the job at once if it runs, and wait for the end."""
         if self._thread.is_alive():
             self._commands.put(
-                lambda: self._carry_out(self._master.fail("its driver was closed", self._now_s()))
+                lambda: self._hands.carry_out(self._master.fail("its driver was closed", self._now_s()))
             )
             self._thread.join()
 
@@ -257,9 +243,7 @@ class JobDriver:
 
     def _run(self) -> None:
         try:
-            first = tuple(self._orders)
-            self._orders.clear()
-            self._carry_out(first)
+            self._hands.carry_out(self._first)
             while not self._master.phase.is_final:
                 self._turn()
         except Exception as error:
@@ -277,7 +261,7 @@ class JobDriver:
         orders: list[Order] = []
         for sender, message, arrays in self._line.hear(wait_s if self._commands.is_empty else 0):
             orders += self._master.on_message(sender, message, self._now_s(), arrays)
-        self._carry_out(orders)
+        self._hands.carry_out(orders)
         while not self._commands.is_empty:
             self._commands.run_next()
             self._publish()
@@ -288,13 +272,13 @@ class JobDriver:
         if at_s >= self._ticked_at_s + TICK_S:
             self._ticked_at_s = at_s
             self._see_exits(at_s)
-            self._carry_out(self._master.tick(at_s))
+            self._hands.carry_out(self._master.tick(at_s))
         if at_s >= self._second_at_s + SECOND_S:
             self._second_at_s = at_s
-            self._carry_out(self._master.see_waiting(self._backend.waiting(), at_s))
-            self._carry_out((Tell(Ticked(at_s)),))
+            self._hands.carry_out(self._master.see_waiting(self._backend.waiting(), at_s))
+            self._hands.carry_out((Tell(Ticked(at_s)),))
             self._record(at_s)
-            self._keep_diary()
+            self._hands.keep_diary()
             self._see_room(at_s)
         if at_s >= self._published_at_s + PUBLISH_S:
             self._publish()
@@ -312,10 +296,10 @@ class JobDriver:
             return
         if capacity != self._capacity:
             self._capacity = capacity
-            self._carry_out(self._master.see_capacity(capacity, at_s))
+            self._hands.carry_out(self._master.see_capacity(capacity, at_s))
         if room != self._room:
             self._room = room
-            self._tell(RoomChanged(at_s, room))
+            self._hands.tell(RoomChanged(at_s, room))
 
     def _see_exits(self, at_s: float) -> None:
         for exited in self._backend.poll():
@@ -327,14 +311,13 @@ class JobDriver:
                 was_killed=exited.was_killed,
                 out_of_memory=exited.out_of_memory,
             )
-            self._carry_out(told)
+            self._hands.carry_out(told)
 
     def _record(self, at_s: float) -> None:
         nodes = self._master.nodes
         n_worker = sum(node.role is Role.WORKER for node in nodes)
         speed = picture.samples_per_s(nodes, at_s)
-        with self._telemetry_lock:
-            self._telemetry.record_job(at_s, speed, n_worker, len(nodes) - n_worker)
+        self._hearing.record_job(at_s, speed, n_worker=n_worker, n_ps=len(nodes) - n_worker)
 
     def _publish(self) -> None:
         at_s = self._published_at_s = self._now_s()
@@ -347,7 +330,7 @@ class JobDriver:
             loss=self._loss,
             samples_per_s=picture.samples_per_s(self._master.nodes, at_s),
             master=self._master,
-            controller=self._controller,
+            controller=self._hearing.controller,
             n_dropped=self._line.n_dropped + self._master.n_dropped,
             n_refused=self._line.n_refused,
             folder=str(self._folder),
@@ -356,14 +339,8 @@ class JobDriver:
 
     def _fail(self, why: str) -> None:
         """End the job though something is broken: what can still be carried out, is."""
-        self._orders.clear()
         self._broken = why
-        for order in self._master.fail(why, self._now_s()):
-            try:
-                self._do(order)
-            except Exception:
-                logger.exception("%s could not be carried out", order)
-                self._orders.clear()
+        self._hands.carry_out_what_works(self._master.fail(why, self._now_s()))
 
     def _put_away(self) -> None:
         self._backend.close()
@@ -371,10 +348,8 @@ class JobDriver:
         self._commands.close()
         self._publish_end()
         self._line.close()
-        self._journal.close()
-        self._memory.close()
-        self._keep_diary()
-        self._diary_file.close()
+        self._hearing.close()
+        self._hands.close()
         self._held.close()
 
     def _publish_end(self) -> None:
@@ -390,94 +365,8 @@ class JobDriver:
                 last, phase=JobPhase.FAILED, message=why, ended_at_s=self._now_s(), running=None
             )
 
-    # orders
-
-    def _carry_out(self, orders: Iterable[Order]) -> None:
-        """Carry out orders in their order, those that follow from them too; a nested call only adds."""
-        orders, is_nested = tuple(orders), bool(self._orders)
-        if entry := self._diary.entry(orders):
-            self._diary_file.append(entry)
-        self._orders.extend(orders)
-        while self._orders and not is_nested:
-            self._do(self._orders[0])
-            self._orders.popleft()
-
-    def _keep_diary(self) -> None:
-        """Write down what changed without an order, and begin a long diary anew."""
-        if self._diary_file.is_long:
-            self._diary_file.begin(self._diary.first())
-        elif entry := self._diary.entry(look=True):
-            self._diary_file.append(entry)
-
-    def _do(self, order: Order) -> None:
-        match order:
-            case StartNode():
-                self._start_node(order)
-            case StopNode(node):
-                self._backend.stop_node(node)
-            case Send(node, message):
-                self._line.send(node, message)
-            case PrepareCheckpoint(number, n_byte):
-                self._try_checkpoint(number, lambda: self._checkpoints.prepare(number, n_byte))
-            case WriteManifest(manifest):
-                if self._try_checkpoint(manifest.number, lambda: self._checkpoints.write(manifest)):
-                    self._carry_out(self._master.manifest_written(manifest.number, self._now_s()))
-            case DropCheckpoint(number):
-                self._checkpoints.drop(number)
-            case Tell(event):
-                self._tell(event)
-            case _ as never:
-                assert_never(never)
-
-    def _start_node(self, order: StartNode) -> None:
-        config = NodeConfig(
-            node=order.node,
-            role=order.role,
-            spec=self._spec,
-            features=self._features,
-            cpu=order.cpu,
-            memory_mib=order.memory_mib,
-            master=self._line.endpoint,
-            listen=self._backend.listen(),
-            folder=str(self._folder),
-            public_key=self._keys.public,
-            secret_key=self._keys.secret,
-        )
-        try:
-            self._backend.start_node(config)
-        except BackendError as error:
-            self._carry_out(self._master.on_exit(order.node, str(error), self._now_s()))
-
-    def _try_checkpoint(self, number: int, work: Callable[[], None]) -> bool:
-        try:
-            work()
-        except CheckpointError as error:
-            logger.warning("job %s: checkpoint %d failed: %s", self._spec.name, number, error)
-            self._carry_out(self._master.checkpoint_failed(number, str(error), self._now_s()))
-            return False
-        return True
-
-    # the controller
-
-    def _tell(self, event: Event) -> tuple[Instruction, ...]:
-        """Hand a fact to the controller and do what it orders; what it refuses has not happened."""
-        if isinstance(event, NodeReported):
-            with self._telemetry_lock:
-                self._telemetry.record_node(event.sample)
-        instructions = self._controller.handle(event)
-        self._journal.append(event)
-        for instruction in instructions:
-            match instruction:
-                case Scale(_, target):
-                    self._carry_out(self._master.set_target(target, self._now_s()))
-                case Remember():
-                    self._memory.remember(instruction)
-                case _ as never:
-                    assert_never(never)
-        return instructions
-
     def _decide(self, decision: Decision) -> Decision:
-        instructions = self._tell(Decided(self._now_s(), decision))
+        instructions = self._hands.tell(Decided(self._now_s(), decision))
         taken = [i.record for i in instructions if isinstance(i, Remember)]
         return next(record for record in taken if isinstance(record, Decision))
 
