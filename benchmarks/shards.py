@@ -98,7 +98,7 @@ def percentile_ms(seconds: list[float], fraction: float) -> float:
 def in_process(n_client: int, seconds: float) -> dict[str, Any]:
     """Let threads grant and complete, each call under a lock, as a ledger belongs to one thread."""
     ledger = ShardLedger(Split(N_SAMPLE, BATCH_SIZE, SHARD_BATCHES, n_epoch=20))
-    ledger.keep_changes()
+    ledger.changes.keep()
     lock, stop = threading.Lock(), threading.Event()
     times: list[list[float]] = [[] for _ in range(n_client)]
 
@@ -114,7 +114,7 @@ def in_process(n_client: int, seconds: float) -> dict[str, Any]:
             with lock:
                 ledger.complete(owner, shard.lease)
                 if len(times[index]) % 1000 == 0:
-                    ledger.drain_changes()
+                    ledger.changes.drain()
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(n_client)]
     began_s, cpu_s = time.perf_counter(), time.process_time()

@@ -63,7 +63,7 @@ class Diary:
         self._last: StateRecord | None = None
         self._told: set[KeptName] = set()
         for ledger in master.ledgers:
-            ledger.keep_changes()
+            ledger.changes.keep()
 
     def first(self) -> Entry:
         """Return all that there is, as the beginning of a new diary."""
@@ -88,7 +88,7 @@ class Diary:
 
     def _drain(self) -> tuple[bytes, bytes]:
         train, evaluate = self._master.ledgers
-        return train.drain_changes(), evaluate.drain_changes()
+        return train.changes.drain(), evaluate.changes.drain()
 
     def _change(self) -> StateRecord | None:
         now = self._master.record

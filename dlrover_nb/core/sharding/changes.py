@@ -17,8 +17,36 @@ if TYPE_CHECKING:
     from dlrover_nb.core.sharding.ledger import ShardLedger
 
 
+class ChangeLog:
+    """The changes of one ledger since they were last taken out; none before somebody wants them kept."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether changes are noted."""
+        return self._lines is not None
+
+    def keep(self) -> None:
+        """Note every change from now on, for `drain`."""
+        self._lines = []
+
+    def note(self, line: str) -> None:
+        """Note a change."""
+        if self._lines is not None:
+            self._lines.append(line)
+
+    def drain(self) -> bytes:
+        """Return the changes since the last call, a line each, and forget them."""
+        if not self._lines:
+            return b""
+        lines, self._lines = self._lines, []
+        return ("\n".join(lines) + "\n").encode()
+
+
 def apply_changes(ledger: ShardLedger, data: bytes) -> None:
-    """Make the changes that `ShardLedger.drain_changes` returned; a last line without its end is left out.
+    """Make the changes that `ChangeLog.drain` returned; a last line without its end is left out.
 
     Raises
     ------

@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.shards import QuarantinedShard
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
+
+    from dlrover_nb.core.sharding.rows import RowsDone
+    from dlrover_nb.core.sharding.split import Split
 
 MAX_DEATHS = 3
 
@@ -39,13 +45,29 @@ class Deaths:
         """Forget all shards but the wanted ones."""
         self._owners = {shard: owners for shard, owners in self._owners.items() if wanted(shard)}
 
-    def of(self, shard: int) -> tuple[str, ...]:
-        """Return the holders that died, the first one first."""
-        return self._owners.get(shard, ())
+    def acquit(self, shard: int) -> None:
+        """Clear a shard in quarantine of suspicion.
+
+        Raises
+        ------
+        InvalidValueError
+            When it is not in quarantine.
+        """
+        known = self.suspects()
+        if shard not in known:
+            text = ", ".join(map(str, known)) or "none"
+            raise InvalidValueError(f"shard {shard} is not in quarantine; {text} is")
+        self.forget(shard)
 
     def suspects(self) -> list[int]:
         """Return the shards with too many deaths."""
         return sorted(shard for shard, owners in self._owners.items() if len(owners) >= MAX_DEATHS)
+
+    def quarantined(self, split: Split, rows: RowsDone) -> Iterator[QuarantinedShard]:
+        """Describe the shards with too many deaths."""
+        for shard in self.suspects():
+            place = split.epoch(shard), *split.rows(shard)
+            yield QuarantinedShard(split.purpose, shard, *place, rows.of(shard), self._owners[shard])
 
     def items(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
         """Return all of it."""

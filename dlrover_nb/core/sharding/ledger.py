@@ -17,29 +17,31 @@ it takes a hundred times the memory and its checkpoint is slow.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from dlrover_nb.core import codec
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError
+from dlrover_nb.core.sharding.changes import ChangeLog
 from dlrover_nb.core.sharding.deaths import Deaths
+from dlrover_nb.core.sharding.holds import Hold, Holds
 from dlrover_nb.core.sharding.queue import ShardQueue
-from dlrover_nb.core.sharding.split import HeldShard, LedgerCheckpoint, LedgerRecord
-from dlrover_nb.core.sharding.states import DOING, DONE, QUARANTINED, SKIPPED, TODO, states_of
+from dlrover_nb.core.sharding.rows import RowsDone, still_begun
+from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord
+from dlrover_nb.core.sharding.states import (
+    DOING,
+    DONE,
+    QUARANTINED,
+    SKIPPED,
+    TODO,
+    bits_of,
+    shards_in,
+    state_at,
+    states_of,
+)
 from dlrover_nb.core.structs.shards import Lease, Purpose, QuarantinedShard, Shard, ShardCounts
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dlrover_nb.core.sharding.split import Split
-
-
-class _Hold(NamedTuple):
-    owner: str
-    grant: int
-    until: int
-    is_piece: bool  # the shard has more rows than `until`
 
 
 class ShardLedger:
@@ -49,21 +51,23 @@ class ShardLedger:
     ----------
     split
         The shards.
+
+    Attributes
+    ----------
+    changes
+        Every call that changed something, for a master that comes back.
     """
 
     def __init__(self, split: Split) -> None:
         self.split = split
         self._state = bytearray(0 if split.is_open else split.n_shard)
         self._queue = ShardQueue(split)
-        self._begun: dict[int, int] = {}  # acknowledged rows of shards that are not DONE
-        self._held: dict[int, _Hold] = {}  # in the order of the grants
-        self._held_by: dict[str, dict[int, None]] = {}  # the same by owner: sets that keep their order
+        self._rows, self._holds = RowsDone(), Holds()
         self._deaths = Deaths()
         self._is_closed = False
         self._n_done = self._n_quarantined = self._n_skipped = 0
-        self._n_sample_done = 0
         self._n_grant = self._n_refused = self._n_returned = 0
-        self._changes: list[str] | None = None
+        self.changes = ChangeLog()
 
     # what it knows
 
@@ -71,12 +75,12 @@ class ShardLedger:
     def finished(self) -> bool:
         """Whether nothing is left to do; a shard in quarantine is."""
         if self._is_closed:
-            return not self._held
+            return not self._holds
         return self._n_done + self._n_skipped == len(self._state) and not self.split.is_open
 
     def counts(self) -> ShardCounts:
         """Return the exact accounting; acknowledged rows of unfinished shards count as samples done."""
-        doing, quarantined, skipped = len(self._held), self._n_quarantined, self._n_skipped
+        doing, quarantined, skipped = len(self._holds), self._n_quarantined, self._n_skipped
         todo = len(self._state) - self._n_done - doing - quarantined - skipped
         if self._is_closed:
             todo, quarantined, skipped = 0, 0, skipped + todo + quarantined
@@ -84,8 +88,8 @@ class ShardLedger:
             todo=todo,
             doing=doing,
             done=self._n_done,
-            n_sample_done=self._n_sample_done,
-            n_sample_total=self._n_sample_total(),
+            n_sample_done=self._rows.n_row,
+            n_sample_total=self.split.n_row_in(len(self._state)),
             refused=self._n_refused,
             returned=self._n_returned,
             quarantined=quarantined,
@@ -96,17 +100,12 @@ class ShardLedger:
 
     def quarantined(self) -> tuple[QuarantinedShard, ...]:
         """Return the shards that wait for a decision, none after `close`."""
-        return () if self._is_closed else tuple(self._describe(shard) for shard in self._deaths.suspects())
+        return () if self._is_closed else tuple(self._deaths.quarantined(self.split, self._rows))
 
     def holds(self, owner: str, lease: Lease) -> bool:
         """Whether `owner` holds that very grant now."""
-        hold = self._held.get(lease.shard)
-        return (
-            hold is not None
-            and hold.grant == lease.grant
-            and hold.owner == owner
-            and lease.purpose is self.split.purpose
-        )
+        is_held = self._holds.covers(owner, lease.shard, lease.grant)
+        return is_held and lease.purpose is self.split.purpose
 
     def is_done_before(self, shard: int) -> bool:
         """Whether all shards with lower numbers are DONE or given up."""
@@ -115,8 +114,8 @@ class ShardLedger:
 
     def leases(self, owner: str) -> tuple[Lease, ...]:
         """Return what `owner` holds, oldest first."""
-        purpose, shards = self.split.purpose, self._held_by.get(owner, ())
-        return tuple(Lease(purpose, shard, self._held[shard].grant) for shard in shards)
+        purpose, holds = self.split.purpose, self._holds
+        return tuple(Lease(purpose, shard, holds[shard].grant) for shard in holds.of(owner))
 
     # the life of a shard
 
@@ -128,21 +127,19 @@ class ShardLedger:
         shard is handed out whole, because its scores are kept whole or not at all.
         """
         shard = None if self._is_closed else self._queue.pop(self._state)
-        if self._changes is not None:
-            self._changes.append(f"grant {owner} {most_batches or 0}\n")
+        self.changes.note(f"grant {owner} {most_batches or 0}")
         if shard is None:
             return None
         if shard == len(self._state):
             self._state.append(TODO)  # the next one of a stream
         split = self.split
         epoch, start, stop = split.place(shard)
-        until, offset = stop - start, self._begun.get(shard, 0)
+        until, offset = stop - start, self._rows.of(shard)
         if is_piece := most_batches is not None and self._is_piece(offset, until, most_batches):
             until = offset + most_batches * split.batch_size
         self._n_grant = grant = self._n_grant + 1
         self._state[shard] = DOING
-        self._held[shard] = _Hold(owner, grant, until, is_piece)
-        self._held_by.setdefault(owner, {})[shard] = None
+        self._holds.add(shard, Hold(owner, grant, until, is_piece))
         lease = Lease(split.purpose, shard, grant)
         return Shard(lease, epoch, start, stop, offset, until if is_piece else None)
 
@@ -157,9 +154,8 @@ class ShardLedger:
         """
         if not self._admits(owner, lease):
             return False
-        if self._changes is not None:
-            self._note("progress", owner, lease.shard, lease.grant, n_row_done)
-        self._acknowledge(lease.shard, min(n_row_done, self._held[lease.shard].until))
+        self.changes.note(f"progress {owner} {lease.shard} {lease.grant} {n_row_done}")
+        self._acknowledge(lease.shard, min(n_row_done, self._holds[lease.shard].until))
         return True
 
     def complete(self, owner: str, lease: Lease) -> bool:
@@ -170,17 +166,15 @@ class ShardLedger:
         if not self._admits(owner, lease):
             return False
         shard = lease.shard
-        if self._changes is not None:
-            self._changes.append(f"complete {owner} {shard} {lease.grant}\n")
-        hold = self._held[shard]
-        self._let_go(shard, owner)
+        self.changes.note(f"complete {owner} {shard} {lease.grant}")
+        hold = self._holds.let_go(shard)
         if hold.is_piece:
             self._acknowledge(shard, hold.until)
             self._state[shard] = TODO
             self._queue.returned.appendleft(shard)
             return True
         self._state[shard] = DONE
-        self._n_sample_done += hold.until - self._begun.pop(shard, 0)
+        self._rows.complete(shard, hold.until)
         self._deaths.forget(shard)
         self._n_done += 1
         return True
@@ -191,11 +185,11 @@ class ShardLedger:
         When it was `killed` the shard that it was working on, the one that it was granted first, may be the
         reason: that is counted until a row of it is done.
         """
-        shards = tuple(self._held_by.get(owner, ()))
+        shards = self._holds.of(owner)
         if shards:
-            self._note("release", owner, int(killed))
+            self.changes.note(f"release {owner} {int(killed)}")
         for shard in shards:
-            self._let_go(shard, owner)
+            self._holds.let_go(shard)
             self._state[shard] = TODO
         if killed and shards and self._deaths.count(shards[0], owner):
             self._state[shards[0]] = QUARANTINED
@@ -208,8 +202,8 @@ class ShardLedger:
         """Take back one shard, which its owner never got; False when the lease is stale."""
         if not self.holds(owner, lease):
             return False
-        self._note("give_back", owner, lease.shard, lease.grant)
-        self._let_go(lease.shard, owner)
+        self.changes.note(f"give_back {owner} {lease.shard} {lease.grant}")
+        self._holds.let_go(lease.shard)
         self._state[lease.shard] = TODO
         self._queue.returned.append(lease.shard)
         self._n_returned += 1
@@ -226,7 +220,7 @@ class ShardLedger:
             When it is not in quarantine.
         """
         self._end_quarantine(shard, TODO)
-        self._note("retry", shard)
+        self.changes.note(f"retry {shard}")
         self._queue.returned.appendleft(shard)
 
     def skip(self, shard: int) -> None:
@@ -238,12 +232,12 @@ class ShardLedger:
             When it is not in quarantine.
         """
         self._end_quarantine(shard, SKIPPED)
-        self._note("skip", shard)
+        self.changes.note(f"skip {shard}")
         self._n_skipped += 1
 
     def close(self) -> None:
         """Hand out nothing more (early stopping): what is DOING may end, the rest counts as skipped."""
-        self._note("close")
+        self.changes.note("close")
         self._is_closed = True
 
     def close_at(self, row: int) -> None:
@@ -268,16 +262,16 @@ class ShardLedger:
             raise InvalidValueError(
                 f"rows up to {self.split.rows(beyond[-1])[1]} are trained, got {row} as the end; end it later"
             )
-        self._note("close_at", row)
+        self.changes.note(f"close_at {row}")
         self._cut(split, whole)
 
     # going back, and coming back
 
     def checkpoint(self) -> LedgerCheckpoint:
         """Return what `restore` needs; DOING shards are kept as begun ones."""
-        done = np.packbits(self._states() == DONE).tobytes()
-        skipped = np.flatnonzero(self._states() == SKIPPED) if self._n_skipped else ()
-        begun = tuple(sorted(self._begun.items()))
+        done = bits_of(self._state, DONE)
+        skipped = shards_in(self._state, SKIPPED) if self._n_skipped else ()
+        begun = tuple(sorted(self._rows.begun.items()))
         return LedgerCheckpoint(self.split, done, begun, tuple(int(s) for s in skipped), self._is_closed)
 
     def restore(self, checkpoint: LedgerCheckpoint | None = None) -> None:
@@ -293,16 +287,18 @@ class ShardLedger:
         if checkpoint is None:
             checkpoint = LedgerCheckpoint(self.split, b"", ())
         split = self.split.merged(checkpoint.split)
-        if self._changes is not None:
-            self._note("restore", codec.to_json(checkpoint).decode())
-        skipped = {*checkpoint.skipped, *(int(s) for s in np.flatnonzero(self._states() == SKIPPED))}
-        self._n_returned += len(self._held)
-        self._held.clear()
-        self._held_by.clear()
+        if self.changes.is_kept:
+            self.changes.note(f"restore {codec.to_json(checkpoint).decode()}")
+        skipped = {*checkpoint.skipped, *map(int, shards_in(self._state, SKIPPED))}
+        self._n_returned += len(self._holds)
+        self._holds = Holds()
         self.split, self._is_closed = split, self._is_closed or checkpoint.is_closed
         self._state = states_of(checkpoint, split)
         self._put_aside(skipped)
-        self._recount(checkpoint)
+        done = shards_in(self._state, DONE)
+        self._n_done, self._n_quarantined = len(done), self._state.count(QUARANTINED)
+        self._n_skipped = self._state.count(SKIPPED)
+        self._rows = RowsDone(self.split.n_row_of(done), still_begun(checkpoint, self.split, self._state))
         self._queue = ShardQueue(split)
 
     def record(self) -> LedgerRecord:
@@ -310,9 +306,7 @@ class ShardLedger:
         return LedgerRecord(
             checkpoint=self.checkpoint(),
             n_known=len(self._state),
-            held=tuple(
-                HeldShard(shard, hold.owner, hold.grant, hold.until) for shard, hold in self._held.items()
-            ),
+            held=self._holds.records(),
             returned=tuple(self._queue.returned),
             epoch=self._queue.epoch,
             place=self._queue.place,
@@ -344,31 +338,16 @@ class ShardLedger:
             if not held.shard < len(self._state):
                 raise CheckpointError(f"expected a shard below {len(self._state)}, got {held}")
             self._state[held.shard] = DOING
-            self._held[held.shard] = _Hold(
-                held.owner, held.grant, held.until, held.until < self.split.n_row(held.shard)
-            )
-            self._held_by.setdefault(held.owner, {})[held.shard] = None
+            is_piece = held.until < self.split.n_row(held.shard)
+            self._holds.add(held.shard, Hold(held.owner, held.grant, held.until, is_piece))
         self._n_grant, self._n_refused = record.n_grant, record.n_refused
         self._n_returned = record.n_returned
 
-    def keep_changes(self) -> None:
-        """Note every change from now on, for `drain_changes`."""
-        self._changes = []
-
-    def drain_changes(self) -> bytes:
-        """Return the changes since the last call, a line each (see `changes`), and forget them."""
-        changes, self._changes = self._changes or [], None if self._changes is None else []
-        return "".join(changes).encode()
-
     # parts
-
-    def _note(self, *change: object) -> None:
-        if self._changes is not None:
-            self._changes.append(" ".join(map(str, change)) + "\n")
 
     def refuse(self) -> None:
         """Count a report that is no longer valid."""
-        self._note("refuse")
+        self.changes.note("refuse")
         self._n_refused += 1
 
     def _admits(self, owner: str, lease: Lease) -> bool:
@@ -378,45 +357,20 @@ class ShardLedger:
         return False
 
     def _acknowledge(self, shard: int, n_row_done: int) -> None:
-        before = self._begun.get(shard, 0)
-        if n_row_done > before:
-            self._begun[shard] = n_row_done
-            self._n_sample_done += n_row_done - before
+        if self._rows.acknowledge(shard, n_row_done):
             self._deaths.forget(shard)
 
-    def _let_go(self, shard: int, owner: str) -> None:
-        del self._held[shard]
-        mine = self._held_by[owner]
-        del mine[shard]
-        if not mine:
-            del self._held_by[owner]
-
     def _end_quarantine(self, shard: int, state: int) -> None:
-        known = self._deaths.suspects()
-        if shard not in known:
-            text = ", ".join(map(str, known)) or "none"
-            raise InvalidValueError(f"shard {shard} is not in quarantine; {text} is")
+        self._deaths.acquit(shard)
         self._state[shard] = state
         self._n_quarantined -= 1
-        self._deaths.forget(shard)
-
-    def _describe(self, shard: int) -> QuarantinedShard:
-        return QuarantinedShard(
-            self.split.purpose,
-            shard,
-            self.split.epoch(shard),
-            *self.split.rows(shard),
-            self._begun.get(shard, 0),
-            self._deaths.of(shard),
-        )
 
     def _cut(self, split: Split, whole: int) -> None:
         """Give a stream its end: forget the shards after it, and begin the one that it cuts anew."""
-        for shard in [s for s in self._held if s >= whole]:
-            self._let_go(shard, self._held[shard].owner)
+        for shard in [s for s in self._holds if s >= whole]:
+            self._holds.let_go(shard)
             self._n_returned += 1
-        for shard in [s for s in self._begun if s >= whole]:
-            self._n_sample_done -= self._begun.pop(shard)
+        self._rows.forget_from(whole)
         self._deaths.keep(lambda shard: shard < whole)
         self._n_quarantined -= self._state[whole:].count(QUARANTINED)
         self._n_skipped -= self._state[whole:].count(SKIPPED)
@@ -430,41 +384,16 @@ class ShardLedger:
         for shard in skipped:
             if shard < len(self._state) and self._state[shard] == TODO:
                 self._state[shard] = SKIPPED
-        self._deaths.keep(lambda shard: self._state_at(shard) == TODO)
+        self._deaths.keep(lambda shard: state_at(self._state, shard) == TODO)
         for shard in self._deaths.suspects():
             self._state.extend(bytes(max(0, shard + 1 - len(self._state))))
             self._state[shard] = QUARANTINED
-
-    def _state_at(self, shard: int) -> int:
-        return self._state[shard] if shard < len(self._state) else TODO
-
-    def _recount(self, checkpoint: LedgerCheckpoint) -> None:
-        done = np.flatnonzero(self._states() == DONE)
-        self._n_done, self._n_sample_done = len(done), self.split.n_row_of(done)
-        self._n_quarantined = self._state.count(QUARANTINED)
-        self._n_skipped = self._state.count(SKIPPED)
-        self._begun = {}
-        for shard, n_row_done in checkpoint.begun:
-            was_whole = shard < self.split.n_shard and checkpoint.split.n_row(shard) == self.split.n_row(
-                shard
-            )
-            if was_whole and self._state_at(shard) != DONE:
-                self._begun[shard] = n_row_done
-                self._n_sample_done += n_row_done
-
-    def _states(self) -> NDArray[np.uint8]:
-        return np.frombuffer(self._state, np.uint8)
-
-    def _n_sample_total(self) -> int:
-        if self.split.n_sample is None:
-            return len(self._state) * self.split.shard_size
-        return self.split.n_sample * self.split.n_epoch
 
     def _n_sample_skipped(self) -> int:
         """Count rows that were given up: of all shards when it is closed, but for those at work."""
         n_row = self.split.n_row
         if self._is_closed:
-            n_coming = sum(n_row(shard) - self._begun.get(shard, 0) for shard in self._held)
-            return self._n_sample_total() - self._n_sample_done - n_coming
-        skipped = np.flatnonzero(self._states() == SKIPPED)
-        return self.split.n_row_of(skipped) - sum(self._begun.get(int(shard), 0) for shard in skipped)
+            n_coming = sum(n_row(shard) - self._rows.of(shard) for shard in self._holds)
+            return self.split.n_row_in(len(self._state)) - self._rows.n_row - n_coming
+        skipped = shards_in(self._state, SKIPPED)
+        return self.split.n_row_of(skipped) - sum(self._rows.of(int(shard)) for shard in skipped)

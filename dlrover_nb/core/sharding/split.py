@@ -113,6 +113,10 @@ class Split:
         n_last = int(np.count_nonzero((shards + 1) % self.n_shard_per_epoch == 0))
         return (len(shards) - n_last) * self.shard_size + n_last * self.n_row(self.n_shard - 1)
 
+    def n_row_in(self, n_known: int) -> int:
+        """Return the rows of all passes, or of the first `n_known` shards of a stream without an end."""
+        return n_known * self.shard_size if self.n_sample is None else self.n_sample * self.n_epoch
+
     def ended(self, row: int) -> Split:
         """Return the stream with its end before `row`."""
         return replace(self, n_sample=row - self.first_row)

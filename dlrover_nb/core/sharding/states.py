@@ -7,9 +7,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dlrover_nb.core.sharding.split import LedgerCheckpoint, Split
 
 TODO, DOING, DONE, QUARANTINED, SKIPPED = range(5)
+
+
+def state_at(states: bytearray, shard: int) -> int:
+    """Return the state of a shard; one that is not known yet is TODO."""
+    return states[shard] if shard < len(states) else TODO
+
+
+def shards_in(states: bytearray, state: int) -> NDArray[np.intp]:
+    """Return the shards that are in one state."""
+    return np.flatnonzero(np.frombuffer(states, np.uint8) == state)
+
+
+def bits_of(states: bytearray, state: int) -> bytes:
+    """Return a bit for each shard: whether it is in one state."""
+    return np.packbits(np.frombuffer(states, np.uint8) == state).tobytes()
 
 
 def states_of(checkpoint: LedgerCheckpoint, split: Split) -> bytearray:

@@ -287,7 +287,7 @@ def test_a_stream_goes_back_to_a_checkpoint_of_before_its_end() -> None:
 def test_a_job_master_that_comes_back_knows_the_present_holder_and_refuses_all_others() -> None:
     """DLRover numbers tasks anew: a late report completes another shard there, which is never trained."""
     ledger = ShardLedger(Split(600, 10, 10))
-    ledger.keep_changes()
+    ledger.changes.keep()
     written = ledger.record()
     for _ in range(2):
         ledger.complete("worker-0", _granted(ledger).lease)
@@ -295,7 +295,7 @@ def test_a_job_master_that_comes_back_knows_the_present_holder_and_refuses_all_o
     ledger.release("worker-0")
     held = _granted(ledger)
     back = ShardLedger.from_record(codec.from_json(codec.to_json(written), LedgerRecord))
-    apply_changes(back, ledger.drain_changes())
+    apply_changes(back, ledger.changes.drain())
     assert held.lease.shard == late.lease.shard
     assert not back.complete("worker-0", late.lease)
     assert not back.complete("worker-9", held.lease)
@@ -342,7 +342,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def begin(self, data: st.DataObject) -> None:
         split = data.draw(self.splits)
         self.ledger = ShardLedger(split)
-        self.ledger.keep_changes()
+        self.ledger.changes.keep()
         self.record, self.changes = self.ledger.record(), b""
         self.trained: Counter[tuple[int, int]] = Counter()
         self.leases: list[tuple[str, Shard, int]] = []
@@ -432,7 +432,7 @@ class LedgerMachine(RuleBasedStateMachine):
         back = ShardLedger.from_record(codec.from_json(codec.to_json(self.record), LedgerRecord))
         apply_changes(back, self.changes)
         assert (back.record(), back.counts()) == (self.ledger.record(), self.ledger.counts())
-        back.keep_changes()
+        back.changes.keep()
         self.ledger = back
 
     @invariant()
@@ -476,7 +476,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """Only a stream has to be ended."""
 
     def _drain(self) -> None:
-        self.changes += self.ledger.drain_changes()
+        self.changes += self.ledger.changes.drain()
 
     def _mark(self, shard: Shard, n_row: int) -> None:
         for row in range(shard.start + shard.offset, shard.start + n_row):

@@ -1,0 +1,65 @@
+"""Which rows are done: all of a shard that is DONE, the first ones of any other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.sharding.states import DONE, state_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dlrover_nb.core.sharding.split import LedgerCheckpoint, Split
+
+
+class RowsDone:
+    """The account of rows that were acknowledged.
+
+    Parameters
+    ----------
+    n_whole
+        Rows of shards that are DONE.
+    begun
+        Pairs of another shard and how many of its rows are done.
+
+    Attributes
+    ----------
+    begun
+        The same, by shard.
+    n_row
+        All rows that are done.
+    """
+
+    def __init__(self, n_whole: int = 0, begun: Iterable[tuple[int, int]] = ()) -> None:
+        self.begun = dict(begun)
+        self.n_row = n_whole + sum(self.begun.values())
+
+    def of(self, shard: int) -> int:
+        """Return how many rows of a shard that is not DONE are done."""
+        return self.begun.get(shard, 0)
+
+    def acknowledge(self, shard: int, n_row: int) -> bool:
+        """Count the first `n_row` rows of a shard; whether that is more than before."""
+        n_new = n_row - self.begun.get(shard, 0)
+        if n_new <= 0:
+            return False
+        self.begun[shard] = n_row
+        self.n_row += n_new
+        return True
+
+    def complete(self, shard: int, n_row: int) -> None:
+        """Count a shard of `n_row` rows that is DONE."""
+        self.n_row += n_row - self.begun.pop(shard, 0)
+
+    def forget_from(self, first: int) -> None:
+        """Count nothing of shards from `first` on, none of which is DONE."""
+        for shard in [s for s in self.begun if s >= first]:
+            self.n_row -= self.begun.pop(shard)
+
+
+def still_begun(checkpoint: LedgerCheckpoint, split: Split, states: bytearray) -> Iterator[tuple[int, int]]:
+    """Yield shards begun at a checkpoint and their rows, but for one that a stream's end has cut since."""
+    for shard, n_row in checkpoint.begun:
+        is_here = shard < split.n_shard and state_at(states, shard) != DONE
+        if is_here and checkpoint.split.n_row(shard) == split.n_row(shard):
+            yield shard, n_row
