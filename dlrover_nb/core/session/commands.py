@@ -1,4 +1,4 @@
-"""Commands that other threads hand to the one loop of a job, each with a future that the loop answers."""
+"""Commands that other threads hand to a loop, each with a future that the loop answers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, TypeVar
 
-from dlrover_nb.core.errors import BackendError, StaleDecisionError
-from dlrover_nb.core.session.answers import answer
+from dlrover_nb.core.errors import BackendError, DlroverError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,14 +23,18 @@ class Commands:
 
     Parameters
     ----------
-    job
-        Name of the job.
+    who
+        Whose loop it is, for errors.
+    over
+        Says why nothing more is taken, once it is so.
     wake
-        Lets the loop look at once.
+        Lets the loop look at once; a loop that waits here for the next command needs none.
     """
 
-    def __init__(self, job: str, wake: Callable[[], None]) -> None:
-        self._job, self._wake = job, wake
+    def __init__(
+        self, who: str, *, over: Callable[[], DlroverError], wake: Callable[[], None] = lambda: None
+    ) -> None:
+        self._who, self._over, self._wake = who, over, wake
         self._queue: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._lock = threading.Lock()  # guards _is_closed against a command that comes too late
         self._is_closed = False
@@ -46,19 +49,17 @@ class Commands:
 
         Raises
         ------
-        StaleDecisionError
-            When the job has ended.
         BackendError
-            When the loop does not answer.
+            When the loop does not answer; what `over` says when it has ended.
         """
         asked: Future[T] = Future()
-        if not self.put(lambda: answer(asked, command, who="the job master")):
-            raise StaleDecisionError(f"job {self._job} has ended: nothing to do")
+        if not self.put(lambda: self._answer(asked, command)):
+            raise self._over()
         try:
             return asked.result(ANSWER_LIMIT_S)
         except FutureTimeoutError as error:
             raise BackendError(
-                f"the master of job {self._job} did not answer within {ANSWER_LIMIT_S:g} s; try again"
+                f"{self._who} did not answer within {ANSWER_LIMIT_S:g} s; try again"
             ) from error
 
     def put(self, command: Callable[[], object]) -> bool:
@@ -70,13 +71,32 @@ class Commands:
         self._wake()
         return True
 
-    def run_next(self) -> None:
-        """Run the oldest one; the loop's thread alone calls this."""
-        self._queue.get()()
+    def run_next(self, wait_s: float = 0.0) -> bool:
+        """Run the oldest one, after waiting for it at most so long; whether there was one."""
+        try:
+            command = self._queue.get(block=wait_s > 0, timeout=wait_s)
+        except queue.Empty:
+            return False
+        command()
+        return True
+
+    def shut(self) -> None:
+        """Take none any more; for any thread."""
+        with self._lock:
+            self._is_closed = True
 
     def close(self) -> None:
         """Take none any more, and run those that wait."""
-        with self._lock:
-            self._is_closed = True
-        while not self._queue.empty():
-            self.run_next()
+        self.shut()
+        while self.run_next():
+            pass
+
+    def _answer(self, asked: Future[T], command: Callable[[], T]) -> None:
+        """Run a command; an error meant for the user is its answer, any other one ends the loop too."""
+        try:
+            asked.set_result(command())
+        except DlroverError as error:
+            asked.set_exception(error)
+        except Exception as error:
+            asked.set_exception(BackendError(f"{self._who} failed: {error}"))
+            raise

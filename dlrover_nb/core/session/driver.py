@@ -21,7 +21,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.errors import BackendError, StaleDecisionError
 from dlrover_nb.core.runtime.diary import read_back
 from dlrover_nb.core.runtime.flash import MemoryClaim, free_memory
 from dlrover_nb.core.runtime.master import JobMaster
@@ -99,7 +99,11 @@ class JobDriver:
         self._hearing = Hearing(spec.name, folder, history_url)
         self._keys = JobKeys(job.public_key, job.secret_key) if job else new_keys()
         self._held = contextlib.ExitStack()  # what no other process may have while this one lives
-        self._commands = Commands(spec.name, lambda: self._line.wake())  # noqa: PLW0108 - the line comes later
+        self._commands = Commands(
+            f"the master of job {spec.name}",
+            over=lambda: StaleDecisionError(f"job {spec.name} has ended: nothing to do"),
+            wake=lambda: self._line.wake(),  # noqa: PLW0108 - the line comes later
+        )
         self._first: tuple[Order, ...] = ()
         self._broken = ""
         self._loss: float | None = None
@@ -262,8 +266,7 @@ class JobDriver:
         for sender, message, arrays in self._line.hear(wait_s if self._commands.is_empty else 0):
             orders += self._master.on_message(sender, message, self._now_s(), arrays)
         self._hands.carry_out(orders)
-        while not self._commands.is_empty:
-            self._commands.run_next()
+        while self._commands.run_next():
             self._publish()
         self._see_time()
 

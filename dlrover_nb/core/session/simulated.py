@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import difflib
 import logging
-import queue
 import threading
 import time
 from collections import deque
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
-from dlrover_nb.core.session.answers import answer
 from dlrover_nb.core.session.broker import UNLIMITED, share
 from dlrover_nb.core.session.client import JobHandle, JobSummary, summarize
+from dlrover_nb.core.session.commands import Commands
 from dlrover_nb.core.session.facts import beginning
 from dlrover_nb.core.session.pace import Pace
 from dlrover_nb.core.session.simrun import SimulatedRun
@@ -48,13 +45,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 WORK_S = 0.02  # of simulation between two looks at the commands: nobody waits longer for an answer
 IDLE_S = 0.25
 SHARE_S = 300.0  # of virtual time
 PLENTY = 0.5  # of all cores: while less are in use, nobody stands in anybody's way
-ANSWER_LIMIT_S = 30.0
 
 
 class SimulatedCluster:
@@ -84,9 +78,8 @@ class SimulatedCluster:
         self._pace = Pace(speed, at_s=world.now_s, real_s=time.monotonic())
         self._runs: dict[str, SimulatedRun] = {}
         self._facts: deque[tuple[str, Event]] = deque()  # of this moment, not told to their jobs yet
-        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._accepts = threading.Lock()  # guards _why_over against a command that comes too late
         self._why_over = ""
+        self._commands = Commands("the simulation", over=self._over)
         self._shared_s, self._is_shared = world.now_s, False
         self._thread = threading.Thread(target=self._run, name="simulated-cluster", daemon=True)
         self._thread.start()
@@ -123,17 +116,17 @@ class SimulatedCluster:
     def add(self, job: SimulatedJob) -> JobHandle:
         """Start a job whose truth is given; see `submit`."""
         check_fits(job.spec.plan, self.capacity())
-        self._ask(lambda: self._add(job))
+        self._commands.ask(lambda: self._add(job))
         return self._handle(job.spec.name)
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first."""
-        drawn = self._ask(lambda: [run.picture(self._world.now_s) for run in self._runs.values()])
+        drawn = self._commands.ask(lambda: [run.picture(self._world.now_s) for run in self._runs.values()])
         return tuple(sorted(map(summarize, drawn), key=lambda s: s.started_at_s, reverse=True))
 
     def job(self, name: str) -> JobHandle:
         """Find a job by name; `NotFoundError` names the nearest ones."""
-        names = self._ask(lambda: list(self._runs))
+        names = self._commands.ask(lambda: list(self._runs))
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"{len(names)} jobs are here"
@@ -144,7 +137,9 @@ class SimulatedCluster:
         """End the simulation; refused while jobs run, unless forced."""
         if self._why_over:
             return f"the simulation is over ({self._why_over})"
-        running = self._ask(lambda: [run.name for run in self._runs.values() if not run.phase.is_final])
+        running = self._commands.ask(
+            lambda: [run.name for run in self._runs.values() if not run.phase.is_final]
+        )
         if running and not force:
             raise InvalidValueError(
                 f"{len(running)} simulated job(s) still run; stop them first, or shutdown --force"
@@ -155,35 +150,25 @@ class SimulatedCluster:
 
     def snapshot(self, name: str) -> JobSnapshot:
         """Return the newest picture of a job."""
-        return self._ask(lambda: self._runs[name].picture(self._world.now_s))
+        return self._commands.ask(lambda: self._runs[name].picture(self._world.now_s))
 
     def series(self, name: str, cursor: int) -> SeriesChunk:
         """Return a job's telemetry newer than `cursor`."""
-        return self._ask(lambda: self._runs[name].series(cursor))
+        return self._commands.ask(lambda: self._runs[name].series(cursor))
 
     def decide(self, name: str, decision: Decision) -> Decision:
         """Hand in a decision; return it with its id, or raise why it cannot be."""
-        return self._ask(lambda: self._decide(name, decision))
+        return self._commands.ask(lambda: self._decide(name, decision))
 
     def stop(self, name: str, by: str, why: str) -> None:
         """End a job."""
-        self._ask(lambda: self._stop(name, by, why))
+        self._commands.ask(lambda: self._stop(name, by, why))
 
     def _handle(self, name: str) -> JobHandle:
         return JobHandle(name, _Link(self, name))
 
-    def _ask(self, command: Callable[[], T]) -> T:
-        asked: Future[T] = Future()
-        with self._accepts:
-            if self._why_over:
-                raise BackendError(f"the simulation is over ({self._why_over}); connect sim starts another")
-            self._commands.put(lambda: answer(asked, command, who="the simulation"))
-        try:
-            return asked.result(ANSWER_LIMIT_S)
-        except FutureTimeoutError as error:
-            raise BackendError(
-                f"the simulation did not answer within {ANSWER_LIMIT_S:g} s; try again"
-            ) from error
+    def _over(self) -> BackendError:
+        return BackendError(f"the simulation is over ({self._why_over}); connect sim starts another")
 
     # the loop's thread
 
@@ -194,8 +179,7 @@ class SimulatedCluster:
         except Exception as error:
             logger.exception("the simulation failed")
             self._close(f"it failed: {type(error).__name__}: {error}")
-        while not self._commands.empty():
-            self._commands.get()()
+        self._commands.close()
 
     def _turn(self) -> None:
         """Answer commands, then simulate as far as time has come."""
@@ -228,12 +212,9 @@ class SimulatedCluster:
         self._facts.extend((name, QuotaChanged(at_s, quota)) for name, quota in quotas.items())
 
     def _answer_all(self, wait_s: float) -> None:
-        try:
-            self._commands.get(timeout=wait_s)() if wait_s > 0 else self._commands.get_nowait()()
-            while True:
-                self._commands.get_nowait()()
-        except queue.Empty:
-            return
+        if self._commands.run_next(wait_s):
+            while self._commands.run_next():
+                pass
 
     def _tell(self, name: str, event: Event) -> None:
         for order in self._runs[name].hear(event):
@@ -277,8 +258,8 @@ class SimulatedCluster:
         self._catch_up(name)
 
     def _close(self, why: str) -> None:
-        with self._accepts:
-            self._why_over = self._why_over or why
+        self._why_over = self._why_over or why
+        self._commands.shut()
 
 
 class _Link:

@@ -204,7 +204,7 @@ def memory_image(
     with _mapped(shm / part.name) as data:
         sha256 = _check(data, part)
         image = data[CONTROL_BYTES : CONTROL_BYTES + part.n_byte]
-        if sha256 != _NO_SHA and _sha256(image, between) != sha256:
+        if sha256 != _NO_SHA and sha256_of(image, between) != sha256:
             raise CheckpointError(f"the memory of checkpoint {part.number} in {part.name} is damaged")
         yield parse(image, part.name)
         _check(data, part)
@@ -251,7 +251,8 @@ def written_number(path: Path) -> int | None:
     return int(number) if mark == _MARK and state == State.COMPLETE else -1
 
 
-def _sha256(data: NDArray[np.uint8], between: Callable[[], None]) -> bytes:
+def sha256_of(data: NDArray[np.uint8], between: Callable[[], None]) -> bytes:
+    """Return the checksum; `between` is called now and then."""
     digest = hashlib.sha256()
     for start in range(0, len(data), HASH_BYTES):
         digest.update(data[start : start + HASH_BYTES].data)

@@ -24,7 +24,7 @@ import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.flash.buffer import HASH_BYTES, nothing
+from dlrover_nb.core.runtime.flash.buffer import HASH_BYTES, nothing, sha256_of
 from dlrover_nb.core.runtime.flash.image import parse
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def read_url(url: str, sha256: str, *, between: Callable[[], None] = nothing) ->
     with told(f"cannot read the checkpoint {url}", "use an earlier one"):
         fs, path, is_local = place_of(url)
         data = _mapped(path) if is_local else _download(fs, path, between)
-    found = _sha256(data, between)
+    found = sha256_of(data, between).hex()
     if found != sha256:
         raise CheckpointError(
             f"the checkpoint {url} is damaged: expected SHA-256 {sha256[:12]}, got {found[:12]}; "
@@ -182,14 +182,6 @@ def _download(fs: Any, path: str, between: Callable[[], None]) -> NDArray[np.uin
             at += len(chunk)
             between()
     return data[:at]
-
-
-def _sha256(data: NDArray[np.uint8], between: Callable[[], None]) -> str:
-    digest = hashlib.sha256()
-    for start in range(0, len(data), HASH_BYTES):
-        digest.update(data[start : start + HASH_BYTES].data)
-        between()
-    return digest.hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:
