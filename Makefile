@@ -8,7 +8,7 @@ OUT ?= demo-output
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt dlrover_nb/core/runtime/kernels/kernel.c
+$(VENV)/.installed: pyproject.toml setup.py constraints.txt dlrover_nb/core/runtime/kernels/kernel.c
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all,dev]"

@@ -133,20 +133,21 @@ def _nodes(nodes: Sequence[NodeView]) -> RenderableType:
     table.add_column("most of it")
     for node in nodes:
         table.add_row(*_node_cells(node))
-    if all(node.cpu_enforced for node in nodes):
+    if all(node.cpu_enforced and node.memory_enforced for node in nodes):
         return table
-    return Group(table, Text("* advisory: this machine does not hold the node to its CPU limit", style="dim"))
+    return Group(table, Text("* advisory: this machine does not hold the node to this limit", style="dim"))
 
 
 def _node_cells(node: NodeView) -> tuple[str, ...]:
     may = f"{node.cpu:g}{'' if node.cpu_enforced else '*'}"
+    memory = f"{node.memory_mib} MiB{'' if node.memory_enforced else '*'}"
     if (last := node.last) is None:
-        return (node.id, node.phase, f"- / {may}", f"- / {node.memory_mib} MiB", "", "")
+        return (node.id, node.phase, f"- / {may}", f"- / {memory}", "", "")
     return (
         node.id,
         node.phase,
         f"{last.cpu_cores:.2f} / {may}",
-        f"{last.memory_mib:.0f} / {node.memory_mib} MiB",
+        f"{last.memory_mib:.0f} / {memory}",
         f"{last.iter_s * 1e3:.1f} ms",
         _split_words(node.role, last.split),
     )

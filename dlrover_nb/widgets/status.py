@@ -156,8 +156,8 @@ def nodes_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     nodes = snapshot.nodes
     if not nodes:
         return (Paragraph("No nodes: the job has ended." if snapshot.phase.is_final else "No nodes yet."),)
-    head = ("node", "phase", "cpu used / limit", "cpu limit is", "memory", "of limit", "iteration")
-    table = Table("Nodes", head, tuple(_node_row(n) for n in nodes), _cpu_note(nodes))
+    head = ("node", "phase", "cpu used / limit", "memory", "of limit", "limits are", "network", "iteration")
+    table = Table("Nodes", head, tuple(_node_row(n) for n in nodes), _limits_note(nodes))
     spent = tuple(_split_row(n) for n in nodes if n.last is not None)
     return (
         (table, Table("Where an iteration's time goes", ("node", *SPLIT_PARTS), spent)) if spent else (table,)
@@ -170,17 +170,33 @@ def _node_row(node: NodeView) -> tuple[str, ...]:
         node.id,
         str(node.phase),
         f"{units.cores(last.cpu_cores) if last else units.MISSING} / {node.cpu:g}",
-        "enforced" if node.cpu_enforced else "advisory",
         units.memory(last.memory_mib if last else None),
         units.percent(last.memory_mib / node.memory_mib if last else None),
+        _limits(node),
+        _network(node),
         units.duration(last.iter_s if last else None),
     )
 
 
-def _cpu_note(nodes: Sequence[NodeView]) -> str:
-    if all(node.cpu_enforced for node in nodes):
+def _limits(node: NodeView) -> str:
+    if node.cpu_enforced and node.memory_enforced:
+        return "enforced"
+    if node.cpu_enforced or node.memory_enforced:
+        return f"{'memory' if node.cpu_enforced else 'cpu'} advisory"
+    return "advisory"
+
+
+def _network(node: NodeView) -> str:
+    if node.last is None:
+        return units.MISSING
+    n_byte = node.last.n_byte_sent + node.last.n_byte_received
+    return f"{units.number(n_byte / node.last.window_s / 1e6)} MB/s"
+
+
+def _limits_note(nodes: Sequence[NodeView]) -> str:
+    if all(node.cpu_enforced and node.memory_enforced for node in nodes):
         return ""
-    return "Advisory: this machine does not hold the node to its CPU limit, so it may use more."
+    return "Advisory: this machine does not hold the node to its limit, so it may use more."
 
 
 def _split_row(node: NodeView) -> tuple[str, ...]:

@@ -215,6 +215,8 @@ def stop_and_save(notebook):
     Live(notebook, "watch again").output.wait_for(timeout=30_000)
     notebook.run("stop")
     until(lambda: "stopped" in Live(notebook, "watch again").head(), what="the end in the view")
+    kept = notebook.cell("watch again").locator(".dlrover-static")  # renewed a moment after what is live
+    until(lambda: "stopped" in kept.text_content(), what="the end in the copy that is saved")
     return notebook.save()
 
 

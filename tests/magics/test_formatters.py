@@ -99,11 +99,10 @@ def test_names_from_the_cluster_are_escaped(name):
     assert "<script" not in html
 
 
-def test_status_says_whether_cpu_limits_are_enforced():
+def test_status_says_which_limits_are_enforced():
     text = str(VIEWS["status"])
-    assert "advisory" in text
-    assert "enforced" in text
-    assert "does not hold the node to its CPU limit" in text
+    assert "memory advisory" in text
+    assert "does not hold the node to its limit" in text
 
 
 def test_status_names_the_exact_commands_for_an_open_proposal():

@@ -71,6 +71,7 @@ class SimNode:
             self.cpu,
             self.memory_mib,
             cpu_enforced=True,
+            memory_enforced=True,
             since_s=self.since_s,
             last=self.last,
         )
