@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 THINK_S = 4.0  # how long a proposal stands on the screen before it is accepted
 POLL_S = 0.5
 LIMIT_S = 600.0  # a machine far slower than any we know
-N_EPOCH = 40
-MOVES = ((0.6, 2), (0.8, 1))  # from this share of the samples on: so many parameter servers
+N_EPOCH = 64
+MOVES = ((0.5, 2), (0.75, 1))  # from this share of the samples on: so many parameter servers
 
 
 def demo_job() -> JobSpec:
