@@ -89,6 +89,12 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--peers", type=Path, default=Path("../shared/peers"))
     parser.add_argument(
+        "--tf-steps-per-call",
+        type=int,
+        default=5,
+        help="steps that a worker of TensorFlow makes per order of its chief; 5 were faster than its usual 1",
+    )
+    parser.add_argument(
         "--venv-tf", type=Path, help="virtual environment of TensorFlow; without it: not beside it"
     )
     parser.add_argument("--model", nargs="+", default=["wide_deep"], choices=MODELS)
@@ -371,7 +377,8 @@ def one_round(run: Run, options: argparse.Namespace) -> dict[str, dict[str, Any]
     }
     if options.venv_tf is not None:
         python = str(options.venv_tf / "bin" / "python")
-        results["tf_ps"] = script(python, run, "tf_ps.py", *seconds, *workers)
+        calls = ("--steps-per-call", str(options.tf_steps_per_call))
+        results["tf_ps"] = script(python, run, "tf_ps.py", *seconds, *workers, *calls)
     return results
 
 
