@@ -18,6 +18,7 @@ Needs the peers' scripts (`--peers DIR`), which are no part of this repository.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import os
@@ -75,6 +76,7 @@ class Run:
     n_ps: int
     seconds: float
     overlap: bool = False
+    own_model: bool = False
     max_steps: int | None = None
     initial: tuple[PartSource, ...] = ()
 
@@ -88,6 +90,12 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--peers", type=Path, default=Path("../shared/peers"))
+    parser.add_argument(
+        "--own-model",
+        action="store_true",
+        help="ours trains the product's module of the model, not the peers' (the same mathematics); "
+        "equality is shown with the peers'",
+    )
     parser.add_argument(
         "--tf-steps-per-call",
         type=int,
@@ -172,6 +180,9 @@ def worker(
     from ctr.data import NUM_BATCHES
     from ctr.models import build_model, flatten_parameters
 
+    if run.own_model:
+        take_own_model(run.model)
+
     keep_freed(Role.WORKER)  # as a node does
     values, _ = flatten_parameters(build_model(run.model))
     context = zmq.Context()
@@ -200,6 +211,18 @@ def worker(
     done.put(result)
     line.close()
     context.term()
+
+
+def take_own_model(name: str) -> None:
+    """Let the peers' loop train our module of the same model, as a job of ours does."""
+    from ctr import models
+    from ctr.data import NUM_DENSE, NUM_FIELDS
+
+    from dlrover_nb.core.models.table import model_kind
+
+    module, _, attribute = model_kind(MODELS[name]).module.partition(":")
+    kind = getattr(importlib.import_module(module), attribute)
+    models.MODELS[name] = lambda: kind(model_spec(name), NUM_FIELDS, NUM_DENSE)
 
 
 # ours: parameter servers, and the master's part
@@ -399,6 +422,7 @@ def measure(run: Run, options: argparse.Namespace) -> dict[str, Any]:
         "workers": run.n_worker,
         "ps": run.n_ps,
         "overlap": run.overlap,
+        "own_model": run.own_model,
         "kernel": options.kernel,
         "seconds": run.seconds,
         **exact,
@@ -422,7 +446,13 @@ def main() -> None:
             os.environ.update(MALLOC)
         for n_ps in options.ps:
             run = Run(
-                str(options.peers), model, options.workers, n_ps, options.seconds, overlap=options.overlap
+                str(options.peers),
+                model,
+                options.workers,
+                n_ps,
+                options.seconds,
+                overlap=options.overlap,
+                own_model=options.own_model,
             )
             print(json.dumps(measure(run, options)), flush=True)
 
