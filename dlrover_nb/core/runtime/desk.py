@@ -27,7 +27,7 @@ from dlrover_nb.core.structs.messages import (
     StreamEnded,
 )
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import Purpose
+from dlrover_nb.core.structs.shards import MOST_HELD, Purpose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     Arrays = Sequence[NDArray[np.generic]]
 
 WAIT_S = 0.3  # a worker without a shard asks again after this long
-MOST_HELD = 2  # shards of one worker: the one at hand and the next, which it reads meanwhile
 IN_FLIGHT_S = 5.0  # a grant may be on its way for this long
 
 

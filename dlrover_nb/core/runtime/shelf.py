@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.batches import ShardWork
 from dlrover_nb.core.runtime.trainer import Taken
+from dlrover_nb.core.structs.shards import MOST_HELD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.data import Batch
     from dlrover_nb.core.runtime.batches import Layout
     from dlrover_nb.core.structs.shards import Lease, Shard
-
-MOST_HELD = 2  # the shard at hand and the next one
 
 
 class Shelf:

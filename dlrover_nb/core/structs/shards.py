@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+MOST_HELD = 2  # shards of one worker: the one at hand and the next, which it reads meanwhile
+
 
 class Purpose(StrEnum):
     """What a shard's rows are for; the two are counted apart."""
