@@ -6,21 +6,28 @@ the rows that left the ring before it came back can be counted instead of silent
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from dataclasses import fields
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.samples import TimeSplit
 from dlrover_nb.core.structs.snapshot import SeriesChunk
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.shards import ShardCounts
 
-JOB_COLUMNS = ("at_s", "samples_per_s", "workers", "ps")
-NODE_COLUMNS = ("at_s", "node", "role", "memory_mib", "cpu_cores", "iter_s")
+JOB_COLUMNS = ("at_s", "samples_per_s", "workers", "ps", "todo", "doing", "done")
+SPLIT_COLUMNS = tuple(field.name for field in fields(TimeSplit))
+NODE_COLUMNS = (
+    "at_s", "node", "role", "memory_mib", "cpu_cores", "iter_s", "samples_per_s", *SPLIT_COLUMNS,
+)  # fmt: skip
 
-JobRow = tuple[float, float, float, float]
-NodeRow = tuple[float, str, str, float, float, float]
+JobRow = tuple[float, ...]
+NodeRow = tuple[float | str, ...]
 Row = TypeVar("Row")
 
 
@@ -40,9 +47,12 @@ class JobTelemetry:
         self._job: deque[tuple[int, JobRow]] = deque(maxlen=n_job_row)
         self._node: deque[tuple[int, NodeRow]] = deque(maxlen=n_node_row)
 
-    def record_job(self, at_s: float, samples_per_s: float, workers: int, ps: int) -> None:
-        """Add a row of the job: its throughput and how many nodes of each role run."""
-        self._job.append((self._number(), (at_s, samples_per_s, float(workers), float(ps))))
+    def record_job(
+        self, at_s: float, samples_per_s: float, workers: int, ps: int, *, shards: ShardCounts | None = None
+    ) -> None:
+        """Add a row of the job: throughput, nodes of each role, and its shards (NaN where nobody told)."""
+        counts = (shards.todo, shards.doing, shards.done) if shards else (math.nan,) * 3
+        self._job.append((self._number(), (at_s, samples_per_s, *map(float, (workers, ps, *counts)))))
 
     def record_node(self, sample: NodeSample) -> None:
         """Add a row of a node."""
@@ -53,6 +63,8 @@ class JobTelemetry:
             sample.memory_mib,
             sample.cpu_cores,
             sample.iter_s,
+            sample.n_sample / sample.window_s if sample.window_s > 0 else 0.0,
+            *(getattr(sample.split, name) for name in SPLIT_COLUMNS),
         )
         self._node.append((self._number(), row))
 

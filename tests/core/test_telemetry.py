@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
-from dlrover_nb.core.telemetry import JOB_COLUMNS, NODE_COLUMNS, JobTelemetry
+from dlrover_nb.core.structs.shards import ShardCounts
+from dlrover_nb.core.telemetry import JOB_COLUMNS, NODE_COLUMNS, SPLIT_COLUMNS, JobTelemetry
 
 
 def node(at_s: float) -> NodeSample:
@@ -43,8 +46,8 @@ def test_columns_are_of_equal_length_and_named():
     chunk = telemetry.read()
     assert tuple(chunk.job) == JOB_COLUMNS
     assert tuple(chunk.node) == NODE_COLUMNS
-    assert [column[0] for column in chunk.job.values()] == [2.0, 5120.0, 2.0, 1.0]
-    assert [column[0] for column in chunk.node.values()] == [1.0, "w0", "worker", 300.0, 0.5, 0.1]
+    assert [column[0] for column in chunk.job.values()][:4] == [2.0, 5120.0, 2.0, 1.0]
+    assert [column[0] for column in chunk.node.values()][:6] == [1.0, "w0", "worker", 300.0, 0.5, 0.1]
 
 
 def test_nothing_new_reads_nothing():
@@ -64,3 +67,16 @@ def test_cursor_of_an_earlier_life_reads_from_the_start():
 def test_negative_cursor_is_refused():
     with pytest.raises(InvalidValueError, match="cursor"):
         JobTelemetry().read(-1)
+
+
+def test_rows_carry_shards_rates_and_the_parts_of_an_iteration():
+    telemetry = JobTelemetry()
+    split = TimeSplit(data_s=0.01, compute_s=0.06, lookup_s=0.03)
+    telemetry.record_node(NodeSample("w0", Role.WORKER, 1.0, 2.0, 10, 5120, 0.1, split, 0.5, 300.0))
+    telemetry.record_job(1.0, 2560.0, 1, 1, shards=ShardCounts(todo=3, doing=1, done=2))
+    telemetry.record_job(2.0, 2560.0, 1, 1)
+    chunk = telemetry.read()
+    assert chunk.node["samples_per_s"] == [2560.0]
+    assert sum(chunk.node[name][0] for name in SPLIT_COLUMNS) == pytest.approx(split.total_s)
+    assert [chunk.job[name][0] for name in ("todo", "doing", "done")] == [3.0, 1.0, 2.0]
+    assert math.isnan(chunk.job["todo"][1])

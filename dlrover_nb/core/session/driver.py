@@ -320,7 +320,8 @@ class JobDriver:
         nodes = self._master.nodes
         n_worker = sum(node.role is Role.WORKER for node in nodes)
         speed = picture.samples_per_s(nodes, at_s)
-        self._hearing.record_job(at_s, speed, n_worker=n_worker, n_ps=len(nodes) - n_worker)
+        n_ps, shards = len(nodes) - n_worker, self._master.train_counts
+        self._hearing.record_job(at_s, speed, n_worker=n_worker, n_ps=n_ps, shards=shards)
 
     def _publish(self) -> None:
         at_s = self._published_at_s = self._now_s()

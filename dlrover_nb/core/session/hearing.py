@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.events import Event, Instruction
     from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import SeriesChunk
 
 UNSURE_S = 60.0  # before the end of the journal: what is older has reached the history
@@ -77,10 +78,12 @@ class Hearing:
         for order in asked:
             self._memory.remember(order)
 
-    def record_job(self, at_s: float, samples_per_s: float, *, n_worker: int, n_ps: int) -> None:
-        """Keep the speed and size of the job at a moment."""
+    def record_job(
+        self, at_s: float, samples_per_s: float, *, n_worker: int, n_ps: int, shards: ShardCounts
+    ) -> None:
+        """Keep the speed, the size and the shards of the job at a moment."""
         with self._lock:
-            self._telemetry.record_job(at_s, samples_per_s, n_worker, n_ps)
+            self._telemetry.record_job(at_s, samples_per_s, n_worker, n_ps, shards=shards)
 
     def series(self, cursor: int) -> SeriesChunk:
         """Return telemetry newer than `cursor`; for any thread."""

@@ -83,7 +83,8 @@ class SimulatedRun:
         elif isinstance(event, ProgressMade):
             plan = self._job.running or self._job.target
             speed = self._job.samples_per_s
-            self._telemetry.record_job(event.at_s, speed, plan.worker.count, plan.ps.count)
+            shards = self._job.train_counts
+            self._telemetry.record_job(event.at_s, speed, plan.worker.count, plan.ps.count, shards=shards)
         instructions = self._controller.handle(event)
         for instruction in instructions:
             if isinstance(instruction, Remember) and isinstance(instruction.record, FitSummary):

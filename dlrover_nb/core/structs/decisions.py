@@ -170,7 +170,8 @@ class Decision:
 
     `proposal` is the id that the user saw; `plan` is given for OVERRIDE and SCALE, `mode` for MODE, `pins`
     (all that hold from now on) for PIN.
-    `id` is filled in by the controller (``d1``, ``d2``, …).
+    `id` is filled in by the controller (``d1``, ``d2``, …). `undoes` names the decision that this one takes
+    back; the controller refuses it once a later one has changed the same thing.
     """
 
     verdict: Verdict
@@ -182,6 +183,7 @@ class Decision:
     why: str = ""
     id: str = ""
     pins: Pins | None = None
+    undoes: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,8 +213,10 @@ class JobSnapshot:
 class SeriesChunk:
     """Rows of telemetry since a cursor, as columns of equal length.
 
-    Job columns: at_s, samples_per_s, workers, ps. Node columns: at_s, node, role, memory_mib,
-    cpu_cores, iter_s. Pass `cursor` to the next call; `lost` counts rows that had left the ring.
+    Job columns: at_s, samples_per_s, workers, ps, and of the shards to train todo, doing, done (NaN where
+    they were not counted). Node columns: at_s, node, role, memory_mib, cpu_cores, iter_s, samples_per_s (0
+    for a PS), and the parts of iter_s by the names of `TimeSplit`. Pass `cursor` to the next call; `lost`
+    counts rows that had left the ring.
     """
 
     cursor: int
