@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["chromium"]  # fixtures of every test with a browser
+
 # Read when Ray is imported, by whichever test comes first.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 

@@ -1,7 +1,6 @@
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -11,33 +10,11 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
+from chromium import free_port
 from waiting import until
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 # The announcements ask a question at the first start, and fetch from the web.
 NO_NEWS = '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}'
-
-
-@pytest.fixture
-def browser():
-    """Headless Chromium; it may be missing on a developer's machine, never in CI."""
-    if not CHROMIUM.exists() and not os.environ.get("CI"):
-        pytest.skip("needs Debian's chromium")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @dataclass(frozen=True)
@@ -55,9 +32,7 @@ def lab():
     """Start JupyterLab, and end it with all that was started from it."""
     home = Path(tempfile.mkdtemp(prefix="dl"))  # short: unix sockets live below it
     environment = _environment(home)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     here = Lab(f"http://127.0.0.1:{port}/", secrets.token_hex(16), home / "work", environment)
     with (home / "lab.log").open("wb") as log:
         server = subprocess.Popen(

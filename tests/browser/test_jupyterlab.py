@@ -4,10 +4,10 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import nbformat
 import pytest
+from chromium import picture
 from waiting import until
 
 pytestmark = [
@@ -17,7 +17,6 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),  # playwright's event loop warns of itself
 ]
 
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 JOB = """%%dlrover submit quick-start
 epochs: 200
 plan:
@@ -124,12 +123,8 @@ class Live:
         until(lambda: self.n_point() >= at + n, 20, "a longer curve")
 
 
-def test_a_job_from_launch_over_accept_and_a_killed_kernel_to_a_saved_notebook(browser, lab):
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page = browser.new_page(viewport={"width": 1400, "height": 1500})
-    asked_of = []
-    page.on("request", lambda request: asked_of.append(request.url))
-    notebook = Notebook(page, lab)
+def test_a_job_from_launch_over_accept_and_a_killed_kernel_to_a_saved_notebook(new_page, lab):
+    notebook = Notebook(new_page(), lab)
     live = launch_and_watch(notebook)
     accept_the_first_proposal(live)
     a_busy_cell_leaves_the_view_alive(notebook, live)
@@ -137,8 +132,7 @@ def test_a_job_from_launch_over_accept_and_a_killed_kernel_to_a_saved_notebook(b
     done_before = trained(live)
     the_job_outlives_a_killed_kernel(notebook, done_before)
     content = stop_and_save(notebook)
-    assert not outside(asked_of, lab.address)
-    read_without_a_kernel(browser, notebook, content)
+    read_without_a_kernel(new_page(), notebook, content)
 
 
 def launch_and_watch(notebook):
@@ -151,18 +145,18 @@ def launch_and_watch(notebook):
     until(lambda: live.n_point() >= 3, 30, "a curve")
     live.grows()
     assert live.output.locator("canvas").count() >= 4
-    notebook.page.screenshot(path=SCREENSHOTS / "job-running.png")
+    picture(notebook.page, "job-running")
     return live
 
 
 def accept_the_first_proposal(live):
     live.says("p1 (EXPLORE) waits for your decision")
     live.button("Accept p1").scroll_into_view_if_needed()
-    live.page.screenshot(path=SCREENSHOTS / "front.png")
+    picture(live.page, "front")
     live.button("Accept p1").click()
     assert re.search(r"applied (after a pause of|without a pause)", live.says("p1 as d1: applied"))
     until(lambda: markers(live) == 2, what="the second plan's marker")
-    live.page.screenshot(path=SCREENSHOTS / "after-accept.png")
+    picture(live.page, "after-accept")
 
 
 def markers(live):
@@ -220,12 +214,7 @@ def stop_and_save(notebook):
     return notebook.save()
 
 
-def outside(urls, address):
-    ours = (address, address.replace("http", "ws"), "data:", "blob:", "file:")
-    return [url for url in urls if not url.startswith(ours)]
-
-
-def read_without_a_kernel(browser, notebook, content):
+def read_without_a_kernel(page, notebook, content):
     assert notebook.file.stat().st_size < 1_000_000
     outputs = [output for cell in content["cells"] for output in cell["outputs"]]
     assert not [
@@ -236,12 +225,8 @@ def read_without_a_kernel(browser, notebook, content):
          "--HTMLExporter.mathjax_url=", "--HTMLExporter.require_js_url="],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
-    page = browser.new_page(viewport={"width": 1400, "height": 1500})
-    asked_of = []
-    page.on("request", lambda request: asked_of.append(request.url))
     page.goto(notebook.file.with_suffix(".html").as_uri())
-    page.screenshot(path=SCREENSHOTS / "saved-without-kernel.png", full_page=True)
-    assert not outside(asked_of, "file:")
+    picture(page, "saved-without-kernel", full_page=True)
     last_view = page.locator(".dlrover-static").last
     for title in ("Throughput", "Memory per node", "Pareto front of plans"):
         assert last_view.locator("svg").filter(has_text=title).first.is_visible()

@@ -1,0 +1,104 @@
+"""Headless Chromium for every test that needs one, and what each page is asked: names, and no outside host."""
+
+import os
+import re
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SCREENSHOTS = Path(__file__).parents[1] / "build" / "screenshots"
+CONTROLS = (
+    "button|checkbox|combobox|link|listbox|menuitem|radio|searchbox|slider|spinbutton|switch|tab|textbox"
+)
+UNNAMED = re.compile(rf"^\s*- (?:{CONTROLS})(?! \")\b.*", re.MULTILINE)
+LOCAL = {"data", "blob", "file"}  # schemes that ask nobody
+
+
+@pytest.fixture
+def browser():
+    """Headless Chromium; it may be missing on a developer's machine, never in CI."""
+    if not CHROMIUM.exists() and not os.environ.get("CI"):
+        pytest.skip("needs Debian's chromium")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def new_page(browser):
+    """Give pages that are watched: when the test ends, none of them has asked anybody but this machine."""
+    asked_of = []
+
+    def new(width=1400, height=1500):
+        page = browser.new_page(viewport={"width": width, "height": height})
+        page.on("request", lambda request: asked_of.append(request.url))
+        page.on("websocket", lambda websocket: asked_of.append(websocket.url))
+        return page
+
+    yield new
+    assert not outside(asked_of)
+
+
+@pytest.fixture
+def page(new_page):
+    """Give one such page."""
+    return new_page()
+
+
+@pytest.fixture
+def serve():
+    """Serve what a function makes (a Panel object) on a free loopback port; give the address."""
+    import panel as pn  # noqa: PLC0415 - seconds to import, for these tests only
+
+    servers = []
+
+    def start(make):
+        port = free_port()
+        servers.append(
+            pn.serve(make, port=port, address="127.0.0.1", show=False, threaded=True, verbose=False,
+                     websocket_origin=f"127.0.0.1:{port}")
+        )  # fmt: skip
+        return f"http://127.0.0.1:{port}/"
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def free_port():
+    """Return a port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def outside(urls):
+    """Return the addresses that are not on this machine."""
+    parts = [(url, urlsplit(url)) for url in urls]
+    return [url for url, part in parts if part.scheme not in LOCAL and part.hostname != "127.0.0.1"]
+
+
+def unnamed(snapshot):
+    """Return the lines of an aria snapshot with a control that a screen reader cannot name."""
+    return UNNAMED.findall(snapshot)
+
+
+def picture(page, name, **options):
+    """Keep a screenshot below build/, which CI stores."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", **options)
