@@ -1,0 +1,7 @@
+"""Workers that are slower than their peers: the rule that finds them, from what nodes report."""
+
+from __future__ import annotations
+
+from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, RATIO, SHORT_WINDOW_S, Heat, heat
+
+__all__ = ["LONG_WINDOW_S", "RATIO", "SHORT_WINDOW_S", "Heat", "heat"]
