@@ -1,8 +1,8 @@
 """What jobs did, kept beyond their lives."""
 
 from dlrover_nb.core.history.rows import Record
-from dlrover_nb.core.history.scores import Score, Scoreboard
+from dlrover_nb.core.history.scores import Score, Scoreboard, scoreboard
 from dlrover_nb.core.history.series import THINNING, Thinning
 from dlrover_nb.core.history.store import HistoryStore, JobRun
 
-__all__ = ["THINNING", "HistoryStore", "JobRun", "Record", "Score", "Scoreboard", "Thinning"]
+__all__ = ["THINNING", "HistoryStore", "JobRun", "Record", "Score", "Scoreboard", "Thinning", "scoreboard"]

@@ -43,6 +43,25 @@ def default_url() -> str:
     return f"sqlite:///{Path(platformdirs.user_data_dir('dlrover-nb')) / 'history.db'}"
 
 
+def is_there(url: str) -> bool:
+    """Whether a history was begun at `url`; of a server we only know by asking it, so yes.
+
+    Raises
+    ------
+    InvalidValueError
+        When the URL is of no database that we know.
+    """
+    parsed = _parse(url)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database or "uri" in parsed.query:
+        return True
+    try:
+        return Path(parsed.database).stat().st_size > 0  # an empty file is a database without tables
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True  # opening it says why not
+
+
 class Database:
     """One database with our schema in it.
 

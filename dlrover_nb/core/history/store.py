@@ -14,7 +14,7 @@ from sqlalchemy import delete, exists, func, insert, literal, select
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.history import past, tables
-from dlrover_nb.core.history.database import Database, default_url
+from dlrover_nb.core.history.database import Database, default_url, is_there
 from dlrover_nb.core.history.rows import record_from, row_of, run_row, series_from, series_row
 from dlrover_nb.core.history.scores import Scoreboard, scoreboard
 from dlrover_nb.core.history.series import THINNING, Thinning, thinned
@@ -75,6 +75,12 @@ class HistoryStore:
     def __init__(self, url: str | None = None) -> None:
         self._database = Database(url or default_url())
         self._runs: dict[str, str] = {}
+
+    @classmethod
+    def existing(cls, url: str | None = None) -> HistoryStore | None:
+        """Return the history to read, or None where no job has begun one: nothing is made."""
+        url = url or default_url()
+        return cls(url) if is_there(url) else None
 
     def close(self) -> None:
         """Let go of the database."""

@@ -47,6 +47,7 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import check_fits
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from dlrover_nb.core.structs.job import JobSpec
@@ -114,12 +115,10 @@ class RayCluster:
         return tuple(sorted([*live, *past], key=lambda s: s.started_at_s, reverse=True))
 
     def job(self, name: str) -> JobHandle:
-        """Find a job by name."""
+        """Find a job by name; of one that only the history knows, the error says how to look back on it."""
         names = _job_names()
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"jobs here: {', '.join(names) or 'none'}"
-            raise NotFoundError(f"no job {name!r} at {self._address}; {hint}")
+            raise NotFoundError(no_job(name, self._address, names, {job.name for job in _past_jobs()}))
         return self._handle(name, _actor(name))
 
     def shutdown(self, *, force: bool = False) -> str:
@@ -356,10 +355,21 @@ def _summary(handle: JobHandle) -> JobSummary:
         return JobSummary(handle.name, JobPhase.FAILED, "", 0.0, None, 0.0, 0.0, None, live=False)
 
 
+def no_job(name: str, address: str, names: Collection[str], past: Collection[str]) -> str:
+    """Say that no master of a job is at `address`, and which job may have been meant."""
+    if name in past:
+        return f"job {name} is over and its master is gone; `%dlrover history {name}` shows what it did"
+    near = difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(name, past, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"jobs here: {', '.join(sorted(names)) or 'none'}"
+    return f"no job {name!r} at {address}; {hint}"
+
+
 def _past_jobs() -> list[JobSummary]:
     """Return the newest run of each job that the history knows; without a history, say so and go on."""
     try:
-        history = HistoryStore()
+        history = HistoryStore.existing()
+        if history is None:
+            return []
         try:
             runs = history.jobs()
         finally:
