@@ -21,6 +21,7 @@ from dlrover_nb.core.structs.decisions import (
     Verdict,
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.questions import Explanation, Weighed
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, RolePlan, diff
 from dlrover_nb.core.structs.shards import ShardChoice, ShardCounts
 from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
@@ -44,6 +45,11 @@ def proposal(job: JobSpec, number: int, plan: ResourcePlan = BETTER) -> Proposal
     now = candidate(job.plan, job.plan, 10_000.0)
     better = candidate(job.plan, plan, 18_000.0)
     return Proposal(f"p{number}", job.name, ProposalKind.IMPROVE, better, now, "faster", AT_S)
+
+
+def refusal_of(plan: ResourcePlan) -> str:
+    over = plan.total_cpu > CAPACITY.total_cpu
+    return f"the plan needs {plan.total_cpu:g} cores, the cluster has 8" if over else ""
 
 
 def snapshot_of(spec: JobSpec) -> JobSnapshot:
@@ -104,6 +110,23 @@ class Link:
             )
         self.decisions.append(replace(decision, id=f"d{len(self.decisions) + 1}"))
         return self.decisions[-1]
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        now = self.state.target
+        return tuple(
+            Weighed(plan, candidate(now, plan, 9_000.0 * plan.worker.count), refusal_of(plan))
+            for plan in plans
+        )
+
+    def explain(self, proposal: str | None) -> Explanation:
+        shown = {told.id: told for told in self.state.proposals}
+        told = shown.get(proposal) if proposal else self.state.open_proposal
+        if proposal and told is None:
+            raise NotFoundError(f"job {self.state.spec.name} has no proposal {proposal!r}")
+        now = candidate(self.state.target, self.state.target, 10_000.0)
+        if told is None:
+            return Explanation(self.state.target, None, now, now, "No plan is better for sure.")
+        return Explanation(told.candidate.plan, told.id, told.candidate, now, told.why)
 
     def choose(self, choice: ShardChoice) -> None:
         waiting = {told.shard: told for told in self.state.quarantined}

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 
 import builders
 
-from dlrover_nb.core.errors import BackendError, StaleDecisionError
+from dlrover_nb.core.errors import BackendError, CapacityError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.questions import Explanation, Weighed
+from dlrover_nb.core.structs.resources import check_fits
 from dlrover_nb.core.structs.snapshot import JobSnapshot, PlanMarker, SeriesChunk
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import ShardChoice
 
 
@@ -57,6 +60,33 @@ class Master:
             self.state = replace(self.state, decisions=(*self.state.decisions, made))
             self._set_status(opened.id, status)
             return made
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        with self.lock:
+            now = self.state.target
+            return tuple(Weighed(p, builders.candidate(p, now), self._refusal(p)) for p in plans)
+
+    def explain(self, proposal: str | None) -> Explanation:
+        with self.lock:
+            shown = {p.id: p for p in self.state.proposals}
+            told = shown.get(proposal) if proposal else self.state.open_proposal
+            if proposal and told is None:
+                raise NotFoundError(f"job quick-start has no proposal {proposal!r}")
+            now = builders.candidate(self.state.target, self.state.target)
+            if told is None:
+                return Explanation(self.state.target, None, now, now, "no plan is better for sure")
+            return Explanation(
+                told.candidate.plan, told.id, told.candidate, told.baseline, told.why, flip=told.flip
+            )
+
+    def _refusal(self, plan: ResourcePlan) -> str:
+        if plan == self.state.target:
+            return f"plan must differ from now, got {plan}, which already runs; name what should change"
+        try:
+            check_fits(plan, self.state.capacity)
+        except CapacityError as error:
+            return str(error)
+        return ""
 
     def choose(self, choice: ShardChoice) -> None:
         raise AssertionError(choice)

@@ -66,8 +66,15 @@ def check_decision(decision: Decision, book: ProposalBook, now: Standing) -> Non
         book.check(book.find(decision.proposal), _STATUS[decision.verdict])
     if decision.verdict is Verdict.REJECT:
         return
+    check_change(_plan(decision, book), now)
+
+
+def check_change(plan: ResourcePlan, now: Standing) -> None:
+    """Refuse a change of plan that cannot be, whoever asks for it; raises as `check_decision` does."""
+    if now.phase.is_final:
+        raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
     _check_ready(now)
-    _check_plan(_plan(decision, book), now)
+    _check_plan(plan, now)
 
 
 def _check_ready(now: Standing) -> None:

@@ -19,6 +19,7 @@ import logging
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.controller.book import Story
+from dlrover_nb.core.controller.counsel import Counsel
 from dlrover_nb.core.controller.helm import Helm, Orders
 from dlrover_nb.core.controller.series import Rollup
 from dlrover_nb.core.controller.settings import ControllerSettings
@@ -119,6 +120,15 @@ class Controller:
             memory=helm.measured.memory(),
             story=self._story.lines,
             pins=helm.pins,
+        )
+
+    def counsel(self) -> Counsel:
+        """Return what can be asked about the job as it stands now; a job must be submitted."""
+        helm = self._helm
+        return Counsel(
+            analysis=helm.advisor.analysis,
+            standing=helm.standing,
+            proposals=helm.book.all,
         )
 
     def bid(self) -> Bid | None:

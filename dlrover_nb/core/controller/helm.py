@@ -90,7 +90,7 @@ class Helm:
 
     def decided(self, decision: Decision, at_s: float) -> Orders:
         """Take a decision, or refuse it and leave everything as it was; raises as `check_decision` does."""
-        check_decision(decision, self.book, self._standing)
+        check_decision(decision, self.book, self.standing)
         decision = replace(decision, id=f"d{len(self.decisions) + 1}")
         self.decisions.append(decision)
         self._narrate(decision, at_s)
@@ -277,7 +277,8 @@ class Helm:
         )
 
     @property
-    def _standing(self) -> Standing:
+    def standing(self) -> Standing:
+        """What a decision is checked against now."""
         rollout = self.rollouts.current
         return Standing(
             job=self._job,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.session.trained import TrainedModel
     from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+    from dlrover_nb.core.structs.questions import Explanation, Weighed
     from dlrover_nb.core.structs.resources import Capacity, Pins, ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
@@ -52,6 +53,14 @@ class MasterLink(Protocol):
 
     def decide(self, decision: Decision) -> Decision:
         """Hand in a decision; return it with its id, or raise why it cannot be."""
+        ...
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Say of each plan what it would bring, and why a decision for it would be refused now."""
+        ...
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Say why a proposal was made; None: the open one, or why there is none."""
         ...
 
     def choose(self, choice: UserChoice) -> None:
@@ -145,6 +154,23 @@ class JobHandle:
     def scale(self, plan: ResourcePlan, *, why: str = "") -> Decision:
         """Change the running job to `plan`, whether or not anything was proposed."""
         return self._decide(Verdict.SCALE, plan=plan, why=why)
+
+    def weigh(self, *plans: ResourcePlan) -> tuple[Weighed, ...]:
+        """Say of each plan what it would bring, and why a decision for it would be refused now.
+
+        Nothing changes, whatever is asked. Before anything was measured only the refusals are known.
+        """
+        return self._link.weigh(plans)
+
+    def explain(self, proposal: str | None = None) -> Explanation:
+        """Say why a proposal was made: the one named, or the open one; where none is, why there is none.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no proposal of that id.
+        """
+        return self._link.explain(proposal)
 
     def set_mode(self, mode: Mode, *, why: str = "") -> Decision:
         """Say who decides from now on: the user (manual, suggest) or the optimizer (auto)."""

@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.base import Backend
     from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.controller import Counsel
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
@@ -111,6 +114,7 @@ class JobDriver:
         self._ticked_at_s = self._second_at_s = self._published_at_s = clock.now_s()
         self._started_at_s = job.started_at_s if job else self._ticked_at_s
         self._snapshot: JobSnapshot | None = None
+        self._counsel: Counsel | None = None
         self._thread = threading.Thread(target=self._run, name=f"driver-{spec.name}", daemon=True)
 
     @classmethod
@@ -220,6 +224,14 @@ class JobDriver:
             When the loop does not answer.
         """
         return self._commands.ask(lambda: self._decide(decision))
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Say of each plan what it would bring, and why it would be refused; see `Counsel`."""
+        return self._asked.weigh(plans)
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Say why a proposal was made, the open one by default; `NotFoundError` when there is no such one."""
+        return self._asked.explain(proposal)
 
     def choose(self, choice: UserChoice) -> None:
         """Do what the user says with a shard in quarantine or with batch sizes; raises as `decide` does."""
@@ -340,6 +352,7 @@ class JobDriver:
             folder=str(self._folder),
         )
         self._loss = self._snapshot.loss
+        self._counsel = self._hearing.controller.counsel()
 
     def _fail(self, why: str) -> None:
         """End the job though something is broken: what can still be carried out, is."""
@@ -369,8 +382,15 @@ class JobDriver:
                 last, phase=JobPhase.FAILED, message=why, ended_at_s=self._now_s(), running=None
             )
 
+    @property
+    def _asked(self) -> Counsel:
+        if self._counsel is None:
+            raise BackendError(f"job {self._spec.name} has not begun; call start first")
+        return self._counsel
+
     def _decide(self, decision: Decision) -> Decision:
         instructions = self._hands.tell(Decided(self._now_s(), decision))
+        self._counsel = self._hearing.controller.counsel()  # who hears the answer asks about what followed
         taken = [i.record for i in instructions if isinstance(i, Remember)]
         return next(record for record in taken if isinstance(record, Decision))
 

@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.past import FitSummary, PastJob
 from dlrover_nb.core.telemetry import JobTelemetry
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.controller import ControllerSettings
+    from dlrover_nb.core.controller import ControllerSettings, Counsel
     from dlrover_nb.core.simulator import SimJob
     from dlrover_nb.core.structs.events import Decided, Event, Instruction
     from dlrover_nb.core.structs.resources import Capacity
@@ -96,6 +96,10 @@ class SimulatedRun:
         instructions = self._controller.handle(event)
         records = [i.record for i in instructions if isinstance(i, Remember)]
         return next(r for r in records if isinstance(r, Decision)), _scales(instructions)
+
+    def counsel(self) -> Counsel:
+        """Return what can be asked about the job as it stands now."""
+        return self._controller.counsel()
 
     def picture(self, at_s: float) -> JobSnapshot:
         """Return the picture at a virtual time."""

@@ -33,13 +33,14 @@ from dlrover_nb.core.structs.shards import BatchChoice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.controller import ControllerSettings
+    from dlrover_nb.core.controller import ControllerSettings, Counsel
     from dlrover_nb.core.simulator.description import SimulatedJob
     from dlrover_nb.core.simulator.world import SimulatedWorld
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.events import Event
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
@@ -160,6 +161,10 @@ class SimulatedCluster:
         """Hand in a decision; return it with its id, or raise why it cannot be."""
         return self._commands.ask(lambda: self._decide(name, decision))
 
+    def counsel(self, name: str) -> Counsel:
+        """Return what can be asked about a job as it stands now."""
+        return self._commands.ask(self._runs[name].counsel)
+
     def stop(self, name: str, by: str, why: str) -> None:
         """End a job."""
         self._commands.ask(lambda: self._stop(name, by, why))
@@ -279,6 +284,14 @@ class _Link:
     def decide(self, decision: Decision) -> Decision:
         """Hand in a decision."""
         return self._cluster.decide(self._name, decision)
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Say what plans would bring, in the asker's thread: the simulation goes on."""
+        return self._cluster.counsel(self._name).weigh(plans)
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Say why a proposal was made."""
+        return self._cluster.counsel(self._name).explain(proposal)
 
     def choose(self, choice: UserChoice) -> None:
         """Refuse: no worker of a simulation dies of its rows."""

@@ -78,7 +78,10 @@ def test_workers_in_step_get_other_batch_sizes_and_survive_a_kill(start: Callabl
 def test_workers_and_ps_are_doubled_by_a_decision_while_training(start: Callable[..., Job]) -> None:
     job = start(n_epoch=2)
     job.until(lambda now: now.running and now.train.n_sample_done > 10_000)
-    job.driver.decide(Decision(Verdict.SCALE, "ada", time.time(), plan=plan(2, 2), why="to be quicker"))
+    handle = JobHandle("real", job.driver, user="ada")
+    assert [told.refusal for told in handle.weigh(plan(2, 2))] == [""]
+    handle.scale(plan(2, 2), why="to be quicker")
+    assert "under way" in handle.weigh(plan(2, 1))[0].refusal
     now = job.until(lambda now: now.running == plan(2, 2))
     assert now.phase is JobPhase.TRAINING
     assert 0 < now.train.n_sample_done < now.train.n_sample_total
@@ -86,6 +89,8 @@ def test_workers_and_ps_are_doubled_by_a_decision_while_training(start: Callable
     assert end.train.returned == end.train.refused == 0
     assert [marker.plan for marker in end.markers] == [plan(), plan(2, 2)]
     assert end.markers[-1].pause_s > 0
+    assert "must be running" in handle.weigh(plan(2, 1))[0].refusal
+    assert handle.explain().proposal is None
 
 
 def test_a_killed_ps_is_restored_from_the_last_checkpoint(start: Callable[..., Job]) -> None:

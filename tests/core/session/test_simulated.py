@@ -105,6 +105,21 @@ def test_an_accepted_proposal_is_applied_and_a_second_answer_to_it_is_stale(clus
     until("the plan", lambda: handle.snapshot().running == proposal.candidate.plan)
 
 
+def test_sliders_ask_what_plans_would_bring_while_the_simulation_goes_on(cluster):
+    handle = cluster.add(job())
+    proposal = handle.wait(PATIENCE_S, until=Until.PROPOSAL).open_proposal
+    huge = replace(PLAN, worker=RolePlan(900, 1.0, 2048))
+    wanted, refused, same = handle.weigh(proposal.candidate.plan, huge, PLAN)
+    assert wanted.refusal == ""
+    assert wanted.candidate.prediction.samples_per_s > same.candidate.prediction.samples_per_s
+    assert "must fit on the machines" in refused.refusal
+    assert "already runs" in same.refusal
+    told = handle.explain(proposal.id)
+    assert (told.proposal, told.plan) == (proposal.id, proposal.candidate.plan)
+    with pytest.raises(NotFoundError):
+        handle.explain("p99")
+
+
 def test_two_users_who_answer_at_once_are_told_apart(cluster):
     handle = cluster.add(job())
     proposal = handle.wait(PATIENCE_S, until=Until.PROPOSAL).open_proposal

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
@@ -74,6 +76,14 @@ class RayMaster:
         """Answer with the decision as it was taken."""
         return _answer(lambda: self._driver.decide(decision))
 
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> Answer:
+        """Answer with a `Weighed` for each plan."""
+        return _answer(lambda: self._driver.weigh(plans))
+
+    def explain(self, proposal: str | None) -> Answer:
+        """Answer with an `Explanation`."""
+        return _answer(lambda: self._driver.explain(proposal))
+
     def choose(self, choice: UserChoice) -> Answer:
         """Decide about a shard in quarantine."""
         return _answer(lambda: self._driver.choose(choice))
@@ -112,6 +122,14 @@ class RayLink:
     def decide(self, decision: Decision) -> Decision:
         """Hand in a decision."""
         return self._call("decide", decision)  # type: ignore[no-any-return]  # as above
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Say of each plan what it would bring, and why a decision for it would be refused now."""
+        return self._call("weigh", plans)  # type: ignore[no-any-return]  # as above
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Say why a proposal was made."""
+        return self._call("explain", proposal)  # type: ignore[no-any-return]  # as above
 
     def choose(self, choice: UserChoice) -> None:
         """Decide about a shard in quarantine."""
