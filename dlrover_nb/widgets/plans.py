@@ -11,7 +11,9 @@ from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.status import commands, fit_words, kind_words
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions import Candidate, Outcome, Proposal
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.structs.decisions import Candidate, Outcome, Prediction, Proposal
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, JobSnapshot
 
@@ -62,17 +64,29 @@ def currency(snapshot: JobSnapshot) -> str:
 
 def change_facts(proposal: Proposal, money: str) -> tuple[tuple[str, str], ...]:
     """Return what a proposal is predicted to change, and what the change itself costs."""
-    new, old = proposal.candidate, proposal.baseline
     return (
-        ("throughput", _change_words(new, old)),
-        ("90 % band", f"{units.interval(new.prediction.low, new.prediction.high)} samples/s{_basis(new)}"),
-        *_cost_facts(new, old, money),
-        ("finish in", f"{units.duration(old.finish_s)} to {units.duration(new.finish_s)}"),
-        ("transition", _transition_words(new.transition_s)),
-        ("because", new.reason),
+        *gain_facts(proposal.candidate, proposal.baseline, money),
         *((("what would change it", proposal.flip.words),) if proposal.flip else ()),
         *((("waits", proposal.note),) if proposal.note and proposal.status is ProposalStatus.PENDING else ()),
     )
+
+
+def gain_facts(new: Candidate, old: Candidate, money: str) -> tuple[tuple[str, str], ...]:
+    """Return what one plan is predicted to bring instead of another, and what the change costs."""
+    return (
+        ("throughput", _change_words(new, old)),
+        ("90 % band", band_words(new.prediction)),
+        *_cost_facts(new, old, money),
+        ("finish in", f"{units.duration(old.finish_s)} to {units.duration(new.finish_s)}"),
+        ("transition", transition_words(new.transition_s)),
+        *((("because", new.reason),) if new.reason else ()),
+    )
+
+
+def band_words(predicted: Prediction) -> str:
+    """Return the 90 % band, and whether it rests on what was tried."""
+    basis = ", extrapolated beyond what was tried" if predicted.extrapolates else ""
+    return f"{units.interval(predicted.low, predicted.high)} samples/s{basis}"
 
 
 def _cost_facts(new: Candidate, old: Candidate, money: str) -> tuple[tuple[str, str], ...]:
@@ -86,7 +100,8 @@ def _cost_facts(new: Candidate, old: Candidate, money: str) -> tuple[tuple[str, 
     return ("cost", f"{before} to {after} ({more})"), ("per million samples", each)
 
 
-def _transition_words(pause_s: float) -> str:
+def transition_words(pause_s: float) -> str:
+    """Say what a change costs in training time."""
     return f"about {units.duration(pause_s)} without training" if pause_s > 0 else "training goes on"
 
 
@@ -94,10 +109,6 @@ def _change_words(new: Candidate, old: Candidate) -> str:
     before, after = old.prediction.samples_per_s, new.prediction.samples_per_s
     change = units.signed_percent(after / before - 1) if before else units.MISSING
     return f"{units.number(before)} to {units.rate(after)} ({change})"
-
-
-def _basis(candidate: Candidate) -> str:
-    return ", extrapolated beyond what was tried" if candidate.prediction.extrapolates else ""
 
 
 def diff_rows(before: ResourcePlan, after: ResourcePlan) -> tuple[tuple[str, str, str, str], ...]:
@@ -124,20 +135,29 @@ def _signed(value: float) -> str:
 
 def diff_table(proposal: Proposal) -> Table:
     """Return the plan now and the plan proposed, side by side."""
-    rows = diff_rows(proposal.baseline.plan, proposal.candidate.plan)
-    return Table("Plan now and plan proposed", ("", "now", "proposed", "change"), rows)
+    return plans_table(proposal.baseline.plan, proposal.candidate.plan, "proposed")
+
+
+def plans_table(before: ResourcePlan, after: ResourcePlan, name: str) -> Table:
+    """Return the plan now and another one, side by side."""
+    return Table(f"Plan now and plan {name}", ("", "now", name, "change"), diff_rows(before, after))
 
 
 def fit_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return the fitted coefficients; one that the data does not determine shows no number to trust."""
     if snapshot.fit is None:
-        return (Paragraph(f"Fit: {fit_words(snapshot)}."),)
-    note = f"{_error_words(snapshot.fit)}; {fit_words(snapshot)}"
-    if not any(c.identified for c in snapshot.fit.coefficients):
+        return (Paragraph(f"Fit: {fit_words(None)}."),)
+    return fit_tables(snapshot.fit)
+
+
+def fit_tables(fit: FitReport) -> tuple[Block, ...]:
+    """Return a fit in numbers."""
+    note = f"{_error_words(fit)}; {fit_words(fit)}"
+    if not any(c.identified for c in fit.coefficients):
         return (Paragraph(f"No single term of the iteration time is determined yet, only their sum. {note}"),)
-    rows = tuple(_coefficient_row(c) for c in snapshot.fit.coefficients)
+    rows = tuple(_coefficient_row(c) for c in fit.coefficients)
     head = ("term", "coefficient", "standard error", "determined")
-    return (Table("Terms of the fitted iteration time", head, rows, note), *_form_blocks(snapshot.fit))
+    return (Table("Terms of the fitted iteration time", head, rows, note), *_form_blocks(fit))
 
 
 def _error_words(fit: FitReport) -> str:
@@ -171,14 +191,21 @@ def _coefficient_row(c: Coefficient) -> tuple[str, str, str, str]:
 
 def past_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return proposals so far, decisions, and outcomes."""
+    return told_blocks(snapshot.proposals, snapshot.decisions, snapshot.outcomes)
+
+
+def told_blocks(
+    proposals: Sequence[Proposal], decisions: Sequence[Decision], outcomes: Sequence[Outcome]
+) -> tuple[Block, ...]:
+    """Return what was proposed, decided, and what came of it; nothing for what there is none of."""
     blocks: list[Block] = []
-    if snapshot.proposals:
+    if proposals:
         head = ("id", "kind", "from", "to", "predicted samples/s", "status", "note")
-        blocks.append(Table("Proposals so far", head, tuple(map(_proposal_row, snapshot.proposals))))
-    if snapshot.decisions:
-        blocks.append(decisions_table(snapshot))
-    if snapshot.outcomes:
-        blocks.append(outcomes_table(snapshot.outcomes))
+        blocks.append(Table("Proposals so far", head, tuple(map(_proposal_row, proposals))))
+    if decisions:
+        blocks.append(decisions_table(decisions))
+    if outcomes:
+        blocks.append(outcomes_table(outcomes))
     return tuple(blocks)
 
 
@@ -198,24 +225,24 @@ def _ends(p: Proposal) -> tuple[str, str]:
     return units.unbroken(before.short), units.unbroken(after.short)
 
 
-def decisions_table(snapshot: JobSnapshot) -> Table:
+def decisions_table(decisions: Sequence[Decision]) -> Table:
     """Return who decided what, when and why."""
     rows = tuple(
         (d.id or units.MISSING, units.clock(d.at_s), d.by, decision_words(d), d.why or units.MISSING)
-        for d in snapshot.decisions
+        for d in decisions
     )
     return Table("Decisions", ("id", "when", "who", "what", "why"), rows)
 
 
 def decision_words(decision: Decision) -> str:
-    """Say what was decided."""
+    """Say what was decided, and which decision it takes back."""
     what = f"{decision.verdict} {decision.proposal or ''}".strip()
-    if decision.plan is not None:
-        return f"{what}: {decision.plan}"
-    return f"{what}: {decision.mode}" if decision.mode is not None else what
+    changed = decision.plan or decision.mode or decision.pins
+    words = what if changed is None else f"{what}: {changed}"
+    return f"{words} (undoes {decision.undoes})" if decision.undoes else words
 
 
-def outcomes_table(outcomes: tuple[Outcome, ...]) -> Table:
+def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     """Return predicted against measured throughput of the plans that were applied."""
     head = ("decision", "plan", "before", "predicted", "90 % band", "measured", "error", "in band", "pause")
     return Table("Predicted and measured (samples/s)", head, tuple(map(_outcome_row, outcomes)))
@@ -251,8 +278,7 @@ def decision_view(decision: Decision, snapshot: JobSnapshot) -> View:
     if proposal is not None and decision.verdict is Verdict.ACCEPT:
         blocks += [Facts(change_facts(proposal, currency(snapshot))), diff_table(proposal)]
     elif target is not None and proposal is not None and decision.verdict is Verdict.OVERRIDE:
-        rows = diff_rows(proposal.baseline.plan, target)
-        blocks.append(Table("Plan now and plan asked for", ("", "now", "asked for", "change"), rows))
+        blocks.append(plans_table(proposal.baseline.plan, target, "asked for"))
     return View(f"Decision on {snapshot.title}", tuple(blocks))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Proposal
     from dlrover_nb.core.structs.samples import TimeSplit
     from dlrover_nb.core.structs.shards import ShardCounts
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, NodeView, SeriesChunk
+    from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot, MemoryLine, NodeView, SeriesChunk
 
 SPLIT_PARTS = ("data", "lookup", "compute", "update", "peers", "idle", "other")
 
@@ -69,7 +69,7 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         ("throughput", units.rate(snapshot.samples_per_s)),
         ("training", progress_words(snapshot.train)),
         ("loss", f"{snapshot.loss:.4f}" if snapshot.loss is not None else units.MISSING),
-        ("fit", fit_words(snapshot)),
+        ("fit", fit_words(snapshot.fit)),
         ("evaluation", evaluation_words(snapshot)),
     ]
     if snapshot.pins:
@@ -103,9 +103,8 @@ def progress_words(counts: ShardCounts) -> str:
     )
 
 
-def fit_words(snapshot: JobSnapshot) -> str:
+def fit_words(fit: FitReport | None) -> str:
     """Say what the fit rests on."""
-    fit = snapshot.fit
     if fit is None:
         return "none yet: no steady samples"
     return (
@@ -216,12 +215,16 @@ def memory_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return use, growth and limit of memory per role, with a warning where a limit will be met."""
     if not snapshot.memory:
         return ()
-    head = ("role", "largest node", "limit", "law", "at the end", "90 % band", "limit met in", "chance")
-    rows = tuple(map(_memory_row, snapshot.memory))
     full = () if snapshot.phase.is_final else (m for m in snapshot.memory if m.full_in_s is not None)
     warnings = (Paragraph(_memory_warning(m), Tone.WARNING) for m in full)
+    return (memory_table(snapshot.memory), *warnings)
+
+
+def memory_table(lines: Sequence[MemoryLine]) -> Table:
+    """Return use, growth and limit of memory per role."""
+    head = ("role", "largest node", "limit", "law", "at the end", "90 % band", "limit met in", "chance")
     note = "Chance: of a node that runs out of memory before the end of the job."
-    return (Table("Memory", head, rows, note), *warnings)
+    return Table("Memory", head, tuple(map(_memory_row, lines)), note)
 
 
 def _memory_row(m: MemoryLine) -> tuple[str, ...]:

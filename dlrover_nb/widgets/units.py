@@ -69,9 +69,14 @@ def duration(seconds: float | None) -> str:
 
 
 def money(value: float | None, currency: str, *, per: str = "") -> str:
-    """Return an amount with its currency, ``per`` something; None says that a price is unknown."""
+    """Return an amount with its currency, ``per`` something; None says that a price is unknown.
+
+    Without a currency, as of a record that stands alone, the number is all there is.
+    """
     if value is None or not math.isfinite(value):
         return PRICE_UNKNOWN
+    if not currency:
+        return f"{value:,.4g}{' per ' + per if per else ''}"
     return f"{value:,.4g} {currency}{'/' + per if per else ''}"
 
 

@@ -6,7 +6,7 @@ The cost is money per hour; where a price is unknown it is cores, and the axis s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import EFFORT_UNIT
@@ -17,7 +17,7 @@ from dlrover_nb.widgets.charts.chart import Chart
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.decisions import Candidate, ParetoFront
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
@@ -47,6 +47,7 @@ class Columns:
     proposal: Dot | None
     currency: str
     n_plan: int
+    asked: tuple[Dot, ...] = ()  # plans that the user asked about
 
     @property
     def cost_unit(self) -> str:
@@ -62,23 +63,26 @@ class Columns:
 
     @property
     def _price(self) -> float | None:
-        dot = self.now or self.proposal
+        dot = self.now or self.proposal or next(iter((*self.front, *self.asked)), None)
         return dot.candidate.cost_per_hour if dot else math.inf
 
 
 def columns(snapshot: JobSnapshot) -> Columns:
     """Return the chart's data."""
-    currency = snapshot.spec.prices.currency
     opened = snapshot.open_proposal
     proposal = Dot(opened.candidate, (f"proposal {opened.id}",)) if opened else None
-    front = snapshot.front
-    if front is None:
-        return Columns((), None, proposal, currency, 0)
+    if snapshot.front is None:
+        return Columns((), None, proposal, snapshot.spec.prices.currency, 0)
+    return replace(of_front(snapshot.front), proposal=proposal)
+
+
+def of_front(front: ParetoFront) -> Columns:
+    """Return the data of a front alone."""
     picks: dict[int, tuple[str, ...]] = {}
     for pick in front.picks:
         picks[pick.index] = (*picks.get(pick.index, ()), pick.name)
     dots = tuple(Dot(c, picks.get(i, ())) for i, c in enumerate(front.candidates))
-    return Columns(dots, Dot(front.current, ("now",)), proposal, front.currency, front.n_plan)
+    return Columns(dots, Dot(front.current, ("now",)), None, front.currency, front.n_plan)
 
 
 def static(data: Columns) -> str:
@@ -97,7 +101,9 @@ def static(data: Columns) -> str:
         _points(picked, svg.GREEN, "triangle", "named pick"),
         _points([data.now] if data.now else [], svg.BLACK, "square", "plan now"),
         _points([data.proposal] if data.proposal else [], svg.RED, "diamond", "open proposal", 6.0),
+        _points([*data.asked], svg.ORANGE, "diamond", "asked about", 6.0),
     ]
+    some = data.front or data.now or data.proposal or data.asked
     empty = "" if data.front else ": none yet, no fit"
     return svg.draw(
         svg.Plot(
@@ -106,7 +112,7 @@ def static(data: Columns) -> str:
             data.cost_label,
             "samples/s",
             tuple(layers),
-            height=320 if data.front or data.now or data.proposal else 120,
+            height=320 if some else 120,
         )
     )
 
@@ -143,10 +149,16 @@ def _merged(data: Columns) -> list[Dot]:
 
     A proposal keeps the numbers that it was made with; the front has today's for the same plan.
     """
-    named = {d.candidate.plan: d.names for d in (data.now, data.proposal) if d is not None}
-    on_front = [Dot(d.candidate, (*named.pop(d.candidate.plan, ()), *d.names)) for d in data.front]
-    off_front = [d for d in (data.now, data.proposal) if d is not None and d.candidate.plan in named]
-    return [*off_front, *on_front]
+    extra = [d for d in (data.now, data.proposal, *data.asked) if d is not None]
+    named: dict[ResourcePlan, tuple[str, ...]] = {}
+    for d in extra:
+        named[d.candidate.plan] = (*named.get(d.candidate.plan, ()), *d.names)
+    on_front = {d.candidate.plan for d in data.front}
+    off = {d.candidate.plan: d for d in reversed(extra) if d.candidate.plan not in on_front}
+    return [
+        *(Dot(d.candidate, named[plan]) for plan, d in reversed(off.items())),
+        *(Dot(d.candidate, (*named.get(d.candidate.plan, ()), *d.names)) for d in data.front),
+    ]
 
 
 def _row(dot: Dot) -> tuple[str, ...]:

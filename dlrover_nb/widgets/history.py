@@ -1,0 +1,147 @@
+"""Past runs as views: the list of runs, and one run with its speed, decisions and outcomes."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from dlrover_nb.widgets import svg, units
+from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Picture, Table, Tone, View
+from dlrover_nb.widgets.plans import told_blocks
+from dlrover_nb.widgets.series import summary_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.history import JobRun
+    from dlrover_nb.core.session.past import RunHistory
+    from dlrover_nb.core.structs.decisions import Outcome
+    from dlrover_nb.core.structs.past import FitSummary, SeriesRow
+
+_GAP = 1.5  # spans of silence after which the line breaks
+N_TWIN_ROW = 12
+
+
+def runs_view(runs: Sequence[JobRun]) -> View:
+    """Return the runs that the history knows, newest first."""
+    if not runs:
+        return View("History", (Paragraph("No run is remembered yet."),))
+    head = ("job", "run", "owner", "started", "ended as", "took", "plan at first", "model")
+    rows = tuple(map(_run_row, runs))
+    hint = Paragraph("See one with:", Tone.HINT, (f"%dlrover history {runs[0].job} --run {runs[0].run}",))
+    return View("History", (Table(f"{len(runs)} runs, newest first", head, rows), hint))
+
+
+def _run_row(run: JobRun) -> tuple[str, ...]:
+    return (
+        run.job,
+        run.run,
+        run.owner or units.MISSING,
+        units.clock(run.started_at_s),
+        ended_words(run),
+        units.duration(run.ended_at_s - run.started_at_s) if run.ended_at_s is not None else units.MISSING,
+        units.unbroken(run.spec.plan.short),
+        run.spec.model.name,
+    )
+
+
+def ended_words(run: JobRun) -> str:
+    """Say how a run ended; of one that did not, what was heard last."""
+    return str(run.phase) if run.ended_at_s is not None else f"{run.phase} (not ended)"
+
+
+def history_view(history: RunHistory) -> View:
+    """Return one run: what it was, how fast it ran, what was decided and how that turned out."""
+    run = history.run
+    told = told_blocks(history.proposals, history.decisions, history.outcomes)
+    blocks: list[Block] = [Facts(_run_facts(run)), speed_picture(history)]
+    blocks += [Heading("Decisions and how they turned out"), *told] if told else []
+    blocks += [fits_table(history.fits, run.started_at_s)] if history.fits else []
+    if not told:
+        blocks.append(Paragraph("No plan was proposed or decided."))
+    return View(f"History of {run.job}, run {run.run}", tuple(blocks))
+
+
+def _run_facts(run: JobRun) -> tuple[tuple[str, str], ...]:
+    message = f": {run.message}" if run.message else ""
+    return (
+        ("owner", run.owner or units.MISSING),
+        ("started", units.clock(run.started_at_s)),
+        ("ended", f"{units.clock(run.ended_at_s)}, {ended_words(run)}{message}"),
+        ("plan at first", str(run.spec.plan)),
+        ("data", f"{run.spec.data.format} {run.spec.data.path}".strip()),
+        ("training", f"{run.spec.model.name}, batch {run.spec.batch_size:,}, {run.spec.n_epoch} epochs"),
+    )
+
+
+def speed_picture(history: RunHistory) -> Picture:
+    """Return the throughput of a run with the plans that were applied and what they were predicted to do."""
+    start_s = history.run.started_at_s
+    t_s, y = _line(history.series, start_s)
+    applied = sorted(history.outcomes, key=lambda o: o.applied_at_s)
+    layers: tuple[svg.Layer, ...] = (
+        *_levels(applied, start_s, max([0.0, *t_s])),
+        svg.Line(t_s, y, svg.BLUE, "measured" if t_s else ""),
+        *(svg.Rule(o.applied_at_s - start_s, o.plan.short, dash="2 3") for o in applied),
+    )
+    title = "Throughput" if t_s else "Throughput: nothing was measured"
+    words = f"Mean throughput of each rolled-up span of {history.run.job}, {len(applied)} plans applied."
+    plot = svg.Plot(title, words, "time since start", "samples/s", layers, x_is_time=True, height=270)
+    return Picture(svg.draw(plot), _speed_twin(t_s, y))
+
+
+def _line(rows: Sequence[SeriesRow], start_s: float) -> tuple[list[float], list[float]]:
+    """Return times and means, NaN between spans that do not meet."""
+    points: list[tuple[float, float]] = []
+    for before, row in pairwise((None, *rows)):
+        assert row is not None
+        if before is not None and row.at_s - row.span_s - before.at_s > _GAP * row.span_s:
+            points.append(((before.at_s + row.at_s) / 2 - start_s, math.nan))
+        points.append((row.at_s - row.span_s / 2 - start_s, row.samples_per_s))
+    return [t for t, _ in points], [v for _, v in points]
+
+
+def _levels(applied: Sequence[Outcome], start_s: float, end_s: float) -> tuple[svg.Layer, ...]:
+    """Return the predicted level of each applied plan with its band, until the next one."""
+    x: list[float] = []
+    low, mid, high = [], [], []
+    for outcome, after in pairwise((*applied, None)):
+        assert outcome is not None
+        p = outcome.predicted
+        if p is not None:
+            until_s = after.applied_at_s - start_s if after else end_s
+            x += [outcome.applied_at_s - start_s, max(until_s, outcome.applied_at_s - start_s), until_s]
+            low += [p.low, p.low, math.nan]
+            mid += [p.samples_per_s, p.samples_per_s, math.nan]
+            high += [p.high, p.high, math.nan]
+    label = "predicted when the plan was chosen" if x else ""
+    return (
+        svg.Band(x, low, high, svg.ORANGE, "90 % band" if x else ""),
+        svg.Line(x, mid, svg.ORANGE, label, dash="6 3"),
+    )
+
+
+def _speed_twin(t_s: Sequence[float], y: Sequence[float]) -> Table:
+    rows = tuple(
+        (units.elapsed(t), units.number(mean), units.number(low), units.number(high))
+        for t, mean, low, high in summary_rows(t_s, y, N_TWIN_ROW)
+    )
+    return Table("Throughput over time", ("until (m:ss)", "mean samples/s", "least", "greatest"), rows)
+
+
+def fits_table(fits: Sequence[FitSummary], start_s: float) -> Table:
+    """Return what each fit of a run rested on, oldest first; of many, the last of equal parts."""
+    kept = [fits[(i + 1) * len(fits) // N_TWIN_ROW - 1] for i in range(N_TWIN_ROW)]
+    rows = tuple(
+        (
+            units.elapsed(f.at_s - start_s),
+            f"{f.n_plan}",
+            f"{f.n_sample}",
+            units.percent(f.log_error, 1),
+            ", ".join(t.term for t in f.terms if t.identified) or "none",
+        )
+        for f in (kept if len(fits) > N_TWIN_ROW else fits)
+    )
+    head = ("at (m:ss)", "plans", "samples", "error between plans", "terms determined")
+    return Table(f"Fits ({len(fits)} in all)", head, rows)

@@ -1,0 +1,48 @@
+"""How good predictions were, over jobs: the scoreboard as a view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Paragraph, Table, View
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.history.scores import Score, Scoreboard
+
+HEAD = ("job", "plans applied", "predicted", "in the 90 % band", "median error", "bias")
+NOTE = "Bias: median of predicted over measured minus 1; above zero, too much was promised."
+
+
+def scores_view(scoreboard: Scoreboard) -> View:
+    """Return the score of all jobs together, and of each."""
+    if not scoreboard.total.n_outcome:
+        text = "No applied plan was measured yet: a score needs one that ran."
+        return View("Prediction scoreboard", (Paragraph(text),))
+    rows = [score_row(job, score) for job, score in scoreboard.jobs]
+    rows += [score_row("all", scoreboard.total)] if len(rows) != 1 else []
+    table = Table("Predicted against measured, by job", HEAD, tuple(rows), NOTE)
+    return View("Prediction scoreboard", (Paragraph(score_words(scoreboard.total)), table))
+
+
+def score_row(name: str, score: Score) -> tuple[str, ...]:
+    """Return a score as a row under `HEAD`."""
+    return (
+        name,
+        f"{score.n_outcome}",
+        f"{score.n_predicted}",
+        units.percent(score.inside),
+        units.percent(score.median_error, 1),
+        units.signed_percent(score.bias),
+    )
+
+
+def score_words(score: Score) -> str:
+    """Say how good the predictions were."""
+    if not score.n_predicted or score.inside is None:
+        return f"{score.n_outcome} applied plans were measured, none of them with a prediction."
+    n_inside = round(score.inside * score.n_predicted)
+    return (
+        f"{n_inside} of {score.n_predicted} measurements lay in the predicted 90 % band; "
+        f"the median error is {units.percent(score.median_error, 1)}."
+    )

@@ -1,0 +1,87 @@
+"""Past runs as views."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import builders as b
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrover_nb.core.history import JobRun
+from dlrover_nb.core.session.past import RunHistory
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.past import FitSummary, SeriesRow, TermKnowledge
+from dlrover_nb.widgets import history
+
+
+def run(**changes: object) -> JobRun:
+    spec = b.snapshot().spec
+    base = JobRun(
+        "quick-start@1", "quick-start", "ada", spec, b.START_S, JobPhase.SUCCEEDED, b.START_S + 600, ""
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def row(minute: int, samples_per_s: float = 30_000.0) -> SeriesRow:
+    return SeriesRow(b.START_S + 60 * minute, 60.0, samples_per_s, 1, 1, 400.0, 300.0)
+
+
+def fit(n: int) -> FitSummary:
+    terms = (
+        TermKnowledge("gradient", 1.0, 0.1, identified=True),
+        TermKnowledge("fixed", 1.0, 9.0, identified=False),
+    )
+    return FitSummary(b.START_S + n, terms, 0.04, n, 3 * n, 1e6, 8.0, 512)
+
+
+def past(**changes: object) -> RunHistory:
+    seen = b.snapshot()
+    base = RunHistory(
+        run(), seen.proposals, seen.decisions, seen.outcomes, (fit(1), fit(2)), (row(1), row(2), row(9))
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def test_a_run_shows_its_speed_decisions_outcomes_and_fits():
+    text = " ".join(history.history_view(past()).text().split())
+    for part in ("succeeded", "30,000", "reject p1", "+4.2 %", "gradient", "Fits (2 in all)"):
+        assert part in text
+    assert "90 % band" in history.history_view(past()).html()
+
+
+def test_spans_that_do_not_meet_leave_a_gap():
+    t_s, y = history._line(past().series, b.START_S)
+    assert sum(map(math.isnan, y)) == 1
+    assert t_s == sorted(t_s)
+
+
+def test_a_run_that_left_nothing_says_so():
+    text = history.history_view(past(proposals=(), decisions=(), outcomes=(), fits=(), series=())).text()
+    assert "No plan was proposed or decided." in text
+    assert "nothing was measured" in history.speed_picture(past(series=())).svg
+
+
+def test_runs_are_listed_with_how_they_ended():
+    text = history.runs_view((run(), run(run="quick-start@2", phase=JobPhase.TRAINING))).text()
+    assert "10 min" in text
+    assert "(not ended)" in text
+    assert "%dlrover history quick-start --run quick-start@1" in text
+    assert "No run is remembered yet." in history.runs_view(()).text()
+
+
+@pytest.mark.parametrize("n", [1, 12, 13, 100])
+def test_the_table_of_fits_stays_short_and_keeps_the_newest(n):
+    fits = tuple(fit(i + 1) for i in range(n))
+    rows = history.fits_table(fits, b.START_S).rows
+    assert len(rows) == min(n, history.N_TWIN_ROW)
+    assert rows[-1][1] == f"{n}"
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, unique=True))
+def test_every_span_is_on_the_line_once(minutes):
+    rows = tuple(row(m, 100.0 + m) for m in sorted(minutes))
+    _, y = history._line(rows, b.START_S)
+    assert [v for v in y if math.isfinite(v)] == [r.samples_per_s for r in rows]

@@ -1,0 +1,131 @@
+"""The views of answers, logs, scores and single records: text and HTML say the same, and hostile text stays text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import builders as b
+import pytest
+
+from dlrover_nb.core.history.scores import scoreboard
+from dlrover_nb.core.structs.decisions import FlipPoint, Outcome
+from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Measured, Weighed
+from dlrover_nb.widgets import records
+from dlrover_nb.widgets.logs import logs_view
+from dlrover_nb.widgets.scores import scores_view
+from dlrover_nb.widgets.why import whatif_view, why_view
+
+LINE = LogLine(b.START_S + 3, "worker-0", "INFO", "reads shard 3")
+
+
+def explanation(**changes: object) -> Explanation:
+    step = Weighed(b.plan(3, 1, 0.5, 0.5), b.candidate(b.plan(3, 1, 0.5, 0.5)))
+    base = Explanation(
+        plan=b.BETTER_PLAN,
+        proposal="p2",
+        candidate=b.candidate(b.BETTER_PLAN),
+        baseline=b.candidate(b.NOW_PLAN),
+        why="2 workers train 1.9 times as fast",
+        binding=("workers: 2, the bound of the job",),
+        marginals=(
+            Marginal("1 more worker", step, 12_345.0, 0.017),
+            Marginal("1 PS fewer", Weighed(b.NOW_PLAN, None, "a job needs at least 1 PS"), None, None),
+        ),
+        evidence=(Measured(b.NOW_PLAN, 30_000.0, 7, b.prediction(b.NOW_PLAN)),),
+        flip=FlipPoint("x", 1.0, 2.0, "cores", b.NOW_PLAN, "Above 2 cores another plan is better."),
+        runner_up=b.candidate(b.plan(3, 2)),
+        runner_up_why="It costs more than it brings.",
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def outcome(name: str, measured: float, predicted: float | None) -> Outcome:
+    forecast = None
+    if predicted is not None:
+        forecast = replace(
+            b.prediction(b.NOW_PLAN), samples_per_s=predicted, low=0.9 * predicted, high=1.1 * predicted
+        )
+    return Outcome(name, b.NOW_PLAN, forecast, measured, 9000.0, 12, b.START_S + 150, 2.1)
+
+
+VIEWS = {
+    "why": why_view(explanation(), b.snapshot()),
+    "why now": why_view(explanation(plan=b.NOW_PLAN, proposal=None, candidate=None, baseline=None), b.snapshot()),
+    "whatif": whatif_view((Weighed(b.BETTER_PLAN, b.candidate(b.BETTER_PLAN)),), b.snapshot()),
+    "whatif unknown": whatif_view((Weighed(b.BETTER_PLAN, None, "no room"),), b.snapshot(front=None)),
+    "whatif two": whatif_view(
+        (Weighed(b.BETTER_PLAN, b.candidate(b.BETTER_PLAN)), Weighed(b.plan(9), None, "8 is the most")), b.snapshot()
+    ),
+    "logs": logs_view("quick-start", (LINE,)),
+    "no logs": logs_view("quick-start", ()),
+    "plan": records.plan_view(b.NOW_PLAN),
+    "candidate": records.candidate_view(b.candidate(b.BETTER_PLAN)),
+    "front": records.front_view(b.front()),
+    "curve": records.curve_view(b.snapshot().curves[0]),
+    "forecast": records.forecast_view(b.snapshot().memory[1]),
+    "forecast unknown": records.forecast_view(replace(b.snapshot().memory[1], fan=())),
+    "decision": records.decision_view(b.snapshot().decisions[0]),
+    "outcome": records.outcome_view(b.snapshot().outcomes[0]),
+    "fit": records.fit_view(b.snapshot().fit),
+    "proposal": records.proposal_view(b.proposal()),
+    "snapshot": records.snapshot_view(b.snapshot()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
+def test_a_view_is_static_and_says_in_html_every_number_of_its_text(view):
+    html = view.html()
+    assert "<script" not in html
+    assert "None" not in view.text()
+    assert "nan" not in re.findall(r"[a-z]+", view.text())
+    seen = re.sub(r"<[^>]*>", " ", html)
+    numbers = re.findall(r"\d[\d.,]*", view.text())
+    assert not [n for n in numbers if n not in seen]
+
+
+def test_why_says_what_binds_what_a_step_brings_and_what_would_change_it():
+    text = " ".join(VIEWS["why"].text().split())
+    assert "lies at workers: 2, the bound of the job" in text
+    assert "+12,345" in text
+    assert "no: a job needs at least 1 PS" in text
+    assert "What would change it: Above 2 cores another plan is better." in text
+    assert "It costs more than it brings." in text
+    assert "7 30,000" not in text
+    assert "30,000 7" in text
+
+
+def test_what_if_gives_the_command_only_for_what_would_not_be_refused():
+    assert "%dlrover scale quick-start --workers 2" in VIEWS["whatif"].text()
+    refused = VIEWS["whatif unknown"].text()
+    assert "It would be refused: no room" in refused
+    assert "%dlrover scale" not in refused
+
+
+def test_what_if_draws_the_plan_asked_about_on_the_front():
+    assert "asked about" in VIEWS["whatif"].html()
+    assert "asked about" in VIEWS["whatif"].text()
+
+
+def test_logs_keep_their_order_and_lose_what_steers_a_terminal():
+    evil = LogLine(b.START_S + 4, "worker-1", "stdout", "\x1b[2Jgone\x1b]0;title\x07 <b>bold</b>\r\x00")
+    view = logs_view("quick-start", (LINE, evil))
+    assert "\x1b" not in view.text()
+    assert "\x00" not in view.html()
+    assert "<b>" not in view.html()
+    assert view.text().index("reads shard 3") < view.text().index("gone <b>bold</b>")
+
+
+def test_scoreboard_counts_hits_per_job_and_over_all():
+    board = scoreboard(
+        {"a": [outcome("d1", 100.0, 104.0), outcome("d2", 100.0, 150.0)], "b": [outcome("d1", 100.0, None)]}
+    )
+    text = " ".join(scores_view(board).text().split())
+    assert "1 of 2 measurements lay in the predicted 90 % band" in text
+    assert "a 2 2 50 % 27.0 % +27.0 %" in text
+    assert "b 1 0 - - -" in text
+    assert "all 3 2 50 %" in text
+
+
+def test_a_scoreboard_without_outcomes_says_so():
+    assert "No applied plan was measured yet" in scores_view(scoreboard({})).text()
