@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from dlrover_nb.api import Cluster, Job, connect
     from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.core.jobfile import dump_job, parse_job
     from dlrover_nb.core.models.trainable import trainable
-    from dlrover_nb.core.session import connect
     from dlrover_nb.core.session.trained import load_model
     from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
     from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, ResourcePlan, RolePlan
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cluster",
     "DataFormat",
     "DataSpec",
     "DlroverError",
+    "Job",
     "JobSpec",
     "Mode",
     "ModelSpec",
@@ -45,9 +47,11 @@ __all__ = [
 
 _JOB, _RESOURCES = "dlrover_nb.core.structs.job", "dlrover_nb.core.structs.resources"
 _WHERE = {
+    "Cluster": "dlrover_nb.api",
     "DataFormat": _JOB,
     "DataSpec": _JOB,
     "DlroverError": "dlrover_nb.core.errors",
+    "Job": "dlrover_nb.api",
     "JobSpec": _JOB,
     "Mode": _JOB,
     "ModelSpec": _JOB,
@@ -55,7 +59,7 @@ _WHERE = {
     "PriceTable": _RESOURCES,
     "ResourcePlan": _RESOURCES,
     "RolePlan": _RESOURCES,
-    "connect": "dlrover_nb.core.session",
+    "connect": "dlrover_nb.api",
     "dump_job": "dlrover_nb.core.jobfile",
     "load_model": "dlrover_nb.core.session.trained",
     "parse_job": "dlrover_nb.core.jobfile",

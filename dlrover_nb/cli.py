@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlrover_nb.api.views import StatusView
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, JobFailedError
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.magics.arguments import CLI, parse
 from dlrover_nb.magics.commands import Commands, DetachedError
-from dlrover_nb.magics.formatters import StatusView
 from dlrover_nb.magics.requests import Connect, Demo, Wait, Watch
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None, *, commands: Commands | None = None
 def _run(words: Sequence[str], commands: Commands) -> int:
     request = parse(words, command=CLI)
     if isinstance(request, Watch):
-        snapshot = watch(commands.handle(request.job))
+        snapshot = watch(commands.job(request.job).handle)
         return _exit_code(snapshot)
     if isinstance(request, Connect) and request.kind == "sim":
         raise InvalidValueError(

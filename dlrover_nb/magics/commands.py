@@ -8,27 +8,17 @@ better one has taken its place since; only where none was shown it means the ope
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
+from dlrover_nb.api.cluster import Cluster, only_job
+from dlrover_nb.api.job import Job
+from dlrover_nb.api.views import ExportView, Note, Shown
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.export.elasticjob import Pod, elasticjob, provenance_of, to_yaml, validate, write
 from dlrover_nb.core.session import connect
-from dlrover_nb.core.structs.resources import Pins
 from dlrover_nb.magics import requests as rq
 from dlrover_nb.magics.arguments import MAGIC, help_text
-from dlrover_nb.magics.formatters import (
-    ConnectionView,
-    DecisionView,
-    ExportView,
-    JobsView,
-    Note,
-    PlansView,
-    ShardsView,
-    Shown,
-    StatusView,
-)
-from dlrover_nb.magics.job import Job
 from dlrover_nb.magics.submission import own_code, spec_of
 from dlrover_nb.magics.verbs import did_you_mean
 from dlrover_nb.widgets.blocks import Verbatim, View
@@ -36,8 +26,9 @@ from dlrover_nb.widgets.blocks import Verbatim, View
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from dlrover_nb.core.session.client import Cluster, JobHandle, JobSummary
-    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.api.views import DecisionView, JobsView, PlansView, ShardsView, StatusView
+    from dlrover_nb.core.session.client import Cluster as CoreCluster
+    from dlrover_nb.core.session.client import JobSummary
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.widgets.live import LiveView
@@ -55,7 +46,7 @@ class Connector(Protocol):
         start: bool = True,
         machines: int | None = None,
         speed: float | None = None,
-    ) -> Cluster:
+    ) -> CoreCluster:
         """Connect."""
         ...
 
@@ -169,88 +160,82 @@ class Commands:
                 return self.help(request)
         assert_never(request)
 
-    def connect(self, request: rq.Connect) -> ConnectionView:
+    def connect(self, request: rq.Connect) -> Cluster:
         """Start or join a cluster; a simulated one ends with it, which is refused while jobs run there."""
         if self.session.cluster is not None and self.session.cluster.simulated:
             self.session.cluster.shutdown()
-        cluster = self._connector(
+        core = self._connector(
             request.kind, request.address, cpus=request.cpus, machines=request.machines, speed=request.speed
         )
-        self.session.cluster = cluster
+        cluster = self.session.cluster = Cluster(core)
         self._note_jobs(cluster.jobs())
-        return ConnectionView(cluster.description, cluster.capacity())
+        return cluster
 
     def submit(self, request: rq.Submit, cell: str | None) -> Job:
         """Start a job."""
         spec = spec_of(request, cell)
-        handle = self._cluster(start=True).submit(spec, **own_code(spec, self._namespace))
+        job = self._cluster(start=True).submit(spec, **own_code(spec, self._namespace))
         self.session.jobs[spec.name] = True
         self.session.proposals.pop(spec.name, None)
         text = f"{spec.plan}; mode {spec.mode}\n{self._command} watch {spec.name} follows it"
-        return Job(handle, Note(f"Submitted {spec.name}", text))
+        return Job(job.handle, Note(f"Submitted {spec.name}", text))
 
     def jobs(self) -> JobsView:
         """List jobs."""
-        return JobsView(self._summaries())
+        jobs = self._cluster().jobs()
+        self._note_jobs(jobs)
+        return jobs
 
     def status(self, request: rq.Status) -> StatusView:
         """Show a job's state."""
-        handle = self.handle(request.job)
-        snapshot = handle.snapshot()
-        self._note_shown(snapshot)
-        return StatusView(snapshot, handle.series())
+        shown = self.job(request.job).status()
+        self._note_shown(shown.snapshot)
+        return shown
 
     def watch(self, request: rq.Watch) -> LiveView:
         """Follow a job live."""
-        handle = self.handle(request.job)
-        self.session.proposals.pop(handle.name, None)  # from now on the live view shows what is open
-        return Job(handle).watch()
+        job = self.job(request.job)
+        self.session.proposals.pop(job.name, None)  # from now on the live view shows what is open
+        return job.watch()
 
     def plans(self, request: rq.Plans) -> PlansView:
         """Show what is proposed, and why."""
-        snapshot = self.handle(request.job).snapshot()
-        self._note_shown(snapshot)
-        return PlansView(snapshot)
+        shown = self.job(request.job).plans()
+        self._note_shown(shown.snapshot)
+        return shown
 
     def accept(self, request: rq.Accept) -> DecisionView:
         """Accept a proposal."""
-        handle = self.handle(request.job)
-        return self._decided(handle, handle.accept(self._meant(handle, request.proposal), why=request.why))
+        job = self.job(request.job)
+        return self._decided(job.accept(self._meant(job, request.proposal), why=request.why))
 
     def reject(self, request: rq.Reject) -> DecisionView:
         """Reject a proposal."""
-        handle = self.handle(request.job)
-        return self._decided(handle, handle.reject(self._meant(handle, request.proposal), why=request.why))
+        job = self.job(request.job)
+        return self._decided(job.reject(self._meant(job, request.proposal), why=request.why))
 
     def override(self, request: rq.Override) -> DecisionView:
         """Answer a proposal with another plan; what is not given stays as it runs."""
-        handle = self.handle(request.job)
-        plan = request.sizes.applied_to(handle.snapshot().target)
-        proposal = self._meant(handle, request.proposal)
-        return self._decided(handle, handle.override(plan, proposal=proposal, why=request.why))
+        job = self.job(request.job)
+        proposal = self._meant(job, request.proposal)
+        return self._decided(job.override(**asdict(request.sizes), proposal=proposal, why=request.why))
 
     def scale(self, request: rq.Scale) -> DecisionView:
         """Change the running plan; what is not given stays as it runs."""
-        handle = self.handle(request.job)
-        plan = request.sizes.applied_to(handle.snapshot().target)
-        return self._decided(handle, handle.scale(plan, why=request.why))
+        return self._decided(self.job(request.job).scale(**asdict(request.sizes), why=request.why))
 
     def pin(self, request: rq.Pin) -> DecisionView:
         """Fix parts of every plan to come."""
-        handle = self.handle(request.job)
-        if not request.clear:
-            request.sizes.check_given()
-        pins = request.sizes.pinned(Pins() if request.clear else handle.snapshot().pins)
-        return self._decided(handle, handle.pin(pins, why=request.why))
+        job = self.job(request.job)
+        return self._decided(job.pin(**asdict(request.sizes), clear=request.clear, why=request.why))
 
     def mode(self, request: rq.SetMode) -> DecisionView:
         """Say who decides from now on."""
-        handle = self.handle(request.job)
-        return self._decided(handle, handle.set_mode(request.mode, why=request.why))
+        return self._decided(self.job(request.job).mode(request.mode, why=request.why))
 
     def export(self, request: rq.Export) -> ExportView:
         """Write a plan as ElasticJob YAML, or only show it."""
-        snapshot = self.handle(request.job).snapshot()
+        snapshot = self.job(request.job).snapshot()
         plan = _plan_named(snapshot, request.plan)
         pod = replace(Pod(), namespace=request.namespace)
         if request.image:
@@ -264,45 +249,40 @@ class Commands:
 
     def attach(self, request: rq.Attach) -> Job:
         """Get hold of a job."""
-        return Job(self.handle(request.job))
+        return self.job(request.job)
 
     def wait(self, request: rq.Wait) -> StatusView:
         """Block until the job has ended or proposes something; an interrupt lets go of it."""
-        handle = self.handle(request.job)
+        job = self.job(request.job)
         try:
-            snapshot = handle.wait(request.timeout_s, until=request.until)
+            return job.wait(request.timeout_s, until=request.until)
         except KeyboardInterrupt as error:
             raise DetachedError(
-                f"job {handle.name} goes on; `{self._command} stop {handle.name}` stops it"
+                f"job {job.name} goes on; `{self._command} stop {job.name}` stops it"
             ) from error
-        return StatusView(snapshot, handle.series())
 
     def stop(self, request: rq.Stop) -> StatusView:
         """Stop a job."""
-        handle = self.handle(request.job)
-        snapshot = handle.stop(why=request.why)
-        self.session.jobs[handle.name] = not snapshot.phase.is_final
-        return StatusView(snapshot, handle.series())
+        job = self.job(request.job)
+        shown = job.stop(why=request.why)
+        self.session.jobs[job.name] = not shown.phase.is_final
+        return shown
 
     def shards(self, request: rq.Shards) -> ShardsView:
         """Show the account of rows, after a shard was decided about if one is named."""
-        handle = self.handle(request.job)
+        job = self.job(request.job)
         if request.retry is not None:
-            handle.retry_shard(request.retry, why=request.why)
+            shown = job.retry_shard(request.retry, why=request.why)
         elif request.skip is not None:
-            handle.skip_shard(request.skip, why=request.why)
-        snapshot = handle.snapshot()
-        self.session.set_aside[handle.name] = tuple(str(told.shard) for told in snapshot.quarantined)
-        return ShardsView(snapshot)
+            shown = job.skip_shard(request.skip, why=request.why)
+        else:
+            shown = job.shards()
+        self.session.set_aside[job.name] = tuple(str(told.shard) for told in shown.snapshot.quarantined)
+        return shown
 
     def report(self, request: rq.Report) -> Note:
         """Write a job's report."""
-        from dlrover_nb.widgets.report import report_html  # noqa: PLC0415 - views load when asked for
-
-        handle = self.handle(request.job)
-        html = report_html(handle.snapshot(), handle.series())
-        path = write(request.output, html, force=request.force)
-        return Note(f"Report of {handle.name}", f"written to {path}")
+        return self.job(request.job).report(request.output, force=request.force)
 
     def predict(self, request: rq.Predict) -> Note:
         """Score the rows of a file; no cluster is needed."""
@@ -315,53 +295,30 @@ class Commands:
 
     def shutdown(self, request: rq.Shutdown) -> Note:
         """End the cluster if it was started here, else let go of it; live views keep what they saw last."""
-        from dlrover_nb.widgets.live import POLLER  # noqa: PLC0415 - views load when asked for
-
-        cluster = self._cluster()
-        POLLER.look()
-        told = cluster.shutdown(force=request.force)
-        POLLER.forget_all()
+        told = self._cluster().shutdown(force=request.force)
         self.session = Session()
-        return Note("Shutdown", told)
+        return told
 
     def help(self, request: rq.Help) -> HelpView:
         """Explain all verbs, or one."""
         title = f"Help: {request.verb}" if request.verb else "Help"
         return HelpView(title, help_text(request.verb, command=self._command))
 
-    def handle(self, name: str | None) -> JobHandle:
+    def job(self, name: str | None) -> Job:
         """Return the named job, or the only one that runs."""
-        cluster = self._cluster()
         if name is None:
-            name = self._only_job()
-        handle = cluster.job(name)
+            name = only_job(self.jobs())
+        job = self._cluster().job(name)
         self.session.jobs.setdefault(name, True)
-        return handle
-
-    def _only_job(self) -> str:
-        """Return the one job that runs, or, where none does, the one job there is."""
-        jobs = [j for j in self._summaries() if j.live]
-        running = [j.name for j in jobs if not j.phase.is_final]
-        candidates = running or [j.name for j in jobs]
-        if len(candidates) == 1:
-            return candidates[0]
-        if not candidates:
-            raise NotFoundError(f"no job here; start one with `{self._command} submit NAME`")
-        what = "jobs run" if running else "jobs are here, none of which runs"
-        raise InvalidValueError(f"{len(candidates)} {what}; name one of them: {', '.join(candidates)}")
+        return job
 
     def _cluster(self, *, start: bool = False) -> Cluster:
         """Return the cluster; only a verb that brings a job may start one."""
         if self.session.cluster is None:
             if not self._auto_connect:
                 raise NotFoundError(f"not connected; `{self._command} connect ray` starts or joins a cluster")
-            self.session.cluster = self._connector("ray", self._address, start=start)
+            self.session.cluster = Cluster(self._connector("ray", self._address, start=start))
         return self.session.cluster
-
-    def _summaries(self) -> tuple[JobSummary, ...]:
-        jobs = self._cluster().jobs()
-        self._note_jobs(jobs)
-        return jobs
 
     def _note_jobs(self, jobs: Iterable[JobSummary]) -> None:
         self.session.jobs = {j.name: not j.phase.is_final for j in jobs if j.live}
@@ -373,12 +330,12 @@ class Commands:
         else:
             self.session.proposals[name] = proposal.id
 
-    def _meant(self, handle: JobHandle, proposal: str | None) -> str | None:
-        return proposal or self.session.proposals.get(handle.name)
+    def _meant(self, job: Job, proposal: str | None) -> str | None:
+        return proposal or self.session.proposals.get(job.name)
 
-    def _decided(self, handle: JobHandle, decision: Decision) -> DecisionView:
-        self.session.proposals.pop(handle.name, None)
-        return DecisionView(decision, handle.snapshot())
+    def _decided(self, shown: DecisionView) -> DecisionView:
+        self.session.proposals.pop(shown.snapshot.spec.name, None)
+        return shown
 
 
 def _plan_named(snapshot: JobSnapshot, name: str) -> ResourcePlan:

@@ -2,59 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.session.client import Until
 
 if TYPE_CHECKING:
+    from dlrover_nb.api.sizes import Sizes
     from dlrover_nb.core.structs.job import Mode
-    from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Parts of a plan as given by flags; None leaves a part as it runs."""
-
-    workers: int | None = None
-    ps: int | None = None
-    worker_cpu: float | None = None
-    ps_cpu: float | None = None
-    worker_memory: int | None = None
-    ps_memory: int | None = None
-
-    def applied_to(self, plan: ResourcePlan) -> ResourcePlan:
-        """Return `plan` with these parts."""
-        self.check_given()
-        return replace(
-            plan,
-            worker=_resized(plan.worker, self.workers, self.worker_cpu, self.worker_memory),
-            ps=_resized(plan.ps, self.ps, self.ps_cpu, self.ps_memory),
-        )
-
-    def check_given(self) -> None:
-        """Refuse sizes of which none is given."""
-        if all(getattr(self, f.name) is None for f in fields(self)):
-            flags = ", ".join("--" + f.name.replace("_", "-") for f in fields(self))
-            raise InvalidValueError(f"nothing to change; give at least one of {flags}")
-
-    def pinned(self, pins: Pins) -> Pins:
-        """Return `pins` with these parts fixed as well."""
-        given = {
-            "workers": self.workers,
-            "ps": self.ps,
-            "worker_cpu": self.worker_cpu,
-            "ps_cpu": self.ps_cpu,
-            "worker_memory_mib": self.worker_memory,
-            "ps_memory_mib": self.ps_memory,
-        }
-        return replace(pins, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
-
-
-def _resized(role: RolePlan, count: int | None, cpu: float | None, memory_mib: int | None) -> RolePlan:
-    given = {"count": count, "cpu": cpu, "memory_mib": memory_mib}
-    return replace(role, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
 
 
 @dataclass(frozen=True, slots=True)

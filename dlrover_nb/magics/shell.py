@@ -14,11 +14,11 @@ from IPython.core.completer import SimpleCompletion, context_matcher
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
+from dlrover_nb.api.views import Note
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.magics.arguments import help_text, parse_line
 from dlrover_nb.magics.commands import Commands, DetachedError
 from dlrover_nb.magics.completion import complete
-from dlrover_nb.magics.formatters import Note
 
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult

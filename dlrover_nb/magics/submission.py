@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import getpass
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlrover_nb.api.submission import job_of, read_job_file
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.jobfile import is_code, job_from, known_keys, load_mapping
+from dlrover_nb.core.jobfile import is_code, load_mapping
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.job import DataFormat
@@ -29,16 +28,25 @@ def spec_of(request: rq.Submit, cell: str | None) -> JobSpec:
         raise InvalidValueError("the job is given twice, in --file and in the cell; drop one of them")
     text, folder = (cell or "", Path.cwd()) if request.file is None else _job_text(request.file)
     content = load_mapping(text)
-    is_own = ("data.format", DataFormat.OWN) in request.settings
-    for key, value in request.settings:
-        if key == "data.path" and not (is_own or is_code(str(value))):
-            # given on the line, so it starts from here and not from the job file's folder
-            value = str(Path.cwd() / Path(str(value)).expanduser())  # noqa: PLW2901 - the same path, absolute
-        content = _with(content, key.split("."), value, key)
-    if content.get("name") is None:
+    settings = tuple((key, _from_here(request, key, value)) for key, value in request.settings)
+    if content.get("name") is None and "name" not in dict(settings):
         raise InvalidValueError("the job has no name; write submit NAME, or `name:` in its YAML")
-    spec = job_from(content, base=folder)
-    return spec if spec.owner else replace(spec, owner=getpass.getuser())
+    return job_of(content, settings, base=folder)
+
+
+def _from_here(request: rq.Submit, key: str, value: object) -> object:
+    """Return a path given on the line as absolute: it starts from here and not from the job file's folder."""
+    is_own = ("data.format", DataFormat.OWN) in request.settings
+    if key != "data.path" or is_own or is_code(str(value)):
+        return value
+    return str(Path.cwd() / Path(str(value)).expanduser())
+
+
+def _job_text(name: str) -> tuple[str, Path]:
+    """Return a job file's text and folder; ``-`` is the standard input."""
+    if name == "-":
+        return sys.stdin.read(), Path.cwd()
+    return read_job_file(name), Path(name).expanduser().absolute().parent
 
 
 def own_code(spec: JobSpec, namespace: Mapping[str, object]) -> dict[str, object]:
@@ -57,31 +65,3 @@ def _variable(what: str, name: str, namespace: Mapping[str, object], known: tupl
     near = difflib.get_close_matches(name, (*known, *(n for n in namespace if not n.startswith("_"))), n=1)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join((*known, 'package.module:name'))}"
     raise NotFoundError(f"no {what} {name!r} here, built in or defined by you; {hint}")
-
-
-def _with(content: dict[str, object], keys: list[str], value: object, path: str) -> dict[str, object]:
-    """Return `content` with one nested value set."""
-    key, *rest = keys
-    if not rest:
-        return {**content, key: value}
-    inner = content.get(key)
-    if inner is None:
-        inner = {}
-    if not isinstance(inner, dict):
-        group = path.removesuffix("." + ".".join(rest))
-        known = ", ".join(known_keys(group)) or "no keys"
-        raise InvalidValueError(f"{group} must be a group of {known} to set {path}, got {inner!r}")
-    return {**content, key: _with(inner, rest, value, path)}
-
-
-def _job_text(name: str) -> tuple[str, Path]:
-    """Return a job file's text and folder; ``-`` is the standard input."""
-    if name == "-":
-        return sys.stdin.read(), Path.cwd()
-    path = Path(name).expanduser().absolute()
-    try:
-        return path.read_text("utf-8"), path.parent
-    except FileNotFoundError as error:
-        raise NotFoundError(f"no job file {path}; check the path") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"cannot read job file {path}: {error}; expected YAML text") from error

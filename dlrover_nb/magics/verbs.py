@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import yaml
 
+from dlrover_nb.api.sizes import Sizes, check_given
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.session.client import Until
 from dlrover_nb.core.structs.job import DataFormat, Embedding, Metric, Migration, Mode, Optimizer, Sync
@@ -32,7 +33,6 @@ from dlrover_nb.magics.requests import (
     SetMode,
     Shards,
     Shutdown,
-    Sizes,
     Status,
     Stop,
     Submit,
@@ -330,8 +330,18 @@ def _add_nothing(_: Parser) -> None:
     """Take no arguments."""
 
 
-def _sizes(parsed: argparse.Namespace) -> Sizes:
-    return Sizes(**{f.name: getattr(parsed, f.name) for f in fields(Sizes)})
+def _sizes(parsed: argparse.Namespace, *, needed: bool = True) -> Sizes:
+    sizes = Sizes(
+        parsed.workers,
+        parsed.ps,
+        parsed.worker_cpu,
+        parsed.ps_cpu,
+        parsed.worker_memory,
+        parsed.ps_memory,
+    )
+    if needed:
+        check_given(sizes, (flag for flag, *_ in SIZE_FLAGS))
+    return sizes
 
 
 def _answered(parsed: argparse.Namespace) -> tuple[str | None, str | None]:
@@ -395,7 +405,7 @@ _VERBS = (
         "pin",
         "fix parts of every plan to come",
         _add_pin,
-        lambda p: Pin(p.job, _sizes(p), p.clear, p.why),
+        lambda p: Pin(p.job, _sizes(p, needed=not p.clear), p.clear, p.why),
         "--worker-memory 4096",
     ),
     Verb(

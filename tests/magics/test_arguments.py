@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlrover_nb.api.sizes import Sizes
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import known_keys
 from dlrover_nb.core.structs.job import (
@@ -26,7 +27,6 @@ from dlrover_nb.magics.arguments import CLI, help_text, parse, parse_line, parse
 from dlrover_nb.magics.submission import spec_of
 from dlrover_nb.magics.verbs import SUBMIT_FLAGS, VERBS
 
-NOTHING = rq.Sizes()
 PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
 
 
@@ -40,8 +40,8 @@ PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
         ("connect", rq.Connect("ray", None, None)),
         ("connect ray 10.0.0.1:6379 --cpus 2", rq.Connect("ray", "10.0.0.1:6379", 2.0)),
         ("connect sim --machines 1000 --speed 60", rq.Connect("sim", None, None, 1000, 60.0)),
-        ("pin ads --worker-memory 24576", rq.Pin("ads", rq.Sizes(worker_memory=24576), clear=False, why="")),
-        ("pin --clear", rq.Pin(None, rq.Sizes(), clear=True, why="")),
+        ("pin ads --worker-memory 24576", rq.Pin("ads", Sizes(worker_memory_mib=24576), clear=False, why="")),
+        ("pin --clear", rq.Pin(None, Sizes(), clear=True, why="")),
         ("submit ads --warm-start", rq.Submit(None, (("name", "ads"), ("warm_start", True)))),
         ("jobs;", rq.Jobs()),
         ("status", rq.Status(None)),
@@ -55,9 +55,9 @@ PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
         ("accept --why x ctr p2", rq.Accept("ctr", "p2", "x")),
         ("accept ctr --why x p2", rq.Accept("ctr", "p2", "x")),
         ("reject p2", rq.Reject(None, "p2", "")),
-        ("override ctr --ps 2", rq.Override("ctr", None, rq.Sizes(ps=2), "")),
-        ("override p1 --worker-cpu=0.5", rq.Override(None, "p1", rq.Sizes(worker_cpu=0.5), "")),
-        ("scale --workers 3 --ps-memory 900", rq.Scale(None, rq.Sizes(workers=3, ps_memory=900), "")),
+        ("override ctr --ps 2", rq.Override("ctr", None, Sizes(ps=2), "")),
+        ("override p1 --worker-cpu=0.5", rq.Override(None, "p1", Sizes(worker_cpu=0.5), "")),
+        ("scale --workers 3 --ps-memory 900", rq.Scale(None, Sizes(workers=3, ps_memory_mib=900), "")),
         ("mode auto", rq.SetMode(None, Mode.AUTO, "")),
         ("mode ctr manual", rq.SetMode("ctr", Mode.MANUAL, "")),
         ("export", rq.Export(None, "current", None, force=False, image=None, namespace=None)),
@@ -145,19 +145,19 @@ def test_every_flag_of_submit_is_a_key_of_the_job_file() -> None:
 
 
 def test_sizes_change_only_what_is_given() -> None:
-    assert rq.Sizes(ps=2, worker_cpu=1.0).applied_to(PLAN) == ResourcePlan(
+    assert Sizes(ps=2, worker_cpu=1.0).applied_to(PLAN) == ResourcePlan(
         worker=RolePlan(1, 1.0, 1024), ps=RolePlan(2, 0.25, 512)
     )
 
 
 def test_sizes_without_any_part_are_refused() -> None:
     with pytest.raises(InvalidValueError, match="give at least one of --workers, --ps, --worker-cpu"):
-        NOTHING.applied_to(PLAN)
+        parse_line("scale")
 
 
 def test_zero_nodes_are_refused_with_what_a_job_needs() -> None:
     with pytest.raises(InvalidValueError, match="node count must be >= 1, got 0; a job needs at least 1"):
-        rq.Sizes(ps=0).applied_to(PLAN)
+        Sizes(ps=0).applied_to(PLAN)
 
 
 def test_flags_of_the_model_and_the_runtime_become_the_job() -> None:

@@ -48,7 +48,7 @@ def test_verbs_connect_by_themselves_and_print_text(run, memory: MemoryCluster) 
         (["status", "nope"], "dlrover-nb: no job 'nope' here"),
         (["submit", "x", "--ps", "0"], "dlrover-nb: plan.ps: node count must be >= 1, got 0"),
         (["submit", "--file", "nowhere.yaml"], "dlrover-nb: no job file"),
-        (["scale"], "dlrover-nb: no job here; start one with `dlrover-nb submit NAME`"),
+        (["status"], "dlrover-nb: no job here; start one with submit"),
         (["connect", "sim"], "dlrover-nb: a simulated cluster lives in one process"),
     ],
 )

@@ -14,13 +14,9 @@ import yaml
 from cluster_double import BETTER, Link, MemoryCluster
 from IPython.core.error import UsageError
 
-from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import DataFormat, JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import RolePlan
-from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, ShardAction, ShardChoice
-from dlrover_nb.magics.formatters import (
-    ConnectionView,
+from dlrover_nb.api.cluster import Cluster
+from dlrover_nb.api.job import NEW_S, Job
+from dlrover_nb.api.views import (
     DecisionView,
     ExportView,
     JobsView,
@@ -28,7 +24,11 @@ from dlrover_nb.magics.formatters import (
     PlansView,
     StatusView,
 )
-from dlrover_nb.magics.job import NEW_S, Job
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.core.structs.job import DataFormat, JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, ShardAction, ShardChoice
 from dlrover_nb.magics.shell import loaded
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ def test_a_verb_before_connect_is_refused_with_the_way_out(shell: InteractiveShe
 
 def test_connect_passes_its_arguments_on(shell: InteractiveShell, memory: MemoryCluster) -> None:
     shown = shell.run_line_magic("dlrover", "connect ray 127.0.0.1:6379 --cpus 2")
-    assert isinstance(shown, ConnectionView)
+    assert isinstance(shown, Cluster)
+    assert "a cluster in memory" in str(shown)
+    assert "8 cores" in str(shown)
     assert memory.connected == [("ray", "127.0.0.1:6379", 2.0)]
     with pytest.raises(UsageError, match="cannot connect to 'slurm'"):
         shell.run_line_magic("dlrover", "connect slurm")
@@ -304,7 +306,7 @@ def test_the_job_may_be_left_out_only_while_one_runs(magic: Magic) -> None:
     magic.memory.links["other"].end(JobPhase.FAILED)
     assert "2 jobs are here, none of which runs; name one of them: ctr, other" in magic.refused("status")
     magic.memory.links.clear()
-    assert "no job here; start one with `%dlrover submit NAME`" in magic.refused("status")
+    assert "no job here; start one with submit" in magic.refused("status")
 
 
 @pytest.mark.parametrize(

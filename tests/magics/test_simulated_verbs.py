@@ -46,7 +46,7 @@ def test_a_simulated_cluster_ends_with_the_next_connect_but_not_under_running_jo
         run("dlrover", "connect sim --machines 1")
     run("dlrover", "stop quick-start")
     assert "simulated cluster: 1 machine," in str(run("dlrover", "connect sim --machines 1"))
-    assert "is over" in first.shutdown()
+    assert "is over" in str(first.shutdown())
 
 
 def test_a_pin_holds_until_it_is_cleared(simulated):

@@ -6,11 +6,7 @@ from html.parser import HTMLParser
 import builders as b
 import pytest
 
-from dlrover_nb.core.session.client import JobSummary
-from dlrover_nb.core.structs.decisions import Decision, ProposalKind, Verdict
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role
-from dlrover_nb.magics.formatters import (
+from dlrover_nb.api.views import (
     ConnectionView,
     DecisionView,
     ExportView,
@@ -19,6 +15,10 @@ from dlrover_nb.magics.formatters import (
     PlansView,
     StatusView,
 )
+from dlrover_nb.core.session.client import JobSummary
+from dlrover_nb.core.structs.decisions import Decision, ProposalKind, Verdict
+from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role
 
 
 def views(hostile: str = ""):
@@ -150,6 +150,8 @@ def test_memory_near_its_limit_warns():
 
 
 def test_formatters_import_neither_panel_nor_bokeh():
-    code = "import sys, dlrover_nb.magics.formatters; print([m for m in ('panel', 'bokeh', 'ray') if m in sys.modules])"
+    code = (
+        "import sys, dlrover_nb.api.views; print([m for m in ('panel', 'bokeh', 'ray') if m in sys.modules])"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

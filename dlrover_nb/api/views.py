@@ -1,4 +1,4 @@
-"""What the verbs return: objects that show themselves as text and as static HTML, in any front end.
+"""What verbs and methods return: objects that show themselves as text and as static HTML, in any front end.
 
 The HTML holds inline SVG and tables only, so a saved notebook shows every plot and number with neither
 kernel nor network. Nothing here imports panel or bokeh; live views are asked for (`%dlrover watch`).
@@ -13,8 +13,11 @@ from dlrover_nb.widgets import plans, status, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Verbatim, View
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dlrover_nb.core.session.client import JobSummary
     from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.job import JobPhase
     from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
@@ -41,6 +44,12 @@ class JobsView(Shown):
 
     jobs: tuple[JobSummary, ...]
 
+    def __iter__(self) -> Iterator[JobSummary]:
+        return iter(self.jobs)
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
     def view(self) -> View:
         """Return the content."""
         return status.jobs_view(self.jobs)
@@ -52,6 +61,11 @@ class StatusView(Shown):
 
     snapshot: JobSnapshot
     series: SeriesChunk | None = None
+
+    @property
+    def phase(self) -> JobPhase:
+        """Where the job is in its life."""
+        return self.snapshot.phase
 
     def view(self) -> View:
         """Return the content."""

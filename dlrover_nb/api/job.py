@@ -1,0 +1,380 @@
+"""A job as Python sees it: to look at, to steer and to await."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from dlrover_nb.api.sizes import Sizes, check_given
+from dlrover_nb.api.views import DecisionView, Note, PlansView, ShardsView, StatusView
+from dlrover_nb.core.errors import DlroverError, InvalidValueError
+from dlrover_nb.core.export.files import write
+from dlrover_nb.core.session.client import Until
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.resources import Pins
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dlrover_nb.api.views import Shown
+    from dlrover_nb.core.session.client import JobHandle
+    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.widgets.live import LiveView
+
+NEW_S = 2.0  # a job's master takes a moment to start; till then the first display must not wait for it
+
+
+class Job:
+    """A job under its name; shows its present state.
+
+    Every method asks the job's master anew, so that a `Job` never grows stale, and raises `BackendError`, one
+    line that says what to do, when the master cannot be reached. ``await job`` waits for its end without
+    blocking; an interrupted or cancelled wait leaves the job alone.
+
+    Parameters
+    ----------
+    handle
+        The client's side of the job, a `dlrover_nb.core.session.client.JobHandle`.
+    first
+        Shown instead of the state within `NEW_S` of the making, so that a submit's cell ends at once.
+    """
+
+    def __init__(self, handle: JobHandle, first: Note | None = None) -> None:
+        self.handle = handle
+        self._first = first
+        self._made_s = time.monotonic()
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.handle.name
+
+    # what it is
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest picture of the job, as a record."""
+        return self.handle.snapshot()
+
+    def series(self, cursor: int = 0) -> SeriesChunk:
+        """Return telemetry newer than `cursor`, as columns (0: all that is kept)."""
+        return self.handle.series(cursor)
+
+    def status(self) -> StatusView:
+        """Return the job's present state: progress, throughput, nodes, memory, the open proposal."""
+        return StatusView(self.handle.snapshot(), self.handle.series())
+
+    def watch(self) -> LiveView:
+        """Return a live view; a front end without widgets shows its static form."""
+        from dlrover_nb.widgets.live import LiveView  # noqa: PLC0415 - views load when asked for
+
+        return LiveView(self.handle)
+
+    def plans(self) -> PlansView:
+        """Return the open proposal, the Pareto front, the fit and its curves, and how plans turned out."""
+        return PlansView(self.handle.snapshot())
+
+    # decisions
+
+    def accept(self, proposal: str | None = None, *, why: str = "") -> DecisionView:
+        """Accept a proposal, so that its plan is applied.
+
+        Parameters
+        ----------
+        proposal
+            Its id, such as ``"p3"``; None: the open one.
+        why
+            Reason, kept with the decision.
+
+        Returns
+        -------
+        DecisionView
+            The decision with its id, and how far it has got.
+
+        Raises
+        ------
+        NotFoundError
+            When none is open and none was named.
+        StaleDecisionError
+            When it is no longer open, with what happened since.
+
+        Examples
+        --------
+        >>> job.accept("p1", why="worth its money")  # doctest: +SKIP
+        """
+        return self._decided(self.handle.accept(proposal, why=why))
+
+    def reject(self, proposal: str | None = None, *, why: str = "") -> DecisionView:
+        """Reject a proposal: the one named, or the open one; raises as `accept` does."""
+        return self._decided(self.handle.reject(proposal, why=why))
+
+    def override(  # noqa: PLR0913 - the parts of a plan, each by its name
+        self,
+        plan: ResourcePlan | None = None,
+        *,
+        workers: int | None = None,
+        ps: int | None = None,
+        worker_cpu: float | None = None,
+        ps_cpu: float | None = None,
+        worker_memory_mib: int | None = None,
+        ps_memory_mib: int | None = None,
+        proposal: str | None = None,
+        why: str = "",
+    ) -> DecisionView:
+        """Answer a proposal with a plan of your own, which is applied instead.
+
+        Parameters
+        ----------
+        plan
+            The plan; None: the one that runs, with the parts below.
+        workers, ps
+            Number of workers, and of parameter servers.
+        worker_cpu, ps_cpu
+            Cores of each.
+        worker_memory_mib, ps_memory_mib
+            MiB of each.
+        proposal
+            Id of the proposal that is answered; None: the open one.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        InvalidValueError
+            When nothing is given, or a size is none that a node can have.
+        NotFoundError
+            When no proposal is open and none was named; `scale` needs none.
+        CapacityError
+            When the plan breaks a bound, a quota or a pin, or does not fit: it says which, and what would do.
+        StaleDecisionError
+            When the proposal is no longer open.
+
+        Examples
+        --------
+        >>> job.override(workers=3, why="the queue is short today")  # doctest: +SKIP
+        """
+        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
+        return self._decided(self.handle.override(self._plan(plan, sizes), proposal=proposal, why=why))
+
+    def scale(  # noqa: PLR0913 - as above
+        self,
+        plan: ResourcePlan | None = None,
+        *,
+        workers: int | None = None,
+        ps: int | None = None,
+        worker_cpu: float | None = None,
+        ps_cpu: float | None = None,
+        worker_memory_mib: int | None = None,
+        ps_memory_mib: int | None = None,
+        why: str = "",
+    ) -> DecisionView:
+        """Change the running job, whether or not anything was proposed.
+
+        Parameters and errors are those of `override`, without a proposal.
+
+        Examples
+        --------
+        >>> job.scale(ps=2, ps_cpu=0.5)  # doctest: +SKIP
+        """
+        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
+        return self._decided(self.handle.scale(self._plan(plan, sizes), why=why))
+
+    def pin(  # noqa: PLR0913 - as above
+        self,
+        *,
+        workers: int | None = None,
+        ps: int | None = None,
+        worker_cpu: float | None = None,
+        ps_cpu: float | None = None,
+        worker_memory_mib: int | None = None,
+        ps_memory_mib: int | None = None,
+        clear: bool = False,
+        why: str = "",
+    ) -> DecisionView:
+        """Fix parts of every plan to come, beside those that are fixed already.
+
+        Parameters
+        ----------
+        workers, ps
+            Number of workers, and of parameter servers.
+        worker_cpu, ps_cpu
+            Cores of each.
+        worker_memory_mib, ps_memory_mib
+            MiB of each.
+        clear
+            Let go of what is fixed so far, first.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        InvalidValueError
+            When nothing is given, or just these are pinned already.
+        CapacityError
+            When no plan that keeps to them fits on the machines.
+
+        Examples
+        --------
+        >>> job.pin(worker_memory_mib=4096)  # doctest: +SKIP
+        """
+        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
+        if not clear:
+            check_given(sizes)
+        pins = sizes.pinned(Pins() if clear else self.handle.snapshot().pins)
+        return self._decided(self.handle.pin(pins, why=why))
+
+    def mode(self, mode: Mode | str, *, why: str = "") -> DecisionView:
+        """Say who decides from now on.
+
+        Parameters
+        ----------
+        mode
+            ``"manual"``, ``"suggest"`` or ``"auto"``.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        InvalidValueError
+            For another word.
+
+        Examples
+        --------
+        >>> job.mode("auto")  # doctest: +SKIP
+        """
+        if mode not in tuple(Mode):
+            raise InvalidValueError(f"unknown mode {mode!r}; known: {', '.join(Mode)}")
+        return self._decided(self.handle.set_mode(Mode(mode), why=why))
+
+    # its rows
+
+    def shards(self) -> ShardsView:
+        """Return the exact account of rows, and the shards that wait for a decision."""
+        return ShardsView(self.handle.snapshot())
+
+    def retry_shard(self, shard: int, *, why: str = "") -> ShardsView:
+        """Train a shard again that ended its workers, after its rows were mended.
+
+        Raises
+        ------
+        InvalidValueError
+            When it is not set aside.
+        """
+        self.handle.retry_shard(shard, why=why)
+        return self.shards()
+
+    def skip_shard(self, shard: int, *, why: str = "") -> ShardsView:
+        """Go on without a shard that ended its workers; raises as `retry_shard` does."""
+        self.handle.skip_shard(shard, why=why)
+        return self.shards()
+
+    # its end
+
+    def wait(self, timeout_s: float | None = None, *, until: Until | str = Until.END) -> StatusView:
+        """Block until the job has ended, or proposes a plan.
+
+        Parameters
+        ----------
+        timeout_s
+            Give up waiting after so many seconds; None: never.
+        until
+            ``"end"`` of the job, or ``"proposal"``: an open one, or the end.
+
+        Returns
+        -------
+        StatusView
+            Its state then; ``.snapshot`` holds the record, ``.phase`` how it ended.
+
+        Raises
+        ------
+        InvalidValueError
+            For another word than these two.
+
+        Examples
+        --------
+        >>> job.wait(until="proposal", timeout_s=60)  # doctest: +SKIP
+        """
+        if until not in tuple(Until):
+            raise InvalidValueError(f"cannot wait for {until!r}; known: {', '.join(Until)}")
+        return self._state(self.handle.wait(timeout_s, until=Until(until)))
+
+    def stop(self, *, why: str = "") -> StatusView:
+        """Stop the job, keeping what it learnt, and return its last state."""
+        return self._state(self.handle.stop(why=why))
+
+    def __await__(self) -> Generator[object, None, StatusView]:
+        """Wait for the end of the job; a cancelled wait leaves the job alone."""
+        return self._state((yield from self.handle.__await__()))
+
+    # what it leaves
+
+    def predict(self, rows: object) -> NDArray[np.float32]:
+        """Return the probability of each row by the model of the last checkpoint.
+
+        Parameters
+        ----------
+        rows
+            A pandas or pyarrow table, or a file, with the columns that were trained on.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no checkpoint yet.
+        InvalidValueError
+            When a column is missing.
+        """
+        return self.handle.predict(rows)
+
+    def report(self, path: Path | str, *, force: bool = False) -> Note:
+        """Write a self-contained HTML report.
+
+        Parameters
+        ----------
+        path
+            File to write.
+        force
+            Overwrite it where it is there.
+
+        Raises
+        ------
+        InvalidValueError, NotFoundError
+            When it is there already or cannot be written, or its folder is not there.
+        """
+        from dlrover_nb.widgets.report import report_html  # noqa: PLC0415 - views load when asked for
+
+        html = report_html(self.handle.snapshot(), self.handle.series())
+        return Note(f"Report of {self.name}", f"written to {write(path, html, force=force)}")
+
+    def _plan(self, plan: ResourcePlan | None, sizes: Sizes) -> ResourcePlan:
+        if plan is None:
+            check_given(sizes)
+            plan = self.handle.snapshot().target
+        return sizes.applied_to(plan)
+
+    def _decided(self, decision: Decision) -> DecisionView:
+        return DecisionView(decision, self.handle.snapshot())
+
+    def _state(self, snapshot: JobSnapshot) -> StatusView:
+        return StatusView(snapshot, self.handle.series())
+
+    def _shown(self) -> Shown:
+        if self._first is not None and time.monotonic() - self._made_s < NEW_S:
+            return self._first
+        try:
+            return self.status()
+        except DlroverError as error:
+            return Note(f"Job {self.name}", str(error))
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return self._shown()._repr_mimebundle_(include, exclude)
+
+    def __str__(self) -> str:
+        return str(self._shown())
+
+    def __repr__(self) -> str:
+        return f"Job({self.name!r})"

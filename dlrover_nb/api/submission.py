@@ -1,0 +1,108 @@
+"""The job that a `submit` asks for: a record, a mapping, YAML or a file, with settings on top."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.jobfile import dump_job, job_from, known_keys, load_mapping
+from dlrover_nb.core.structs.job import JobSpec
+
+JobText = JobSpec | Mapping[str, object] | str | Path
+Settings = Iterable[tuple[str, object]]  # (path of a key such as ``plan.worker.count``, value)
+
+
+def job_of(job: JobText, settings: Settings = (), *, base: Path | None = None) -> JobSpec:
+    """Return the job with the settings on top, owned by its user where it names no owner.
+
+    Parameters
+    ----------
+    job
+        As `Cluster.submit` takes it.
+    settings
+        Keys of a job file by their path, and their values; a mapping sets only what it holds.
+    base
+        Folder that a relative data path of a text or a mapping starts from; the working directory by default.
+
+    Raises
+    ------
+    InvalidValueError
+        As `dlrover_nb.parse_job` does.
+    NotFoundError
+        When there is no such file.
+    """
+    settings = tuple(settings)
+    if isinstance(job, JobSpec) and not settings:
+        spec = job
+    else:
+        content, base = _content(job, base)
+        for key, value in _flat(settings):
+            content = _with(content, key.split("."), value, key)
+        spec = job_from(content, base=base)
+    return spec if spec.owner else replace(spec, owner=getpass.getuser())
+
+
+def read_job_file(path: Path | str) -> str:
+    """Return the text of a job file.
+
+    Raises
+    ------
+    NotFoundError, InvalidValueError
+        When it is not there, or cannot be read.
+    """
+    path = Path(path).expanduser().absolute()
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise NotFoundError(f"no job file {path}; check the path") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValueError(f"cannot read job file {path}: {error}; expected YAML text") from error
+
+
+def _content(job: JobText, base: Path | None) -> tuple[dict[str, object], Path | None]:
+    match job:
+        case JobSpec():
+            return load_mapping(dump_job(job)), base
+        case Path():
+            return load_mapping(read_job_file(job)), job.expanduser().absolute().parent
+        case str() if is_file_name(job):
+            return _content(Path(job), base)
+        case str():
+            return load_mapping(job), base
+        case Mapping():
+            return dict(job), base
+    raise InvalidValueError(
+        f"expected a JobSpec, a mapping, YAML text or a job file's path, got {type(job).__name__}"
+    )
+
+
+def is_file_name(text: str) -> bool:
+    """Whether text names a job file and is none: YAML has a colon before a blank or a line's end."""
+    return bool(text.strip()) and "\n" not in text and ": " not in f"{text} "
+
+
+def _flat(settings: Settings, path: str = "") -> Iterable[tuple[str, object]]:
+    """Yield the leaves of settings that are groups."""
+    for key, value in settings:
+        if isinstance(value, Mapping) and value:
+            yield from _flat(((str(k), v) for k, v in value.items()), f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def _with(content: dict[str, object], keys: list[str], value: object, path: str) -> dict[str, object]:
+    """Return `content` with one nested value set."""
+    key, *rest = keys
+    if not rest:
+        return {**content, key: value}
+    inner = content.get(key)
+    if inner is None:
+        inner = {}
+    if not isinstance(inner, dict):
+        group = path.removesuffix("." + ".".join(rest))
+        known = ", ".join(known_keys(group)) or "no keys"
+        raise InvalidValueError(f"{group} must be a group of {known} to set {path}, got {inner!r}")
+    return {**content, key: _with(inner, rest, value, path)}
