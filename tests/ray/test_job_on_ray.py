@@ -20,6 +20,7 @@ from dlrover_nb.core.errors import (
     NotFoundError,
     StaleDecisionError,
 )
+from dlrover_nb.core.session.client import summarize
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
@@ -107,6 +108,8 @@ def test_a_job_is_found_again_by_name_from_another_process(cluster, wait_until):
         cluster.submit(job("found"))
     stopped = handle.stop(why="seen enough")
     assert stopped.phase is JobPhase.STOPPED
+    told = next(line for line in cluster.live_jobs() if line.name == "found")
+    assert told == summarize(handle.snapshot())
 
 
 def test_bad_input_is_refused_before_anything_starts(cluster):

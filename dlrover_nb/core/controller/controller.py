@@ -120,7 +120,20 @@ class Controller:
             memory=helm.measured.memory(),
             story=self._story.lines,
             pins=helm.pins,
+            memory_needs=self.memory_needs,
         )
+
+    @property
+    def open_proposal(self) -> str | None:
+        """The id of the proposal that waits for a decision; None where none does."""
+        opened = self._helm.book.open
+        return None if opened is None else opened.id
+
+    @property
+    def memory_needs(self) -> tuple[str, ...]:
+        """Why nodes are likely to be killed for want of memory, by the last forecast."""
+        needs = self._helm.advisor.protection.needs(self._helm.rollouts.target)
+        return tuple(need.why for need in needs)
 
     def counsel(self) -> Counsel:
         """Return what can be asked about the job as it stands now; a job must be submitted."""

@@ -29,3 +29,4 @@ class ControllerView:
     memory: tuple[MemoryLine, ...]
     story: tuple[str, ...]
     pins: Pins
+    memory_needs: tuple[str, ...]

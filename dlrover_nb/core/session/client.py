@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
     from dlrover_nb.core.structs.questions import Explanation, Weighed
     from dlrover_nb.core.structs.resources import Capacity, Pins, ResourcePlan
+    from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 POLL_S = 0.5
@@ -86,11 +87,17 @@ class JobSummary:
     open_proposal: str | None
     live: bool  # False: known from the history alone
     simulated: bool = False
+    at_s: float = 0.0  # when it was so, by the clock of the job's master
+    message: str = ""  # what there is to say about the phase
+    left_s: float | None = None  # to the end of the training, at the speed now; None: not known
+    cpu: float = 0.0  # cores that its nodes hold
+    memory_mib: int = 0  # memory that they hold
+    memory_needs: tuple[str, ...] = ()  # why nodes are likely to be killed for want of memory
 
 
 def summarize(snapshot: JobSnapshot) -> JobSummary:
     """Return the one line that the list of jobs shows."""
-    total = snapshot.train.n_sample_total
+    train, nodes = snapshot.train, snapshot.nodes
     return JobSummary(
         name=snapshot.spec.name,
         phase=snapshot.phase,
@@ -98,11 +105,29 @@ def summarize(snapshot: JobSnapshot) -> JobSummary:
         started_at_s=snapshot.started_at_s,
         plan=snapshot.target,
         samples_per_s=snapshot.samples_per_s,
-        done=snapshot.train.n_sample_done / total if total else 0.0,
+        done=share_done(train),
         open_proposal=snapshot.open_proposal.id if snapshot.open_proposal else None,
         live=True,
         simulated=snapshot.simulated,
+        at_s=snapshot.at_s,
+        message=snapshot.message,
+        left_s=left_s(snapshot.phase, train, snapshot.samples_per_s),
+        cpu=sum(node.cpu for node in nodes),
+        memory_mib=sum(node.memory_mib for node in nodes),
+        memory_needs=snapshot.memory_needs,
     )
+
+
+def share_done(train: ShardCounts) -> float:
+    """Return the share of the training samples that is done, 0 to 1."""
+    return train.n_sample_done / train.n_sample_total if train.n_sample_total else 0.0
+
+
+def left_s(phase: JobPhase, train: ShardCounts, samples_per_s: float) -> float | None:
+    """Return the seconds to the end of the training at the speed now; None while nothing is trained."""
+    if phase.is_final or samples_per_s <= 0:
+        return None
+    return (train.n_sample_total - train.n_sample_done) / samples_per_s
 
 
 class JobHandle:
@@ -322,6 +347,13 @@ class Cluster(Protocol):
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: running ones, and those the history knows."""
+        ...
+
+    def live_jobs(self) -> tuple[JobSummary, ...]:
+        """Return the jobs that a master answers for, at a price that a view of all can pay each second.
+
+        A master that does not answer at once is left out. Raises `BackendError` when the cluster is gone.
+        """
         ...
 
     def job(self, name: str) -> JobHandle:

@@ -141,6 +141,7 @@ def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
         samples=view.samples,
         front=view.front,
         memory=view.memory,
+        memory_needs=view.memory_needs,
         proposals=view.proposals,
         decisions=view.decisions,
         outcomes=view.outcomes,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.planner.cluster import JobBid
 from dlrover_nb.core.session import picture
+from dlrover_nb.core.session.client import JobSummary, left_s, share_done
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import NodeReported, ProgressMade, Remember, Scale
 from dlrover_nb.core.structs.job import JobPhase
@@ -114,6 +115,28 @@ class SimulatedRun:
             master=self._job,
             controller=self._controller,
             simulated=True,
+        )
+
+    def summary(self, at_s: float) -> JobSummary:
+        """Return what `summarize` makes of a picture, without drawing one: a line in a list of jobs."""
+        job, spec, train = self._job, self._job.job.spec, self._job.train_counts
+        return JobSummary(
+            name=spec.name,
+            phase=job.phase,
+            owner=spec.owner,
+            started_at_s=job.started_at_s,
+            plan=job.target,
+            samples_per_s=job.samples_per_s,
+            done=share_done(train),
+            open_proposal=self._controller.open_proposal,
+            live=True,
+            simulated=True,
+            at_s=at_s,
+            message=job.message,
+            left_s=left_s(job.phase, train, job.samples_per_s),
+            cpu=sum(node.cpu for node in job.nodes),
+            memory_mib=sum(node.memory_mib for node in job.nodes),
+            memory_needs=self._controller.memory_needs,
         )
 
     def series(self, cursor: int) -> SeriesChunk:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.session.broker import UNLIMITED, share
-from dlrover_nb.core.session.client import JobHandle, JobSummary, summarize
+from dlrover_nb.core.session.client import JobHandle, JobSummary
 from dlrover_nb.core.session.commands import Commands
 from dlrover_nb.core.session.facts import beginning
 from dlrover_nb.core.session.pace import Pace
@@ -122,8 +122,12 @@ class SimulatedCluster:
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first."""
-        drawn = self._commands.ask(lambda: [run.picture(self._world.now_s) for run in self._runs.values()])
-        return tuple(sorted(map(summarize, drawn), key=lambda s: s.started_at_s, reverse=True))
+        told = self._commands.ask(lambda: [run.summary(self._world.now_s) for run in self._runs.values()])
+        return tuple(sorted(told, key=lambda s: s.started_at_s, reverse=True))
+
+    def live_jobs(self) -> tuple[JobSummary, ...]:
+        """Return all jobs, newest first: none of them is past."""
+        return self.jobs()
 
     def job(self, name: str) -> JobHandle:
         """Find a job by name; `NotFoundError` names the nearest ones."""

@@ -18,7 +18,7 @@ from dlrover_nb.core.errors import (
     StaleDecisionError,
 )
 from dlrover_nb.core.session import connect
-from dlrover_nb.core.session.client import Until
+from dlrover_nb.core.session.client import Until, summarize
 from dlrover_nb.core.session.imagined import SETTINGS
 from dlrover_nb.core.session.simulated import SimulatedCluster
 from dlrover_nb.core.simulator import (
@@ -70,6 +70,22 @@ def test_a_job_trains_to_the_end_and_every_picture_says_that_it_is_simulated(clu
     assert end.title == "ads (simulated)"
     assert [summary.simulated for summary in cluster.jobs()] == [True]
     assert "simulated" in cluster.description
+
+
+def test_a_line_in_the_list_of_jobs_says_what_the_picture_says(cluster):
+    handle = cluster.add(job(n_sample=20_000_000))
+    handle.wait(PATIENCE_S)
+    (line,), picture = cluster.live_jobs(), handle.snapshot()
+    assert replace(line, at_s=picture.at_s) == summarize(picture)
+    assert (line.done, line.left_s, line.live) == (1.0, None, True)
+
+
+def test_a_line_of_a_running_job_tells_what_it_holds_and_when_it_ends(cluster):
+    handle = cluster.add(job())
+    until("training", lambda: cluster.live_jobs()[0].samples_per_s > 0)
+    line, n_sample = cluster.live_jobs()[0], handle.snapshot().train.n_sample_total
+    assert (line.cpu, line.memory_mib) == (PLAN.total_cpu, PLAN.total_memory_mib)
+    assert line.left_s == pytest.approx((1 - line.done) * n_sample / line.samples_per_s)
 
 
 def test_many_readers_see_one_job_move_forward_only(cluster):

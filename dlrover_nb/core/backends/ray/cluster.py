@@ -38,6 +38,7 @@ from dlrover_nb.core.backends.ray.head import (
 )
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
 from dlrover_nb.core.backends.ray.remains import sweep
+from dlrover_nb.core.backends.ray.rollcall import RollCall
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history.store import HistoryStore, JobRun
@@ -74,6 +75,7 @@ class RayCluster:
     def __init__(self, address: str, head: HeadRecord | None) -> None:
         self._address = address
         self._head = head
+        self._rollcall = RollCall(_actor)
 
     @property
     def simulated(self) -> bool:
@@ -109,10 +111,16 @@ class RayCluster:
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a live master, then those the history alone knows."""
-        live = [_summary(handle) for handle in self._handles()]
+        told = {summary.name: summary for summary in self.live_jobs()}
+        live = [told.get(handle.name) or _summary(handle) for handle in self._handles()]
         names = {summary.name for summary in live}
         past = [summary for summary in _past_jobs() if summary.name not in names]
         return tuple(sorted([*live, *past], key=lambda s: s.started_at_s, reverse=True))
+
+    def live_jobs(self) -> tuple[JobSummary, ...]:
+        """Return the jobs whose masters answer at once, newest first."""
+        told = self._rollcall.call(_job_names())
+        return tuple(sorted(told, key=lambda s: s.started_at_s, reverse=True))
 
     def job(self, name: str) -> JobHandle:
         """Find a job by name; of one that only the history knows, the error says how to look back on it."""

@@ -68,6 +68,10 @@ class RayMaster:
         """Answer with a `JobSnapshot`."""
         return _answer(self._driver.snapshot)
 
+    def summary(self) -> Answer:
+        """Answer with a `JobSummary`: a picture of each of a hundred jobs is too much for each second."""
+        return _answer(self._driver.summary)
+
     def series(self, cursor: int) -> Answer:
         """Answer with a `SeriesChunk`."""
         return _answer(lambda: self._driver.series(cursor))
