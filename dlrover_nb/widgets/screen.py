@@ -1,21 +1,11 @@
-"""One drawing of a job with Panel: the charts, the review card and its buttons.
-
-Only this module and `scripts` import panel.
-
-How changes reach the browser differs. In a served page every change of a document must happen in its own
-session: `flush` asks for one callback on its next tick and no more until that has run. In a notebook there
-is no session: changes are made from the poller's thread under our own lock and sent by `push_notebook`, and
-only once the browser's side of the comm is open.
-"""
+"""One drawing of a job with Panel: the charts, the review card and its buttons."""
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import panel as pn
-from bokeh.models import Div, NumericInput, UIElement
-from panel.io.notebook import block_comm, patch_inline_stylesheets
+from bokeh.models import Div, NumericInput
 
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions import Verdict
@@ -23,6 +13,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
 from dlrover_nb.widgets.charts import CHARTS, curve, front
 from dlrover_nb.widgets.review import card_html, header_html, review
+from dlrover_nb.widgets.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,16 +54,16 @@ class Screen:
         on_close: Callable[[Screen], None],
         on_connect: Callable[[], None] = lambda: None,
     ) -> None:
-        self._feed, self._on_connect = feed, on_connect
-        self._lock = threading.RLock()
-        self._queued = False
-        self._doc = pn.state.curdoc if pn.state.curdoc and pn.state.curdoc.session_context else None
-        if self._doc is not None:
-            self._doc.on_session_destroyed(lambda _context: on_close(self))
+        self._feed = feed
         self._make_charts()
         self._make_controls()
-        self._body = self._arrange()
-        self.layout = pn.Column(self._body, sizing_mode="stretch_width", css_classes=["dlrover-live"])
+        self.stage = Stage(
+            self._arrange(),
+            lambda: self._show(feed.picture()),
+            on_close=lambda: on_close(self),
+            on_connect=on_connect,
+        )
+        self.layout, self.flush = self.stage.layout, self.stage.flush
         self._show(feed.picture())
 
     # parts
@@ -160,11 +151,11 @@ class Screen:
 
     def _inspect(self, candidate: Candidate) -> None:
         plan = candidate.plan
-        with self._lock:
+        with self.stage.lock:
             self._n_worker.value, self._n_ps.value = plan.worker.count, plan.ps.count
             self._worker_cpu.value, self._ps_cpu.value = plan.worker.cpu, plan.ps.cpu
             self._tapped.text = front.inspect_html(candidate, self._feed.picture().snapshot)
-            self._push()
+            self.stage.push()
 
     def _pressed(self, event: Any) -> None:  # noqa: ANN401 - param's event
         """Act on a press: the browser sent the label that the user saw, with the proposal's id in it."""
@@ -195,24 +186,6 @@ class Screen:
 
     # drawing
 
-    def flush(self) -> None:
-        """Show the newest picture, in the way that this screen's front end needs; from any thread."""
-        if self._doc is None:
-            with self._lock:
-                self._flush_notebook()
-        elif not self._queued:
-            self._queued = True
-            self._doc.add_next_tick_callback(self._flush_page)
-
-    def _flush_page(self) -> None:
-        self._queued = False
-        self._show(self._feed.picture())
-
-    def _flush_notebook(self) -> None:
-        if self._is_open():
-            self._show(self._feed.picture())
-            self._push()
-
     def _show(self, picture: Picture) -> None:
         card = review(picture.snapshot, picture.asked, picture.link)
         self._header.text = header_html(picture.snapshot, picture.link)
@@ -225,46 +198,6 @@ class Screen:
         for figure in self._figures:
             figure.update(picture.snapshot, picture.series)
         self._tables.text = tables_html(picture) if self._table_shown else ""
-
-    # in a notebook
-
-    def notebook_layout(self) -> pn.Column:
-        """Return the layout with only a placeholder in it: the rest comes once a live kernel is connected."""
-        self.layout[:] = [pn.pane.HTML(_PLACEHOLDER)]
-        return self.layout
-
-    def _is_open(self) -> bool:
-        """Whether the browser's side of the comm is there; then the placeholder gives way to the view."""
-        comms = [comm for comm, _ in self.layout._comms.values()]  # noqa: SLF001 - panel has no public question for it
-        if not any(getattr(comm, "_comm", None) for comm in comms):
-            return False
-        if self.layout[0] is not self._body:
-            self._connect()
-        return True
-
-    def _connect(self) -> None:
-        """Put the view in the placeholder's place, with every style sheet inline.
-
-        Panel makes a first render self-contained but takes style sheets of what is added later from its
-        CDN; nothing may be asked of an outside host, so we hold the message and put them inline ourselves.
-        """
-        with block_comm():
-            self.layout[:] = [self._body]
-            self.layout.css_classes = ["dlrover-live", "dlrover-live-on"]
-            for root, _parent in self.layout._models.values():  # noqa: SLF001 - the models that were just made
-                for model in root.select({"type": UIElement}):
-                    patch_inline_stylesheets(model)
-        self._on_connect()
-
-    def _push(self) -> None:
-        if self._doc is None:
-            pn.io.push_notebook(self.layout)
-
-
-_PLACEHOLDER = (
-    '<div style="color:#57606a">Live view: waiting for the kernel. Without one, the state as last seen '
-    "stands below; run the cell again for the live view.</div>"
-)
 
 
 def _text(**options: object) -> Div:

@@ -1,0 +1,114 @@
+"""Where a live view is drawn: the way its changes reach a browser, the same for every view.
+
+How changes reach the browser differs. In a served page every change of a document must happen in its own
+session: `flush` asks for one callback on its next tick and no more until that has run. In a notebook there
+is no session: changes are made from the poller's thread under our own lock and sent by `push`, and only
+once the browser's side of the comm is open.
+
+Only `screen` modules and `scripts` import panel beside this one.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import panel as pn
+from bokeh.models import UIElement
+from panel.io.notebook import block_comm, patch_inline_stylesheets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_PLACEHOLDER = (
+    '<div style="color:#57606a">Live view: waiting for the kernel. Without one, the state as last seen '
+    "stands below; run the cell again for the live view.</div>"
+)
+
+
+class Stage:
+    """One place where a view is drawn: a session of a served page, or the output of a cell.
+
+    Parameters
+    ----------
+    body
+        The view's layout.
+    show
+        Brings the models of `body` up to date.
+    on_close
+        Told when the served page is gone.
+    on_connect
+        Told when a notebook's page has taken the view in.
+    """
+
+    def __init__(
+        self,
+        body: pn.Column,
+        show: Callable[[], None],
+        *,
+        on_close: Callable[[], None],
+        on_connect: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._body, self._show, self._on_connect = body, show, on_connect
+        self.lock = threading.RLock()
+        self._queued = False
+        self._doc = pn.state.curdoc if pn.state.curdoc and pn.state.curdoc.session_context else None
+        if self._doc is not None:
+            self._doc.on_session_destroyed(lambda _context: on_close())
+        self.layout = pn.Column(body, sizing_mode="stretch_width", css_classes=["dlrover-live"])
+
+    def flush(self) -> None:
+        """Show what is new, in the way that this front end needs; from any thread."""
+        if self._doc is None:
+            with self.lock:
+                self._flush_notebook()
+        elif not self._queued:
+            self._queued = True
+            self._doc.add_next_tick_callback(self._flush_page)
+
+    def push(self) -> None:
+        """Send changes that were made outside of `flush`."""
+        if self._doc is None:
+            pn.io.push_notebook(self.layout)
+
+    def _flush_page(self) -> None:
+        self._queued = False
+        self._show()
+
+    def _flush_notebook(self) -> None:
+        if self._is_open():
+            self._show()
+            self.push()
+
+    def notebook_layout(self) -> Any:  # noqa: ANN401 - panel has no types
+        """Return the layout with only a placeholder in it: the rest comes once a live kernel is connected."""
+        self.layout[:] = [pn.pane.HTML(_PLACEHOLDER)]
+        return self.layout
+
+    def _is_open(self) -> bool:
+        """Whether the browser's side of the comm is there; then the placeholder gives way to the view."""
+        comms = [comm for comm, _ in self.layout._comms.values()]  # noqa: SLF001 - panel has no public question for it
+        if not any(getattr(comm, "_comm", None) for comm in comms):
+            return False
+        if self.layout[0] is not self._body:
+            self._connect()
+        return True
+
+    def _connect(self) -> None:
+        """Put the view in the placeholder's place, with every style sheet inline."""
+        with block_comm():
+            self.layout[:] = [self._body]
+            self.layout.css_classes = ["dlrover-live", "dlrover-live-on"]
+            self.inline_styles()
+        self._on_connect()
+
+    def inline_styles(self) -> None:
+        """Put the style sheets of all that is drawn inline; call it with the message held.
+
+        Panel makes a first render self-contained but takes style sheets of what is added later from its
+        CDN, and nothing may be asked of an outside host.
+        """
+        for root, _parent in self.layout._models.values():  # noqa: SLF001 - the models that were just made
+            for model in root.select({"type": UIElement}):
+                patch_inline_stylesheets(model)
