@@ -5,12 +5,16 @@ whoever asks first would take it all; so from time to time the best plans for al
 (`planner.cluster.select_plans`), and each job is told a quota: what its chosen plan needs, and an equal
 share of what is left over, so that it can still try things out. The controller stays the only one who
 changes its job's plan; a quota only narrows what auto mode may take. Where all wishes fit, there are none.
+Where not even all that runs finds a place (nodes were lost and wait, or leave gaps), nobody may grow until
+the next look.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.planner.cluster import select_plans
 from dlrover_nb.core.structs.resources import Quota
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.planner.cluster import JobBid
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
 
+logger = logging.getLogger(__name__)
 
 UNLIMITED = Quota()
 
@@ -31,15 +36,14 @@ def share(bids: Sequence[JobBid], room: Capacity) -> dict[str, Quota]:
     ----------
     room
         What the bidders hold now, and what is free.
-
-    Raises
-    ------
-    CapacityError
-        When what the bidders run does not fit into the room.
     """
     if _all_fit(bids, room):
         return {bid.name: UNLIMITED for bid in bids}
-    plans = select_plans(bids, room).plans
+    try:
+        plans = select_plans(bids, room).plans
+    except CapacityError as error:
+        logger.info("no job of %d may grow: %s", len(bids), error)
+        return {bid.name: _quota(bid.current.plan, 0.0, 0.0) for bid in bids}
     chosen = {bid.name: plans[bid.name] or bid.current.plan for bid in bids}
     spare_cpu = (room.total_cpu - sum(p.total_cpu for p in chosen.values())) / len(bids)
     spare_mib = (room.total_memory_mib - sum(p.total_memory_mib for p in chosen.values())) / len(bids)

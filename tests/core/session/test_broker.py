@@ -68,6 +68,12 @@ def test_the_job_that_makes_more_of_it_gets_more():
     assert quotas["scales"].cpu > quotas["does-not"].cpu
 
 
+def test_while_a_lost_node_waits_for_room_nobody_grows():
+    bids = [bid("a", 1.0, 1_000_000), bid("b", 0.2, 1_000_000)]
+    quotas = share(bids, room(3))  # what runs takes 4
+    assert all((quotas[b.name].cpu, quotas[b.name].memory_mib) == (2.0, 2048) for b in bids)
+
+
 def test_with_room_for_all_wishes_nobody_is_limited():
     assert set(share([bid("a", 1.0, 1000), bid("b", 1.0, 1000)], room(18)).values()) == {UNLIMITED}
 
