@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Candidate, FlipPoint
     from dlrover_nb.core.structs.resources import ResourcePlan
 
+NEVER_AGAIN = float("nan")  # as the prediction of a barred plan: no later one differs from it materially
 N_LINE = 1000  # lines of story kept; the history keeps everything
 
 

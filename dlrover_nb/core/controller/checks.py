@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.controller.changes import check_undo
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.planner import check_room
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
@@ -13,6 +14,7 @@ from dlrover_nb.core.structs.resources import Pins, ResourcePlan
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.book import ProposalBook
+    from dlrover_nb.core.controller.changes import Change
     from dlrover_nb.core.structs.events import JobSubmitted
 
 _STATUS = {
@@ -33,6 +35,7 @@ class Standing:
     target: ResourcePlan
     is_running: bool
     under_way: str | None
+    changes: tuple[Change, ...] = ()  # by decisions, oldest first
 
     @property
     def name(self) -> str:
@@ -46,9 +49,10 @@ def check_decision(decision: Decision, book: ProposalBook, now: Standing) -> Non
     Raises
     ------
     StaleDecisionError
-        When the job is over, a change is under way, or the proposal is no longer open.
+        When the job is over, a change is under way, the proposal is no longer open, or what is to be undone
+        is no longer the latest change.
     NotFoundError
-        When there is no such proposal.
+        When there is no such proposal, or nothing to undo.
     InvalidValueError
         When something is missing, what is asked is already so, or a plan departs from a pin.
     CapacityError
@@ -56,6 +60,7 @@ def check_decision(decision: Decision, book: ProposalBook, now: Standing) -> Non
     """
     if now.phase.is_final:
         raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
+    check_undo(decision, now.changes, now.name)
     if decision.verdict is Verdict.MODE:
         _check_mode(decision, now)
         return

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.controller.book import Story
+from dlrover_nb.core.controller.book import NEVER_AGAIN, Story
 from dlrover_nb.core.controller.counsel import Counsel
 from dlrover_nb.core.controller.helm import Helm, Orders
 from dlrover_nb.core.controller.series import Rollup
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
-
-NEVER_AGAIN = float("nan")  # as the prediction of a barred plan: no later one differs from it materially
 
 
 class Controller:
@@ -120,6 +118,7 @@ class Controller:
             memory=helm.measured.memory(),
             story=self._story.lines,
             pins=helm.pins,
+            undo=helm.changes.undo,
             memory_needs=self.memory_needs,
         )
 
@@ -223,7 +222,7 @@ class Controller:
             return orders
         why = f"the job has {event.phase}"
         if helm.rollouts.current is not None:
-            orders += self._close_rollout(helm.rollouts.failed(at_s), ProposalStatus.FAILED, at_s, why)
+            orders += self._close_rollout(helm.gave_up(at_s), ProposalStatus.FAILED, at_s, why)
         orders += helm.rollouts.score(at_s, least=1) + helm.expire(at_s, why)
         if helm.measured.plan is not None:
             helm.advisor.look(helm.measured.plan, at_s)
@@ -272,14 +271,17 @@ class Controller:
         is_news = event.plan != helm.rollouts.target
         helm.rollouts.target, helm.rollouts.changed_at_s = event.plan, at_s
         helm.advisor.look(event.plan, at_s)
-        return helm.expire(at_s, f"the plan is now {event.plan.short}") if is_news else ()
+        if not is_news:
+            return ()
+        helm.changes.forget_plans()
+        return helm.expire(at_s, f"the plan is now {event.plan.short}")
 
     def _failed(self, event: PlanFailed) -> Orders:
         helm, rollout = self._helm, self._helm.rollouts.current
         if rollout is None or rollout.target != event.plan:
             self._story.tell(event.at_s, f"plan {event.plan.short} could not be brought about: {event.why}")
             return ()
-        helm.rollouts.failed(event.at_s)
+        helm.gave_up(event.at_s)
         helm.book.barred[event.plan] = NEVER_AGAIN
         helm.advisor.protection.hurry()
         return self._close_rollout(rollout, ProposalStatus.FAILED, event.at_s, event.why)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, assert_never
 from dlrover_nb.core import pricing
 from dlrover_nb.core.controller.advisor import Advisor
 from dlrover_nb.core.controller.autopilot import COOL_DOWN, Flight, limits, may_apply, over_budget
-from dlrover_nb.core.controller.book import ProposalBook
+from dlrover_nb.core.controller.book import NEVER_AGAIN, ProposalBook
+from dlrover_nb.core.controller.changes import Changes
 from dlrover_nb.core.controller.checks import Standing, check_decision
 from dlrover_nb.core.controller.measurement import Measurement
 from dlrover_nb.core.controller.rollouts import Rollout, Rollouts
-from dlrover_nb.core.planner import Frame, has_room, protect_why, protected
+from dlrover_nb.core.planner import Frame, axes_key, has_room, protect_why, protected
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import Instruction, Remember, Scale
 from dlrover_nb.core.structs.job import JobPhase, Mode
@@ -46,8 +47,9 @@ class Helm:
         Where the job is, who decides, and what of its plans is fixed.
     decisions
         All that were made, oldest first.
-    measured, book, rollouts, advisor
-        What is known of the job, its proposals, its plans through time, and what to propose.
+    measured, book, rollouts, advisor, changes
+        What is known of the job, its proposals, its plans through time, what to propose, and what can be
+        taken back.
     """
 
     def __init__(self, settings: ControllerSettings, job: JobSubmitted, story: Story) -> None:
@@ -64,6 +66,7 @@ class Helm:
         self.book = ProposalBook(job.spec.name, story)
         self.rollouts = Rollouts(job.spec.plan, story)
         self.advisor = Advisor(settings, job, self.measured, self.book)
+        self.changes = Changes()
 
     @property
     def name(self) -> str:
@@ -94,6 +97,7 @@ class Helm:
         decision = replace(decision, id=f"d{len(self.decisions) + 1}")
         self.decisions.append(decision)
         self._narrate(decision, at_s)
+        self.changes.made(decision, plan=self.rollouts.target, mode=self.mode, pins=self.pins)
         return (Remember(at_s, decision), *self._obey(decision, at_s))
 
     def decide_alone(self, at_s: float) -> Orders:
@@ -126,6 +130,8 @@ class Helm:
             case Verdict.OVERRIDE | Verdict.SCALE:
                 assert decision.plan is not None
                 self.advisor.n_explored = 0
+                if decision.undoes:
+                    self._turn_down(self.rollouts.target, decision.plan)
                 return self._roll_out(decision, decision.plan, ProposalStatus.OVERRIDDEN, at_s)
             case _:
                 assert_never(decision.verdict)
@@ -139,6 +145,19 @@ class Helm:
             self.book.barred[plan] = proposal.candidate.prediction.samples_per_s
         note = f"{decision.by}{decision.why and ': ' + decision.why}"
         return (self.book.move(proposal.id, ProposalStatus.REJECTED, at_s, note),)
+
+    def _turn_down(self, plan: ResourcePlan, back: ResourcePlan) -> None:
+        """Keep the optimizer from putting an undone plan straight back; the one returned to is free again.
+
+        The plan is barred as a rejected one is: until its prediction has changed materially, and for good
+        where nothing is known of it. Memory that it gave is not proposed again until the need has grown.
+        """
+        told = self.advisor.predict(plan)
+        if axes_key(plan) != axes_key(back):
+            self.book.barred[plan] = NEVER_AGAIN if told is None else told.samples_per_s
+        if any(plan.role(role).memory_mib > back.role(role).memory_mib for role in Role):
+            self.advisor.protection.declined(plan)
+        self.book.barred.pop(back, None)
 
     def _roll_out(
         self, decision: Decision, plan: ResourcePlan, status: ProposalStatus, at_s: float
@@ -163,7 +182,8 @@ class Helm:
             self.book.move(name, status, at_s, f"by {decision.by}")
             orders += (self.book.move(name, ProposalStatus.APPLYING, at_s),)
         else:
-            orders += self.expire(at_s, f"{decision.by} set another plan")
+            did = f"undid {decision.undoes}" if decision.undoes else "set another plan"
+            orders += self.expire(at_s, f"{decision.by} {did}")
         return (*orders, Scale(decision.id, plan))
 
     def _change_mode(self, decision: Decision, at_s: float) -> Orders:
@@ -229,6 +249,12 @@ class Helm:
         self.advisor.protection.hurry()
         return self.check_open(at_s)
 
+    def gave_up(self, at_s: float) -> Rollout:
+        """Note that the change under way is given up; return it."""
+        rollout = self.rollouts.failed(at_s)
+        self.changes.fell_through(rollout.decision)
+        return rollout
+
     def killed(self, event: NodeOutOfMemory) -> None:
         """Learn from a node that was killed for want of memory."""
         self.advisor.protection.killed(event, self.rollouts.target)
@@ -288,28 +314,17 @@ class Helm:
             target=self.rollouts.target,
             is_running=bool(self.rollouts.markers),
             under_way=str(rollout) if rollout else None,
+            changes=self.changes.all,
         )
 
     # words
 
     def _narrate(self, decision: Decision, at_s: float) -> None:
-        what = " ".join(
-            str(w)
-            for w in (
-                decision.proposal,
-                decision.plan and decision.plan.short,
-                decision.mode,
-                decision.pins if decision.pins is None else str(decision.pins),
-            )
-            if w
-        )
         told = {proposal.why for proposal in self.book.all}  # auto mode repeats the proposal's reason
         because = f" because: {decision.why}" if decision.why and decision.why not in told else ""
-        name, by = self._job.spec.name, decision.by
-        logger.info("%s: %s %s %s by %s%s", name, decision.id, decision.verdict, what, by, because)
-        self._story.tell(
-            at_s, f"{decision.id} {decision.verdict} {what} by {by}{because}", about=decision.proposal or ""
-        )
+        said = f"{decision.id} {decision.words} by {decision.by}{because}"
+        logger.info("%s: %s", self._job.spec.name, said)
+        self._story.tell(at_s, said, about=decision.proposal or "")
 
     def _warn_of_memory(self, plan: ResourcePlan, at_s: float) -> None:
         """Say that a user's plan gives nodes less than one of them had when it was killed."""

@@ -29,4 +29,5 @@ class ControllerView:
     memory: tuple[MemoryLine, ...]
     story: tuple[str, ...]
     pins: Pins
+    undo: Decision | None
     memory_needs: tuple[str, ...]

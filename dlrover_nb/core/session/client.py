@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -180,6 +180,32 @@ class JobHandle:
         """Change the running job to `plan`, whether or not anything was proposed."""
         return self._decide(Verdict.SCALE, plan=plan, why=why)
 
+    def undo(self, decision: str | None = None, *, why: str = "") -> Decision:
+        """Take back the latest decision that changed the plan, the mode or the pins, whoever made it.
+
+        An undo is a change too: undone again, it is a redo. An undone plan is not proposed again, nor set by
+        auto mode, until its prediction has changed materially.
+
+        Parameters
+        ----------
+        decision
+            The one that the user saw as the latest (``d3``); None: whichever it is now.
+
+        Raises
+        ------
+        NotFoundError
+            When there is nothing to take back.
+        StaleDecisionError
+            When `decision` is no longer the latest change (it says who did what since), or a change of plan
+            is under way.
+        """
+        back = self._alive().undo
+        if back is None:
+            raise NotFoundError(
+                f"job {self.name} has nothing to undo: no decision has changed its plan, its mode or its pins"
+            )
+        return self._hand_in(replace(back, undoes=decision or back.undoes, why=why))
+
     def weigh(self, *plans: ResourcePlan) -> tuple[Weighed, ...]:
         """Say of each plan what it would bring, and why a decision for it would be refused now.
 
@@ -288,13 +314,18 @@ class JobHandle:
         pins: Pins | None = None,
         why: str = "",
     ) -> Decision:  # fields of a decision, all by keyword
+        self._alive()
+        return self._hand_in(Decision(verdict, "", 0.0, proposal, plan, mode, why, pins=pins))
+
+    def _hand_in(self, decision: Decision) -> Decision:
+        return self._link.decide(replace(decision, by=self._user, at_s=time.time()))
+
+    def _alive(self) -> JobSnapshot:
+        """Return the newest picture of a job that can still be decided about."""
         snapshot = self.snapshot()
         if snapshot.phase.is_final:
             raise StaleDecisionError(f"job {self.name} has {snapshot.phase}: nothing to decide any more")
-        decision = Decision(
-            verdict, self._user, time.time(), proposal=proposal, plan=plan, mode=mode, why=why, pins=pins
-        )
-        return self._link.decide(decision)
+        return snapshot
 
     async def _await_final(self) -> JobSnapshot:
         while not (snapshot := await asyncio.to_thread(self.snapshot)).phase.is_final:  # noqa: ASYNC110 - the master is another process: it sets no event here

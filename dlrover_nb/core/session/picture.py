@@ -155,4 +155,5 @@ def draw(  # noqa: PLR0913 - a picture of several sources, all by keyword
         pins=view.pins,
         simulated=simulated,
         folder=folder,
+        undo=view.undo,
     )

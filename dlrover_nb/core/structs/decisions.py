@@ -185,6 +185,13 @@ class Decision:
     pins: Pins | None = None
     undoes: str = ""
 
+    @property
+    def words(self) -> str:
+        """What was decided: ``accept p2``, ``scale 2w x 0.5 + 1p x 0.25``, ``undo of d3: mode manual``."""
+        plan, pins = self.plan and self.plan.short, None if self.pins is None else str(self.pins)
+        said = " ".join(str(w) for w in (self.verdict, self.proposal, plan, self.mode, pins) if w)
+        return f"undo of {self.undoes}: {said}" if self.undoes else said
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

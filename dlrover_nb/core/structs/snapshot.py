@@ -197,6 +197,7 @@ class JobSnapshot:
     simulated: bool = False  # no real node trains: everything shown of the job says so
     rounds: tuple[Round, ...] = ()  # evaluations between passes, oldest first; of early stopping alone
     folder: str = ""  # the run folder, on the master's host; empty: there is none
+    undo: Decision | None = None  # what takes back the latest change, by nobody yet; None: nothing can be
     memory_needs: tuple[str, ...] = ()  # why nodes are likely to be killed for want of memory
 
     @property

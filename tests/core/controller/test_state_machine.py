@@ -92,6 +92,18 @@ class JobLife(RuleBasedStateMachine):
     def pin(self, pins):
         self._decide(Verdict.PIN, pins=pins)
 
+    @precondition(lambda self: self.job.view.undo is not None)
+    @rule()
+    def undo(self):
+        back, was = self.job.view.undo, self.job.controller.counsel().standing
+        fields = {"plan": back.plan, "mode": back.mode, "pins": back.pins, "undoes": back.undoes}
+        self._decide(back.verdict, **fields)
+        now = self.job.view.undo
+        if now is not None and now.undoes != back.undoes:  # it was done: the way back is where we were
+            assert now.plan in (None, was.target)
+            assert now.mode in (None, was.mode)
+            assert now.pins in (None, was.pins)
+
     @precondition(lambda self: self.asked)
     @rule(works=st.booleans())
     def bring_about(self, works):
@@ -174,13 +186,17 @@ class JobLife(RuleBasedStateMachine):
 
     def _decide(self, verdict, **fields):
         before, told = self.job.view, self.job.controller.story()
+        plan, refused = fields.get("plan"), ""
+        foretold = self.job.controller.counsel().refusal(plan) if plan else ""
         try:
             orders = self.job.decide(verdict, **fields)
-        except REFUSED:
+        except REFUSED as error:
+            refused = str(error)
             assert self.job.view == before
             assert self.job.controller.story() == told
         else:
             self._see(orders, self.job.view.mode, self.job.view.pins)
+        assert foretold == refused or verdict is not Verdict.SCALE or not plan
 
     def _see(self, orders, mode, pins):
         """Check what was ordered under this mode and these pins, and keep what is to be brought about."""

@@ -309,6 +309,12 @@ def test_plan_ordered_by_hand_is_final_when_the_series_ends_on_it(store):
     assert store.past_jobs()[0].final == OTHER
 
 
+def test_an_undo_is_kept_with_what_it_takes_back(store):
+    undone = Decision(Verdict.SCALE, "ada", 70.0, plan=OTHER, id="d2", undoes="d1")
+    store.remember("clicks", 70.0, undone)
+    assert store.decisions("clicks")[-1] == undone
+
+
 def test_example_that_cannot_be_read_is_left_out_and_named(store, url, caplog):
     _finish(store)
     store.remember("spoilt", 10.0, replace(SPEC, name="spoilt"))

@@ -136,6 +136,22 @@ def test_sliders_ask_what_plans_would_bring_while_the_simulation_goes_on(cluster
         handle.explain("p99")
 
 
+def test_an_accepted_plan_is_undone_and_a_stale_undo_says_who_did_what(cluster):
+    handle = cluster.add(job())
+    with pytest.raises(NotFoundError, match="nothing to undo"):
+        handle.undo()
+    proposal = handle.wait(PATIENCE_S, until=Until.PROPOSAL).open_proposal
+    accepted = handle.accept(proposal.id)
+    until("the plan", lambda: handle.snapshot().running == proposal.candidate.plan)
+    handle.set_mode(Mode.MANUAL)
+    with pytest.raises(StaleDecisionError, match=r"since then came d2 \(mode manual by"):
+        handle.undo(accepted.id)
+    handle.undo("d2")
+    assert handle.snapshot().mode is Mode.SUGGEST
+    assert handle.undo(why="manual after all").undoes == "d3"
+    assert handle.snapshot().mode is Mode.MANUAL
+
+
 def test_two_users_who_answer_at_once_are_told_apart(cluster):
     handle = cluster.add(job())
     proposal = handle.wait(PATIENCE_S, until=Until.PROPOSAL).open_proposal
