@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.session.client import JobHandle
     from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.job import Mode
+    from dlrover_nb.core.structs.questions import Explanation, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
@@ -108,11 +110,37 @@ class Feed:
             lambda: self._handle.override(plan, proposal=proposal, why=why),
         )
 
-    def refuse(self, verdict: Verdict, proposal: str, why: str) -> None:
+    def scale(self, plan: ResourcePlan, why: str = "") -> None:
+        """Change the job to a plan that answers no proposal."""
+        self._ask(
+            Asked(Verdict.SCALE, aim=f"scale to {plan.short}"), lambda: self._handle.scale(plan, why=why)
+        )
+
+    def set_mode(self, mode: Mode, why: str = "") -> None:
+        """Say who decides from now on."""
+        self._ask(
+            Asked(Verdict.MODE, aim=f"change to {mode} mode"), lambda: self._handle.set_mode(mode, why=why)
+        )
+
+    def undo(self, decision: str, why: str = "") -> None:
+        """Take back the decision that the user saw as the latest."""
+        asked = Asked(None, aim=f"undo {decision}")
+        self._ask(asked, lambda: self._handle.undo(decision, why=why))
+
+    def refuse(self, asked: Asked, why: str) -> None:
         """Note that what was asked for cannot even be sent."""
         with self._lock:
-            self._asked = Asked(verdict, proposal, Answer.REFUSED, why=why)
+            self._asked = replace(asked, answer=Answer.REFUSED, why=why)
         self._on_change()
+
+    def weigh(self, plan: ResourcePlan) -> Weighed:
+        """Ask what a plan would bring; not on a front end's thread, as it waits for the master."""
+        (weighed,) = self._handle.weigh(plan)
+        return weighed
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Ask why a plan is recommended, or none; not on a front end's thread, as it waits for the master."""
+        return self._handle.explain(proposal)
 
     def _ask(self, asked: Asked, action: Callable[[], Decision]) -> None:
         with self._lock:

@@ -7,14 +7,16 @@ applying, applied after a measured pause, or refused and why. Nothing here ever 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
-from dlrover_nb.widgets.plans import change_facts, currency, diff_table, status_words
+from dlrover_nb.widgets.plans import change_facts, currency, diff_table, state_words, status_words
 from dlrover_nb.widgets.status import kind_words
 
 if TYPE_CHECKING:
@@ -34,13 +36,42 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The last press of a button in this view, about the proposal that the user saw."""
+    """What was asked for last in this view: about the proposal that the user saw, or about the job.
 
-    verdict: Verdict
-    proposal: str
+    `verdict` is what was pressed; of an undo it is not known before the master has answered.
+    """
+
+    verdict: Verdict | None
+    proposal: str = ""  # empty: it is about the job
     answer: Answer = Answer.ASKED
     decision: Decision | None = None
     why: str = ""  # of a refusal
+    aim: str = ""  # of what is about the job, in words: "scale to ..."
+
+    @property
+    def words(self) -> str:
+        """Say what was asked for."""
+        return self.aim or f"{self.verdict} {self.proposal}"
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """What a button said when it was pressed: what it does, about which proposal or decision, which plan."""
+
+    verb: str
+    subject: str
+    plan: str
+
+
+_LABEL = re.compile(r"(?P<verb>\w+)(?: (?P<subject>[pd]\d+))?(?: (?:with|to) (?P<plan>.+))?")
+
+
+def read_press(label: str) -> Press:
+    """Read the label of a button that was pressed: ``Override p2 with 3w x 0.5 + 1p x 0.25``."""
+    found = _LABEL.fullmatch(label)
+    if found is None:
+        return Press("", "", "")
+    return Press(found["verb"].lower(), found["subject"] or "", found["plan"] or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +92,15 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The card: which proposal, which buttons may be pressed, and the line that is read out."""
+    """The card: which proposal, which buttons may be pressed, and the line that is read out.
+
+    `can_act` says that anything can be asked of the master now, `can_decide` that a proposal waits as well.
+    """
 
     proposal: Proposal | None
     can_decide: bool
     message: str
+    can_act: bool
 
 
 def review(snapshot: JobSnapshot, asked: Asked | None, link: Link) -> Review:
@@ -73,8 +108,8 @@ def review(snapshot: JobSnapshot, asked: Asked | None, link: Link) -> Review:
     opened = snapshot.open_proposal
     in_flight = asked is not None and asked.answer is Answer.ASKED
     shown = opened or _last_shown(snapshot, asked)
-    can_decide = opened is not None and not in_flight and not link.badge and not snapshot.phase.is_final
-    return Review(shown, can_decide, _message(snapshot, asked, link))
+    can_act = not in_flight and not link.badge and not snapshot.phase.is_final
+    return Review(shown, can_act and opened is not None, _message(snapshot, asked, link), can_act)
 
 
 def _last_shown(snapshot: JobSnapshot, asked: Asked | None) -> Proposal | None:
@@ -107,15 +142,28 @@ def _idle_words(snapshot: JobSnapshot) -> str:
 
 def _asked_words(snapshot: JobSnapshot, asked: Asked) -> str:
     if asked.answer is Answer.ASKED:
-        return f"Asked to {asked.verdict} {asked.proposal}..."
+        return f"Asked to {asked.words}..."
     if asked.answer is Answer.REFUSED:
-        return f"Refused to {asked.verdict} {asked.proposal}: {asked.why}"
+        return f"Refused to {asked.words}: {asked.why}"
+    if not asked.proposal and asked.decision is not None:
+        state = state_words(asked.decision, None, snapshot)
+        return f"The master took {asked.decision.id}, {asked.words}: {state}."
     proposal = next((p for p in snapshot.proposals if p.id == asked.proposal), None)
     number = f" as {asked.decision.id}" if asked.decision and asked.decision.id else ""
     if proposal is None or proposal.status == "pending":
         return f"The master took the {asked.verdict} of {asked.proposal}{number}."
     what = "Your plan instead of" if asked.verdict is Verdict.OVERRIDE else "Proposal"
     return f"{what} {asked.proposal}{number}: {status_words(proposal, snapshot)}."
+
+
+def undo_words(snapshot: JobSnapshot) -> str:
+    """Say what undo would bring back, and from which decision; nothing where there is nothing to undo."""
+    back = snapshot.undo
+    if back is None:
+        return ""
+    done = next((d for d in snapshot.decisions if d.id == back.undoes), None)
+    to = back.plan.short if back.plan else f"{back.mode} mode" if back.mode else f"pinned: {back.pins}"
+    return f"Undo {back.undoes} ({done.words if done else 'made earlier'}) goes back to {to}."
 
 
 def card_html(card: Review, snapshot: JobSnapshot) -> str:
@@ -149,12 +197,28 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
         f"as of {units.clock(snapshot.at_s)}",
     )
     text = " &middot; ".join(map(escape, items))
-    badge = link.badge if not snapshot.phase.is_final else ""
-    stale = (
-        f' <strong style="background:#D55E00;color:#fff;padding:1px 6px;border-radius:3px">'
-        f"{escape(badge)}</strong>"
-        if badge
-        else ""
-    )
+    badges = "".join(map(_badge_html, (*memory_clock(snapshot, link), link.badge)))
     name = escape(snapshot.title)
-    return f'<div style="color:#1a1a1a"><strong style="font-size:16px">{name}</strong> {text}{stale}</div>'
+    warned = "" if snapshot.phase.is_final else badges
+    return f'<div style="color:#1a1a1a"><strong style="font-size:16px">{name}</strong> {text}{warned}</div>'
+
+
+def _badge_html(words: str) -> str:
+    style = "background:#B34700;color:#fff;padding:1px 6px;border-radius:3px;white-space:nowrap"
+    return f' <strong style="{style}">{escape(words)}</strong>' if words else ""
+
+
+def memory_clock(snapshot: JobSnapshot, link: Link) -> tuple[str, ...]:
+    """Return how soon nodes are expected to fill their memory, counted down since the picture was taken."""
+    return tuple(
+        f"{'PS' if line.role is Role.PS else 'worker'} memory full in "
+        f"{_countdown(line.full_in_s - link.age_s)}"
+        for line in snapshot.memory
+        if line.full_in_s is not None
+    )
+
+
+def _countdown(left_s: float) -> str:
+    """Return a time left in whole seconds, or minutes: finer ones would only flicker."""
+    step_s = 1 if left_s < 90 else 60
+    return units.duration(step_s * round(left_s / step_s)) if left_s >= 1 else "moments"

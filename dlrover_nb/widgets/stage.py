@@ -19,6 +19,7 @@ from panel.io.notebook import block_comm, patch_inline_stylesheets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from threading import RLock
     from typing import Any
 
 _PLACEHOLDER = (
@@ -36,6 +37,8 @@ class Stage:
         The view's layout.
     show
         Brings the models of `body` up to date.
+    lock
+        Held while the view is drawn in a notebook; the view's own, where moves of the user wait for it too.
     on_close
         Told when the served page is gone.
     on_connect
@@ -47,11 +50,12 @@ class Stage:
         body: pn.Column,
         show: Callable[[], None],
         *,
+        lock: RLock | None = None,
         on_close: Callable[[], None],
         on_connect: Callable[[], None] = lambda: None,
     ) -> None:
         self._body, self._show, self._on_connect = body, show, on_connect
-        self.lock = threading.RLock()
+        self.lock = lock or threading.RLock()
         self._queued = False
         self._doc = pn.state.curdoc if pn.state.curdoc and pn.state.curdoc.session_context else None
         if self._doc is not None:

@@ -179,10 +179,9 @@ def a_busy_cell_leaves_the_view_alive(notebook, live):
 def override_the_second_proposal(live):
     live.says("p2 (")  # whether to learn or to improve is for what was measured
     for label, value in (("Workers", "3"), ("PS", "1")):
-        field = live.output.get_by_label(label, exact=True)
-        field.fill(value)
-        field.press("Tab")
-    live.button("Override p2").click()
+        live.output.get_by_role("slider", name=label, exact=True).fill(f"{int(value) - 1}")  # its index
+    live.output.get_by_text("90 % band").last.wait_for()
+    live.button("Override p2 with 3w x 0.5 + 1p x 0.25").click()
     live.says("Your plan instead of p2 as d2: applied")
     until(lambda: "plan 3w x 0.5 + 1p x 0.25" in live.head(), what="the plan of the override")
 

@@ -30,12 +30,14 @@ class Master:
         self.state = snapshot or builders.snapshot()
         self._series = [series or builders.series()]
         self.asked: list[Decision] = []
+        self.weighed: list[tuple[ResourcePlan, ...]] = []
         self.reachable = True
 
     def snapshot(self) -> JobSnapshot:
         with self.lock:
             if not self.reachable:
                 raise BackendError("the master of quick-start does not answer; it is asked again")
+            self.state = replace(self.state, at_s=self.state.at_s + 0.001)  # or it would be taken for stale
             return self.state
 
     def series(self, cursor: int) -> SeriesChunk:
@@ -45,6 +47,8 @@ class Master:
 
     def decide(self, decision: Decision) -> Decision:
         with self.lock:
+            if decision.verdict in {Verdict.SCALE, Verdict.MODE}:
+                return self._change(decision)
             opened = self.state.open_proposal
             if opened is None or decision.proposal != opened.id:
                 raise StaleDecisionError(
@@ -61,8 +65,29 @@ class Master:
             self._set_status(opened.id, status)
             return made
 
+    def _change(self, decision: Decision) -> Decision:
+        """Make a change that answers no proposal, and keep what takes it back."""
+        now, latest = self.state, self.state.undo
+        if decision.undoes and (latest is None or latest.undoes != decision.undoes):
+            raise StaleDecisionError(f"{decision.undoes} is no longer the latest change")
+        made = replace(decision, id=f"d{len(now.decisions) + 1}")
+        self.asked.append(made)
+        back = replace(
+            made, by="", id="", why="", undoes=made.id,
+            plan=made.plan and now.target, mode=made.mode and now.mode,
+        )  # fmt: skip
+        target, mode = made.plan or now.target, made.mode or now.mode
+        self.state = replace(
+            now, target=target, running=target, mode=mode, undo=back, decisions=(*now.decisions, made),
+            at_s=now.at_s + 1,
+        )  # fmt: skip
+        return made
+
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
         with self.lock:
+            if not self.reachable:
+                raise BackendError("the master of quick-start does not answer; it is asked again")
+            self.weighed.append(plans)
             now = self.state.target
             return tuple(Weighed(p, builders.candidate(p, now), self._refusal(p)) for p in plans)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import builders as b
 import pytest
 from chromium import unnamed
 from masters import Master
 from waiting import until
 
 from dlrover_nb.core.session.client import JobHandle
-from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.widgets.live import LiveView
 
 pytestmark = [
@@ -49,3 +52,58 @@ def test_accept_tells_the_truth_from_asked_to_applied(master, address, page):
 
     assert master.asked[0].proposal == "p2"
     assert accept.is_disabled()
+
+
+def test_a_slider_shows_its_consequence_and_the_override_is_exactly_that_plan(master, address, page):
+    page.goto(address)
+    workers = page.get_by_role("slider", name="Workers")
+    workers.wait_for()
+    workers.focus()
+    page.keyboard.press("ArrowRight")  # 2 to 3
+    page.get_by_text("Extrapolated: nothing like this plan was measured").wait_for()
+    override = page.get_by_role("button", name="Override p2 with 3w x 0.5 + 1p x 0.5")
+    page.get_by_label("Reason").fill("three fit")
+    override.click()
+    status = page.get_by_role("status")
+    until(lambda: "Your plan instead of p2" in status.aria_snapshot())
+    (decision,) = master.asked
+    assert decision.plan == b.plan(3, 1, 0.5, 0.5)
+    assert decision.why == "three fit"
+    assert not unnamed(page.locator("body").aria_snapshot())
+
+
+def test_dragging_ends_with_the_consequence_of_the_last_plan(master, address, page):
+    page.goto(address)
+    workers = page.get_by_role("slider", name="Workers")
+    workers.wait_for()
+    with master.lock:  # the master is slow to answer
+        for index in ("0", "3", "2", "0"):
+            workers.fill(index)
+    page.get_by_text("workers 1 x 0.5 cpu, 1024 MiB; ps 1 x 0.5 cpu").wait_for()
+    page.get_by_role("button", name="Back to the proposal").click()
+    page.get_by_role("button", name="Override p2 with 2w x 0.5 + 1p x 0.5").wait_for()
+
+
+def test_a_stale_press_is_refused_kindly_and_a_rejection_carries_its_reason(master, address, page):
+    page.goto(address)
+    accept = page.get_by_role("button", name="Accept p2")
+    accept.wait_for()
+    status = page.get_by_role("status")
+    with master.lock:  # p2 is replaced behind the page's back
+        master.state = replace(
+            master.state, proposals=(b.proposal("p2", status=ProposalStatus.SUPERSEDED), b.proposal("p3"))
+        )
+        accept.click()
+    until(lambda: "Refused to accept p2: proposal p2 is no longer open" in status.aria_snapshot())
+    page.get_by_label("Reason").fill("not tonight")
+    page.get_by_role("button", name="Reject p3").click()
+    until(lambda: "Proposal p3 as d2: rejected" in status.aria_snapshot())
+    assert [(d.verdict, d.why) for d in master.asked] == [(Verdict.REJECT, "not tonight")]
+
+
+def test_why_details_come_when_asked_for(master, address, page):
+    page.goto(address)
+    page.get_by_role("button", name="Why this plan, in detail").click()
+    page.get_by_text("Why proposal p2 of quick-start").wait_for()
+    page.get_by_role("button", name="Hide the details").click()
+    page.get_by_text("Why proposal p2 of quick-start").wait_for(state="detached")

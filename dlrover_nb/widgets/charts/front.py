@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import EFFORT_UNIT
 from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import Facts, Picture, Table, block_html
+from dlrover_nb.widgets.blocks import Picture, Table
 from dlrover_nb.widgets.charts.chart import Chart
 
 if TYPE_CHECKING:
@@ -243,22 +243,6 @@ def _columns_of(rows: list[tuple[Dot, tuple[str, str, int, str]]]) -> dict[str, 
         "size": [size for _, (_, _, size, _) in rows],
         "kind": [kind for _, (_, _, _, kind) in rows],
     }
-
-
-def inspect_html(candidate: Candidate, snapshot: JobSnapshot) -> str:
-    """Return what a tapped plan is: its numbers and its reason."""
-    c, currency = candidate, columns(snapshot).currency
-    basis = ", extrapolated" if c.prediction.extrapolates else ""
-    band = units.interval(c.prediction.low, c.prediction.high)
-    rows = (
-        ("plan", str(c.plan)),
-        ("throughput", f"{units.rate(c.prediction.samples_per_s)} ({band}{basis})"),
-        ("cost", units.money(c.cost_per_hour, currency, per="h")),
-        ("finish in", units.duration(c.finish_s)),
-        ("transition", f"about {units.duration(c.transition_s)}"),
-        ("reason", c.reason),
-    )
-    return block_html(Facts(rows))
 
 
 def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:  # noqa: ARG001 - one signature for all charts

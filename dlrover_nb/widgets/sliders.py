@@ -1,0 +1,181 @@
+"""The what-if sliders of one screen: a plan is set on them, its consequence is shown, one button asks for it.
+
+What the plan would bring is asked of the master off the front end's thread, newest question first; so the
+sliders work while a cell is busy, and a slow master never freezes them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import panel as pn
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.widgets.asking import Latest
+from dlrover_nb.widgets.knob import Knob
+from dlrover_nb.widgets.parts import button, pane, text
+from dlrover_nb.widgets.review import Answer
+from dlrover_nb.widgets.whatif import (
+    Axis,
+    Consequence,
+    Ladder,
+    button_label,
+    changed,
+    consequence_html,
+    ladders,
+    plan_words,
+    rest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from threading import RLock
+    from typing import Any
+
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.widgets.feed import Feed, Picture
+
+_HINT = (
+    "Move a slider to see what another plan would bring, or tap a plan on the front. "
+    "The cross on the curve and on the front is this plan."
+)
+
+
+class Sliders:
+    """Sliders, consequence and buttons.
+
+    Parameters
+    ----------
+    feed
+        Where the master is asked.
+    lock
+        Held while the screen is drawn; a move of the user waits for it.
+    on_change
+        Told, from any thread, that there is something new to draw.
+    """
+
+    def __init__(self, feed: Feed, lock: RLock, on_change: Callable[[], None]) -> None:
+        self._feed, self._lock, self._on_change = feed, lock, on_change
+        self._latest = Latest(self._weigh)
+        self._chosen: ResourcePlan | None = None  # None: the user has moved nothing
+        self._is_drawing = False
+        self._asked: Hashable = None
+        snapshot = feed.picture().snapshot
+        self._told = Consequence(rest(snapshot))
+        self._ladders: dict[Axis, Ladder] = {}
+        self.knobs = {axis: Knob(sizing_mode="stretch_width", min_width=130, margin=(2, 10)) for axis in Axis}
+        for axis, knob in self.knobs.items():
+            knob.param.watch(lambda event, axis=axis: self._moved(axis, event.new), "at")
+        self.send = button("Override", "primary", sizing_mode="stretch_width")
+        self.back = button("Back to the proposal", width=170)
+        self.back.on_click(self._go_back)
+        self._words = text()
+
+    @property
+    def layout(self) -> Any:  # noqa: ANN401 - panel has no types
+        """The sliders in two columns, the consequence, the buttons."""
+        workers, ps = ([k for a, k in self.knobs.items() if a.role == role] for role in ("worker", "ps"))
+        return pn.Column(
+            pane(text(text=f'<h3 style="margin:0;font-size:15px;color:#1a1a1a">What if</h3>{_HINT}')),
+            pn.Row(
+                pn.Column(*workers, sizing_mode="stretch_width"),
+                pn.Column(*ps, sizing_mode="stretch_width"),
+                sizing_mode="stretch_width",
+            ),
+            pane(self._words),
+            self.send,
+            self.back,
+            sizing_mode="stretch_width",
+            min_width=320,
+        )
+
+    @property
+    def plan(self) -> ResourcePlan:
+        """The plan that the sliders stand on."""
+        return self._chosen or rest(self._feed.picture().snapshot)
+
+    def is_about(self, words: str) -> bool:
+        """Whether a button that named a plan with these words meant the plan of the sliders."""
+        return words == plan_words(self.plan, self._feed.picture().snapshot.target)
+
+    def choose(self, plan: ResourcePlan) -> None:
+        """Set the sliders to a plan, as if the user had moved them there."""
+        with self._lock:
+            self._chosen = plan
+        self._on_change()
+
+    def _moved(self, axis: Axis, at: int) -> None:
+        with self._lock:
+            if self._is_drawing:
+                return
+            self._chosen = changed(self.plan, axis, self._ladders[axis].values[at])
+        self._on_change()
+
+    def _go_back(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        with self._lock:
+            self._chosen = None
+        self._on_change()
+
+    # asking
+
+    def _weigh(self, plan: ResourcePlan) -> None:
+        try:
+            self._told = Consequence(plan, self._feed.weigh(plan))
+        except DlroverError as error:
+            self._told = Consequence(plan, error=str(error).splitlines()[0])
+            self._asked = None  # asked again with the next picture
+        self._on_change()
+
+    def _ask(self, snapshot: JobSnapshot) -> None:
+        """Ask about the plan unless it was asked about in the same state of the job."""
+        question = (self.plan, _state(snapshot))
+        if question != self._asked and not snapshot.phase.is_final:
+            self._asked = question
+            self._latest.ask(self.plan)
+
+    @property
+    def told(self) -> Consequence:
+        """What is known of the plan of the sliders."""
+        told = self._told
+        return told if told.plan == self.plan else Consequence(self.plan)
+
+    # drawing
+
+    def show(self, picture: Picture, *, can_send: bool) -> None:
+        """Draw the sliders on their ladders, and what is known of their plan."""
+        snapshot = picture.snapshot
+        self._let_go(picture)
+        self._ask(snapshot)
+        self._is_drawing = True
+        try:
+            self._draw_knobs(snapshot)
+        finally:
+            self._is_drawing = False
+        ended = snapshot.phase.is_final
+        self._words.text = "" if ended else consequence_html(self.told, snapshot)
+        self.send.label = button_label(snapshot, self.plan)
+        self.send.disabled = not can_send or not self.told.is_possible or self.plan == snapshot.target
+        self.back.label = "Back to the proposal" if snapshot.open_proposal else "Back to the plan now"
+        self.back.disabled = self._chosen is None
+
+    def _let_go(self, picture: Picture) -> None:
+        """Follow the job again once it has reached the plan that was asked for from here."""
+        asked = picture.asked
+        decided = asked.decision.plan if asked and asked.answer is Answer.TAKEN and asked.decision else None
+        if decided is not None and decided == self._chosen == picture.snapshot.target:
+            self._chosen = None
+
+    def _draw_knobs(self, snapshot: JobSnapshot) -> None:
+        for ladder in ladders(snapshot, self.plan):
+            self._ladders[ladder.axis] = ladder
+            self.knobs[ladder.axis].param.update(
+                label=ladder.title, choices=[*ladder.words], at=ladder.at,
+                fixed=ladder.is_fixed or snapshot.phase.is_final,
+            )  # fmt: skip
+
+
+def _state(snapshot: JobSnapshot) -> Hashable:
+    """Return what an answer depends on beside the plan."""
+    statuses = tuple((p.id, p.status) for p in snapshot.proposals)
+    return (snapshot.target, snapshot.running, snapshot.pins, snapshot.phase, snapshot.fit, statuses)

@@ -1,0 +1,256 @@
+import time
+
+import builders as b
+import pytest
+from masters import Master
+
+from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.widgets.gallery import NO_MORE
+from dlrover_nb.widgets.live import LiveView
+from dlrover_nb.widgets.review import Answer
+from dlrover_nb.widgets.whatif import Axis
+
+
+@pytest.fixture
+def master() -> Master:
+    return Master()
+
+
+@pytest.fixture
+def view(master) -> LiveView:
+    return LiveView(JobHandle("quick-start", master, user="ada"))
+
+
+@pytest.fixture
+def screen(view):
+    return view._new_screen()
+
+
+def until(predicate) -> None:
+    end = time.monotonic() + 10
+    while not predicate():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.01)
+
+
+def answered(view) -> bool:
+    asked = view.feed.picture().asked
+    return asked is not None and asked.answer is not Answer.ASKED
+
+
+def press(screen, label: str, n: int = 1) -> None:
+    screen._press.value = f"{label}\n{n}"
+
+
+def redraw(view, screen) -> None:
+    view.feed.fetch()
+    screen._show(view.feed.picture())
+
+
+def move(screen, axis: Axis, number: float) -> None:
+    """Move a slider as the browser does: its index changes."""
+    screen.sliders.knobs[axis].at = screen.sliders._ladders[axis].values.index(number)
+
+
+def drawn(screen) -> None:
+    """Draw once the master has said what the sliders' plan brings."""
+    until(lambda: screen.sliders.told.weighed is not None)
+    screen._show(screen._feed.picture())
+
+
+def test_the_buttons_follow_the_open_proposal(master, view, screen):
+    assert screen.verdicts.accept.label == "Accept p2"
+    master.step("p2", ProposalStatus.REJECTED)
+    redraw(view, screen)
+    assert screen.verdicts.accept.label == "Accept"
+    assert screen.verdicts.accept.disabled
+    assert screen.verdicts.reject.disabled
+
+
+def test_a_press_means_the_proposal_on_the_button_even_if_the_view_moved_on(master, view, screen):
+    press(screen, "Accept p1")  # the label that the browser still showed
+    until(lambda: answered(view))
+    assert view.feed.picture().asked.answer is Answer.REFUSED
+    assert not master.asked
+
+
+def test_a_rejection_is_sent_with_its_reason(master, view, screen):
+    screen.verdicts._why.value = "too dear"
+    press(screen, "Reject p2")
+    until(lambda: answered(view))
+    (decision,) = master.asked
+    assert (decision.verdict, decision.proposal, decision.why) == (Verdict.REJECT, "p2", "too dear")
+
+
+def test_untouched_sliders_follow_later_proposals(master, view, screen):
+    assert screen.sliders.plan == b.BETTER_PLAN
+    later = b.proposal("p3", target=b.plan(3, 2))
+    master.state = b.snapshot(proposals=(b.proposal("p2", status=ProposalStatus.SUPERSEDED), later))
+    redraw(view, screen)
+    assert screen.sliders.plan == later.candidate.plan
+    assert screen.sliders.knobs[Axis.WORKERS].choices[screen.sliders.knobs[Axis.WORKERS].at] == "3"
+    assert screen.sliders.back.disabled
+
+
+def test_sliders_that_the_user_moved_stay_until_he_goes_back(master, view, screen):
+    move(screen, Axis.WORKERS, 1)
+    mine = screen.sliders.plan
+    assert mine == b.plan(1, 1, 0.5, 0.5)
+    master.state = b.snapshot(proposals=(b.proposal("p3", target=b.plan(3, 2)),))
+    redraw(view, screen)
+    assert screen.sliders.plan == mine
+    screen.sliders._go_back(None)
+    assert screen.sliders.plan == b.plan(3, 2)
+
+
+def test_a_move_shows_what_the_plan_would_bring_and_names_it_on_the_button(master, screen):
+    move(screen, Axis.WORKERS, 1)
+    screen._show(screen._feed.picture())
+    drawn(screen)
+    assert master.weighed[-1] == (b.plan(1, 1, 0.5, 0.5),)
+    assert "samples/s" in screen.sliders._words.text
+    assert screen.sliders.send.label == "Override p2 with 1w x 0.5 + 1p x 0.5"
+    assert not screen.sliders.send.disabled
+
+
+def test_what_was_weighed_is_not_asked_again_until_the_job_has_changed(master, view, screen):
+    drawn(screen)
+    n = len(master.weighed)
+    redraw(view, screen)
+    assert len(master.weighed) == n
+    master.step("p2", ProposalStatus.REJECTED)
+    redraw(view, screen)
+    until(lambda: len(master.weighed) == n + 1)
+
+
+def test_an_impossible_plan_is_refused_in_words_and_cannot_be_sent(screen):
+    move(screen, Axis.WORKERS, 4)
+    screen._show(screen._feed.picture())
+    drawn(screen)
+    assert "Not possible: the plan must fit on the machines" in screen.sliders._words.text
+    assert screen.sliders.send.disabled
+
+
+def test_an_override_is_sent_with_the_plan_on_the_button(master, view, screen):
+    move(screen, Axis.PS_CPU, 0.75)
+    screen._show(view.feed.picture())
+    press(screen, screen.sliders.send.label)
+    until(lambda: answered(view))
+    (decision,) = master.asked
+    assert (decision.verdict, decision.proposal) == (Verdict.OVERRIDE, "p2")
+    assert decision.plan == b.plan(2, 1, 0.5, 0.75)
+
+
+def test_a_press_of_a_button_that_named_another_plan_is_refused(master, view, screen):
+    label = screen.sliders.send.label
+    move(screen, Axis.PS_CPU, 0.75)
+    press(screen, label)
+    assert view.feed.picture().asked.answer is Answer.REFUSED
+    assert "sliders had moved on" in view.feed.picture().asked.why
+    assert not master.asked
+
+
+def test_without_a_proposal_the_button_scales_and_the_sliders_follow_the_job_again(master, view, screen):
+    master.step("p2", ProposalStatus.REJECTED)
+    redraw(view, screen)
+    assert screen.sliders.plan == b.NOW_PLAN
+    assert screen.sliders.send.disabled  # it runs already
+    move(screen, Axis.WORKERS, 2)
+    screen._show(view.feed.picture())
+    assert screen.sliders.send.label == "Scale to 2w x 0.5 + 1p x 0.25"
+    press(screen, screen.sliders.send.label)
+    until(lambda: answered(view))
+    redraw(view, screen)
+    assert master.asked[-1].verdict is Verdict.SCALE
+    assert "applied: the plan runs" in screen._message.text
+    assert screen.sliders.back.disabled
+
+
+def test_undo_takes_back_the_decision_on_the_button(master, view, screen):
+    view.feed.scale(b.plan(2, 1))
+    until(lambda: answered(view))
+    redraw(view, screen)
+    label = screen.verdicts.undo.label
+    assert label == f"Undo {master.asked[-1].id}"
+    assert "goes back to 1w x 0.5 + 1p x 0.25" in screen.verdicts._undone.text
+    press(screen, label)
+    until(lambda: master.state.target == b.NOW_PLAN and answered(view))
+    press(screen, label, 2)  # as a page does that did not hear of it
+    until(lambda: view.feed.picture().asked.answer is Answer.REFUSED)
+    assert "no longer the latest" in view.feed.picture().asked.why
+
+
+def test_the_mode_on_the_screen_is_the_one_that_holds(master, view, screen):
+    assert screen.verdicts.mode.value is Mode.SUGGEST
+    screen.verdicts.mode.value = Mode.AUTO
+    until(lambda: answered(view))
+    redraw(view, screen)
+    assert master.state.mode is Mode.AUTO
+    assert screen.verdicts.mode.value is Mode.AUTO
+    assert "the job is in auto mode" in screen._message.text
+    master.reachable = False
+    screen.verdicts.mode.value = Mode.MANUAL
+    until(lambda: view.feed.picture().asked.answer is Answer.REFUSED)
+    screen._show(view.feed.picture())
+    assert screen.verdicts.mode.value is Mode.AUTO
+
+
+def test_a_tapped_plan_sets_the_sliders(screen):
+    fastest = b.front().candidates[-1]
+    screen._tapped(fastest)
+    assert screen.sliders.plan == fastest.plan
+
+
+def test_the_cross_lies_where_the_plan_of_the_sliders_does(screen):
+    drawn(screen)
+    candidate = screen.sliders.told.candidate
+    assert screen.gallery._on_front._at.model.data["x"] == [candidate.cost]
+    assert screen.gallery._on_curve._at.model.data["x"] == [candidate.plan.worker.count]
+    screen.gallery.axis.value = "ps_cpu"
+    screen._show(screen._feed.picture())
+    assert screen.gallery._on_curve._at.model.data["x"] == [candidate.plan.ps.cpu]
+
+
+def test_a_chart_that_is_not_shown_is_not_updated(screen, monkeypatch):
+    updated = []
+    for name, figure in screen.gallery.figures.items():
+        monkeypatch.setattr(type(figure), "update", lambda *_, name=name: updated.append(name))
+    screen.gallery.more.value = NO_MORE
+    screen._show(screen._feed.picture())
+    assert sorted(updated) == ["curve", "front", "memory", "throughput"]
+
+
+def test_why_is_asked_for_and_shown_on_request(screen):
+    assert not screen._why.text
+    screen._toggle_why(None)
+    until(lambda: "Why proposal p2" in screen._why_words)
+    screen._show(screen._feed.picture())
+    assert "Why proposal p2" in screen._why.text
+    screen._toggle_why(None)
+    screen._show(screen._feed.picture())
+    assert not screen._why.text
+
+
+def test_an_unreachable_master_is_told_by_the_sliders_and_asked_again(master, view, screen):
+    drawn(screen)
+    master.reachable = False
+    move(screen, Axis.WORKERS, 1)
+    screen._show(view.feed.picture())
+    until(lambda: screen.sliders.told.error)
+    screen._show(view.feed.picture())
+    assert "does not answer" in screen.sliders._words.text
+    master.reachable = True
+    screen._show(view.feed.picture())
+    drawn(screen)
+    assert "samples/s" in screen.sliders._words.text
+
+
+def test_an_ended_job_is_not_asked_and_takes_no_move(master):
+    master.state = b.snapshot(phase=JobPhase.SUCCEEDED)
+    screen = LiveView(JobHandle("quick-start", master))._new_screen()
+    assert not master.weighed
+    assert all(knob.fixed for knob in screen.sliders.knobs.values())
+    assert screen.sliders.send.disabled
+    assert screen.verdicts.undo.disabled
