@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.api import past
 from dlrover_nb.api.job import Job
 from dlrover_nb.api.submission import job_of
 from dlrover_nb.api.views import ConnectionView, JobsView, Note
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.api.submission import JobText
-    from dlrover_nb.api.views import Shown
+    from dlrover_nb.api.views import HistoryView, RunsView, ScoresView, Shown
     from dlrover_nb.core.session.client import Cluster as CoreCluster
     from dlrover_nb.core.session.client import JobSummary
     from dlrover_nb.core.structs.resources import Capacity
@@ -153,6 +154,14 @@ class Cluster:
         return Job(self.core.job(only_job(self.core.jobs()) if name is None else name))
 
     attach = job
+
+    def history(self, job: str | None = None, run: str | None = None) -> HistoryView | RunsView:
+        """Look back on one run of a job, or on the list of all runs; see `dlrover_nb.api.past.history`."""
+        return past.history(job, run)
+
+    def score(self, owner: str | None = None, days: float | None = None) -> ScoresView:
+        """Return how good predictions were; see `dlrover_nb.api.past.score`."""
+        return past.score(owner, days)
 
     def shutdown(self, *, force: bool = False) -> Note:
         """End the cluster if this product started it, else only let go of it; live views keep what they saw.

@@ -6,8 +6,17 @@ import time
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api.sizes import Sizes, check_given
-from dlrover_nb.api.views import DecisionView, Note, PlansView, ShardsView, StatusView
-from dlrover_nb.core.errors import DlroverError, InvalidValueError
+from dlrover_nb.api.views import (
+    DecisionView,
+    HistoryView,
+    Note,
+    PlansView,
+    ShardsView,
+    StatusView,
+    WhatIfView,
+    WhyView,
+)
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.export.files import write
 from dlrover_nb.core.session.client import Until
 from dlrover_nb.core.structs.job import Mode
@@ -78,6 +87,96 @@ class Job:
     def plans(self) -> PlansView:
         """Return the open proposal, the Pareto front, the fit and its curves, and how plans turned out."""
         return PlansView(self.handle.snapshot())
+
+    def why(self, proposal: str | None = None) -> WhyView:
+        """Say why a plan is proposed, or why none is, and what would change that.
+
+        Parameters
+        ----------
+        proposal
+            Its id, such as ``"p3"``; None: the open one, and where none is, the plan that runs.
+
+        Returns
+        -------
+        WhyView
+            The constraints that bind, what one more step along each axis would bring, the measurements
+            behind it, and the nearest change of a number that would turn it; ``.explanation`` is the record.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no proposal of that id.
+
+        Examples
+        --------
+        >>> job.why("p1")  # doctest: +SKIP
+        """
+        return WhyView(self.handle.explain(proposal), self.handle.snapshot())
+
+    def whatif(
+        self,
+        *plans: ResourcePlan,
+        workers: int | None = None,
+        ps: int | None = None,
+        worker_cpu: float | None = None,
+        ps_cpu: float | None = None,
+        worker_memory_mib: int | None = None,
+        ps_memory_mib: int | None = None,
+    ) -> WhatIfView:
+        """Say what plans would bring if they ran; nothing changes.
+
+        Parameters
+        ----------
+        *plans
+            Plans to weigh, with the parts below; none: the one that runs, with those parts.
+        workers, ps
+            Number of workers, and of parameter servers.
+        worker_cpu, ps_cpu
+            Cores of each.
+        worker_memory_mib, ps_memory_mib
+            MiB of each.
+
+        Returns
+        -------
+        WhatIfView
+            For each plan its predicted throughput with a 90 % band, its cost, and why a decision for it
+            would be refused now, if it would; ``.weighed`` holds the records.
+
+        Raises
+        ------
+        InvalidValueError
+            When nothing is given, or a size is none that a node can have.
+
+        Examples
+        --------
+        >>> job.whatif(workers=4).weighed[0].candidate  # doctest: +SKIP
+        """
+        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
+        asked = tuple(sizes.applied_to(plan) for plan in plans) or (self._plan(None, sizes),)
+        return WhatIfView(self.handle.weigh(*asked), self.handle.snapshot())
+
+    def history(self, run: str | None = None) -> HistoryView:
+        """Look back on this run of the job, or on an earlier one, as the history keeps it.
+
+        Parameters
+        ----------
+        run
+            Id of the run, as `Cluster.history` lists it; None: the newest.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such run, or the job is simulated: nothing of that is kept.
+
+        Examples
+        --------
+        >>> job.history().history.outcomes  # doctest: +SKIP
+        """
+        from dlrover_nb.core.session.past import run_history  # noqa: PLC0415 - SQLAlchemy loads when asked for
+
+        if run is None and self.handle.snapshot().simulated:
+            raise NotFoundError(f"job {self.name} is simulated: no history is kept of it; see its status")
+        return HistoryView(run_history(self.name, run))
 
     # decisions
 

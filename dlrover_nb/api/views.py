@@ -9,15 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets import plans, status, units
+from dlrover_nb.widgets import history, plans, scores, status, units, why
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Verbatim, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dlrover_nb.core.history import JobRun, Scoreboard
     from dlrover_nb.core.session.client import JobSummary
+    from dlrover_nb.core.session.past import RunHistory
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.job import JobPhase
+    from dlrover_nb.core.structs.questions import Explanation, Weighed
     from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
@@ -81,6 +84,69 @@ class PlansView(Shown):
     def view(self) -> View:
         """Return the content."""
         return plans.plans_view(self.snapshot)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WhyView(Shown):
+    """Why a plan is proposed, or why none is, and what would change that."""
+
+    explanation: Explanation
+    snapshot: JobSnapshot
+
+    def view(self) -> View:
+        """Return the content."""
+        return why.why_view(self.explanation, self.snapshot)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WhatIfView(Shown):
+    """What plans would bring if they ran, each with why it would be refused, if it would."""
+
+    weighed: tuple[Weighed, ...]
+    snapshot: JobSnapshot
+
+    def view(self) -> View:
+        """Return the content."""
+        return why.whatif_view(self.weighed, self.snapshot)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunsView(Shown):
+    """The runs that the history knows."""
+
+    runs: tuple[JobRun, ...]
+
+    def __iter__(self) -> Iterator[JobRun]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def view(self) -> View:
+        """Return the content."""
+        return history.runs_view(self.runs)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HistoryView(Shown):
+    """One run: how fast it was, what was decided, and how that turned out."""
+
+    history: RunHistory
+
+    def view(self) -> View:
+        """Return the content."""
+        return history.history_view(self.history)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ScoresView(Shown):
+    """How good predictions were."""
+
+    scoreboard: Scoreboard
+
+    def view(self) -> View:
+        """Return the content."""
+        return scores.scores_view(self.scoreboard)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.magics.requests import Help
-from dlrover_nb.magics.verbs import VERBS, Parser, did_you_mean
+from dlrover_nb.magics.verbs import VERBS
+from dlrover_nb.magics.words import Parser, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,16 +77,16 @@ def verbs(command: str = MAGIC) -> tuple[str, ...]:
 def parser_of(name: str, command: str = MAGIC) -> Parser:
     """Return a new parser of one verb: argparse changes its parsers while they parse."""
     verb = VERBS[name]
-    example = f"example: {command} {name} {verb.example}" if verb.example else None
     parser = Parser(
         prog=f"{command} {name}",
         description=f"{verb.summary[0].upper()}{verb.summary[1:]}.",
-        epilog=example,
+        epilog=f"example: {command} {name} {verb.example}".rstrip(),
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=HELP_WIDTH),
         add_help=False,
         allow_abbrev=False,
     )
-    verb.add(parser)
+    for argument in verb.arguments:
+        argument.add_to(parser)
     return parser
 
 
@@ -94,7 +95,7 @@ def help_text(name: str | None = None, *, command: str = MAGIC) -> str:
     if name is None:
         lines = [f"  {verb:10} {VERBS[verb].summary}" for verb in verbs(command)]
         more = f"{command} help VERB explains one of them" + (
-            "; %%dlrover submit takes a job file (YAML) in the cell." if command == MAGIC else "."
+            "; %%dlrover submit takes a job in the cell, as YAML or Python." if command == MAGIC else "."
         )
         return "\n".join([f"{command} VERB ...", "", *lines, "", more])
     known = verbs(command)

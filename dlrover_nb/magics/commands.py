@@ -8,27 +8,37 @@ better one has taken its place since; only where none was shown it means the ope
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
+from dlrover_nb.api import past
 from dlrover_nb.api.cluster import Cluster, only_job
 from dlrover_nb.api.job import Job
-from dlrover_nb.api.views import ExportView, Note, Shown
+from dlrover_nb.api.views import ExportView, Note, RunsView, Shown
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.export.elasticjob import Pod, elasticjob, provenance_of, to_yaml, validate, write
 from dlrover_nb.core.session import connect
 from dlrover_nb.magics import requests as rq
 from dlrover_nb.magics.arguments import MAGIC, help_text
+from dlrover_nb.magics.session import Session
 from dlrover_nb.magics.submission import own_code, spec_of
-from dlrover_nb.magics.verbs import did_you_mean
+from dlrover_nb.magics.words import did_you_mean
 from dlrover_nb.widgets.blocks import Verbatim, View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from dlrover_nb.api.views import DecisionView, JobsView, PlansView, ShardsView, StatusView
+    from dlrover_nb.api.views import (
+        DecisionView,
+        HistoryView,
+        JobsView,
+        PlansView,
+        ShardsView,
+        StatusView,
+        WhatIfView,
+        WhyView,
+    )
     from dlrover_nb.core.session.client import Cluster as CoreCluster
-    from dlrover_nb.core.session.client import JobSummary
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.widgets.live import LiveView
@@ -65,16 +75,6 @@ class HelpView(Shown):
     def view(self) -> View:
         """Return the content."""
         return View(self.title, (Verbatim(self.text),))
-
-
-@dataclass
-class Session:
-    """What one notebook, or one call of the command line, knows."""
-
-    cluster: Cluster | None = None
-    jobs: dict[str, bool] = field(default_factory=dict)  # name -> whether it runs, as seen last
-    proposals: dict[str, str] = field(default_factory=dict)  # job -> id of the proposal that was shown last
-    set_aside: dict[str, tuple[str, ...]] = field(default_factory=dict)  # job -> shards that wait, seen last
 
 
 class Commands:
@@ -126,6 +126,10 @@ class Commands:
                 return self.watch(request)
             case rq.Plans():
                 return self.plans(request)
+            case rq.Why():
+                return self.why(request)
+            case rq.WhatIf():
+                return self.whatif(request)
             case rq.Accept():
                 return self.accept(request)
             case rq.Override():
@@ -138,6 +142,10 @@ class Commands:
                 return self.pin(request)
             case rq.SetMode():
                 return self.mode(request)
+            case rq.History():
+                return self.history(request)
+            case rq.Score():
+                return past.score(request.owner, request.days)
             case rq.Export():
                 return self.export(request)
             case rq.Attach():
@@ -168,7 +176,7 @@ class Commands:
             request.kind, request.address, cpus=request.cpus, machines=request.machines, speed=request.speed
         )
         cluster = self.session.cluster = Cluster(core)
-        self._note_jobs(cluster.jobs())
+        self.session.note_jobs(cluster.jobs())
         return cluster
 
     def submit(self, request: rq.Submit, cell: str | None) -> Job:
@@ -176,33 +184,44 @@ class Commands:
         spec = spec_of(request, cell)
         job = self._cluster(start=True).submit(spec, **own_code(spec, self._namespace))
         self.session.jobs[spec.name] = True
-        self.session.proposals.pop(spec.name, None)
+        self.session.shown.pop(spec.name, None)
         text = f"{spec.plan}; mode {spec.mode}\n{self._command} watch {spec.name} follows it"
         return Job(job.handle, Note(f"Submitted {spec.name}", text))
 
     def jobs(self) -> JobsView:
         """List jobs."""
         jobs = self._cluster().jobs()
-        self._note_jobs(jobs)
+        self.session.note_jobs(jobs)
         return jobs
 
     def status(self, request: rq.Status) -> StatusView:
         """Show a job's state."""
         shown = self.job(request.job).status()
-        self._note_shown(shown.snapshot)
+        self.session.note_shown(shown.snapshot)
         return shown
 
     def watch(self, request: rq.Watch) -> LiveView:
         """Follow a job live."""
         job = self.job(request.job)
-        self.session.proposals.pop(job.name, None)  # from now on the live view shows what is open
+        self.session.shown.pop(job.name, None)  # from now on the live view shows what is open
         return job.watch()
 
     def plans(self, request: rq.Plans) -> PlansView:
         """Show what is proposed, and why."""
         shown = self.job(request.job).plans()
-        self._note_shown(shown.snapshot)
+        self.session.note_shown(shown.snapshot)
         return shown
+
+    def why(self, request: rq.Why) -> WhyView:
+        """Say why a plan is proposed: the one named, the one shown last, or the open one."""
+        job = self.job(request.job)
+        shown = job.why(request.proposal or self.session.shown.get(job.name))
+        self.session.note_names(shown.snapshot)
+        return shown
+
+    def whatif(self, request: rq.WhatIf) -> WhatIfView:
+        """Say what another plan would bring; what is not given stays as it runs."""
+        return self.job(request.job).whatif(**asdict(request.sizes))
 
     def accept(self, request: rq.Accept) -> DecisionView:
         """Accept a proposal."""
@@ -232,6 +251,13 @@ class Commands:
     def mode(self, request: rq.SetMode) -> DecisionView:
         """Say who decides from now on."""
         return self._decided(self.job(request.job).mode(request.mode, why=request.why))
+
+    def history(self, request: rq.History) -> HistoryView | RunsView:
+        """Look back; no cluster is needed."""
+        shown = past.history(request.job, request.run)
+        if isinstance(shown, RunsView):
+            self.session.runs = past.ids(shown.runs)
+        return shown
 
     def export(self, request: rq.Export) -> ExportView:
         """Write a plan as ElasticJob YAML, or only show it."""
@@ -277,7 +303,7 @@ class Commands:
             shown = job.skip_shard(request.skip, why=request.why)
         else:
             shown = job.shards()
-        self.session.set_aside[job.name] = tuple(str(told.shard) for told in shown.snapshot.quarantined)
+        self.session.note_names(shown.snapshot)
         return shown
 
     def report(self, request: rq.Report) -> Note:
@@ -320,21 +346,11 @@ class Commands:
             self.session.cluster = Cluster(self._connector("ray", self._address, start=start))
         return self.session.cluster
 
-    def _note_jobs(self, jobs: Iterable[JobSummary]) -> None:
-        self.session.jobs = {j.name: not j.phase.is_final for j in jobs if j.live}
-
-    def _note_shown(self, snapshot: JobSnapshot) -> None:
-        name, proposal = snapshot.spec.name, snapshot.open_proposal
-        if proposal is None:
-            self.session.proposals.pop(name, None)
-        else:
-            self.session.proposals[name] = proposal.id
-
     def _meant(self, job: Job, proposal: str | None) -> str | None:
-        return proposal or self.session.proposals.get(job.name)
+        return proposal or self.session.shown.get(job.name)
 
     def _decided(self, shown: DecisionView) -> DecisionView:
-        self.session.proposals.pop(shown.snapshot.spec.name, None)
+        self.session.shown.pop(shown.snapshot.spec.name, None)
         return shown
 
 

@@ -1,35 +1,43 @@
-"""What may come next in a line of `%dlrover` or a cell of `%%dlrover submit`: pure, from names already known.
+"""What may come next in a line of `%dlrover` or a cell of `%%dlrover submit`, from names already known.
 
-No I/O happens here: a matcher runs at each key stroke, so jobs and proposals are those that the last `jobs`,
-`status` or `plans` told of.
+A matcher runs at each key stroke, so nobody is asked here: jobs, plans, nodes, shards and runs are those that
+verbs such as `jobs`, `status` and `history` told of. Files are the one exception: their names are worth
+nothing from memory, and one listing of a folder is what a shell does at the same key too.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from itertools import chain
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.jobfile import known_keys, known_values
 from dlrover_nb.core.session import KINDS
 from dlrover_nb.magics.arguments import parser_of, verbs
-from dlrover_nb.magics.verbs import SUBMIT_FLAGS, VERBS
+from dlrover_nb.magics.session import Names
+from dlrover_nb.magics.verbs import VERBS
+from dlrover_nb.magics.words import OneOf
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable
 
-    from dlrover_nb.magics.commands import Session
+    from dlrover_nb.magics.session import Session
+    from dlrover_nb.magics.words import Parser
 
+N_FILE = 200  # names of one folder that are looked at
 _LINE = re.compile(r"(?:^|=)\s*%%?dlrover(?:\s+(?P<words>.*))?$", re.DOTALL)
 _CELL = re.compile(r"\s*%%dlrover\s+submit\b")
 _KEY = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_]+) *:")
 _VALUE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_0-9]+) *: +(?P<value>\w*)$")
-_FLAG_VALUES: dict[str, Callable[[Session], Iterable[str]]] = {
-    "--plan": lambda session: ("current", *session.proposals.values()),
-    "--retry": lambda session: chain(*session.set_aside.values()),
-    "--skip": lambda session: chain(*session.set_aside.values()),
+
+_FIXED: dict[str, Callable[[], tuple[str, ...]]] = {
+    "KIND": lambda: KINDS,
+    "VERB": verbs,
+    "MODEL": lambda: known_values("model.name"),
+    "YES|NO": lambda: ("yes", "no"),
 }
-_FLAGS = {flag: path for flag, path, *_ in SUBMIT_FLAGS}
 
 
 def complete(session: Session, text: str, line: int, column: int) -> tuple[str, tuple[str, ...]]:
@@ -58,33 +66,70 @@ def complete(session: Session, text: str, line: int, column: int) -> tuple[str, 
 def _candidates(session: Session, words: list[str], fragment: str) -> Iterable[str]:
     if not words:
         return verbs()
-    verb, last = words[0], words[-1]
-    if verb not in VERBS:
+    if words[0] not in VERBS:
         return ()
-    parser = parser_of(verb)
-    if verb == "submit" and (values := known_values(_FLAGS.get(last, "name"))):
-        return values
-    if last in _FLAG_VALUES:
-        return _FLAG_VALUES[last](session)
+    parser = parser_of(words[0])
+    job = next((word for word in words[1:] if word in session.jobs), None)
+    if (taken := parser.taken_by(words[-1])) is not None:
+        return _values(session, taken, job, fragment)
     if fragment.startswith("-"):
         return (flag for flag in parser.flags if flag not in words)
-    return (name for metavar in parser.positionals for name in _named(session, metavar))
+    return _positional(session, parser, job, fragment)
 
 
-def _named(session: Session, metavar: str) -> Iterable[str]:
+def _positional(session: Session, parser: Parser, job: str | None, fragment: str) -> Iterable[str]:
+    """Return what may stand here without a flag: a job once, then what belongs to it."""
+    for action in parser.positionals:
+        if action.metavar != "JOB" or job is None:
+            yield from _values(session, action, job, fragment)
+
+
+def _values(session: Session, action: argparse.Action, job: str | None, fragment: str) -> Iterable[str]:
     """Return what an argument may be."""
-    match metavar:
-        case "JOB":
-            return sorted(session.jobs)
-        case "PROPOSAL":
-            return sorted(session.proposals.values())
-        case "MODE":
-            return known_values("mode")
-        case "KIND":
-            return KINDS
-        case "VERB":
-            return verbs()
-    return ()
+    if isinstance(action.type, OneOf):
+        return action.type.known
+    match action.metavar:
+        case "FILE" | "ROWS":
+            return _files(fragment)
+        case "KEY=VALUE":
+            return _settings(fragment)
+        case "KIND" | "VERB" | "MODEL" | "YES|NO" as fixed:
+            return _FIXED[fixed]()
+    return _seen(session, str(action.metavar), job)
+
+
+def _seen(session: Session, metavar: str, job: str | None) -> Iterable[str]:
+    """Return what verbs told of."""
+    if metavar == "JOB":
+        return sorted(session.jobs)
+    if metavar == "RUN":
+        return session.runs.get(job, ()) if job else [r for ids in session.runs.values() for r in ids]
+    names = [session.names.get(job, Names())] if job else session.names.values()
+    found = list(dict.fromkeys(name for each in names for name in each.of(metavar)))
+    return ["current", *found] if metavar == "PLAN" else found
+
+
+def _settings(fragment: str) -> Iterable[str]:
+    """Return the keys of a job file by their paths, a group with its dot."""
+    group, dot, _ = fragment.rpartition(".")
+    for key in known_keys(group):
+        path = f"{group}{dot}{key}"
+        yield f"{path}." if known_keys(path) else f"{path}="
+
+
+def _files(fragment: str) -> Iterable[str]:
+    """Return files and folders that begin so; names that would need quotes are left out."""
+    folder, slash, start = fragment.rpartition("/")
+    try:
+        with os.scandir(os.path.expanduser(f"{folder}{slash}") or ".") as entries:  # noqa: PTH111 - "/" stays
+            found = sorted(
+                islice((e.name + "/" * e.is_dir() for e in entries if e.name.startswith(start)), N_FILE)
+            )
+    except OSError:
+        return
+    for name in found:
+        if not re.search(r"[\s'\"\\]", name) and (start or not name.startswith(".")):
+            yield f"{folder}{slash}{name}"
 
 
 def _yaml(above: list[str], before: str) -> tuple[str, tuple[str, ...]]:

@@ -58,6 +58,22 @@ class Plans:
 
 
 @dataclass(frozen=True, slots=True)
+class Why:
+    """Say why a plan is proposed, or why none is."""
+
+    job: str | None
+    proposal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Say what another plan would bring."""
+
+    job: str | None
+    sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True)
 class Accept:
     """Accept a proposal."""
 
@@ -111,6 +127,22 @@ class SetMode:
     job: str | None
     mode: Mode
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Look back on past runs: of all jobs, of one, or on one run."""
+
+    job: str | None
+    run: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Show how good predictions were."""
+
+    owner: str | None
+    days: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,5 +232,20 @@ class Help:
 
 
 Request = (
-    Connect | Submit | Jobs | Status | Watch | Plans | Accept | Reject | Override | Scale | Pin | SetMode
-) | (Export | Attach | Wait | Stop | Shards | Report | Predict | Shutdown | Demo | Help)
+    Connect | Submit | Jobs | Status | Watch | Plans | Why | WhatIf | Accept | Reject | Override | Scale
+) | (
+    Pin
+    | SetMode
+    | History
+    | Score
+    | Export
+    | Attach
+    | Wait
+    | Stop
+    | Shards
+    | Report
+    | Predict
+    | Shutdown
+    | Demo
+    | Help
+)

@@ -24,8 +24,9 @@ from dlrover_nb.core.structs.job import (
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.magics import requests as rq
 from dlrover_nb.magics.arguments import CLI, help_text, parse, parse_line, parser_of, verbs
+from dlrover_nb.magics.flags import SUBMIT_FLAGS
 from dlrover_nb.magics.submission import spec_of
-from dlrover_nb.magics.verbs import SUBMIT_FLAGS, VERBS
+from dlrover_nb.magics.verbs import VERBS
 
 PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
 

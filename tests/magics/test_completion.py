@@ -9,15 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.magics.arguments import verbs
-from dlrover_nb.magics.commands import Session
 from dlrover_nb.magics.completion import complete
+from dlrover_nb.magics.session import Names, Session
 from dlrover_nb.magics.shell import loaded
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 SESSION = Session(
-    jobs={"ctr-daily": True, "quick": False}, proposals={"ctr-daily": "p4"}, set_aside={"quick": ("7", "12")}
+    jobs={"ctr-daily": True, "quick": False},
+    names={
+        "ctr-daily": Names(proposals=("p3", "p4"), nodes=("worker-0", "ps-0")),
+        "quick": Names(proposals=("p1",), set_aside=("7", "12")),
+    },
+    runs={"quick": ("quick@10.000",)},
 )
 
 
@@ -35,12 +40,19 @@ def offered(text: str) -> tuple[str, ...]:
         ("j = %dlrover att", ("attach",)),
         ("%dlrover status ", ("ctr-daily", "quick")),
         ("%dlrover status q", ("quick",)),
-        ("%dlrover accept ctr-daily p", ("p4",)),
+        ("%dlrover accept ctr-daily p", ("p3", "p4")),
+        ("%dlrover accept p", ("p3", "p4", "p1")),
+        ("%dlrover why quick ", ("p1",)),
+        ("%dlrover history --run q", ("quick@10.000",)),
+        ("%dlrover submit --set plan.w", ("plan.worker.",)),
+        ("%dlrover submit --set plan.worker.c", ("plan.worker.count=", "plan.worker.cpu=")),
+        ("%dlrover wait --for ", ("end", "proposal")),
+        ("%dlrover submit --overlap ", ("yes", "no")),
         ("%dlrover scale --worker-", ("--worker-cpu", "--worker-memory")),
         ("%dlrover scale --worker-cpu 1 --worker-", ("--worker-memory",)),
         ("%dlrover submit x --mode s", ("suggest",)),
         ("%dlrover mode a", ("auto",)),
-        ("%dlrover export --plan ", ("current", "p4")),
+        ("%dlrover export --plan ", ("current", "p3", "p4", "p1")),
         ("%dlrover connect r", ("ray",)),
         ("%dlrover shards quick --", ("--retry", "--skip", "--why")),
         ("%dlrover shards quick --skip 1", ("12",)),

@@ -24,7 +24,8 @@ from dlrover_nb.api.views import (
     PlansView,
     StatusView,
 )
-from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.session import connect
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import DataFormat, JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import RolePlan
@@ -109,6 +110,14 @@ def test_connect_passes_its_arguments_on(shell: InteractiveShell, memory: Memory
     assert memory.connected == [("ray", "127.0.0.1:6379", 2.0)]
     with pytest.raises(UsageError, match="cannot connect to 'slurm'"):
         shell.run_line_magic("dlrover", "connect slurm")
+
+
+def test_kubernetes_comes_later_and_one_line_says_what_to_use_now() -> None:
+    for kind in ("kubernetes", "k8s"):
+        with pytest.raises(
+            InvalidValueError, match="cannot be started on Kubernetes yet; use `connect ray` here"
+        ):
+            connect(kind)
 
 
 def test_submit_by_flags(magic: Magic, tmp_path: Path) -> None:

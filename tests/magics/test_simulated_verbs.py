@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from IPython.core.error import UsageError
 
+from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.session import connect
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
@@ -67,6 +68,33 @@ def test_a_pin_holds_until_it_is_cleared(simulated):
     assert not job.snapshot().pins
     with pytest.raises(UsageError, match="nothing to change"):
         run("dlrover", "pin quick-start")
+
+
+def test_what_another_plan_would_bring_is_asked_and_nothing_changes(simulated):
+    run = simulated.run_line_magic
+    job = run("dlrover", "attach quick-start")
+    job.wait(PATIENCE_S, until="proposal")
+    before = job.snapshot()
+    shown = run("dlrover", "whatif quick-start --workers 2")
+    assert shown.weighed[0].plan.worker.count == 2
+    assert shown.weighed[0].candidate is not None
+    assert "(simulated)" in str(shown)
+    refusal = run("dlrover", "whatif quick-start --workers 9000").weighed[0].refusal
+    assert "workers of this size would fit" in refusal
+    told = run("dlrover", "why quick-start")
+    after = job.snapshot()
+    assert told.explanation.proposal in {p.id for p in after.proposals}
+    assert f"Why proposal {told.explanation.proposal} of quick-start (simulated)" in str(told)
+    assert (after.target, after.decisions, after.mode) == (before.target, before.decisions, before.mode)
+    with pytest.raises(UsageError, match="p77"):
+        run("dlrover", "why quick-start p77")
+
+
+def test_no_history_is_kept_of_a_simulated_job(simulated):
+    with pytest.raises(NotFoundError, match="is simulated: no history is kept of it"):
+        simulated.run_line_magic("dlrover", "attach quick-start").history()
+    with pytest.raises(UsageError, match="no job 'quick-start'"):
+        simulated.run_line_magic("dlrover", "history quick-start")
 
 
 def test_a_simulated_job_has_no_shard_to_decide_about(simulated):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.session.client import Cluster
 
 KINDS = ("ray", "sim")
+LATER = ("kubernetes", "k8s")  # named by users, and not built yet
 
 
 def connect(
@@ -53,6 +54,10 @@ def connect(
         from dlrover_nb.core.session.imagined import simulate  # noqa: PLC0415 - it reads data, Ray does not need it
 
         return simulate(machines=machines, speed=speed, at_s=SystemClock().now_s())
+    if kind in LATER:
+        raise InvalidValueError(
+            "jobs cannot be started on Kubernetes yet; use `connect ray` here, and export a plan for kubectl"
+        )
     if kind != "ray":
         near = difflib.get_close_matches(kind, KINDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(KINDS)}"

@@ -1,0 +1,106 @@
+"""What is kept of jobs after their lives: runs, one run in whole, and how good predictions were.
+
+It lies in the history on this machine and needs no cluster.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from dlrover_nb.api.views import HistoryView, RunsView, ScoresView
+from dlrover_nb.core.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.history import JobRun
+
+DAY_S = 86_400.0
+
+
+def runs(job: str | None = None) -> RunsView:
+    """Return the runs that the history knows, newest first: of all jobs, or of one name.
+
+    Parameters
+    ----------
+    job
+        A job's name.
+
+    Raises
+    ------
+    NotFoundError
+        When no job of that name ever ran; it names the nearest ones.
+    BackendError
+        When the history is there but cannot be read.
+
+    Examples
+    --------
+    >>> dlrover_nb.api.past.runs("ads-ctr")  # doctest: +SKIP
+    """
+    from dlrover_nb.core.session import past  # noqa: PLC0415 - SQLAlchemy takes its time to import
+
+    return RunsView(past.runs(job=job))
+
+
+def history(job: str | None = None, run: str | None = None) -> HistoryView | RunsView:
+    """Look back on one run of a job, or, where none is named, on the list of all runs.
+
+    Parameters
+    ----------
+    job
+        A job's name.
+    run
+        Id of a run, ``job@seconds`` as the list shows it; None: the job's newest.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such job or run; it names the nearest ones.
+    BackendError
+        When the history is there but cannot be read.
+
+    Examples
+    --------
+    >>> dlrover_nb.api.past.history("ads-ctr").history.outcomes  # doctest: +SKIP
+    """
+    if run is not None:
+        job = job or run.rpartition("@")[0] or run
+    if job is None:
+        return runs()
+    from dlrover_nb.core.session import past  # noqa: PLC0415 - as above
+
+    return HistoryView(past.run_history(job, run))
+
+
+def score(owner: str | None = None, days: float | None = None) -> ScoresView:
+    """Return how good predictions were: over all jobs, and for each.
+
+    Parameters
+    ----------
+    owner
+        Whose jobs; None for everybody's.
+    days
+        Only plans that were applied in the last so many days; None for all.
+
+    Raises
+    ------
+    InvalidValueError
+        When `days` is not above zero.
+    BackendError
+        When the history is there but cannot be read.
+
+    Examples
+    --------
+    >>> dlrover_nb.api.past.score(days=30)  # doctest: +SKIP
+    """
+    if days is not None and not (days > 0 and math.isfinite(days)):
+        raise InvalidValueError(f"days must be > 0, got {days:g}; leave it out for all")
+    from dlrover_nb.core.session import past  # noqa: PLC0415 - as above
+
+    since_s = None if days is None else time.time() - days * DAY_S
+    return ScoresView(past.scores(owner, since_s))
+
+
+def ids(found: tuple[JobRun, ...]) -> dict[str, tuple[str, ...]]:
+    """Return job -> ids of its runs."""
+    return {job: tuple(r.run for r in found if r.job == job) for job in dict.fromkeys(r.job for r in found)}

@@ -1,0 +1,64 @@
+"""What a notebook, or one call of the command line, knows: its cluster, and names seen lately.
+
+The names are for completion, which runs at each key stroke and must ask nobody; the proposal that was shown
+last is what an `accept` without an id means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.api.cluster import Cluster
+    from dlrover_nb.core.session.client import JobSummary
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a job's latest picture named."""
+
+    proposals: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    set_aside: tuple[str, ...] = ()  # shards
+
+    def of(self, what: str) -> tuple[str, ...]:
+        """Return the names of a kind, by the word that the help has for it."""
+        kinds = {"NODE": self.nodes, "SHARD": self.set_aside}
+        return self.proposals if what in {"PROPOSAL", "PLAN"} else kinds.get(what, ())
+
+
+@dataclass
+class Session:
+    """The state behind the verbs."""
+
+    cluster: Cluster | None = None
+    jobs: dict[str, bool] = field(default_factory=dict)  # name -> whether it runs, as seen last
+    shown: dict[str, str] = field(default_factory=dict)  # job -> id of the proposal that was shown last
+    names: dict[str, Names] = field(default_factory=dict)
+    runs: dict[str, tuple[str, ...]] = field(default_factory=dict)  # job -> its runs in the history
+
+    def note_jobs(self, jobs: Iterable[JobSummary]) -> None:
+        """Remember which jobs there are; only those that still answer can be steered."""
+        self.jobs = {j.name: not j.phase.is_final for j in jobs if j.live}
+
+    def note_names(self, snapshot: JobSnapshot) -> None:
+        """Remember what a picture names."""
+        self.jobs[snapshot.spec.name] = not snapshot.phase.is_final
+        self.names[snapshot.spec.name] = Names(
+            tuple(p.id for p in snapshot.proposals),
+            tuple(n.id for n in snapshot.nodes),
+            tuple(str(told.shard) for told in snapshot.quarantined),
+        )
+
+    def note_shown(self, snapshot: JobSnapshot) -> None:
+        """Remember which proposal the user has just seen as the open one."""
+        self.note_names(snapshot)
+        name, proposal = snapshot.spec.name, snapshot.open_proposal
+        if proposal is None:
+            self.shown.pop(name, None)
+        else:
+            self.shown[name] = proposal.id

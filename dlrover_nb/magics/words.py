@@ -1,0 +1,121 @@
+"""The parser of one verb, and the kinds of words it reads; a mistake is one line with what is possible."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import yaml
+
+from dlrover_nb.core.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser of one verb that raises `InvalidValueError` instead of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the mistake as one line."""
+        verb = self.prog.split()[-1]
+        raise InvalidValueError(
+            f"{message.removeprefix('argument ')}; see {self.prog.split()[0]} help {verb}"
+        )
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return all long flags."""
+        return tuple(s for action in self._actions for s in action.option_strings if s.startswith("--"))
+
+    def taken_by(self, flag: str) -> argparse.Action | None:
+        """Return what reads the word after a flag; None where the flag is unknown or takes no word."""
+        action = self._option_string_actions.get(flag)
+        return None if action is None or action.nargs == 0 else action
+
+    @property
+    def positionals(self) -> tuple[argparse.Action, ...]:
+        """Return what reads the words that stand without a flag."""
+        return tuple(action for action in self._actions if not action.option_strings)
+
+
+def whole(text: str) -> int:
+    """Return a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+
+
+def number(text: str) -> float:
+    """Return a number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """The type of an argument that is one of a few words, which completion offers.
+
+    Parameters
+    ----------
+    what
+        What the word is, for texts.
+    known
+        The words.
+    """
+
+    what: str
+    known: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        """Return the word, or refuse it with the nearest known one."""
+        if text not in self.known:
+            raise argparse.ArgumentTypeError(
+                f"unknown {self.what} {text!r}; {did_you_mean(text, self.known)}"
+            )
+        return text
+
+
+def one_of(what: str, known: Iterable[str]) -> OneOf:
+    """Return the type of an argument that is one of `known`."""
+    return OneOf(what, tuple(str(word) for word in known))
+
+
+def did_you_mean(text: str, known: Sequence[str]) -> str:
+    """Return the nearest of `known` as a question, or all of them."""
+    near = difflib.get_close_matches(text, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+
+
+def columns(text: str) -> list[str]:
+    """Return the parts of a list with commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def setting(text: str) -> tuple[str, object]:
+    """Return the path of a key and its value, of ``KEY=VALUE``."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE such as model.hash_size=4096, got {text!r}")
+    try:
+        return key.strip(), yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"malformed value in {text!r}") from error
+
+
+def widths(text: str) -> list[int]:
+    """Return whole numbers from a list with commas."""
+    return [whole(part) for part in columns(text)]
+
+
+def yes_no(text: str) -> bool:
+    """Return whether it says yes."""
+    known = {"yes": True, "no": False, "true": True, "false": False}
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"must be yes or no, got {text!r}")
+    return known[text]
