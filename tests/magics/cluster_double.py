@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.session.client import JobHandle, JobSummary
+from dlrover_nb.core.session.logs import newest
 from dlrover_nb.core.structs.decisions import (
     Candidate,
     Decision,
@@ -21,7 +22,7 @@ from dlrover_nb.core.structs.decisions import (
     Verdict,
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.questions import Explanation, Weighed
+from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, RolePlan, diff
 from dlrover_nb.core.structs.shards import ShardChoice, ShardCounts
 from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
@@ -117,6 +118,11 @@ class Link:
             Weighed(plan, candidate(now, plan, 9_000.0 * plan.worker.count), refusal_of(plan))
             for plan in plans
         )
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        nodes = [told.id for told in self.state.nodes] or ["worker-0"]
+        written = {name: [LogLine(AT_S, name, "INFO", f"{name} is up")] for name in nodes}
+        return newest(written, node, n_line)
 
     def explain(self, proposal: str | None) -> Explanation:
         shown = {told.id: told for told in self.state.proposals}

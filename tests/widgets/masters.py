@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import builders
 
 from dlrover_nb.core.errors import BackendError, CapacityError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.session.logs import newest
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.questions import Explanation, Weighed
+from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.resources import check_fits
 from dlrover_nb.core.structs.snapshot import JobSnapshot, PlanMarker, SeriesChunk
 
@@ -90,6 +91,11 @@ class Master:
             self.weighed.append(plans)
             now = self.state.target
             return tuple(Weighed(p, builders.candidate(p, now), self._refusal(p)) for p in plans)
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        with self.lock:
+            names = [told.id for told in self.state.nodes]
+        return newest({name: [LogLine(0.0, name, "INFO", f"{name} is up")] for name in names}, node, n_line)
 
     def explain(self, proposal: str | None) -> Explanation:
         with self.lock:

@@ -28,6 +28,7 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.flash import sweep_memory
 from dlrover_nb.core.runtime.limits import sweep_groups, was_out_of_memory
+from dlrover_nb.core.runtime.output import STREAMS, output_path, read_head
 from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
@@ -158,8 +159,8 @@ class ProcessBackend:
         sweep_memory()
 
     def log(self, node: str) -> Path:
-        """Return the file that holds what a node wrote."""
-        return self._folder / f"{node}.log"
+        """Return the file that holds what a node logged."""
+        return output_path(self._folder.parent, node, "stderr")
 
     def _launch(self, config: NodeConfig) -> subprocess.Popen[bytes]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -167,12 +168,13 @@ class ProcessBackend:
         path.touch(mode=0o600)  # it holds the job's secret key
         path.write_bytes(to_json(config))
         launch = [] if self._outlive else [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid())]
-        with self.log(config.node).open("wb") as log:
+        outputs = [output_path(self._folder.parent, config.node, stream) for stream in STREAMS]
+        with outputs[0].open("ab") as out, outputs[1].open("ab") as err:
             process = subprocess.Popen(
                 [*launch, sys.executable, "-m", NODE_MODULE, str(path)],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                stdout=out,
+                stderr=err,
                 start_new_session=True,
             )
         if self._outlive:
@@ -204,7 +206,10 @@ class ProcessBackend:
         except OSError:
             return ""  # a log that cannot be read has nothing to say
         written = [line.strip() for line in lines if line.strip()]
-        return written[-1][:_LAST_LINE] if written else ""
+        if not written:
+            return ""
+        logged = read_head(written[-1])
+        return (logged[2] if logged else written[-1])[:_LAST_LINE]
 
 
 @dataclass(frozen=True, slots=True)

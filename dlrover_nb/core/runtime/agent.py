@@ -10,6 +10,7 @@ nothing is left behind when a cluster kills the master.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -23,7 +24,7 @@ import zmq
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.intake import Intake, receive
 from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, encode
-from dlrover_nb.core.structs.messages import FromNode, Hello, NodeConfig, Report, ToNode
+from dlrover_nb.core.structs.messages import FromNode, Hello, LinesWritten, NodeConfig, Report, ToNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.runtime.limits import Enforced
     from dlrover_nb.core.runtime.meter import Meter
+    from dlrover_nb.core.runtime.output import Output
     from dlrover_nb.core.runtime.wire import Context, Socket
     from dlrover_nb.core.structs.samples import NodeSample
 
@@ -55,10 +57,19 @@ class Agent:
         Who the node is and where its master listens.
     clock, meter
         Of the reports.
+    output
+        What the node writes; None: nobody is told.
     """
 
-    def __init__(self, context: Context, config: NodeConfig, clock: Clock, meter: Meter) -> None:
-        self._config, self._clock, self._meter = config, clock, meter
+    def __init__(
+        self,
+        context: Context,
+        config: NodeConfig,
+        clock: Clock,
+        meter: Meter,
+        output: Output | None = None,
+    ) -> None:
+        self._config, self._clock, self._meter, self._output = config, clock, meter, output
         keys = JobKeys(config.public_key, config.secret_key)
         self._socket = connect_dealer(context, config.master, config.node, keys)
         self._monitor = self._socket.get_monitor_socket(_EVENTS)
@@ -77,10 +88,11 @@ class Agent:
         """Tell the master that the node is up, and begin to report."""
         host = host_socket.gethostname()
         self._hello = Hello(self._config.node, self._config.role, os.getpid(), host, endpoint, *enforced)
+        _log.info("%s is up: process %d on %s", self._config.node, self._hello.pid, host)
         self.send(self._hello)
         self._report_at_s = self._clock.now_s() + REPORT_EVERY_S
 
-    def send(self, message: FromNode, arrays: Iterable[NDArray[Any]] = ()) -> None:
+    def send(self, message: FromNode | LinesWritten, arrays: Iterable[NDArray[Any]] = ()) -> None:
         """Send one message to the master.
 
         Raises
@@ -137,10 +149,18 @@ class Agent:
             self._report_at_s = now_s + REPORT_EVERY_S
             report = self.describe(self._meter.take(self._config.node, self._config.role))
             self.send(replace(report, n_dropped=report.n_dropped + self._intake.n_dropped))
+            self.send_output()
         self._check_master(now_s)
 
+    def send_output(self, *, is_last: bool = False) -> None:
+        """Tell the master what the node wrote since it was told last."""
+        if self._output is not None and (taken := self._output.take(is_last=is_last)) is not None:
+            self.send(LinesWritten(self._config.node, taken.lines, taken.n_byte))
+
     def close(self, linger_s: float = 1.0) -> None:
-        """Close the sockets; last messages have `linger_s` to leave."""
+        """Tell what was written last, and close the sockets; last messages have `linger_s` to leave."""
+        with contextlib.suppress(BackendError):
+            self.send_output(is_last=True)
         self._socket.disable_monitor()
         self._monitor.close()
         self._socket.close(linger=round(linger_s * 1000))

@@ -29,6 +29,7 @@ from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.flash import MemoryClaim, sweep_memory
 from dlrover_nb.core.runtime.limits import Limits, thread_count
 from dlrover_nb.core.runtime.meter import Meter
+from dlrover_nb.core.runtime.output import captured, log_lines
 from dlrover_nb.core.structs.messages import NodeConfig, NodeFailed
 from dlrover_nb.core.structs.resources import Role
 
@@ -58,16 +59,17 @@ def run(config: NodeConfig) -> None:
     meter = Meter(clock)
     limit = Limits(f"{config.spec.name}-{config.node}")
     context: Context = zmq.Context()
-    agent = Agent(context, config, clock, meter)
     claim = MemoryClaim(config.spec.name, config.folder)
-    try:
-        with _sigterm_exits(), _failures_told(agent, config):
-            _serve(context, config, agent, meter, clock, limit)
-    finally:
-        limit.release()
-        claim.close()
-        agent.close()
-        context.destroy(linger=0)  # an error amid connecting may have left sockets open
+    with captured(config, clock) as output:
+        agent = Agent(context, config, clock, meter, output)
+        try:
+            with _sigterm_exits(), _failures_told(agent, config):
+                _serve(context, config, agent, meter, clock, limit)
+        finally:
+            limit.release()
+            claim.close()
+            agent.close()
+            context.destroy(linger=0)  # an error amid connecting may have left sockets open
 
 
 def _serve(
@@ -126,6 +128,7 @@ def _failures_told(agent: Agent, config: NodeConfig) -> Iterator[None]:
         is_lasting = isinstance(error, DlroverError) and not isinstance(error, BackendError | WireError)
         why = str(error) if isinstance(error, DlroverError) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(BackendError):
+            agent.send_output()  # before the word that makes the master end this process
             agent.send(NodeFailed(config.node, why, not is_lasting, isinstance(error, MemoryError)))
         raise
 
@@ -149,7 +152,7 @@ def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 def main(arguments: list[str]) -> int:
     """Run the node of a configuration file; return the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_lines()
     if len(arguments) != 1:
         _log.error("expected the path of one node configuration, got %d arguments", len(arguments))
         return 2

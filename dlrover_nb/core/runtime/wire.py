@@ -28,7 +28,7 @@ from zmq.utils import z85
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.exchange import BetweenPs, FromPs, ToPs
-from dlrover_nb.core.structs.messages import FromNode, ToNode
+from dlrover_nb.core.structs.messages import FromNode, LinesWritten, ToNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ _ARRAY = struct.Struct("<BB")  # type, number of dimensions
 _DTYPES = tuple(np.dtype(name) for name in ("<f4", "<f8", "<i4", "<i8", "|u1"))
 _CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _MAX_DIMENSIONS = 4
-_RECORDS: Tagged[Any] = Tagged(FromNode, ToNode, ToPs, FromPs, BetweenPs)
+_RECORDS: Tagged[Any] = Tagged(FromNode, LinesWritten, ToNode, ToPs, FromPs, BetweenPs)
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # the address that ZeroMQ prescribes
 
 

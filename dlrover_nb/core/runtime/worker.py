@@ -237,6 +237,7 @@ class Worker:
         """
         if self._orders.drained and not self._shelf.is_begun:
             self._left = True
+            _log.info("%s is drained and leaves", self._config.node)
             self._agent.send(Left(self._config.node))
             return
         self._check_reading()
@@ -280,6 +281,7 @@ class Worker:
         self._follow(train)
         self._n_line += 1
         self._line = self._new_line(train)
+        _log.info("%s trains with %d PS, epoch %d", self._config.node, len(train.endpoints), train.ps_epoch)
         self._line.init_dense(self._trainer.learner.values)
 
     def _new_line(self, train: Train) -> PsLine:

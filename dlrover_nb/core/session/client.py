@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.session.trained import TrainedModel
     from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-    from dlrover_nb.core.structs.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import Capacity, Pins, ResourcePlan
     from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
@@ -62,6 +62,10 @@ class MasterLink(Protocol):
 
     def explain(self, proposal: str | None) -> Explanation:
         """Say why a proposal was made; None: the open one, or why there is none."""
+        ...
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines that a node wrote, a dead one too; None: all nodes; the newest last."""
         ...
 
     def choose(self, choice: UserChoice) -> None:
@@ -222,6 +226,20 @@ class JobHandle:
             When there is no proposal of that id.
         """
         return self._link.explain(proposal)
+
+    def logs(self, node: str | None = None, *, n_line: int = 100) -> tuple[LogLine, ...]:
+        """Return the newest lines that a node wrote, or all nodes together, the newest last.
+
+        Nodes that are gone are among them: the last words of a worker that crashed say why it did.
+
+        Raises
+        ------
+        NotFoundError
+            When no node of that name is known; it names the nearest.
+        InvalidValueError
+            When `n_line` is below 1.
+        """
+        return self._link.logs(node, n_line)
 
     def set_mode(self, mode: Mode, *, why: str = "") -> Decision:
         """Say who decides from now on: the user (manual, suggest) or the optimizer (auto)."""

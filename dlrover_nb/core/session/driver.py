@@ -34,11 +34,13 @@ from dlrover_nb.core.session.facts import Beginning, beginning, evaluate, submit
 from dlrover_nb.core.session.hands import Hands
 from dlrover_nb.core.session.hearing import Hearing
 from dlrover_nb.core.session.line import MasterLine
+from dlrover_nb.core.session.logs import NodeLogs
 from dlrover_nb.core.session.record import examples
 from dlrover_nb.core.session.runfolder import JobFile, MasterLock, read_diary, read_job, write_job
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import Decided, Remember, RoomChanged, Ticked
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.messages import LinesWritten
 from dlrover_nb.core.structs.resources import Role, check_fits
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller import Counsel
     from dlrover_nb.core.session.client import JobSummary
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
-    from dlrover_nb.core.structs.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
@@ -103,6 +105,7 @@ class JobDriver:
         self._master = JobMaster(spec, features, self._capacity, folder=str(folder), evaluate=evaluate)
         self._hearing = Hearing(spec.name, folder, history_url)
         self._keys = JobKeys(job.public_key, job.secret_key) if job else new_keys()
+        self._logs = NodeLogs(folder, secrets=(self._keys.secret, self._keys.public))
         self._held = contextlib.ExitStack()  # what no other process may have while this one lives
         self._commands = Commands(
             f"the master of job {spec.name}",
@@ -182,6 +185,7 @@ class JobDriver:
         self._line = MasterLine(listen, self._folder, self._keys)
         self._hearing.again()
         self._hands = self._hands_for(job)
+        self._logs.again([node.id for node in record.nodes])
         self._backend.adopt([node.id for node in record.nodes])
         orders = self._master.resume(record, kept, self._now_s())
         controller = self._hearing.controller
@@ -239,6 +243,10 @@ class JobDriver:
         """Say why a proposal was made, the open one by default; `NotFoundError` when there is no such one."""
         return self._asked.explain(proposal)
 
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines that a node, dead ones included, or any node wrote; see `logs.newest`."""
+        return self._logs.lines(node, n_line, there=(each.id for each in self.snapshot().nodes))
+
     def choose(self, choice: UserChoice) -> None:
         """Do what the user says with a shard in quarantine or with batch sizes; raises as `decide` does."""
         self._commands.ask(lambda: self._hands.carry_out(self._master.choose(choice, self._now_s())))
@@ -282,7 +290,10 @@ class JobDriver:
         wait_s = self._ticked_at_s + TICK_S - self._now_s()
         orders: list[Order] = []
         for sender, message, arrays in self._line.hear(wait_s if self._commands.is_empty else 0):
-            orders += self._master.on_message(sender, message, self._now_s(), arrays)
+            if isinstance(message, LinesWritten):
+                self._logs.hear(message)
+            else:
+                orders += self._master.on_message(sender, message, self._now_s(), arrays)
         self._hands.carry_out(orders)
         while self._commands.run_next():
             self._publish()
@@ -324,9 +335,10 @@ class JobDriver:
 
     def _see_exits(self, at_s: float) -> None:
         for exited in self._backend.poll():
+            self._logs.see_gone(exited.node, at_s)
             told = self._master.on_exit(
                 exited.node,
-                exited.why,
+                self._logs.told(exited.node, exited.why),
                 at_s,
                 retryable=exited.retryable,
                 was_killed=exited.was_killed,
@@ -367,6 +379,7 @@ class JobDriver:
 
     def _put_away(self) -> None:
         self._backend.close()
+        self._logs.close(self._now_s())
         free_memory(self._spec.name, self._folder)
         self._commands.close()
         self._publish_end()

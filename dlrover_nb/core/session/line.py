@@ -11,7 +11,7 @@ import zmq
 
 from dlrover_nb.core.runtime.intake import Doorkeeper, Intake, receive
 from dlrover_nb.core.runtime.wire import bind_router, encode
-from dlrover_nb.core.structs.messages import FromNode, Report
+from dlrover_nb.core.structs.messages import FromNode, LinesWritten, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Heard(NamedTuple):
     """A message, who sent it, and the arrays beside it."""
 
     sender: str
-    message: FromNode
+    message: FromNode | LinesWritten
     arrays: list[NDArray[Any]]
 
 
@@ -63,7 +63,7 @@ class MasterLine:
         self._poller.register(self._woken, zmq.POLLIN)
         self._door, self._n_refused = Doorkeeper(self._router), 0
         self._poller.register(self._door.socket, zmq.POLLIN)
-        self._intake = Intake("the job master", FromNode)
+        self._intake = Intake("the job master", FromNode | LinesWritten)
 
     @property
     def n_dropped(self) -> int:
@@ -128,6 +128,6 @@ class MasterLine:
                 self._intake.drop(f"it is signed by {_author(understood[0])!r}", identity)
 
 
-def _author(message: FromNode) -> str:
+def _author(message: FromNode | LinesWritten) -> str:
     """Return the node that a message says it is of."""
     return message.sample.node if isinstance(message, Report) else message.node

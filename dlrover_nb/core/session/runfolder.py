@@ -15,7 +15,7 @@ import logging
 import os
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import Tagged, from_json, to_json
@@ -45,7 +45,7 @@ class JobFile:
     started_at_s: float
     endpoint: str  # where nodes say Hello
     public_key: str
-    secret_key: str
+    secret_key: str = field(repr=False)
 
 
 def write_job(folder: Path, job: JobFile) -> None:

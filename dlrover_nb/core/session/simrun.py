@@ -8,10 +8,12 @@ from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.planner.cluster import JobBid
 from dlrover_nb.core.session import picture
 from dlrover_nb.core.session.client import JobSummary, left_s, share_done
+from dlrover_nb.core.session.logs import N_GONE, newest
 from dlrover_nb.core.structs.decisions import Decision
-from dlrover_nb.core.structs.events import NodeReported, ProgressMade, Remember, Scale
+from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, ProgressMade, Remember, Scale
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import FitSummary, PastJob
+from dlrover_nb.core.structs.questions import LogLine
 from dlrover_nb.core.telemetry import JobTelemetry
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class SimulatedRun:
         self._job, self._capacity = job, capacity
         self._controller = Controller(settings)
         self._telemetry = JobTelemetry(n_job_row=N_JOB_ROW, n_node_row=N_NODE_ROW)
+        self._lines: dict[str, list[LogLine]] = {}  # of each node, the dead ones too
         self._fit: FitSummary | None = None
 
     @property
@@ -79,6 +82,7 @@ class SimulatedRun:
 
     def hear(self, event: Event) -> tuple[Scale, ...]:
         """Take a fact in; return what the world must do."""
+        self._note(event)
         if isinstance(event, NodeReported):
             self._telemetry.record_node(event.sample)
         elif isinstance(event, ProgressMade):
@@ -92,11 +96,32 @@ class SimulatedRun:
                 self._fit = instruction.record
         return _scales(instructions)
 
+    def _note(self, event: Event) -> None:
+        """Put into words what happens to a node: it is simulated and writes nothing itself."""
+        if isinstance(event, NodeReported) and event.sample.node not in self._lines:
+            node, what = event.sample.node, "simulated: up; it runs no program, so it writes nothing itself"
+            self._lines[node] = [LogLine(event.at_s, node, "INFO", what)]
+            self._forget_oldest()
+        elif isinstance(event, NodeOutOfMemory):
+            what = f"simulated: killed at {event.memory_mib:.0f} MiB, more than it may take"
+            self._lines.setdefault(event.node, []).append(LogLine(event.at_s, event.node, "ERROR", what))
+
+    def _forget_oldest(self) -> None:
+        """Forget a node that is gone when many are."""
+        there = {node.id for node in self._job.nodes}
+        gone = [node for node in self._lines if node not in there]
+        for node in gone[:-N_GONE]:
+            del self._lines[node]
+
     def decide(self, event: Decided) -> tuple[Decision, tuple[Scale, ...]]:
         """Take a decision in; return it with its id, and what the world must do."""
         instructions = self._controller.handle(event)
         records = [i.record for i in instructions if isinstance(i, Remember)]
         return next(r for r in records if isinstance(r, Decision)), _scales(instructions)
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return what happened to a node, or to all of them; see `logs.newest`."""
+        return newest(self._lines, node, n_line)
 
     def counsel(self) -> Counsel:
         """Return what can be asked about the job as it stands now."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.events import Event
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
@@ -164,6 +164,10 @@ class SimulatedCluster:
     def decide(self, name: str, decision: Decision) -> Decision:
         """Hand in a decision; return it with its id, or raise why it cannot be."""
         return self._commands.ask(lambda: self._decide(name, decision))
+
+    def logs(self, name: str, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines about a job's nodes."""
+        return self._commands.ask(lambda: self._runs[name].logs(node, n_line))
 
     def counsel(self, name: str) -> Counsel:
         """Return what can be asked about a job as it stands now."""
@@ -296,6 +300,10 @@ class _Link:
     def explain(self, proposal: str | None) -> Explanation:
         """Say why a proposal was made."""
         return self._cluster.counsel(self._name).explain(proposal)
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return what happened to a node, or to all: no simulated node writes anything itself."""
+        return self._cluster.logs(self._name, node, n_line)
 
     def choose(self, choice: UserChoice) -> None:
         """Refuse: no worker of a simulation dies of its rows."""

@@ -6,10 +6,11 @@ between worker and PS has its own few messages in `core.runtime.exchange`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+from dlrover_nb.core.structs.questions import LogLine
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample
 from dlrover_nb.core.structs.shards import Lease, Shard
@@ -36,7 +37,7 @@ class NodeConfig:
     listen: str
     folder: str
     public_key: str
-    secret_key: str
+    secret_key: str = field(repr=False)
 
 
 # node -> master
@@ -175,6 +176,19 @@ class Left:
     """A worker was drained and goes."""
 
     node: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinesWritten:
+    """What a node wrote since its last word of this kind, oldest first.
+
+    `n_byte` says how far its standard output and its standard error are told: what comes after that in their
+    files, its master may read there itself when the node is gone.
+    """
+
+    node: str
+    lines: tuple[LogLine, ...]
+    n_byte: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,8 @@ def test_nodes_that_died_with_the_master_are_noticed_and_replaced(begin: Callabl
     end = succeeded(job)  # type: ignore[arg-type]
     for name in killed:
         assert any(f"{name} was lost" in line for line in end.story), end.story
+        assert job.driver is not None
+        assert job.driver.logs(name, 5)
 
 
 def test_a_second_master_of_one_folder_is_refused(begin: Callable[..., Comeback]) -> None:
@@ -191,6 +193,8 @@ def test_a_job_that_had_ended_is_told_as_it_was(begin: Callable[..., Comeback]) 
     end = job.until_end()
     assert end.phase is JobPhase.SUCCEEDED
     assert end.evaluation is not None
+    assert job.driver is not None
+    assert any("ps-0 serves" in line.text for line in job.driver.logs("ps-0", 100))
     news = list(read_journal(job.folder / JOURNAL))[n_event:]
     assert {event.phase for event in news if isinstance(event, PhaseChanged)} <= {JobPhase.SUCCEEDED}
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
@@ -88,6 +88,10 @@ class RayMaster:
         """Answer with an `Explanation`."""
         return _answer(lambda: self._driver.explain(proposal))
 
+    def logs(self, node: str | None, n_line: int) -> Answer:
+        """Answer with each `LogLine`."""
+        return _answer(lambda: self._driver.logs(node, n_line))
+
     def choose(self, choice: UserChoice) -> Answer:
         """Decide about a shard in quarantine."""
         return _answer(lambda: self._driver.choose(choice))
@@ -134,6 +138,10 @@ class RayLink:
     def explain(self, proposal: str | None) -> Explanation:
         """Say why a proposal was made."""
         return self._call("explain", proposal)  # type: ignore[no-any-return]  # as above
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines that a node wrote, or all nodes together."""
+        return self._call("logs", node, n_line)  # type: ignore[no-any-return]  # as above
 
     def choose(self, choice: UserChoice) -> None:
         """Decide about a shard in quarantine."""

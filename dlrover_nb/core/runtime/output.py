@@ -1,0 +1,300 @@
+"""What a node writes, line by line: its logging, its prints, its tracebacks, and what libraries write in C.
+
+Standard output and error of a node go straight into two files of the run folder (`output_path`), and the
+node reads them back once a second for its master. So nothing stands in the way of a write, an idle node
+pays for two looks at a file's size, and the last words of a process that crashes or is killed are in a file
+that a master on the same host reads to its end. A pipe with a thread behind it was rejected: what is in the
+pipe dies with the thread, and these are the words that a user wants most.
+
+Logging writes a head of time and level before each line, also of a traceback, so that reading it back is
+exact. Whatever else is written has the time of the file's last change, and the name of the stream as level.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import os
+import re
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.questions import LogLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.structs.messages import NodeConfig
+
+_log = logging.getLogger(__name__)
+
+STREAMS = ("stdout", "stderr")
+MOST_LINES = 100  # of one stream in one batch; there is a batch a second
+MOST_BYTES = 32 << 10
+MOST_LETTERS = 2000  # of one line
+LONG_BYTES = 16 << 20  # a file that is longer is cut to nothing once it was read
+_HEAD = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ([A-Za-z]\w*) ?(.*)", re.DOTALL)
+_LEVELS = frozenset(logging.getLevelNamesMapping())
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")  # colours, bells; a tab stays
+_RAY_MARKS = (":job_id:", ":actor_name:", ":task_name:")  # Ray's, for its own reader of such files
+
+
+def output_path(folder: Path, node: str, stream: str) -> Path:
+    """Return the file of the run folder that holds what a node writes to one of `STREAMS`."""
+    return folder / "nodes" / f"{node}.{'out' if stream == 'stdout' else 'err'}"
+
+
+def head(at_s: float, level: str) -> str:
+    """Return what stands before a line: its time in UTC to the millisecond, and its level."""
+    whole_s, ms = divmod(round(at_s * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole_s))}.{ms:03d}Z {level} "
+
+
+def read_head(text: str) -> tuple[float, str, str] | None:
+    """Return time, level and the rest of a line that begins with a `head`; None for any other."""
+    found = _HEAD.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        return datetime.fromisoformat(found[1]).timestamp(), found[2], found[3]
+    except ValueError:  # the 31st of February
+        return None
+
+
+class LineFormatter(logging.Formatter):
+    """Puts a head before each line of a record, those of a traceback too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line or more."""
+        before = head(record.created, record.levelname.partition(" ")[0])
+        text = f"{record.name}: {super().format(record)}"
+        return "\n".join(before + line for line in text.splitlines())
+
+
+def log_lines() -> None:
+    """Let this process log to its standard error in lines that can be read back; again: does nothing."""
+    root = logging.getLogger()
+    if any(isinstance(handler.formatter, LineFormatter) for handler in root.handlers):
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter())
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Lines that are new, oldest first, and how far each of `STREAMS` is read."""
+
+    lines: tuple[LogLine, ...]
+    n_byte: tuple[int, int]
+
+
+class Tail:
+    """Reads what is new in a file that grows.
+
+    Parameters
+    ----------
+    path
+        The file; one that is not there has nothing new.
+    node, stream
+        Who writes it, and as what.
+    at
+        How many bytes were read before.
+    secrets
+        What no line may hold; three stars stand for it.
+    pass_on
+        A descriptor to write all that is read to as well.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        node: str,
+        stream: str,
+        *,
+        at: int = 0,
+        secrets: Sequence[str] = (),
+        pass_on: int | None = None,
+    ) -> None:
+        self._path, self._node, self._stream, self._secrets = path, node, stream, secrets
+        self._at, self._pass_on = at, pass_on
+
+    @property
+    def n_byte(self) -> int:
+        """Where the first line begins that was not read."""
+        return self._at
+
+    def take(self, now_s: float, *, is_last: bool = False) -> list[LogLine]:
+        """Return the lines that were ended since the last call, the newest that a batch holds.
+
+        `is_last` takes the line that was not ended too.
+        """
+        try:
+            status = self._path.stat()
+            if status.st_size == self._at:
+                return []
+            data, n_left_out = self._read(status.st_size)
+        except OSError:
+            return []
+        end = len(data) if is_last else data.rfind(b"\n") + 1
+        if not end and len(data) == MOST_BYTES:
+            end = len(data)  # a line without an end
+        self._at += end
+        if self._pass_on is not None:
+            with contextlib.suppress(OSError):  # nobody reads there any more
+                os.write(self._pass_on, data[:end])
+        texts = [text for raw in data[:end].split(b"\n") if (text := self._clean(raw))]
+        n_left_out += sum(len(text) + 1 for text in texts[:-MOST_LINES])
+        at_s = min(now_s, status.st_mtime)
+        return [*self._left_out(n_left_out, at_s), *(self._line(text, at_s) for text in texts[-MOST_LINES:])]
+
+    def cut(self) -> None:
+        """Empty the file if it is long; what is written in this very moment may be lost."""
+        with contextlib.suppress(OSError):
+            if self._at > LONG_BYTES and self._path.stat().st_size == self._at:
+                os.truncate(self._path, 0)
+                self._at = 0
+
+    def _read(self, size: int) -> tuple[bytes, int]:
+        """Return the end of what is new, and how many bytes before it are left out."""
+        if size < self._at:  # it was cut
+            self._at = 0
+        n_left_out = max(0, size - self._at - MOST_BYTES)
+        with self._path.open("rb") as file:
+            file.seek(self._at + n_left_out)
+            data = file.read(MOST_BYTES)
+        if n_left_out:
+            n_cut = data.find(b"\n") + 1  # the line at hand is not whole
+            data, n_left_out = data[n_cut:], n_left_out + n_cut
+        self._at += n_left_out
+        return data, n_left_out
+
+    def _clean(self, raw: bytes) -> str:
+        text = raw.decode(errors="replace").rstrip("\r").rpartition("\r")[2]  # a bar of progress as it ended
+        text = _ESCAPES.sub("", text).rstrip()
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return "" if text.startswith(_RAY_MARKS) else text
+
+    def _line(self, text: str, at_s: float) -> LogLine:
+        told = read_head(text) if self._stream == "stderr" else None
+        level = self._stream
+        if told is not None and told[1] in _LEVELS:
+            at_s, level, text = told
+        if len(text) > MOST_LETTERS:
+            text = f"{text[:MOST_LETTERS]} ({len(text) - MOST_LETTERS} more letters)"
+        return LogLine(at_s, self._node, level, text)
+
+    def _left_out(self, n_byte: int, at_s: float) -> list[LogLine]:
+        if not n_byte:
+            return []
+        bound = f"more than {MOST_LINES} lines or {MOST_BYTES >> 10} KiB at once"
+        text = f"{n_byte} bytes of {self._stream} before this were left out: {bound}"
+        return [LogLine(at_s, self._node, "WARNING", text)]
+
+
+class Output:
+    """What one node writes, read back by itself.
+
+    Parameters
+    ----------
+    tails
+        One for each of `STREAMS`.
+    clock
+        The time.
+    """
+
+    def __init__(self, tails: tuple[Tail, Tail], clock: Clock) -> None:
+        self._tails, self._clock = tails, clock
+
+    def take(self, *, is_last: bool = False) -> Taken | None:
+        """Return what is new; None when nothing is."""
+        now_s = self._clock.now_s()
+        _flush()
+        lines = [line for tail in self._tails for line in tail.take(now_s, is_last=is_last)]
+        for tail in self._tails:
+            tail.cut()
+        if not lines:
+            return None
+        out, err = self._tails
+        return Taken(tuple(sorted(lines, key=lambda line: line.at_s)), (out.n_byte, err.n_byte))
+
+
+@contextlib.contextmanager
+def captured(config: NodeConfig, clock: Clock) -> Iterator[Output]:
+    """Let this process write into the files of its node, if it does not yet; yield the way to read them back.
+
+    A process of a terminal is left alone: somebody looks at it, perhaps with a debugger.
+    """
+    log_lines()
+    with contextlib.ExitStack() as stack:
+        out = stack.enter_context(_tailed(config, 1, "stdout"))
+        err = stack.enter_context(_tailed(config, 2, "stderr"))
+        _see_each_line()
+        yield Output((out, err), clock)
+
+
+def _see_each_line() -> None:
+    """Let a print reach its file with its line, and a crash say where in Python it was."""
+    with contextlib.suppress(AttributeError, ValueError):  # a stream of somebody else's making
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # suppressed where it has none
+    if not faulthandler.is_enabled():
+        with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):
+            faulthandler.enable()
+
+
+@contextlib.contextmanager
+def _tailed(config: NodeConfig, descriptor: int, stream: str) -> Iterator[Tail]:
+    path, before = output_path(Path(config.folder), config.node, stream), None
+    with contextlib.ExitStack() as stack:
+        if not os.isatty(descriptor) and not _leads_to(descriptor, path):
+            before = stack.enter_context(_redirected(descriptor, path))
+        secrets = config.secret_key, config.public_key
+        yield Tail(path, config.node, stream, secrets=secrets, pass_on=before)
+
+
+def _leads_to(descriptor: int, path: Path) -> bool:
+    """Whether what is written there reaches the file at `path`."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _redirected(descriptor: int, path: Path) -> Iterator[int | None]:
+    """Lead a descriptor to a file for as long as the node runs; yield one to where it led.
+
+    Where there can be no file it stays as it is.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        before = os.dup(descriptor)
+    except OSError as error:
+        _log.warning("what this node writes cannot be read by its master: %s", error)
+        yield None
+        return
+    _flush()
+    os.dup2(file, descriptor)
+    os.close(file)
+    try:
+        yield before
+    finally:
+        _flush()
+        os.dup2(before, descriptor)
+        os.close(before)
+
+
+def _flush() -> None:
+    """Hand what Python still holds to the system; a print into a file waits for thousands of letters."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # full, closed, not there
+            stream.flush()
