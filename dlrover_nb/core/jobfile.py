@@ -7,7 +7,7 @@ the records' own types, so a new field needs no second place. `dump_job` writes 
 ``parse_job(dump_job(spec)) == spec``.
 
 Each mistake is one line with the path of the field: nothing is guessed, except the data's format from its
-file's ending. Keys given twice are refused; YAML itself would silently keep the last one.
+file's ending.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-import yaml
-
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.job import DataFormat, JobSpec
 from dlrover_nb.core.usercode import is_import
-from dlrover_nb.core.yamltext import to_yaml
+from dlrover_nb.core.yamltext import load_documents, to_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -66,12 +64,10 @@ def parse_job(text: str, *, base: Path | None = None) -> JobSpec:
 
 def load_mapping(text: str) -> dict[str, object]:
     """Read YAML text that holds one mapping, without looking at its keys; empty text is an empty one."""
-    try:
-        content = yaml.load(text, _UniqueKeys)  # noqa: S506 - a SafeLoader that also refuses double keys
-    except yaml.YAMLError as error:
-        raise InvalidValueError(f"malformed YAML{_place(error)}: {_problem(error)}") from error
-    except (ValueError, RecursionError) as error:  # a date that is none, a thousand brackets
-        raise InvalidValueError(f"malformed YAML: {error}") from error
+    documents = load_documents(text)
+    if len(documents) > 1:
+        raise InvalidValueError(f"a job file holds one job, got {len(documents)} documents (parted by ---)")
+    content = documents[0] if documents else None
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -271,28 +267,3 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value.value if isinstance(value, StrEnum) else value
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML's safe reader, refusing a key that stands twice in one group."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002 - the base's signature
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue  # no key of ours; the base refuses what cannot be one
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"{key.value!r} stands twice", problem_mark=key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
-
-
-def _place(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    return "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
-
-
-def _problem(error: yaml.YAMLError) -> str:
-    text = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
-    context = getattr(error, "context", None)
-    return f"{context}: {text}" if context else str(text)

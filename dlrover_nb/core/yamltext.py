@@ -1,10 +1,17 @@
-"""YAML as this package writes it: for people to read and edit, and to come back exactly."""
+"""YAML as this package writes and reads it: for people to read and edit, and to come back exactly.
+
+A mistake is one line with its line and column. Keys given twice are refused; YAML itself would silently keep
+the last one.
+"""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import yaml
+
+from dlrover_nb.core.errors import InvalidValueError
 
 
 def to_yaml(*documents: object) -> str:
@@ -29,3 +36,44 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Plain.add_representer(str, _text)
+
+
+def load_documents(text: str) -> list[Any]:
+    """Read every document of a YAML text; empty ones are None.
+
+    Raises
+    ------
+    InvalidValueError
+        When it is malformed; the text names line and column.
+    """
+    try:
+        return list(yaml.load_all(text, _UniqueKeys))
+    except yaml.YAMLError as error:
+        raise InvalidValueError(f"malformed YAML{_place(error)}: {_problem(error)}") from error
+    except (ValueError, RecursionError) as error:  # a date that is none, a thousand brackets
+        raise InvalidValueError(f"malformed YAML: {error}") from error
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML's safe reader, refusing a key that stands twice in one group."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002 - the base's signature
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # no key of ours; the base refuses what cannot be one
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r} stands twice", problem_mark=key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _place(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    return "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    text = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
+    context = getattr(error, "context", None)
+    return f"{context}: {text}" if context else str(text)

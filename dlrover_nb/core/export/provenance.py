@@ -1,0 +1,182 @@
+"""Where an exported plan came from, as annotations: some for people, one for `import`.
+
+People read who decided what, when, why and on which prediction. A program reads ``dlrover-nb/context``: the
+same with the job itself, as JSON that gives back the records. Kubernetes allows 256 KiB for all annotations
+of a resource, so free texts are cut and a fit that is too large is left out; a job that does not fit is
+refused. No document holds a secret: credentials in a checkpoint's URL are left out, and an import says so.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from sys import float_info
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
+from dlrover_nb.core.structs.job import JobSpec  # noqa: TC001 - the context is decoded by its annotations
+from dlrover_nb.core.structs.resources import ResourcePlan  # noqa: TC001 - the same
+from dlrover_nb.core.structs.snapshot import FitReport  # noqa: TC001 - the same
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+PREFIX = "dlrover-nb/"  # of annotation and label keys
+CONTEXT = f"{PREFIX}context"
+MAX_NOTE = 1000  # characters of a free text
+MAX_FIT = 16 << 10  # bytes of a fit that goes along
+MAX_JOB = 96 << 10  # bytes of a job: one variable of a process holds 128 KiB
+MAX_TOTAL = 256 << 10  # bytes of all annotations of one resource, by Kubernetes
+_USERINFO = re.compile(r"(?<=://)[^/?#@\s]*:[^/?#@\s]*@")
+_QUERY = re.compile(r"\?[^#]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Why this plan; None or empty where there is nothing to tell.
+
+    Parameters
+    ----------
+    decision
+        The one that set it.
+    prediction
+        What was predicted for it.
+    proposal
+        The id under which it was proposed.
+    before
+        The plan that the job had when this one was exported.
+    fit
+        The model behind the prediction.
+    """
+
+    decision: Decision | None = None
+    prediction: Prediction | None = None
+    proposal: str = ""
+    before: ResourcePlan | None = None
+    fit: FitReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All that an export tells an import: the job as it was submitted, and the plan with its provenance.
+
+    `left_out` names what was not written because it is secret.
+    """
+
+    kind: str
+    version: str
+    job: JobSpec
+    plan: ResourcePlan
+    provenance: Provenance = field(default_factory=Provenance)
+    auto_scale: bool = False
+    left_out: tuple[str, ...] = ()
+
+
+def provenance_of(snapshot: JobSnapshot, plan: ResourcePlan) -> Provenance:
+    """Find the latest decision for `plan` in a job, the proposal and prediction that were made for it."""
+    proposals = {p.id: p for p in snapshot.proposals}
+    predictions = {p.candidate.plan: p.candidate.prediction for p in snapshot.proposals}
+    predictions |= {m.plan: m.predicted for m in snapshot.markers if m.predicted is not None}
+
+    def decided(decision: Decision) -> ResourcePlan | None:
+        if decision.verdict is Verdict.ACCEPT and decision.proposal in proposals:
+            return proposals[decision.proposal].candidate.plan
+        return decision.plan
+
+    proposal = next((p.id for p in reversed(snapshot.proposals) if p.candidate.plan == plan), "")
+    decision = next((d for d in reversed(snapshot.decisions) if decided(d) == plan), None)
+    prediction = predictions.get(plan)
+    fit = snapshot.fit if prediction is not None else None
+    return Provenance(decision, prediction, proposal, snapshot.target, fit)
+
+
+def context(
+    kind: str, job: JobSpec, plan: ResourcePlan, provenance: Provenance, *, auto_scale: bool
+) -> Context:
+    """Return what an export tells, without secrets and in the size that goes into annotations.
+
+    Raises
+    ------
+    InvalidValueError
+        When the job's description is too large.
+    """
+    bare, left_out = without_secrets(job)
+    if (n_byte := len(to_json(bare))) > MAX_JOB:
+        raise InvalidValueError(
+            f"job {job.name} must be described in {MAX_JOB >> 10} KiB to be exported, got {n_byte >> 10} KiB"
+            "; name fewer columns in its data"
+        )
+    provenance = replace(provenance, decision=_short(provenance.decision), fit=_storable(provenance.fit))
+    return Context(kind, version(), bare, plan, provenance, auto_scale, left_out)
+
+
+def without_secrets(job: JobSpec) -> tuple[JobSpec, tuple[str, ...]]:
+    """Return the job without credentials in its URL, and what was left out, in words."""
+    bare = _QUERY.sub("", _USERINFO.sub("", job.checkpoint_url))
+    if bare == job.checkpoint_url:
+        return job, ()
+    return replace(job, checkpoint_url=bare), ("the credentials of checkpoint_url",)
+
+
+def notes_of(told: Context) -> dict[str, str]:
+    """Return the annotations of one resource; empty ones are left out."""
+    decision, provenance = told.provenance.decision, told.provenance
+    notes = {"kind": told.kind, "version": told.version, "owner": told.job.owner, "plan": str(told.plan)}
+    if provenance.before not in {None, told.plan}:
+        notes["plan-before"] = str(provenance.before)
+    if decision is not None:
+        notes |= {
+            "decision": f"{decision.id} {decision.verdict}".strip(),
+            "decided-by": decision.by,
+            "decided-at": datetime.fromtimestamp(decision.at_s, UTC).isoformat(timespec="seconds"),
+            "why": decision.why,
+        }
+    notes["proposal"] = provenance.proposal or (decision.proposal or "" if decision else "")
+    notes |= _predicted(provenance.prediction, provenance.fit)
+    notes["left-out"] = "; ".join(told.left_out)
+    return {
+        **{f"{PREFIX}{key}": text[:MAX_NOTE] for key, text in notes.items() if text},
+        CONTEXT: to_json(told).decode(),
+    }
+
+
+def _predicted(told: Prediction | None, fit: FitReport | None) -> dict[str, str]:
+    if told is None:
+        return {}
+    band = f"{told.samples_per_s:.0f} ({told.low:.0f} to {told.high:.0f}, 90 % band)"
+    notes = {"predicted-samples-per-s": f"{band}, extrapolated" if told.extrapolates else band}
+    if fit is not None:
+        forms = ", ".join(f"{form.name} {form.weight:.0%}" for form in fit.forms)
+        notes["predicted-by"] = (
+            f"fit of {fit.n_sample} windows of {fit.n_plan} plans, error {fit.mape:.1%}"
+            + f": {forms}" * bool(forms)
+        )
+    return notes
+
+
+@cache
+def version() -> str:
+    """Return the version of this package as it is installed."""
+    return metadata.version("dlrover-nb")
+
+
+def _short(decision: Decision | None) -> Decision | None:
+    return None if decision is None else replace(decision, why=decision.why[:MAX_NOTE])
+
+
+def _storable(fit: FitReport | None) -> FitReport | None:
+    """Return a fit that JSON can hold: an error without bound becomes the largest number."""
+    if fit is None:
+        return None
+    terms = tuple(
+        term if math.isfinite(term.std_error) else replace(term, std_error=float_info.max)
+        for term in fit.coefficients
+    )
+    fit = replace(fit, coefficients=terms)
+    return fit if len(to_json(fit)) <= MAX_FIT else None

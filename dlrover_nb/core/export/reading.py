@@ -1,0 +1,208 @@
+"""A job, its plan and their provenance back from an export, an edited one too, or from a foreign document.
+
+What a document says itself (replicas, resources, name) wins over what its annotation says: the annotation is
+what was exported, the document is what somebody wants now; every difference is told. A document without our
+annotations gives the plan as far as it has one, and what is not known is told as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.errors import InvalidValueError, WireError
+from dlrover_nb.core.export.gathering import FIELDS, KINDS, annotation, gather, metadata, opened
+from dlrover_nb.core.export.nodes import job_in
+from dlrover_nb.core.export.provenance import CONTEXT, Context, Provenance
+from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan
+from dlrover_nb.core.yamltext import load_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.export.gathering import Group, Said
+    from dlrover_nb.core.structs.job import JobSpec
+
+PICKLED = "pickle:"  # code that lies in the run folder of its job
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a text of exported documents holds.
+
+    Parameters
+    ----------
+    kind
+        Kind of export.
+    name
+        The job's name; empty where the documents do not say.
+    job
+        The job as it was submitted; None where the documents do not say.
+    plan
+        What should run; None where they say only `parts` of it.
+    parts
+        What the documents themselves say of the plan, to be set on one that is known (`Pins.applied`).
+    provenance
+        Who decided, why, and on which prediction; empty where the documents do not say.
+    auto_scale
+        Whether DLRover may change the plan; None where nothing is said.
+    version
+        Of this software that exported it; empty: another one did.
+    differs
+        What was changed since the export, in words.
+    unknown
+        What the documents do not hold, in words.
+    """
+
+    kind: str
+    name: str
+    job: JobSpec | None
+    plan: ResourcePlan | None
+    parts: Pins
+    provenance: Provenance = field(default_factory=Provenance)
+    auto_scale: bool | None = None
+    version: str = ""
+    differs: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def to_submit(self) -> JobSpec | None:
+        """The job as it would be submitted now, on the imported plan; None where too little is known."""
+        return None if self.job is None or self.plan is None else replace(self.job, plan=self.plan)
+
+
+def read_export(text: str) -> Imported:
+    """Read exported YAML: one document or several of one job.
+
+    Raises
+    ------
+    InvalidValueError
+        For malformed YAML (with line and column), no document of a kind that is known, several jobs, or a
+        value that cannot be.
+    """
+    documents = list(opened(load_documents(text)))
+    known = [d for d in documents if d.get("kind") in KINDS]
+    if not known:
+        got = ", ".join(str(d.get("kind", "a document without kind")) for d in documents[:3]) or "nothing"
+        raise InvalidValueError(f"an import reads {', '.join(KINDS)}, got {got}")
+    said = gather(known)
+    told = _context(known, said)
+    said.unknown += [_other(d) for d in documents if d not in known]
+    return _merged(_kind(known, told), said, told)
+
+
+def _other(document: Group) -> str:
+    return (
+        f"{document.get('kind')} {metadata(document).get('name', '')}: no kind that an import reads".strip()
+    )
+
+
+def _kind(documents: Sequence[Group], told: Context | None) -> str:
+    kinds = [KINDS[kind] for kind in KINDS if any(d["kind"] == kind for d in documents)]
+    return told.kind if told is not None and told.kind.startswith(kinds[0]) else kinds[0]
+
+
+def _context(documents: Sequence[Group], said: Said) -> Context | None:
+    """Return what the annotations tell; of a ScalePlan before that of its job, as it is newer."""
+    for document in sorted(documents, key=lambda d: d["kind"] != "ScalePlan"):
+        text = annotation(document, CONTEXT)
+        if text is None:
+            continue
+        try:
+            return from_json(text, Context)
+        except WireError as error:
+            said.unknown.append(f"the annotation {CONTEXT} cannot be read: {str(error)[:120]}")
+    return None
+
+
+def _merged(kind: str, said: Said, told: Context | None) -> Imported:
+    job = told.job if told else _job_of_nodes(said)
+    exported = told.plan if told else job.plan if job else None
+    parts = Pins(**said.parts)
+    plan = parts.applied(exported) if exported else _whole(parts)
+    _note_missing(said, parts, exported)
+    if exported is not None:
+        _note_changes(said, parts, exported)
+    name = said.names[0] if said.names else job.name if job else ""
+    if told is not None and said.auto_scale not in {None, told.auto_scale}:
+        said.differs.append(f"autoScale: {said.auto_scale} now, {told.auto_scale} when exported")
+    return Imported(
+        kind=kind,
+        name=name,
+        job=_named(job, name, said),
+        plan=plan,
+        parts=parts,
+        provenance=told.provenance if told else Provenance(),
+        auto_scale=said.auto_scale,
+        version=told.version if told else "",
+        differs=tuple(dict.fromkeys(said.differs)),
+        unknown=tuple(dict.fromkeys([*said.unknown, *_left_open(job, told)])),
+    )
+
+
+def _job_of_nodes(said: Said) -> JobSpec | None:
+    """Return the job that the nodes are told, where no annotation has it; its plan is the exported one."""
+    for text in said.jobs:
+        try:
+            return job_in(text)
+        except WireError as error:
+            said.unknown.append(f"the job that the nodes are told cannot be read: {str(error)[:120]}")
+    return None
+
+
+def _whole(parts: Pins) -> ResourcePlan | None:
+    """Return the plan whose every part is given."""
+    values = [getattr(parts, name) for name in FIELDS]
+    if None in values:
+        return None
+    return ResourcePlan(worker=RolePlan(*values[:3]), ps=RolePlan(*values[3:]))
+
+
+def _note_missing(said: Said, parts: Pins, exported: ResourcePlan | None) -> None:
+    of = _fields(exported) if exported else {}
+    for name, words in FIELDS.items():
+        if getattr(parts, name) is None:
+            taken = f", {of[name]:g} as exported" if of else ""
+            said.unknown.append(f"{words}: not in the document{taken}")
+
+
+def _note_changes(said: Said, parts: Pins, exported: ResourcePlan) -> None:
+    changed = [
+        f"{FIELDS[name]}: {getattr(parts, name):g} now, {before:g} when exported"
+        for name, before in _fields(exported).items()
+        if getattr(parts, name) not in {None, before}
+    ]
+    if changed:
+        changed.append("decision and prediction are those of the exported plan")
+    said.differs += changed
+
+
+def _fields(plan: ResourcePlan) -> dict[str, float]:
+    """Return a plan as the fields of `Pins`."""
+    worker, ps = plan.worker, plan.ps
+    values = (worker.count, worker.cpu, worker.memory_mib, ps.count, ps.cpu, ps.memory_mib)
+    return dict(zip(FIELDS, values, strict=True))
+
+
+def _named(job: JobSpec | None, name: str, said: Said) -> JobSpec | None:
+    if job is None or job.name == name:
+        return job
+    said.differs.append(f"name: {name} now, {job.name} when exported")
+    return replace(job, name=name)
+
+
+def _left_open(job: JobSpec | None, told: Context | None) -> list[str]:
+    """Return what somebody has to say before the job can be submitted, and what nobody will ever know."""
+    left = [f"{what}: never written to a file" for what in told.left_out] if told else []
+    if told is None:
+        left.append("who decided, and on which prediction")
+    if job is None:
+        left.append("the job itself: its data, model and training")
+        return left
+    pickled = [("model", job.model.code), ("data", job.data.path)]
+    return left + [
+        f"the user's own {what}: its code lies in the run folder of the first job, give it again"
+        for what, place in pickled
+        if place.startswith(PICKLED)
+    ]

@@ -1,0 +1,96 @@
+"""A plan as DLRover's ScalePlan: how a job that runs under its operator gets from its plan to this one.
+
+DLRover's master looks for ScalePlans by two labels: whose job (today ``elasticjob.dlrover/name``, before
+``elasticjob-name``; both are written) and ``scale-type: manual``. Older texts ask for `manualScaling` in the
+spec; no schema in circulation has it, so the API server would refuse it. The master acts on a ScalePlan when
+it is made and never again, so each has a name of its own, after the decision or else the plan.
+
+`replicaResourceSpecs` says how many nodes of each role there should be, and what a new one gets. Nodes that
+stay keep what they have unless `migratePods` names them: where the plan changes what a node gets, those are
+listed under the names that DLRover gives to the pods of a job (``JOB-edljob-ps-0``). A pod that was replaced
+has another number; look with ``kubectl get pods`` before applying. DLRover reads cores in tenths; an
+annotation says where that changes the plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.export.nodes import Options, head
+from dlrover_nb.core.export.provenance import PREFIX, Provenance, context, notes_of
+from dlrover_nb.core.export.quantities import resources_of
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RoleChange, diff
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.job import JobSpec
+
+API_VERSION = "elastic.iml.github.io/v1alpha1"
+JOB_LABELS = ("elasticjob.dlrover/name", "elasticjob-name")  # of DLRover today, and before
+
+
+def scaleplan(
+    job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
+) -> tuple[dict[str, object], ...]:
+    """Return the ScalePlan that takes the running job to `plan`.
+
+    Raises
+    ------
+    InvalidValueError
+        When DLRover should plan by itself from there: that is said of a job, not of a plan.
+    """
+    if options.auto_scale:
+        raise InvalidValueError(
+            "a ScalePlan sets a plan and cannot let DLRover change it; export an elasticjob"
+        )
+    told = context("scaleplan", job, plan, provenance, auto_scale=False)
+    notes = {f"{PREFIX}rounding": _rounding(plan)} if _rounding(plan) else {}
+    spec: dict[str, object] = {
+        "ownerJob": job.name,
+        "replicaResourceSpecs": {
+            str(role): {"replicas": plan.role(role).count, "resource": resources_of(plan.role(role))}
+            for role in Role
+        },
+    }
+    if pods := _migrated(job.name, provenance.before, plan):
+        spec["migratePods"] = pods
+    labels = {**dict.fromkeys(JOB_LABELS, job.name), "scale-type": "manual"}
+    metadata = {**head(_name(job.name, plan, provenance), options), "labels": labels}
+    document: dict[str, object] = {
+        "apiVersion": API_VERSION,
+        "kind": "ScalePlan",
+        "metadata": {**metadata, "annotations": notes | notes_of(told)},
+        "spec": spec,
+    }
+    return (document,)
+
+
+def _name(job: str, plan: ResourcePlan, provenance: Provenance) -> str:
+    decision = provenance.decision
+    if decision is not None and decision.id:
+        return f"{job}-{decision.id}"
+    return f"{job}-{hashlib.sha256(str(plan).encode()).hexdigest()[:8]}"
+
+
+def _migrated(job: str, before: ResourcePlan | None, plan: ResourcePlan) -> list[dict[str, object]]:
+    """Return the pods that stay and get something else."""
+    changes = () if before is None else diff(before, plan).changes
+    return [
+        {"name": f"{job}-edljob-{change.role}-{i}", "resource": resources_of(change.after)}
+        for change in changes
+        if change.replaces_nodes
+        for i in range(_n_stay(change))
+    ]
+
+
+def _n_stay(change: RoleChange) -> int:
+    return min(change.before.count, change.after.count)
+
+
+def _rounding(plan: ResourcePlan) -> str:
+    odd = (
+        (role, plan.role(role).cpu) for role in Role if round(plan.role(role).cpu, 1) != plan.role(role).cpu
+    )
+    told = ", ".join(f"{cpu:g} cores of a {role} become {round(cpu, 1):g}" for role, cpu in odd)
+    return f"DLRover reads cores in tenths: {told}" if told else ""

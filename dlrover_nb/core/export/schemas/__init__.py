@@ -1,0 +1,93 @@
+"""Checks of exports by the real schemas, strictly: unknown fields are refused."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.export.provenance import MAX_TOTAL, PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jsonschema import Draft202012Validator
+
+# resource -> kinds of export that are one, the most usual first
+KINDS = {"ElasticJob": ("elasticjob", "elasticjob-0"), "ScalePlan": ("scaleplan",), "Pod": ("pods",)}
+
+
+def check(documents: Iterable[object]) -> tuple[str, ...]:
+    """Return what the real schemas find wrong with documents, unknown fields included; none: all are valid.
+
+    An ElasticJob is held against the generation that it was exported for; one that does not say so has to fit
+    one of them. A Pod's spec is held against Kubernetes' own, which the ElasticJob's schema contains.
+    """
+    return tuple(
+        f"{_named(document, number)}: {problem}"
+        for number, document in enumerate(documents, start=1)
+        for problem in _problems(document)
+    )
+
+
+def _problems(document: object) -> tuple[str, ...]:
+    content = document if isinstance(document, dict) else {}
+    kinds = KINDS.get(str(content.get("kind")))
+    if kinds is None:
+        return (f"kind must be one of {', '.join(KINDS)}, got {content.get('kind')!r:.60}",)
+    notes = _notes(content)
+    if (said := notes.get(f"{PREFIX}kind")) in kinds:
+        kinds = (str(said),)
+    found = [_errors(kind, content) for kind in kinds]
+    best = () if () in found else found[0]
+    return (*best, *_size(notes))
+
+
+def _errors(kind: str, document: dict[object, object]) -> tuple[str, ...]:
+    return tuple(
+        f"{'/'.join(map(str, error.absolute_path)) or 'document'}: {error.message[:200]}"
+        for error in _validator(kind).iter_errors(document)
+    )
+
+
+def _size(notes: dict[object, object]) -> tuple[str, ...]:
+    n_byte = sum(len(str(part).encode()) for item in notes.items() for part in item)
+    if n_byte <= MAX_TOTAL:
+        return ()
+    return (f"metadata/annotations: must be at most {MAX_TOTAL >> 10} KiB together, got {n_byte >> 10} KiB",)
+
+
+def _notes(document: dict[Any, Any]) -> dict[object, object]:
+    metadata = document.get("metadata")
+    notes = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return notes if isinstance(notes, dict) else {}
+
+
+def _named(document: object, number: int) -> str:
+    content = document if isinstance(document, dict) else {}
+    metadata = content.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return " ".join(str(part) for part in (content.get("kind"), name) if part) or f"document {number}"
+
+
+@cache
+def _validator(kind: str) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - 0.1 s that only a check needs
+
+    return Draft202012Validator(_pod_schema() if kind == "pods" else _schema(kind))
+
+
+def _schema(kind: str) -> dict[str, Any]:
+    text = resources.files(__name__).joinpath(f"{kind}.schema.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def _pod_schema() -> dict[str, Any]:
+    """Return the schema of a Pod: the head of any resource, and the spec of an ElasticJob's pod template."""
+    whole = _schema("elasticjob")
+    replica = whole["properties"]["spec"]["properties"]["replicaSpecs"]["additionalProperties"]
+    spec = replica["properties"]["template"]["properties"]["spec"]
+    parts = {"apiVersion": {"const": "v1"}, "kind": {"const": "Pod"}, "spec": spec}
+    return {**whole, "properties": {**whole["properties"], **parts}}

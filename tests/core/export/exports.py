@@ -1,0 +1,201 @@
+"""Jobs, plans and provenances that the tests of exports share, and the real schemas."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import string
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import strategies as st
+
+from dlrover_nb.core.export import Options, Provenance
+from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
+from dlrover_nb.core.structs.job import (
+    DataFormat,
+    DataSpec,
+    EarlyStopping,
+    Embedding,
+    JobSpec,
+    Metric,
+    Migration,
+    Mode,
+    ModelSpec,
+    Objective,
+    Optimizer,
+    Sync,
+)
+from dlrover_nb.core.structs.resources import Pins, PlanBounds, PriceTable, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+CRDS = Path(__file__).resolve().parents[4] / "shared" / "crds"
+
+counts, cores, memories = st.integers(1, 1000), st.floats(0.01, 512), st.integers(64, 4 << 20)
+roles = st.builds(RolePlan, counts, cores, memories)
+plans = st.builds(ResourcePlan, worker=roles, ps=roles)
+small_plans = st.builds(
+    ResourcePlan,
+    worker=st.builds(RolePlan, st.integers(1, 4), cores, memories),
+    ps=st.builds(RolePlan, st.integers(1, 4), cores, memories),
+)
+numbers = st.floats(0.1, 1e9)
+predictions = st.builds(Prediction, numbers, numbers, numbers, st.booleans())
+texts = st.text(max_size=40)
+decisions = st.builds(
+    Decision,
+    st.sampled_from(Verdict),
+    texts,
+    st.floats(0, 4e9),
+    proposal=st.none() | st.just("p3"),
+    plan=st.none() | plans,
+    why=texts,
+    id=st.sampled_from(["", "d1", "d12345"]),
+    undoes=st.sampled_from(["", "d4"]),
+)
+coefficients = st.builds(Coefficient, texts, numbers, numbers, st.booleans())
+fits = st.builds(
+    FitReport,
+    st.lists(coefficients, max_size=5).map(tuple),
+    st.integers(0, 1000),
+    st.integers(0, 100),
+    numbers,
+    numbers,
+    texts,
+    st.lists(st.builds(FormWeight, texts, numbers, st.none() | numbers), max_size=3).map(tuple),
+    st.none() | numbers,
+)
+provenances = st.builds(
+    Provenance,
+    st.none() | decisions,
+    st.none() | predictions,
+    st.sampled_from(["", "p3"]),
+    st.none() | plans,
+    st.none() | fits,
+)
+
+names = st.from_regex(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?", fullmatch=True)
+columns = st.lists(texts, max_size=3).map(tuple)
+some_cores = st.lists(cores, min_size=1, max_size=3).map(tuple)
+fractions = st.floats(0, 1, exclude_max=True)
+data = st.just(DataSpec()) | st.builds(
+    DataSpec,
+    st.sampled_from([f for f in DataFormat if f is not DataFormat.CENSUS]),
+    st.text(min_size=1, max_size=30).map(lambda text: f"/data/{text}"),
+    texts,
+    columns,
+    columns,
+    columns,
+    fractions,
+)
+widths = st.lists(st.integers(1, 512), max_size=3).map(tuple)
+models = st.builds(
+    ModelSpec,
+    name=st.sampled_from(["wide_deep", "dcn_v2"]),
+    embedding_dim=st.integers(1, 256),
+    hidden=widths,
+    hash_size=st.integers(2, 1 << 40),
+    learning_rate=st.floats(1e-9, 10),
+    initial_accumulator=st.floats(1e-9, 10),
+    seed=st.integers(-5, 1 << 40),
+    optimizer=st.sampled_from(Optimizer),
+    beta1=fractions,
+    beta2=fractions,
+    epsilon=st.floats(1e-20, 1),
+    embedding=st.sampled_from(Embedding),
+    cross_layers=st.integers(1, 9),
+    cin=st.lists(st.integers(1, 512), min_size=1, max_size=3).map(tuple),
+    n_dense=st.integers(0, 1 << 40),
+)
+bounds = st.builds(
+    PlanBounds,
+    counts,
+    counts,
+    some_cores,
+    some_cores,
+    st.none() | numbers,
+    st.none() | st.integers(1, 1 << 30),
+)
+prices = st.builds(
+    PriceTable,
+    st.text(string.ascii_uppercase, max_size=3),
+    st.none() | st.floats(0, 9),
+    st.none() | st.floats(0, 9),
+    st.booleans(),
+)
+pins = st.builds(
+    Pins,
+    st.none() | counts,
+    st.none() | counts,
+    st.none() | cores,
+    st.none() | cores,
+    st.none() | memories,
+    st.none() | memories,
+)
+jobs = st.builds(
+    JobSpec,
+    name=names,
+    owner=texts,
+    data=data,
+    model=models,
+    plan=plans,
+    bounds=bounds,
+    prices=prices,
+    mode=st.sampled_from(Mode),
+    batch_size=st.integers(1, 1 << 20),
+    n_epoch=st.integers(1, 99),
+    shard_batches=st.integers(1, 999),
+    seed=st.integers(-5, 1 << 40),
+    checkpoint_every_s=st.floats(0, 1e6),
+    heartbeat_timeout_s=numbers,
+    pins=pins,
+    objective=st.sampled_from(Objective),
+    warm_start=st.booleans(),
+    budget_per_hour=st.none() | numbers,
+    deadline_s=st.none() | numbers,
+    sync=st.sampled_from(Sync),
+    staleness=st.integers(1, 99),
+    overlap=st.booleans(),
+    checkpoint_url=st.sampled_from(
+        ["", "s3://bucket/run 1", "file:///tmp/x", "abfs://box@account.example/x"]
+    ),
+    migration=st.sampled_from(Migration),
+    early_stopping=st.none()
+    | st.builds(EarlyStopping, st.sampled_from(Metric), st.integers(1, 9), st.floats(0, 1)),
+)
+
+JOB = JobSpec("ctr-daily", owner="ada", data=DataSpec(DataFormat.PARQUET, "/data/day1.parquet"))
+BEFORE = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.2, 512))
+PLAN = ResourcePlan(worker=RolePlan(2, 0.5, 1024), ps=RolePlan(1, 0.4, 1024))
+DECISION = Decision(Verdict.ACCEPT, "ada", 1_750_000_000.0, proposal="p2", why="faster", id="d4")
+TOLD = Provenance(DECISION, Prediction(21_000, 19_500.4, 23_000, extrapolates=True), "p2", BEFORE)
+OPTIONS = Options("registry/ctr:7", ("run-node",))
+
+
+@contextmanager
+def no_resource_warnings() -> Iterator[None]:
+    """Let the validator leave the closing of its files to the collector."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+
+
+def real_schemas() -> ModuleType:
+    """Return the validator of the real CRDs; without them the test is skipped, but not in CI."""
+    if not (CRDS / "validate.py").is_file():
+        if os.environ.get("CI"):
+            pytest.fail(f"CI needs the CRDs at {CRDS}")
+        pytest.skip(f"no CRDs at {CRDS}")
+    spec = importlib.util.spec_from_file_location("crd_validate", CRDS / "validate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,270 @@
+"""What an export says: the plan fixed, who decided and why, nothing secret."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from exports import BEFORE, DECISION, JOB, OPTIONS, PLAN, TOLD
+
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yaml
+from dlrover_nb.core.export.provenance import Context
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.resources import PlanBounds, RolePlan
+from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
+
+NOTES = """\
+    dlrover-nb/kind: KIND
+    dlrover-nb/version: VERSION
+    dlrover-nb/owner: ada
+    dlrover-nb/plan: workers 2 x 0.5 cpu, 1024 MiB; ps 1 x 0.4 cpu, 1024 MiB
+    dlrover-nb/plan-before: workers 1 x 0.5 cpu, 1024 MiB; ps 1 x 0.2 cpu, 512 MiB
+    dlrover-nb/decision: d4 accept
+    dlrover-nb/decided-by: ada
+    dlrover-nb/decided-at: '2025-06-15T15:06:40+00:00'
+    dlrover-nb/why: faster
+    dlrover-nb/proposal: p2
+    dlrover-nb/predicted-samples-per-s: 21000 (19500 to 23000, 90 % band), extrapolated
+    dlrover-nb/context: 'CONTEXT'
+"""
+REPLICA = """\
+      replicas: 2
+      autoScale: false
+      restartCount: 3
+      template:
+        spec:
+          restartPolicy: Never
+          containers:
+          - name: main
+            image: registry/ctr:7
+            command:
+            - run-node
+            env:
+            - name: DLROVER_NB_ROLE
+              value: worker
+            - name: DLROVER_NB_JOB
+              value: 'JOB'
+            resources:
+              requests:
+                cpu: 500m
+                memory: 1024Mi
+              limits:
+                cpu: 500m
+                memory: 1024Mi
+"""
+ELASTICJOB = f"""\
+apiVersion: elastic.iml.github.io/v1alpha1
+kind: ElasticJob
+metadata:
+  name: ctr-daily
+  annotations:
+    dlrover-nb/auto-scale: 'off: replicas and resources are those of the plan, DLRover plans nothing by itself'
+{NOTES}spec:
+  distributionStrategy: ParameterServerStrategy
+  replicaSpecs:
+    worker:
+{REPLICA}    ps:
+"""
+SCALEPLAN = f"""\
+apiVersion: elastic.iml.github.io/v1alpha1
+kind: ScalePlan
+metadata:
+  name: ctr-daily-d4
+  labels:
+    elasticjob.dlrover/name: ctr-daily
+    elasticjob-name: ctr-daily
+    scale-type: manual
+  annotations:
+{NOTES}spec:
+  ownerJob: ctr-daily
+  replicaResourceSpecs:
+    worker:
+      replicas: 2
+      resource:
+        cpu: 500m
+        memory: 1024Mi
+    ps:
+      replicas: 1
+      resource:
+        cpu: 400m
+        memory: 1024Mi
+  migratePods:
+  - name: ctr-daily-edljob-ps-0
+    resource:
+      cpu: 400m
+      memory: 1024Mi
+"""
+
+
+def _notes(document: Any) -> dict[str, str]:
+    found: dict[str, str] = document["metadata"]["annotations"]
+    return found
+
+
+def _shown(kind: str) -> str:
+    """Return an export with what is long by its name."""
+    documents = EXPORTERS[kind](JOB, PLAN, TOLD, OPTIONS)
+    notes = _notes(documents[0])
+    text = to_yaml(*documents)
+    for long, name in (
+        (notes["dlrover-nb/context"], "CONTEXT"),
+        (to_json(replace(JOB, plan=PLAN)).decode(), "JOB"),
+        (f"version: {notes['dlrover-nb/version']}", "version: VERSION"),
+        (f"kind: {kind}", "kind: KIND"),
+    ):
+        text = text.replace(long, name)
+    return text
+
+
+def test_an_elasticjob_is_what_dlrovers_operator_reads() -> None:
+    assert _shown("elasticjob").startswith(ELASTICJOB)
+
+
+def test_a_scaleplan_is_what_dlrovers_master_reads() -> None:
+    assert _shown("scaleplan") == SCALEPLAN
+
+
+def test_the_older_elasticjob_switches_off_what_plans_there() -> None:
+    (old,), (new,) = (EXPORTERS[kind](JOB, PLAN, TOLD, OPTIONS) for kind in ("elasticjob-0", "elasticjob"))
+    spec: Any = old["spec"]
+    switches = {"enableElasticScheduling": False, "enableDynamicSharding": False}
+    assert spec == switches | new["spec"]  # type: ignore[operator]  # a group
+
+
+@pytest.mark.parametrize("kind", ["elasticjob", "elasticjob-0"])
+def test_who_may_change_the_plan_is_said_and_annotated(kind: str) -> None:
+    fixed, free = (to_yaml(*EXPORTERS[kind](JOB, PLAN, TOLD, Options(auto_scale=on))) for on in (False, True))
+    assert (fixed.count("autoScale: false"), fixed.count("autoScale: true")) == (2, 0)
+    assert (free.count("autoScale: false"), free.count("autoScale: true")) == (0, 2)
+    assert "auto-scale: 'off: replicas and resources are those of the plan" in fixed
+    assert "auto-scale: 'on: DLRover begins with this plan and may change it'" in free
+    assert "suspend" not in fixed + free
+
+
+def test_where_dlrover_plans_it_keeps_to_the_quota() -> None:
+    job = replace(JOB, bounds=PlanBounds(quota_cpu=15, quota_memory_mib=30_000))
+    free: Any = EXPORTERS["elasticjob"](job, PLAN, TOLD, Options(auto_scale=True))[0]
+    assert free["spec"]["resourceLimits"] == {"cpu": "15", "memory": "30000Mi"}
+    fixed: Any = EXPORTERS["elasticjob"](job, PLAN, TOLD, Options())[0]
+    assert "resourceLimits" not in fixed["spec"]
+
+
+@pytest.mark.parametrize("kind", ["scaleplan", "pods"])
+def test_what_nobody_scales_cannot_be_left_to_scale(kind: str) -> None:
+    with pytest.raises(InvalidValueError, match="export an elasticjob"):
+        EXPORTERS[kind](JOB, PLAN, TOLD, Options(auto_scale=True))
+
+
+def test_pods_are_one_for_each_node_with_what_it_needs() -> None:
+    pods: Any = EXPORTERS["pods"](JOB, PLAN, TOLD, Options(namespace="ads"))
+    assert [pod["metadata"]["name"] for pod in pods] == [
+        "ctr-daily-ps-0",
+        "ctr-daily-worker-0",
+        "ctr-daily-worker-1",
+    ]
+    for pod in pods:
+        (container,) = pod["spec"]["containers"]
+        role = pod["metadata"]["labels"]["dlrover-nb/role"]
+        env = {e["name"]: e["value"] for e in container["env"]}
+        assert (env["DLROVER_NB_ROLE"], f"ctr-daily-{env['DLROVER_NB_NODE']}") == (
+            role,
+            pod["metadata"]["name"],
+        )
+        assert container["resources"]["requests"] == container["resources"]["limits"]
+        assert pod["metadata"]["namespace"] == "ads"
+        assert pod["metadata"]["annotations"]["dlrover-nb/owner"] == "ada"
+
+
+@pytest.mark.parametrize("kind", ["elasticjob", "elasticjob-0", "pods"])
+def test_nodes_get_the_job_with_the_exported_plan_and_nothing_in_it_is_expanded(kind: str) -> None:
+    job = replace(JOB, data=DataSpec(DataFormat.PARQUET, "/data/$(HOME).parquet"))
+    containers = [*_containers(list(EXPORTERS[kind](job, PLAN, TOLD, OPTIONS)))]
+    assert len(containers) == {"pods": 3}.get(kind, 2)
+    for container in containers:
+        text = next(e["value"] for e in container["env"] if e["name"] == "DLROVER_NB_JOB")
+        assert "$$(HOME)" in text
+        assert from_json(text.replace("$$(", "$("), JobSpec) == replace(job, plan=PLAN)
+
+
+def _containers(tree: Any):
+    if isinstance(tree, dict):
+        yield from tree.get("containers", ())
+    for inner in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _containers(inner)
+
+
+@pytest.mark.parametrize("kind", EXPORTERS)
+@pytest.mark.parametrize(
+    ("url", "bare"),
+    [
+        ("s3://KEY:SECRET@bucket/run", "s3://bucket/run"),
+        ("https://host/run?sig=SECRET&x=1", "https://host/run"),
+        ("ftp://ada:SECRET@host/run#part", "ftp://host/run#part"),
+    ],
+)
+def test_no_export_holds_a_secret(kind: str, url: str, bare: str) -> None:
+    documents = EXPORTERS[kind](replace(JOB, checkpoint_url=url), PLAN, TOLD, OPTIONS)
+    text = to_yaml(*documents)
+    assert "SECRET" not in text
+    assert bare in text
+    assert _notes(documents[0])["dlrover-nb/left-out"] == "the credentials of checkpoint_url"
+
+
+def test_a_scaleplan_has_a_name_of_its_own_each_time() -> None:
+    def name(told: Provenance, plan: Any = PLAN) -> str:
+        metadata: Any = EXPORTERS["scaleplan"](JOB, plan, told, OPTIONS)[0]["metadata"]
+        return str(metadata["name"])
+
+    assert name(TOLD) == "ctr-daily-d4"
+    assert name(Provenance(replace(DECISION, id="d5"))) == "ctr-daily-d5"
+    assert len({name(Provenance()), name(Provenance(), BEFORE), name(TOLD)}) == 3
+
+
+def test_a_scaleplan_moves_the_pods_that_stay_and_get_something_else() -> None:
+    def moved(before: Any, plan: Any) -> list[str]:
+        spec: Any = EXPORTERS["scaleplan"](JOB, plan, Provenance(before=before), OPTIONS)[0]["spec"]
+        return [pod["name"].removeprefix("ctr-daily-edljob-") for pod in spec.get("migratePods", ())]
+
+    assert moved(None, PLAN) == []
+    assert moved(PLAN, PLAN) == []
+    assert moved(PLAN, replace(PLAN, worker=replace(PLAN.worker, count=9))) == []
+    bigger = replace(PLAN, worker=RolePlan(1, 2.0, 2048))
+    assert moved(PLAN, bigger) == ["worker-0"]
+    assert moved(bigger, PLAN) == ["worker-0"]
+    assert moved(PLAN, replace(PLAN, worker=RolePlan(5, 2.0, 2048))) == ["worker-0", "worker-1"]
+
+
+def test_a_scaleplan_says_where_dlrover_rounds_cores() -> None:
+    plan = replace(PLAN, worker=RolePlan(2, 0.25, 1024))
+    assert _notes(EXPORTERS["scaleplan"](JOB, plan, TOLD, OPTIONS)[0])["dlrover-nb/rounding"] == (
+        "DLRover reads cores in tenths: 0.25 cores of a worker become 0.2"
+    )
+    assert "dlrover-nb/rounding" not in _notes(EXPORTERS["scaleplan"](JOB, PLAN, TOLD, OPTIONS)[0])
+
+
+FIT = FitReport(
+    (Coefficient("sync", 0.1, math.inf, identified=False),),
+    12,
+    3,
+    0.04,
+    0.035,
+    "ok",
+    (FormWeight("ernest", 1.0, None),),
+)
+
+
+def test_the_model_behind_a_prediction_goes_along_unless_it_is_large() -> None:
+    told = replace(TOLD, fit=FIT)
+    notes = _notes(EXPORTERS["elasticjob"](JOB, PLAN, told, OPTIONS)[0])
+    assert notes["dlrover-nb/predicted-by"] == "fit of 12 windows of 3 plans, error 3.5%: ernest 100%"
+    kept = from_json(notes["dlrover-nb/context"], Context).provenance.fit
+    assert kept is not None
+    assert kept.coefficients[0].std_error > 1e300
+    large = replace(told, fit=replace(FIT, note="x" * 100_000))
+    documents = EXPORTERS["elasticjob"](JOB, PLAN, large, OPTIONS)
+    assert check(documents) == ()
+    assert from_json(_notes(documents[0])["dlrover-nb/context"], Context).provenance.fit is None

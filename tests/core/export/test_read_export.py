@@ -1,0 +1,253 @@
+"""An export comes back whole; what was edited wins and is told; a foreign one gives what it has."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from exports import CRDS, JOB, OPTIONS, PLAN, TOLD, jobs, provenances, real_schemas, small_plans
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.export import EXPORTERS, Options, Provenance, read_export, to_yaml
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan
+
+
+@pytest.mark.parametrize("kind", EXPORTERS)
+@settings(deadline=None, max_examples=40)
+@given(jobs, small_plans, provenances, st.sampled_from([Options(), Options(auto_scale=True)]))
+def test_an_import_gives_back_what_was_exported(
+    kind: str, job: JobSpec, plan: ResourcePlan, told: Provenance, options: Options
+) -> None:
+    scales = kind.startswith("elasticjob")
+    options = options if scales else Options()
+    found = read_export(to_yaml(*EXPORTERS[kind](job, plan, told, options)))
+    assert (found.kind, found.name, found.job, found.plan) == (kind, job.name, job, plan)
+    assert found.provenance == told
+    assert found.auto_scale == (options.auto_scale if scales else None)
+    assert found.to_submit == replace(job, plan=plan)
+    assert (found.differs, found.unknown) == ((), ())
+
+
+@pytest.mark.parametrize("kind", EXPORTERS)
+@settings(deadline=None, max_examples=15)
+@given(jobs, small_plans)
+def test_the_plan_comes_back_without_annotations_too(kind: str, job: JobSpec, plan: ResourcePlan) -> None:
+    documents: Any = EXPORTERS[kind](job, plan, TOLD, Options())
+    for document in documents:
+        del document["metadata"]["annotations"]
+    found = read_export(to_yaml(*documents))
+    assert (found.plan, found.name) == (plan, job.name)
+    assert found.provenance == Provenance()
+    assert "who decided, and on which prediction" in found.unknown
+    assert found.job == (None if kind == "scaleplan" else replace(job, plan=plan))
+
+
+def _text(kind: str = "elasticjob", **options: Any) -> str:
+    return to_yaml(*EXPORTERS[kind](JOB, PLAN, TOLD, replace(OPTIONS, **options)))
+
+
+@pytest.mark.parametrize("kind", ["elasticjob", "elasticjob-0", "scaleplan"])
+def test_what_was_edited_by_hand_wins_and_is_told(kind: str) -> None:
+    text = _text(kind).replace("replicas: 2", "replicas: 3").replace("cpu: 400m", "cpu: 1")
+    found = read_export(text.replace("memory: 1024Mi", 'memory: "1.5Gi"'))
+    assert found.plan == ResourcePlan(worker=RolePlan(3, 0.5, 1536), ps=RolePlan(1, 1.0, 1536))
+    assert found.job == JOB
+    assert found.provenance == TOLD
+    assert found.differs == (
+        "worker replicas: 3 now, 2 when exported",
+        "worker memory (MiB): 1536 now, 1024 when exported",
+        "ps cpu: 1 now, 0.4 when exported",
+        "ps memory (MiB): 1536 now, 1024 when exported",
+        "decision and prediction are those of the exported plan",
+    )
+
+
+def test_a_name_and_a_choice_that_were_edited_win_and_are_told() -> None:
+    found = read_export(
+        _text().replace("  name: ctr-daily\n", "  name: ctr-weekly\n").replace("Scale: false", "Scale: true")
+    )
+    assert (found.name, found.auto_scale) == ("ctr-weekly", True)
+    assert found.job == replace(JOB, name="ctr-weekly")
+    assert found.differs == (
+        "autoScale: True now, False when exported",
+        "name: ctr-weekly now, ctr-daily when exported",
+    )
+
+
+def test_a_part_that_was_deleted_is_taken_as_exported_and_told() -> None:
+    document: Any = EXPORTERS["elasticjob"](JOB, PLAN, TOLD, OPTIONS)[0]
+    del document["spec"]["replicaSpecs"]["worker"]["replicas"]
+    found = read_export(to_yaml(document))
+    assert found.plan == PLAN
+    assert found.parts.workers is None
+    assert found.unknown == ("worker replicas: not in the document, 2 as exported",)
+
+
+def test_a_pod_more_is_a_node_more() -> None:
+    documents: Any = EXPORTERS["pods"](JOB, PLAN, TOLD, OPTIONS)
+    found = read_export(to_yaml(*documents, documents[-1]))
+    assert found.plan == replace(PLAN, worker=replace(PLAN.worker, count=3))
+    assert "worker replicas: 3 now, 2 when exported" in found.differs
+
+
+def test_pods_that_differ_count_by_what_most_of_them_have() -> None:
+    documents: Any = [*EXPORTERS["pods"](JOB, replace(PLAN, worker=RolePlan(3, 0.5, 1024)), TOLD, OPTIONS)]
+    text = to_yaml(*documents[:-1]) + "---\n" + to_yaml(documents[-1]).replace("500m", "2")
+    found = read_export(text)
+    assert found.plan == replace(PLAN, worker=RolePlan(3, 0.5, 1024))
+    assert "worker: its pods have different resources, the most usual ones count" in found.differs
+
+
+def test_a_scaleplan_beside_its_job_is_the_newer_word() -> None:
+    later = replace(PLAN, worker=replace(PLAN.worker, count=7))
+    told = replace(TOLD, proposal="p9")
+    plan = to_yaml(*EXPORTERS["scaleplan"](JOB, later, told, OPTIONS))
+    found = read_export(_text() + "---\n" + plan)
+    assert (found.kind, found.job, found.plan) == ("elasticjob", JOB, later)
+    assert found.provenance.proposal == "p9"
+    assert found.differs == ()
+
+
+def test_a_list_as_kubectl_prints_it_is_opened_and_its_marks_do_not_matter() -> None:
+    documents: Any = EXPORTERS["elasticjob"](JOB, PLAN, TOLD, OPTIONS)
+    documents[0]["metadata"] |= {
+        "uid": "1-2",
+        "managedFields": [{}],
+        "creationTimestamp": "2025-06-15T15:06:40Z",
+    }
+    documents[0]["status"] = {"phase": "Running"}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes"}}
+    found = read_export(to_yaml({"kind": "List", "items": [*documents, config]}))
+    assert (found.job, found.plan) == (JOB, PLAN)
+    assert found.unknown == ("ConfigMap notes: no kind that an import reads",)
+
+
+def test_an_annotation_that_was_damaged_is_told_and_the_nodes_job_is_read() -> None:
+    found = read_export(_text().replace('{"kind":"elasticjob"', '{"kind":7'))
+    assert found.job == replace(JOB, plan=PLAN)
+    assert found.plan == PLAN
+    assert found.unknown[0].startswith("the annotation dlrover-nb/context cannot be read: ")
+
+
+def test_what_no_file_holds_is_told() -> None:
+    data = DataSpec(DataFormat.OWN, "pickle:aa")
+    job = replace(JOB, data=data, checkpoint_url="s3://KEY:SECRET@bucket/run")
+    found = read_export(to_yaml(*EXPORTERS["scaleplan"](job, PLAN, TOLD, OPTIONS)))
+    assert found.job == replace(job, checkpoint_url="s3://bucket/run")
+    assert found.unknown == (
+        "the credentials of checkpoint_url: never written to a file",
+        "the user's own data: its code lies in the run folder of the first job, give it again",
+    )
+
+
+FOREIGN = {
+    "example_criteo_manual_job": (
+        ("elasticjob", "deepctr-manual-scale", False),
+        ResourcePlan(worker=RolePlan(2, 2, 4096), ps=RolePlan(1, 2, 3072)),
+    ),
+    "example_criteo_autoscale_job": (("elasticjob", "deepctr-auto-scale", True), None),
+    "example_elasticjob_sample": (("elasticjob", "elasticjob-sample", None), None),
+    "example_scale_plan": (("scaleplan", "deepctr-manual-scale", None), None),
+    "example_scaleplan_sample": (
+        ("scaleplan", "elasticjob-sample", None),
+        ResourcePlan(worker=RolePlan(2, 0.5, 256), ps=RolePlan(1, 0.5, 256)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_dlrovers_own_examples_give_the_plan_that_they_have(name: str) -> None:
+    real_schemas()  # skips where they are not at hand
+    found = read_export((CRDS / "dlrover" / f"{name}.yaml").read_text("utf-8"))
+    head, plan = FOREIGN[name]
+    assert ((found.kind, found.name, found.auto_scale), found.plan) == (head, plan)
+    assert found.job is None
+    assert found.to_submit is None
+    assert "the job itself: its data, model and training" in found.unknown
+
+
+def test_a_foreign_part_of_a_plan_is_to_be_set_on_the_one_that_runs() -> None:
+    text = "{kind: ScalePlan, spec: {ownerJob: a, replicaResourceSpecs: {worker: {replicas: 2}, chief: {}}}}"
+    found = read_export(text)
+    assert found.plan is None
+    assert found.parts == Pins(workers=2)
+    assert found.parts.applied(PLAN).worker == RolePlan(2, 0.5, 1024)
+    assert "ps cpu: not in the document" in found.unknown
+    assert "chief: no role that this product has" in found.unknown
+
+
+def test_limits_count_before_requests_and_odd_amounts_are_told() -> None:
+    pod = {
+        "kind": "Pod",
+        "metadata": {
+            "name": "x",
+            "labels": {"elasticjob.dlrover/replica-type": "worker", "elasticjob-name": "a"},
+        },
+        "spec": {
+            "containers": [{"resources": {"limits": {"cpu": "333m"}, "requests": {"cpu": 1, "memory": "1G"}}}]
+        },
+    }
+    found = read_export(yaml.safe_dump(pod))
+    assert found.parts == Pins(workers=1, worker_cpu=0.33, worker_memory_mib=953)
+    assert found.differs == (
+        "worker cpu: the limit 333m counts, 1 is requested",
+        "worker cpu: 333m is read as 0.33, plans are in hundredths of a core",
+    )
+
+
+JOBS = "kind: ElasticJob\nmetadata: {name: %s}\n"
+ROLE = "kind: ElasticJob\nmetadata: {name: a}\nspec: {replicaSpecs: {worker: %s}}\n"
+CPU = ROLE % "{template: {spec: {containers: [{resources: {limits: {%s}}}]}}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "an import reads ElasticJob, ScalePlan, Pod, got nothing"),
+        ("# nothing\n---\n", "got nothing"),
+        ("name: clicks\n", "an import reads ElasticJob, ScalePlan, Pod, got a document without kind"),
+        ("kind: TFJob\n", "an import reads ElasticJob, ScalePlan, Pod, got TFJob"),
+        ("kind: ElasticJob\nspec: {a: [1}\n", "malformed YAML in line 2, column 13: "),
+        ("kind: ElasticJob\nkind: Pod\n", "malformed YAML in line 2, column 1: 'kind' stands twice"),
+        ("kind: Pod\n---\n- 1\n", "document 2 must be a group of keys and values, got [1]"),
+        ("text", "document 1 must be a group of keys and values, got 'text'"),
+        ("\0", "malformed YAML"),
+        ("[" * 5000, "malformed YAML"),
+        ("kind: ElasticJob\nspec: 7\n", "spec must be a group of keys and values, got 7"),
+        ("kind: List\nitems: 7\n", "items must be a list, got 7"),
+        (
+            JOBS % "a" + "---\n" + JOBS % "b",
+            "an import reads one ElasticJob at a time, got a, b; split the file",
+        ),
+        (
+            JOBS % "a" + "---\nkind: ScalePlan\nspec: {ownerJob: b}\n",
+            "one job at a time, got a, b; split the file",
+        ),
+        (ROLE % "{replicas: two}", "worker replicas must be a whole number, got 'two'"),
+        (ROLE % "{replicas: true}", "worker replicas must be a whole number, got True"),
+        (CPU % "cpu: abc", "worker cpu must be a quantity such as 500m, 2 or 3Gi, got 'abc'"),
+        (CPU % "cpu: -1", "worker cpu must be > 0, got -1"),
+        (CPU % "memory: 1Mi", "worker memory in MiB must be >= 64, got 1"),
+        (CPU % "memory: {}", "worker memory must be a quantity such as 500m, 2 or 3Gi, got {}"),
+        (CPU % "memory: 1e999", "worker memory must be at most 2^63, as Kubernetes counts, got 1e999"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line_that_says_where(text: str, told: str) -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        read_export(text)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text(max_size=200) | st.binary(max_size=100).map(lambda data: data.decode("latin-1")))
+def test_no_text_makes_it_fail_otherwise(text: str) -> None:
+    for whole in (text, "kind: ElasticJob\n" + text, _text()[:-50] + text):
+        with suppress(InvalidValueError):
+            read_export(whole)
