@@ -163,16 +163,7 @@ class Advisor:
         if analysis is None or is_protected or not self._is_current(analysis, target):
             return ()
 
-        def decide(supposed: Analysis) -> Advice | None:
-            return auto_scale(
-                supposed,
-                self._settings.planner,
-                barred=self._book.barred,
-                may_explore=may_explore,
-                limits=limits,
-            )
-
-        may_explore = self.n_explored < self._settings.max_explore
+        decide = self.decide(limits)
         advice = decide(analysis)
         closed = self._close_open(analysis, advice, at_s, may_replace=may_replace)
         if advice is None or self._book.open is not None:
@@ -182,6 +173,25 @@ class Advisor:
         self._flip = partial(flip_of, analysis, advice, decide)
         explained = self.explain(at_s) if limits is None else ()
         return (*closed, *(explained or (proposed,)))
+
+    def decide(self, limits: Limits | None) -> Callable[[Analysis], Advice | None]:
+        """Return how advice is made at this moment: of an analysis, or of a supposed one."""
+        return partial(
+            auto_scale,
+            settings=self._settings.planner,
+            barred=dict(self._book.barred),
+            may_explore=self.may_explore,
+            limits=limits,
+        )
+
+    @property
+    def may_explore(self) -> bool:
+        """Whether another experiment may be proposed."""
+        return self.n_explored < self._settings.max_explore
+
+    def is_measured(self, target: ResourcePlan) -> bool:
+        """Whether the newest analysis is about the plan that should run, and that plan was measured."""
+        return self.analysis is not None and self._is_current(self.analysis, target)
 
     def explain(self, at_s: float) -> tuple[Remember, ...]:
         """Say of the newest proposal what would change the planner's mind: for people, so not in auto mode.

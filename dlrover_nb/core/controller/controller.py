@@ -19,7 +19,6 @@ import logging
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.controller.book import NEVER_AGAIN, Story
-from dlrover_nb.core.controller.counsel import Counsel
 from dlrover_nb.core.controller.helm import Helm, Orders
 from dlrover_nb.core.controller.series import Rollup
 from dlrover_nb.core.controller.settings import ControllerSettings
@@ -49,6 +48,7 @@ from dlrover_nb.core.structs.snapshot import PlanMarker
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dlrover_nb.core.controller.counsel import Counsel
     from dlrover_nb.core.controller.rollouts import Rollout
     from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -72,6 +72,7 @@ class Controller:
         self._settings = settings or ControllerSettings()
         self._story = Story()
         self._is_submitted = False
+        self._at_s = 0.0  # of the last event
 
     def handle(self, event: Event) -> Orders:
         """Take one fact in and return the orders that follow from it.
@@ -87,6 +88,7 @@ class Controller:
             )
         at_s = event.at_s
         orders = self._about_job(event)
+        self._at_s = at_s
         orders += self._rollup.close(self._helm.rollouts.target, at_s)
         return orders + self._helm.protect(at_s) + self._helm.decide_alone(at_s)
 
@@ -136,12 +138,7 @@ class Controller:
 
     def counsel(self) -> Counsel:
         """Return what can be asked about the job as it stands now; a job must be submitted."""
-        helm = self._helm
-        return Counsel(
-            analysis=helm.advisor.analysis,
-            standing=helm.standing,
-            proposals=helm.book.all,
-        )
+        return self._helm.counsel(self._at_s)
 
     def bid(self) -> Bid | None:
         """Return what the job could have, for a choice among jobs.

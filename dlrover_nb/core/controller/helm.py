@@ -18,6 +18,7 @@ from dlrover_nb.core.controller.autopilot import COOL_DOWN, Flight, limits, may_
 from dlrover_nb.core.controller.book import NEVER_AGAIN, ProposalBook
 from dlrover_nb.core.controller.changes import Changes
 from dlrover_nb.core.controller.checks import Standing, check_decision
+from dlrover_nb.core.controller.counsel import Counsel, Waiting
 from dlrover_nb.core.controller.measurement import Measurement
 from dlrover_nb.core.controller.rollouts import Rollout, Rollouts
 from dlrover_nb.core.planner import Frame, axes_key, has_room, protect_why, protected
@@ -217,6 +218,24 @@ class Helm:
             at_s,
             limits=limits(flight, self._settings.auto),
             may_replace=refusal is not None and refusal.rule in REPLACEABLE,
+        )
+
+    def counsel(self, at_s: float) -> Counsel:
+        """Return what can be asked about the job as it stands now."""
+        s, advisor = self._settings, self.advisor
+        within = limits(self._flight(at_s), s.auto) if self.mode is Mode.AUTO else None
+        is_measured = advisor.is_measured(self.rollouts.target)
+        return Counsel(
+            analysis=advisor.analysis,
+            standing=self.standing,
+            proposals=self.book.all,
+            waiting=Waiting(is_measured, self.measured.n_waiting, s.n_stable, s.n_patience),
+            settings=s.planner,
+            barred=dict(self.book.barred),
+            quota=self.quota,
+            limits=within,
+            n_explored=0 if advisor.may_explore else advisor.n_explored,
+            decide=advisor.decide(within),
         )
 
     def protect(self, at_s: float) -> Orders:

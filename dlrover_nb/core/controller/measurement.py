@@ -79,6 +79,11 @@ class Measurement:
         return new
 
     @property
+    def n_waiting(self) -> int:
+        """Windows of the running plan that do not count yet, as it is not steady."""
+        return self._windows.n_waiting
+
+    @property
     def samples(self) -> tuple[ProfileSample, ...]:
         """All kept samples, plan by plan."""
         return tuple(sample for kept in self._samples.values() for sample in kept)

@@ -58,6 +58,11 @@ class SteadyWindows:
         self._recent.clear()
         self._n_window, self._steady = 0, False
 
+    @property
+    def n_waiting(self) -> int:
+        """Windows of the running plan that do not count yet, as it is not steady; 0 once they do."""
+        return 0 if self._steady else self._n_window
+
     def add(self, sample: NodeSample, at_s: float) -> tuple[ProfileSample, ...]:
         """Take one report in; return the windows that count from now on (mostly none or one)."""
         plan = self._plan

@@ -5,10 +5,11 @@ front; `advice` says what to put before the user; `protect` gives nodes the memo
 puts them together.
 """
 
-from dlrover_nb.core.planner.advice import Advice, Axes, Limits, PlannerSettings, advise, axes_key
+from dlrover_nb.core.planner.advice import Advice, Axes, Limits, PlannerSettings, advise, axes_key, probe
 from dlrover_nb.core.planner.analysis import Analysis, analyse, fitted
 from dlrover_nb.core.planner.bid import Bid, bid
-from dlrover_nb.core.planner.flip import flip_of
+from dlrover_nb.core.planner.explain import Grounds, binding, evidence, marginals, runner_up
+from dlrover_nb.core.planner.flip import flip_of, flip_of_staying
 from dlrover_nb.core.planner.protect import Frame, MemoryNeed, protected
 from dlrover_nb.core.planner.room import check_room, has_room
 from dlrover_nb.core.planner.situation import Situation, transition_kind, transition_s
@@ -20,6 +21,7 @@ __all__ = [
     "Axes",
     "Bid",
     "Frame",
+    "Grounds",
     "Limits",
     "MemoryNeed",
     "PlannerSettings",
@@ -30,13 +32,19 @@ __all__ = [
     "auto_scale",
     "axes_key",
     "bid",
+    "binding",
     "check_room",
+    "evidence",
     "fitted",
     "flip_of",
+    "flip_of_staying",
     "has_room",
+    "marginals",
     "post_scale",
+    "probe",
     "protect_why",
     "protected",
+    "runner_up",
     "transition_kind",
     "transition_s",
     "warm_start",

@@ -140,6 +140,21 @@ def advise(
     return _exploration(analysis, settings, free) if may_explore else None
 
 
+def probe(
+    analysis: Analysis,
+    settings: PlannerSettings,
+    *,
+    barred: Mapping[ResourcePlan, float],
+    limits: Limits | None = None,
+) -> Advice | None:
+    """Say which experiment would tell most about better plans for its cost, whatever else is advised.
+
+    None where nothing that is at stake would pay for it.
+    """
+    free = _free(analysis, settings, barred)
+    return _exploration(analysis, settings, free if limits is None else free & _within(analysis, limits))
+
+
 def _free(
     analysis: Analysis, settings: PlannerSettings, barred: Mapping[ResourcePlan, float]
 ) -> NDArray[np.bool_]:

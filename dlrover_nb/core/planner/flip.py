@@ -51,24 +51,44 @@ def flip_of(analysis: Analysis, advice: Advice, decide: Decide) -> FlipPoint | N
     FlipPoint or None
         None where nothing plausible would change the advice, or where it is not of `decide`'s making.
     """
-    present, recommended = analysis.situation.plan, advice.candidate.plan
+    is_faster = advice.kind is ProposalKind.IMPROVE  # an experiment is chosen for what it would tell
+    speeds = {"the proposed plan": advice.candidate, "the present plan": analysis.current}
+    return _flip(analysis, advice.candidate, advice.candidate, speeds if is_faster else {}, decide)
+
+
+def flip_of_staying(analysis: Analysis, rival: Candidate, decide: Decide) -> FlipPoint | None:
+    """Return the nearest change of one number at which anything would be advised, where nothing is; or None.
+
+    Parameters
+    ----------
+    rival
+        The best of the other plans: the one that is advised first when it does better than it is known to.
+    decide
+        As of `flip_of`; it must advise nothing of the analysis as it is.
+    """
+    speeds = {rival.plan.short: rival, "the present plan": analysis.current}
+    return _flip(analysis, analysis.current, rival, speeds, decide)
+
+
+def _flip(
+    analysis: Analysis,
+    recommended: Candidate,
+    moved_to: Candidate,
+    speeds: Mapping[str, Candidate],
+    decide: Decide,
+) -> FlipPoint | None:
+    """Return the nearest flip of what the throughputs of `speeds` and the situation would change."""
+    present = analysis.situation.plan
 
     def plan_of(supposed: Analysis) -> ResourcePlan:
         found = decide(supposed)
         return present if found is None else found.candidate.plan
 
-    if plan_of(analysis) != recommended:
+    if plan_of(analysis) != recommended.plan:
         return None
-    quantities = [*_of_situation(analysis, advice, plan_of)]
-    if (
-        advice.kind is ProposalKind.IMPROVE
-    ):  # an experiment is chosen for what it would tell, not for its speed
-        quantities = [
-            _throughput("throughput of the proposed plan", analysis, advice.candidate, plan_of),
-            _throughput("throughput of the present plan", analysis, analysis.current, plan_of),
-            *quantities,
-        ]
-    return nearest_flip(quantities, recommended=recommended, present=present)
+    quantities = [_throughput(f"throughput of {n}", analysis, c, plan_of) for n, c in speeds.items()]
+    quantities += _of_situation(analysis, moved_to, plan_of)
+    return nearest_flip(quantities, recommended=recommended.plan, present=present)
 
 
 def suppose(
@@ -107,9 +127,9 @@ def _throughput(
 
 
 def _of_situation(
-    analysis: Analysis, advice: Advice, plan_of: Callable[[Analysis], ResourcePlan]
+    analysis: Analysis, moved_to: Candidate, plan_of: Callable[[Analysis], ResourcePlan]
 ) -> list[Quantity]:
-    """Return what else the advice rests on: samples left, the pause, and the price of a core."""
+    """Return what else advice rests on: samples left, the pause, and the price of a core."""
     s, found = analysis.situation, []
 
     def asked(change: Callable[[float], Situation]) -> Callable[[float], ResourcePlan]:
@@ -119,9 +139,9 @@ def _of_situation(
         left = asked(lambda value: replace(s, n_sample_left=round(value)))
         name = "number of samples left to train"
         found.append(Quantity(name, float(s.n_sample_left), "", LEFT_SPREAD, left, up=False))
-    pause_s = advice.candidate.transition_s
+    pause_s = moved_to.transition_s
     if pause_s > 0:
-        kind = transition_kind(advice.candidate.scale)
+        kind = transition_kind(moved_to.scale)
         others = tuple(p for p in s.pauses if p[0] != kind)
         pause = asked(lambda value: replace(s, pauses=(*others, (kind, value))))
         found.append(Quantity("pause of the transition", pause_s, "s", PAUSE_SPREAD, pause))

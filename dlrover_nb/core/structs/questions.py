@@ -34,7 +34,7 @@ class Marginal:
     Parameters
     ----------
     what
-        The step in words: ``1 more worker``, ``0.25 more cores per PS``, ``1 PS fewer``.
+        The step in words: ``1 more worker``, ``0.5 instead of 0.25 cpu per PS``, ``1 fewer PS``.
     weighed
         The plan after the step.
     samples_per_s
@@ -72,7 +72,7 @@ class Explanation:
     why
         The reason in words.
     binding
-        The constraints that the plan lies at, in words: ``workers: 3, the bound of the job``.
+        The constraints that the plan lies at, in words: ``workers: 3, the most that the job's bounds allow``.
     marginals
         One step along each axis, up and down, as far as there is one.
     evidence
@@ -81,6 +81,9 @@ class Explanation:
         The nearest change of one number at which the recommendation would be another.
     runner_up
         The next best plan, and what it lacks in words.
+    probe, probe_why
+        The cheapest short experiment that would tell most about which plan is best, and what it would tell;
+        None where nothing that is at stake would pay for one.
     """
 
     plan: ResourcePlan
@@ -94,6 +97,8 @@ class Explanation:
     flip: FlipPoint | None = None
     runner_up: Candidate | None = None
     runner_up_why: str = ""
+    probe: Candidate | None = None
+    probe_why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

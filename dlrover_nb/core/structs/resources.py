@@ -253,19 +253,26 @@ def check_fits(plan: ResourcePlan, capacity: Capacity) -> None:
     """
     if fits(capacity, plan_needs(plan)):
         return
-    ps = [(plan.ps.cpu, plan.ps.memory_mib)] * plan.ps.count
-    worker = (plan.worker.cpu, plan.worker.memory_mib)
-    most = n_more(capacity, ps, worker, at_most=plan.worker.count - 1)
     machines = ", ".join(f"{s.count} x {s.cpu:g} cores and {s.memory_mib} MiB" for s in capacity.shapes)
-    advice = (
-        f"beside these PS, {most} worker{'s' * (most != 1)} of this size would fit"
-        if most
-        else "not even 1 worker of this size fits beside these PS; give each node less"
-    )
     raise CapacityError(
         f"the plan must fit on the machines ({machines or 'none'}), got {plan.short} = "
-        f"{plan.total_cpu:g} cores and {plan.total_memory_mib} MiB; {advice}"
+        f"{plan.total_cpu:g} cores and {plan.total_memory_mib} MiB; {_possible(plan, capacity)}"
     )
+
+
+def _possible(plan: ResourcePlan, capacity: Capacity) -> str:
+    """Say of a plan without room how much of it would fit."""
+    worker, ps = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
+    for name, (cpu, mib) in (("worker", worker), ("PS", ps)):
+        if not fits(capacity, [(cpu, mib)]):
+            return f"no machine holds one {name} of {cpu:g} cores and {mib} MiB; ask for what one machine has"
+    most = n_more(capacity, [], ps, at_most=plan.ps.count)
+    if most < plan.ps.count:
+        return f"only {most} PS of this size fit, without any worker; ask for fewer or smaller ones"
+    most = n_more(capacity, [ps] * plan.ps.count, worker, at_most=plan.worker.count - 1)
+    if most:
+        return f"beside these PS, {most} worker{'s' * (most != 1)} of this size would fit"
+    return "not even 1 worker of this size fits beside these PS; give each node less"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.events import Decided, PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.resources import Pins, PlanBounds, ResourcePlan, RolePlan
 
 REFUSED = (StaleDecisionError, InvalidValueError, CapacityError)
 PLANS = st.builds(
@@ -96,7 +96,67 @@ def test_an_explanation_is_of_the_open_proposal_unless_another_is_named(job):
     job.decide(Verdict.REJECT, proposal=first.id)
     job.train(20)
     told = job.controller.counsel().explain(first.id)
-    assert (told.proposal, told.plan, told.candidate) == (first.id, first.candidate.plan, first.candidate)
+    assert (told.proposal, told.plan) == (first.id, first.candidate.plan)
+
+
+def why(job) -> str:
+    return job.controller.counsel().explain(None).why
+
+
+def test_a_job_that_was_measured_too_little_says_what_it_waits_for(job):
+    job.train(6)
+    assert why(job).startswith("Advice waits for steady samples of 1w x 0.5 + 1p x 0.25: 1 windows of it")
+    assert "5 in a row that agree are needed, or 12 in all" in why(job)
+
+
+def test_what_stands_against_any_proposal_is_told(job):
+    job.train(20)
+    job.decide(Verdict.MODE, mode=Mode.MANUAL)
+    assert "manual mode" in why(job)
+    assert "mode clicks suggest" in why(job)
+    job.decide(Verdict.MODE, mode=Mode.SUGGEST)
+    job.decide(Verdict.SCALE, plan=TWO)
+    assert "A change is under way (d3: to 2w x 0.5" in why(job)
+    job.tell(PhaseChanged(job.at_s, JobPhase.SUCCEEDED))
+    assert why(job) == "The job has succeeded: nothing is planned any more."
+
+
+def test_where_nothing_is_better_the_nearest_flip_and_the_next_best_plan_are_told(make_job):
+    bounds = PlanBounds(max_workers=2, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.25,))
+    job = make_job(bounds=bounds, speed=lambda plan: 40_000 * (1 + 0.06 * (plan.worker.count - 1)))
+    job.train(30)
+    job.obey(job.decide(Verdict.SCALE, plan=TWO))
+    job.train(30)
+    undone = replace(job.view.undo, by="ada", at_s=job.at_s)
+    job.obey(job.tell(Decided(job.at_s, undone)))
+    job.train(30)
+    told = job.controller.counsel().explain(None)
+    assert told.proposal is None
+    assert told.why.startswith("No other plan is better for sure")
+    assert (told.runner_up.plan, told.runner_up_why) == (TWO, "it was turned down or failed before")
+    assert [m.plan for m in told.evidence] == [job.spec.plan, TWO]
+
+
+def test_a_closed_proposal_is_told_as_it_was_with_what_became_of_it(job):
+    job.train(20)
+    first = job.open
+    job.decide(Verdict.REJECT, proposal=first.id, why="not now")
+    job.train(5)
+    told = job.controller.counsel().explain(first.id)
+    assert (told.candidate, told.baseline) == (first.candidate, first.baseline)
+    assert told.why == f"{first.why} It is rejected (ada: not now)."
+    assert told.marginals
+
+
+def test_marginals_of_an_explanation_are_what_weighing_says(job):
+    job.train(60)
+    counsel = job.controller.counsel()
+    told = counsel.explain(None)
+    base = counsel.weigh([told.plan])[0].candidate
+    again = counsel.weigh([m.weighed.plan for m in told.marginals])
+    assert [m.weighed.refusal for m in told.marginals] == [w.refusal for w in again]
+    gains = [w.candidate.prediction.samples_per_s - base.prediction.samples_per_s for w in again]
+    assert [m.samples_per_s for m in told.marginals] == pytest.approx(gains)
 
 
 def test_an_unknown_proposal_is_answered_with_those_near_it(job):

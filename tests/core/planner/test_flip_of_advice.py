@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
-from dlrover_nb.core.planner.flip import flip_of, suppose
+from dlrover_nb.core.planner.flip import flip_of, flip_of_staying, suppose
 from dlrover_nb.core.planner.situation import transition_kind
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.job import JobSpec
@@ -113,6 +113,22 @@ def test_flip_of_advice_that_the_decision_does_not_give_is_none():
     analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000)))
     other = replace(decide(analysis), candidate=analysis.candidate(PS))
     assert flip_of(analysis, other, decide) is None
+
+
+def test_staying_flips_where_something_would_be_advised():
+    spec = JobSpec("x", bounds=replace(ONE_PS, max_workers=2))
+    analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 10_950), spec=spec))
+    assert decide(analysis) is None
+    found = flip_of_staying(analysis, analysis.candidate(TWO), decide)
+    assert found.plan == TWO
+    plan = TWO if TWO.short in found.quantity else NOW
+    row = (plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu)
+
+    def advised(value):
+        return decide(suppose(analysis, factors={row: value / found.now}))
+
+    assert advised(found.at - (found.at - found.now) * 0.01) is None
+    assert advised(found.at + (found.at - found.now) * 0.002).candidate.plan == TWO
 
 
 def test_experiment_flips_only_with_what_it_rests_on():

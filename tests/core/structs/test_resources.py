@@ -87,7 +87,7 @@ def test_a_plan_fits_on_machines_made_for_its_nodes(plan):
 @given(plans)
 def test_a_plan_larger_than_everything_does_not_fit(plan):
     half = NodeShape(plan.total_cpu / 2, plan.total_memory_mib)
-    with pytest.raises(CapacityError, match=r"would fit|not even 1"):
+    with pytest.raises(CapacityError, match=r"would fit|not even 1|no machine holds|PS of this size fit"):
         check_fits(plan, Capacity((half,)))
 
 
@@ -98,12 +98,22 @@ def test_what_fits_in_sum_but_on_no_machine_does_not_fit():
     check_fits(plan, Capacity((NodeShape(4, 4096),)))
 
 
-def test_a_plan_that_does_not_fit_is_told_what_would():
-    one = Capacity((NodeShape(2, 4096),))
-    with pytest.raises(CapacityError, match="not even 1 worker"):
-        check_fits(ResourcePlan(RolePlan(1, 3, 512), RolePlan(1, 0.5, 512)), one)
-    with pytest.raises(CapacityError, match=r"1 x 2 cores and 4096 MiB.*3 workers of this size would fit"):
-        check_fits(ResourcePlan(RolePlan(5, 0.5, 512), RolePlan(1, 0.5, 512)), one)
+@pytest.mark.parametrize(
+    ("worker", "ps", "words"),
+    [
+        (RolePlan(1, 3, 512), RolePlan(1, 0.5, 512), "no machine holds one worker of 3 cores and 512 MiB"),
+        (RolePlan(1, 1, 512), RolePlan(1, 0.5, 9000), "no machine holds one PS of 0.5 cores and 9000 MiB"),
+        (RolePlan(1, 1, 512), RolePlan(3, 1, 512), "only 2 PS of this size fit"),
+        (RolePlan(1, 1.5, 512), RolePlan(1, 1, 512), "not even 1 worker"),
+        (RolePlan(5, 0.5, 512), RolePlan(1, 0.5, 512), "3 workers of this size would fit"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_told_what_would(worker, ps, words):
+    with pytest.raises(CapacityError, match=rf"1 x 2 cores and 4096 MiB.*{words}"):
+        check_fits(ResourcePlan(worker, ps), Capacity((NodeShape(2, 4096),)))
+
+
+def test_a_plan_without_machines_does_not_fit():
     with pytest.raises(CapacityError, match="none"):
         check_fits(ResourcePlan(RolePlan(1, 1, 512), RolePlan(1, 1, 512)), Capacity(()))
 

@@ -1,0 +1,239 @@
+"""Why a plan is recommended, or why none is, and what would change that: an analysis in words and records.
+
+Nothing is fitted here and nothing decided: what is said comes from the analysis and from the planner's own
+advice, asked again. A constraint binds a plan when it forbids the next step along one of the ladders, so that
+"room for one more worker" and "the bound of the job" are told by the same walk that gives the marginals.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.pareto.picks import most_efficient
+from dlrover_nb.core.pareto.reasons import change_words
+from dlrover_nb.core.pareto.space import ladders, plan_of
+from dlrover_nb.core.perf.terms import AXES, axes_of
+from dlrover_nb.core.planner.advice import axes_key
+from dlrover_nb.core.planner.room import over_quota
+from dlrover_nb.core.structs.job import Objective
+from dlrover_nb.core.structs.questions import Marginal, Measured, Weighed
+from dlrover_nb.core.structs.resources import Pins, Quota, ResourcePlan, Role, fits, plan_needs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from dlrover_nb.core.planner.advice import PlannerSettings
+    from dlrover_nb.core.planner.analysis import Analysis
+    from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.samples import ProfileSample
+
+    Refuse = Callable[[ResourcePlan], str]
+
+GIB_MIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What advice rests on beside the analysis.
+
+    Parameters
+    ----------
+    refusal
+        Says why a user could not set a plan now; empty where it can be.
+    barred
+        Plans that were turned down or failed.
+    quota
+        What other jobs on the same machines leave to this one.
+    """
+
+    settings: PlannerSettings
+    refusal: Refuse
+    barred: Mapping[ResourcePlan, float]
+    quota: Quota
+
+
+def marginals(analysis: Analysis, plan: ResourcePlan, refusal: Refuse) -> tuple[Marginal, ...]:
+    """Return what one step along each axis would bring, up and down, as far as the job's ladders go.
+
+    Where a role's need of memory is forecast, a GiB more for each of its nodes is a step as well: it makes
+    nothing faster, and costs.
+    """
+    steps = [*_steps(analysis, plan)]
+    base, *known = analysis.candidates([plan, *steps])
+    return tuple(_marginal(base, candidate, refusal) for candidate in known)
+
+
+def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str, ...]:
+    """Return the constraints that a plan lies at, in words: each forbids a next step."""
+    plan, s = candidate.plan, analysis.situation
+    steps = analysis.candidates([*_steps(analysis, plan)])
+    larger = [c for c in steps if c.plan.effort > plan.effort]
+    smaller = [c for c in steps if c.plan.effort < plan.effort]
+    needs = _needs(analysis)
+    found = [*_pinned(s.pins, plan), *_at_bounds(analysis, plan)]
+    found += _forbidden("quota of the job", larger, plan, lambda c: bool(over_quota(c.plan, s.spec.bounds)))
+    found += _forbidden("machines", larger, plan, lambda c: not fits(s.capacity, plan_needs(c.plan)))
+    found += _forbidden(
+        f"other jobs, which leave it {quota}", larger, plan, lambda c: not quota.allows(c.plan)
+    )
+    found += _budget(analysis, candidate, larger)
+    found += _deadline(analysis, candidate, smaller)
+    words = (f"memory: each {role} is to have {mib} MiB, by what is known" for role, mib in needs.items())
+    return (*found, *words)
+
+
+def evidence(analysis: Analysis, plan: ResourcePlan) -> tuple[Measured, ...]:
+    """Return the measured plans, nearest to `plan` first: by how many times each number differs."""
+    groups: dict[object, list[ProfileSample]] = defaultdict(list)
+    for sample in analysis.situation.samples:
+        groups[axes_key(sample.plan)].append(sample)
+    plans = [windows[-1].plan for windows in groups.values()]
+    if not plans:
+        return ()
+    axes = axes_of(plans)
+    away = np.linalg.norm(np.log(axes / axes_of([plan])), axis=1)
+    told = analysis.completion.predict(axes)
+    windows_of = list(groups.values())
+    return tuple(
+        Measured(plans[i], median(w.samples_per_s for w in windows_of[i]), len(windows_of[i]), told[i])
+        for i in np.argsort(away, kind="stable").tolist()
+    )
+
+
+def runner_up(analysis: Analysis, plan: ResourcePlan, grounds: Grounds) -> tuple[Candidate | None, str]:
+    """Return the best plan of the front beside `plan` and the present one, and what it lacks."""
+    out = (axes_key(plan), axes_key(analysis.situation.plan))
+    others = [c for c in analysis.front.candidates if axes_key(c.plan) not in out]
+    if not others:
+        return None, ""
+    best = others[_best(analysis, others)]
+    return best, lack(analysis, best, plan, grounds)
+
+
+def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds: Grounds) -> str:
+    """Say what stands against a plan: a rule that it breaks, else where the chosen one is better."""
+    now, speed, p = analysis.current, analysis.current.prediction.samples_per_s, candidate.prediction
+    refused = "" if candidate.plan == now.plan else grounds.refusal(candidate.plan)
+    if any(axes_key(plan) == axes_key(candidate.plan) for plan in grounds.barred):
+        return "it was turned down or failed before"
+    if refused:
+        return refused
+    if candidate.gain_samples_per_s <= 0 and p.samples_per_s > speed:
+        return f"its pause of {candidate.transition_s:.2g} s does not pay in what is left to train"
+    least = (1 + grounds.settings.min_gain) * speed
+    if p.samples_per_s > speed and p.low < least:
+        return (
+            f"its gain is not certain: the low end of its band is {p.low:,.0f} samples/s, "
+            f"a change is worth a click from {least:,.0f}"
+        )
+    return _against(analysis, candidate, analysis.candidate(chosen))
+
+
+def _against(analysis: Analysis, candidate: Candidate, chosen: Candidate) -> str:
+    """Say in throughput and cost how a plan differs from the chosen one."""
+    faster = candidate.prediction.samples_per_s / chosen.prediction.samples_per_s - 1
+    dearer = candidate.cost - chosen.cost
+    return f"beside the chosen plan it does {faster:+.0%} samples/s for {dearer:+.4g} {analysis.cost_unit}"
+
+
+def _best(analysis: Analysis, candidates: Sequence[Candidate]) -> int:
+    """Return the index of the plan that the job's objective ranks first, whether or not it gains."""
+    low = np.array([c.prediction.low for c in candidates])
+    if analysis.situation.spec.objective is Objective.SPEED:
+        return int(np.argmax(low))
+    cost = np.array([c.cost for c in candidates])
+    gain = np.array([c.gain_samples_per_s for c in candidates])
+    best = most_efficient(cost, gain, analysis.current.cost)
+    return int(np.argmax(gain)) if best is None else best
+
+
+def _steps(analysis: Analysis, plan: ResourcePlan) -> Iterator[ResourcePlan]:
+    """Yield the plans one rung away on each ladder, and those with a GiB more where that is needed."""
+    here, memory_mib = axes_of([plan])[0], (plan.worker.memory_mib, plan.ps.memory_mib)
+    for axis, ladder in enumerate(ladders(analysis.situation.spec.bounds)):
+        above = [v for v in ladder if v > here[axis]][:1]
+        below = [v for v in ladder if v < here[axis]][-1:]
+        for value in (*above, *below):
+            row = here.copy()
+            row[axis] = value
+            yield plan_of(row, *memory_mib)
+    for role in Role:
+        if role in _needs(analysis):
+            more = replace(plan.role(role), memory_mib=plan.role(role).memory_mib + GIB_MIB)
+            yield replace(plan, worker=more) if role is Role.WORKER else replace(plan, ps=more)
+
+
+def _needs(analysis: Analysis) -> dict[Role, int]:
+    """Return the memory of each node that a forecast or a killed node asks for, not the user's pins."""
+    pins = analysis.situation.pins
+    pinned = {Role.WORKER: pins.worker_memory_mib, Role.PS: pins.ps_memory_mib}
+    return {role: mib for role, mib in analysis.situation.memory_mib if pinned[role] is None}
+
+
+def _marginal(base: Candidate, candidate: Candidate, refusal: Refuse) -> Marginal:
+    priced = base.cost_per_hour is not None and candidate.cost_per_hour is not None
+    return Marginal(
+        what=change_words(base.plan, candidate.plan),
+        weighed=Weighed(candidate.plan, candidate, refusal(candidate.plan)),
+        samples_per_s=candidate.prediction.samples_per_s - base.prediction.samples_per_s,
+        cost_per_hour=(candidate.cost_per_hour or 0) - (base.cost_per_hour or 0) if priced else None,
+    )
+
+
+def _pinned(pins: Pins, plan: ResourcePlan) -> Iterator[str]:
+    for name in Pins.__slots__:
+        value = getattr(pins, name)
+        if value is not None:
+            departs = "" if Pins(**{name: value}).allows(plan) else ", from which the plan departs"
+            yield f"{name}: {value:g}, pinned{departs}"
+
+
+def _at_bounds(analysis: Analysis, plan: ResourcePlan) -> Iterator[str]:
+    """Say which numbers lie at an end of what the job allows; one node of a role is no bound of anybody's."""
+    s, here = analysis.situation, axes_of([plan])[0]
+    free = zip(AXES, ladders(s.spec.bounds), here.tolist(), strict=True)
+    for axis, ladder, own in free:
+        if getattr(s.pins, axis) is not None:
+            continue
+        if own >= ladder[-1]:
+            yield f"{axis}: {own:g}, the most that the job's bounds allow"
+        elif own <= ladder[0] and axis not in {"workers", "ps"}:
+            yield f"{axis}: {own:g}, the least that the job's bounds allow"
+
+
+def _forbidden(
+    name: str, steps: Sequence[Candidate], plan: ResourcePlan, is_forbidden: Callable[[Candidate], bool]
+) -> list[str]:
+    words = [change_words(plan, step.plan) for step in steps if is_forbidden(step)]
+    return [f"{name}: no room for {' or '.join(words)}"] if words else []
+
+
+def _budget(analysis: Analysis, candidate: Candidate, larger: Sequence[Candidate]) -> list[str]:
+    spec = analysis.situation.spec
+    budget, price, money = spec.budget_per_hour, candidate.cost_per_hour, spec.prices.currency
+    if budget is None or price is None:
+        return []
+    if price > budget:
+        return [f"budget: {budget:g} {money} per hour, the plan costs {price:.4g}"]
+    return _forbidden(
+        f"budget of {budget:g} {money} per hour, the plan costs {price:.4g}",
+        larger,
+        candidate.plan,
+        lambda c: c.cost_per_hour is not None and c.cost_per_hour > budget,
+    )
+
+
+def _deadline(analysis: Analysis, candidate: Candidate, smaller: Sequence[Candidate]) -> list[str]:
+    left_s, finish_s = analysis.situation.deadline_left_s, candidate.finish_s
+    if left_s is None or finish_s is None:
+        return []
+    ends = f"deadline in {left_s / 60:,.0f} min, the plan is done in {finish_s / 60:,.0f} min"
+    if finish_s > left_s:
+        return [f"{ends}: too late"]
+    late = [change_words(candidate.plan, c.plan) for c in smaller if c.finish_s and c.finish_s > left_s]
+    return [f"{ends}: too late with {' or '.join(late)}"] if late else []
