@@ -40,6 +40,18 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
+class Area:
+    """One layer of a stack: the area between two lines, opaque, with its `name` written into it."""
+
+    x: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    color: str = BLUE
+    label: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Points:
     """Markers, with error bars where `low` and `high` are given, and a tool tip each where `titles` are."""
 
@@ -73,4 +85,4 @@ class Rule:
     dash: str = "4 3"
 
 
-Layer = Line | Band | Points | Rule
+Layer = Line | Band | Area | Points | Rule

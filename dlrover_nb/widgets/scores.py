@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Paragraph, Table, View
+from dlrover_nb.widgets.blocks import Block, Paragraph, Picture, Table, View
+from dlrover_nb.widgets.charts import scores as charts
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.scores import Score, Scoreboard
@@ -22,7 +23,11 @@ def scores_view(scoreboard: Scoreboard) -> View:
     rows = [score_row(job, score) for job, score in scoreboard.jobs]
     rows += [score_row("all", scoreboard.total)] if len(rows) != 1 else []
     table = Table("Predicted against measured, by job", HEAD, tuple(rows), NOTE)
-    return View("Prediction scoreboard", (Paragraph(score_words(scoreboard.total)), table))
+    blocks: list[Block] = [Paragraph(charts.score_words(scoreboard.total)), table]
+    if scoreboard.total.n_predicted:
+        data = charts.columns(scoreboard.outcomes)
+        blocks.insert(1, Picture(charts.static(data), charts.twin(data, "job")))
+    return View("Prediction scoreboard", tuple(blocks))
 
 
 def score_row(name: str, score: Score) -> tuple[str, ...]:
@@ -34,15 +39,4 @@ def score_row(name: str, score: Score) -> tuple[str, ...]:
         units.percent(score.inside),
         units.percent(score.median_error, 1),
         units.signed_percent(score.bias),
-    )
-
-
-def score_words(score: Score) -> str:
-    """Say how good the predictions were."""
-    if not score.n_predicted or score.inside is None:
-        return f"{score.n_outcome} applied plans were measured, none of them with a prediction."
-    n_inside = round(score.inside * score.n_predicted)
-    return (
-        f"{n_inside} of {score.n_predicted} measurements lay in the predicted 90 % band; "
-        f"the median error is {units.percent(score.median_error, 1)}."
     )

@@ -7,21 +7,34 @@ so a live chart can append instead of sending everything again.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
-from itertools import pairwise
+from enum import StrEnum
 from statistics import fmean, median
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import SeriesChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 T = TypeVar("T")
 
 N_BUCKET = 300
+N_STATIC = 120  # of a picture that is saved in a notebook: every kB counts, and 600 px show no more
+MOST_LINES = 8  # at a time: up to here each node has a line of its own
 LEAST_GAP_S = 5.0  # silence shorter than this is jitter of the reports
+MOST_ROWS = 16  # of a table of nodes; a picture of more nodes shows those that stand out
 _GAP_FACTOR = 4.0  # times the usual distance of two reports
 
 
@@ -47,7 +60,7 @@ def trace(t_s: Sequence[float], y: Sequence[float], *, n_bucket: int = N_BUCKET)
 
 
 def _gap_s(t_s: Sequence[float]) -> float:
-    steps = [b - a for a, b in pairwise(t_s) if b > a]
+    steps = [b - a for a, b in itertools.pairwise(t_s) if b > a]
     return max(LEAST_GAP_S, _GAP_FACTOR * median(steps)) if steps else LEAST_GAP_S
 
 
@@ -88,33 +101,96 @@ class WideTable:
     values: dict[str, tuple[float, ...]]
 
 
+class Merge(StrEnum):
+    """What several values in one bucket count as."""
+
+    GREATEST = "greatest"
+    MEAN = "mean"
+
+
 def widen(
-    t_s: Sequence[float], node: Sequence[str], y: Sequence[float], *, n_bucket: int = N_BUCKET
+    t_s: Sequence[float] | Floats,
+    node: Sequence[str],
+    y: Sequence[float] | Floats,
+    *,
+    n_bucket: int = N_BUCKET,
+    merge: Merge = Merge.GREATEST,
 ) -> WideTable:
-    """Put rows (time, node, value) on one grid; of several values in a bucket the greatest counts."""
-    if not t_s:
+    """Put rows (time, node, value) on one grid; values that are NaN count as not said."""
+    if not len(t_s):
         return WideTable((), {})
-    width = bucket_s(max(t_s) - min(t_s), n_bucket, _report_every_s(t_s, node))
-    cells: dict[str, dict[int, float]] = {name: {} for name in sorted(set(node), key=natural)}
-    for t, name, v in zip(t_s, node, y, strict=True):
-        at = math.floor(t / width)
-        cells[name][at] = max(v, cells[name].get(at, -math.inf))
-    first, last = math.floor(min(t_s) / width), math.floor(max(t_s) / width)
-    span = range(first, last + 1)
-    return WideTable(
-        tuple((at + 0.5) * width for at in span),
-        {name: tuple(column.get(at, math.nan) for at in span) for name, column in cells.items()},
-    )
+    names = sorted(set(node), key=natural)
+    code = codes(node, names)
+    middle, bucket = on_grid(np.asarray(t_s, float), code, n_bucket)
+    shape = (len(names), len(middle))
+    grid = _merged(shape, code * shape[1] + bucket, np.asarray(y, float), merge)
+    return WideTable(tuple(middle.tolist()), {name: tuple(grid[i].tolist()) for i, name in enumerate(names)})
 
 
-def _report_every_s(t_s: Sequence[float], node: Sequence[str]) -> float:
+def on_grid(t_s: Floats, code: Integers, n_bucket: int) -> tuple[Floats, Integers]:
+    """Return the middles of the buckets that cover all times, and each row's bucket."""
+    width = bucket_s(float(np.ptp(t_s)), n_bucket, _report_every_s(t_s, code))
+    bucket = np.floor(t_s / width).astype(np.int64)
+    first = int(bucket.min())
+    middle = np.arange(int(bucket.max()) - first + 1, dtype=np.float64)
+    middle = (middle + first + 0.5) * np.float64(width)
+    return middle, bucket - first
+
+
+def codes(node: Sequence[str], names: Sequence[str]) -> Integers:
+    """Return each row's node as its place among `names`."""
+    number = {name: i for i, name in enumerate(names)}
+    return np.fromiter((number[name] for name in node), np.int64, len(node))
+
+
+def _merged(shape: tuple[int, int], cell: Integers, values: Floats, merge: Merge) -> Floats:
+    """Return a table of `shape` from values and the flat index of their cells; NaN where there is none."""
+    told = np.isfinite(values)
+    cell, values = cell[told], values[told]
+    grid = np.full(shape[0] * shape[1], np.nan)
+    if merge is Merge.GREATEST:
+        np.fmax.at(grid, cell, values)
+    else:
+        count = np.bincount(cell, minlength=len(grid))
+        np.divide(np.bincount(cell, values, len(grid)), count, out=grid, where=count > 0)
+    return grid.reshape(shape)
+
+
+def _report_every_s(t_s: Floats, code: Integers) -> float:
     """Return a grid width (a power of two of seconds) that a node's reports fill without holes."""
-    by_node: dict[str, list[float]] = {}
-    for t, name in zip(t_s, node, strict=True):
-        by_node.setdefault(name, []).append(t)
-    steps = [b - a for times in by_node.values() for a, b in pairwise(sorted(times)) if b > a]
-    usual = median(steps) if steps else 1.0
+    order = np.lexsort((t_s, code))
+    steps = np.diff(t_s[order])[np.diff(code[order]) == 0]
+    steps = steps[steps > 0]
+    usual = float(np.median(steps)) if len(steps) else 1.0
     return float(2.0 ** math.ceil(math.log2(max(1.0, 1.25 * usual))))
+
+
+def is_many(wide: WideTable) -> bool:
+    """Whether there are too many nodes for a line each: at any time, or in turns."""
+    now = zip(*wide.values.values(), strict=True)
+    at_once = max((sum(map(math.isfinite, values)) for values in now), default=0)
+    return at_once > MOST_LINES or len(wide.values) > 2 * MOST_LINES
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Least, median and greatest of several nodes over time; NaN where none of them said anything."""
+
+    t_s: tuple[float, ...]
+    low: tuple[float, ...]
+    mid: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def spread(wide: WideTable) -> Spread:
+    """Return what many lines amount to, where one line each could not be told from another."""
+    grid = np.array([*wide.values.values()], float).reshape(len(wide.values), len(wide.t_s))
+    told = np.isfinite(grid).any(axis=0) if len(grid) else np.zeros(len(wide.t_s), bool)
+    edges = np.full((3, len(wide.t_s)), np.nan)
+    if told.any():
+        edges[:, told] = np.nanquantile(grid[:, told], (0.0, 0.5, 1.0), axis=0)
+    low, mid, high = (tuple(edge.tolist()) for edge in edges)
+    return Spread(wide.t_s, low, mid, high)
 
 
 def natural(name: str) -> tuple[str, int, str]:
@@ -143,25 +219,35 @@ def summary_rows(
 
 @dataclass(frozen=True, slots=True)
 class NodeRows:
-    """Node columns of a chunk, typed."""
+    """Node rows of a chunk, as arrays: when, which node, whether it is a PS, and any column of numbers."""
 
-    at_s: tuple[float, ...]
+    at_s: Floats
     node: tuple[str, ...]
-    memory_mib: tuple[float, ...]
+    is_ps: Flags
+    numbers: dict[str, list[float | str]]
+
+    def column(self, name: str) -> Floats:
+        """Return a column; NaN throughout where the chunk has none (it comes from an older master)."""
+        found = self.numbers.get(name)
+        return np.full(len(self.node), np.nan) if found is None else np.asarray(found, float)
+
+    def kept(self, keep: Flags) -> list[str]:
+        """Return the nodes of the rows that are marked."""
+        return list(itertools.compress(self.node, keep))
 
 
-def node_rows(series: SeriesChunk | None) -> NodeRows:
-    """Return the node columns that charts use."""
+def node_rows(series: SeriesChunk | None, job: str = "") -> NodeRows:
+    """Return the node rows of a chunk; those named after their `job` lose that part of it."""
     columns = series.node if series else {}
-    return NodeRows(
-        tuple(_floats(columns.get("at_s", ()))),
-        tuple(map(str, columns.get("node", ()))),
-        tuple(_floats(columns.get("memory_mib", ()))),
-    )
+    node = tuple(short_name(str(name), job) for name in columns.get("node", ()))
+    role = columns.get("role") or [name.split("-")[0] for name in node]
+    is_ps = np.fromiter((r == Role.PS for r in role), bool, len(node))
+    return NodeRows(np.asarray(columns.get("at_s", ()), float), node, is_ps, columns)
 
 
-def _floats(values: Iterable[float | str]) -> Iterable[float]:
-    return (float(v) for v in values)
+def short_name(node: str, job: str) -> str:
+    """Return a node's name as it is told from others of its job."""
+    return node.removeprefix(f"{job}-") if job else node
 
 
 class Window:

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
-from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.charts import CHARTS, stragglers
+from dlrover_nb.widgets.oom import clock_words, remedy, running_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.session.client import JobSummary
     from dlrover_nb.core.structs.decisions import Proposal
-    from dlrover_nb.core.structs.samples import TimeSplit
     from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot, MemoryLine, NodeView, SeriesChunk
-
-SPLIT_PARTS = ("data", "lookup", "compute", "update", "peers", "idle", "other")
 
 
 def jobs_view(jobs: Sequence[JobSummary]) -> View:
@@ -46,12 +44,27 @@ def _job_row(job: JobSummary) -> tuple[str, ...]:
 def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     """Return the state of one job."""
     blocks: list[Block] = [Facts(summary_facts(snapshot)), *hint(snapshot)]
-    if series is not None and series.job.get("at_s"):
+    told = series is not None and bool(series.job.get("at_s"))
+    reported = series is not None and bool(series.node.get("at_s"))
+    if told:
         blocks.append(CHARTS["throughput"].picture(snapshot, series))
-    blocks += [*nodes_blocks(snapshot), *memory_blocks(snapshot)]
-    if series is not None and series.node.get("at_s"):
+    blocks += nodes_blocks(snapshot)
+    if any(node.last is not None for node in snapshot.nodes):
+        blocks.append(CHARTS["breakdown"].picture(snapshot, series))
+    if reported:
+        blocks += stragglers_blocks(snapshot, series)
+    blocks += memory_blocks(snapshot)
+    if reported:
         blocks.append(CHARTS["memory"].picture(snapshot, series))
     return View(f"Job {snapshot.title}: {snapshot.phase}", tuple(blocks))
+
+
+def stragglers_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tuple[Block, ...]:
+    """Return the strip of stragglers where there is one now."""
+    data = stragglers.columns(snapshot, series)
+    if not data.now:
+        return ()
+    return (Paragraph(data.state, Tone.WARNING), CHARTS["stragglers"].picture(snapshot, series))
 
 
 def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
@@ -151,16 +164,12 @@ def commands(job: str, proposal: Proposal) -> tuple[str, ...]:
 
 
 def nodes_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
-    """Return the nodes, and where their time goes."""
+    """Return the nodes."""
     nodes = snapshot.nodes
     if not nodes:
         return (Paragraph("No nodes: the job has ended." if snapshot.phase.is_final else "No nodes yet."),)
     head = ("node", "phase", "cpu used / limit", "memory", "of limit", "limits are", "network", "iteration")
-    table = Table("Nodes", head, tuple(_node_row(n) for n in nodes), _limits_note(nodes))
-    spent = tuple(_split_row(n) for n in nodes if n.last is not None)
-    return (
-        (table, Table("Where an iteration's time goes", ("node", *SPLIT_PARTS), spent)) if spent else (table,)
-    )
+    return (Table("Nodes", head, tuple(_node_row(n) for n in nodes), _limits_note(nodes)),)
 
 
 def _node_row(node: NodeView) -> tuple[str, ...]:
@@ -198,26 +207,14 @@ def _limits_note(nodes: Sequence[NodeView]) -> str:
     return "Advisory: this machine does not hold the node to its limit, so it may use more."
 
 
-def _split_row(node: NodeView) -> tuple[str, ...]:
-    assert node.last is not None
-    return (node.id, *split_cells(node.last.split))
-
-
-def split_cells(split: TimeSplit) -> tuple[str, ...]:
-    """Return the parts of an iteration in percent."""
-    total = split.total_s
-    return tuple(
-        units.percent(getattr(split, f"{part}_s") / total) if total else units.MISSING for part in SPLIT_PARTS
-    )
-
-
 def memory_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return use, growth and limit of memory per role, with a warning where a limit will be met."""
     if not snapshot.memory:
         return ()
-    full = () if snapshot.phase.is_final else (m for m in snapshot.memory if m.full_in_s is not None)
-    warnings = (Paragraph(_memory_warning(m), Tone.WARNING) for m in full)
-    return (memory_table(snapshot.memory), *warnings)
+    warnings = (Paragraph(clock_words(m), Tone.WARNING) for m in running_out(snapshot))
+    helps = remedy(snapshot)
+    hints = (Paragraph(helps, Tone.HINT),) if helps else ()
+    return (memory_table(snapshot.memory), *warnings, *hints)
 
 
 def memory_table(lines: Sequence[MemoryLine]) -> Table:
@@ -238,14 +235,6 @@ def _memory_row(m: MemoryLine) -> tuple[str, ...]:
         f"{units.memory(m.at_end_low_mib)} to {units.memory(m.at_end_high_mib)}" if known else units.MISSING,
         units.duration(m.full_in_s) if m.full_in_s is not None else "not before the end",
         units.percent(m.oom_probability),
-    )
-
-
-def _memory_warning(m: MemoryLine) -> str:
-    how = "its readings scatter up to it" if m.law == "as now" else f"it grows by a {m.law} law"
-    return (
-        f"a {m.role} will meet its memory limit of {units.memory(m.limit_mib)} in about "
-        f"{units.duration(m.full_in_s)}: {how}."
     )
 
 

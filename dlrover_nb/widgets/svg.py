@@ -1,7 +1,7 @@
 """A small static plotter: data in, one SVG string out, nothing else needed to see it.
 
 Why our own: a saved notebook must show its plots with neither kernel, network nor script, and stay small.
-Matplotlib would add 60 MB of dependency and 30-100 kB a chart; this draws what the four charts need in a
+Matplotlib would add 60 MB of dependency and 30-100 kB a chart; this draws what the charts need in a
 few kB. Colors are Okabe and Ito's, each with a dash pattern or a marker shape of its own, on a white card
 so that light and dark notebooks show the same. Values that are NaN are gaps, never bridged.
 """
@@ -27,24 +27,26 @@ from dlrover_nb.widgets.layers import (
     RED,
     SKY,
     Along,
+    Area,
     Band,
     Layer,
     Line,
     Points,
     Rule,
 )
+from dlrover_nb.widgets.marks import CHAR, Tile, card, ink_on, marker, swatch, text, tile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 _LEFT, _RIGHT, _BOTTOM, _TITLE, _ROW = 62, 22, 40, 22, 14
 _MOST_TICKS = 10
-_CHAR = 5.6  # mean width of a character at 10 px, in px: wide enough for every common sans-serif
+_OPACITY = 0.16
 
 
 __all__ = [
     "BLACK", "BLUE", "CYCLE", "DASHES", "GREEN", "GRID", "INK", "ORANGE", "PURPLE", "RED", "SKY",
-    "Along", "Band", "Layer", "Line", "Plot", "Points", "Rule", "draw", "grid",
+    "Along", "Area", "Band", "Layer", "Line", "Plot", "Points", "Rule", "draw", "grid", "nothing",
 ]  # fmt: skip
 
 
@@ -60,6 +62,7 @@ class Plot:
     x_is_time: bool = False
     x_ticks: Sequence[float] = ()  # the values that exist, where they are few; else round numbers
     y_from_zero: bool = True
+    y_to: float | None = None  # None: a little above the greatest value
     width: int = 680
     height: int = 300
 
@@ -92,38 +95,25 @@ def draw(plot: Plot) -> str:
     frame = _frame(plot)
     inner = "".join(
         [
-            f'<rect width="{plot.width}" height="{plot.height}" fill="#fff"/>',
-            _text(_LEFT, 15, plot.title, size=12, weight="600"),
+            text(_LEFT, 15, plot.title, size=12, weight="600"),
             _axes(plot, frame),
             *(_layer(layer, frame) for layer in plot.layers),
             _rules_labels(plot, frame),
             _legend(plot),
         ]
     )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {plot.width} {plot.height}" '
-        f'width="{plot.width}" height="{plot.height}" style="max-width:100%;height:auto;background:#fff" '
-        f'font-family="system-ui,sans-serif"><title>{escape(plot.title)}</title>'
-        f"<desc>{escape(plot.desc)}</desc>{inner}</svg>"
-    )
+    return card(plot.title, plot.desc, plot.width, plot.height, inner)
+
+
+def nothing(title: str, words: str) -> str:
+    """Return what stands where a chart has no data yet: its title, and why."""
+    inner = text(_LEFT, 15, title, size=12, weight="600") + text(_LEFT, 33, words, size=11)
+    return card(title, words, 680, 44, inner)
 
 
 def grid(title: str, desc: str, plots: Sequence[Plot], *, n_column: int = 2) -> str:
     """Return several plots of equal size as one ``<svg>``."""
-    if not plots:
-        return draw(Plot(title, desc, "", "", ()))
-    width, height = plots[0].width, plots[0].height
-    n_row = -(-len(plots) // n_column)
-    total_w, total_h = width * min(n_column, len(plots)), height * n_row
-    parts = (
-        draw(plot).replace("<svg ", f'<svg x="{i % n_column * width}" y="{i // n_column * height}" ', 1)
-        for i, plot in enumerate(plots)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {total_w} {total_h}" '
-        f'width="{total_w}" height="{total_h}" style="max-width:100%;height:auto;background:#fff">'
-        f"<title>{escape(title)}</title><desc>{escape(desc)}</desc>{''.join(parts)}</svg>"
-    )
+    return tile(title, desc, [Tile(draw(plot), plot.width, plot.height) for plot in plots], n_column=n_column)
 
 
 # the plot area
@@ -136,6 +126,7 @@ def _frame(plot: Plot) -> _Frame:
     y0, y1 = tick.padded(min(ys), max(ys), 0.06)
     if plot.y_from_zero and min(ys) >= 0:
         y0 = 0.0
+    y1 = plot.y_to if plot.y_to is not None else y1
     top = _TITLE + _ROW * (_legend_rows(plot) + _label_rows(plot)) + 4
     return _Frame(_LEFT, plot.width - _RIGHT, top, plot.height - _BOTTOM, x0, x1, y0, y1)
 
@@ -152,7 +143,7 @@ def _ys(layer: Layer) -> Iterable[float]:
             return [layer.at] if layer.along is Along.HORIZONTAL else []
         case Line():
             return layer.y
-        case Band():
+        case Band() | Area():
             return [*layer.low, *layer.high]
         case Points():
             return [*layer.y, *layer.low, *layer.high]
@@ -165,21 +156,21 @@ def _axes(plot: Plot, frame: _Frame) -> str:
     y_ticks = tick.ticks(frame.y0, frame.y1, 5)
     parts = [
         f'<path d="M{frame.left:.0f} {frame.py(y):.1f}H{frame.right:.0f}" stroke="{GRID}"/>'
-        + _text(frame.left - 6, frame.py(y) + 3.5, label, anchor="end")
+        + text(frame.left - 6, frame.py(y) + 3.5, label, anchor="end")
         for y, label in y_ticks
     ]
     parts += [
         f'<path d="M{frame.px(x):.1f} {frame.bottom:.0f}v4" stroke="{INK}"/>'
-        + _text(frame.px(x), frame.bottom + 15, label, anchor="middle")
+        + text(frame.px(x), frame.bottom + 15, label, anchor="middle")
         for x, label in x_ticks
     ]
     middle = (frame.left + frame.right) / 2
     height = (frame.top + frame.bottom) / 2
     edge = f"M{frame.left:.0f} {frame.top:.0f}V{frame.bottom:.0f}H{frame.right:.0f}"
-    y_label = _text(0, 0, plot.y_label, anchor="middle", size=11)
+    y_label = text(0, 0, plot.y_label, anchor="middle", size=11)
     parts += [
         f'<path d="{edge}" fill="none" stroke="{INK}"/>',
-        _text(middle, frame.bottom + 31, plot.x_label, anchor="middle", size=11),
+        text(middle, frame.bottom + 31, plot.x_label, anchor="middle", size=11),
         f'<g transform="translate(13 {height:.0f}) rotate(-90)">{y_label}</g>',
     ]
     return "".join(parts)
@@ -193,23 +184,6 @@ def _x_ticks(plot: Plot, frame: _Frame) -> list[tuple[float, str]]:
     return tick.ticks(frame.x0, frame.x1, 7)
 
 
-def _text(  # noqa: PLR0913 - the attributes of one element
-    x: float,
-    y: float,
-    text: str,
-    *,
-    anchor: str = "start",
-    size: int = 10,
-    weight: str = "",
-    color: str = INK,
-) -> str:
-    bold = f' font-weight="{weight}"' if weight else ""
-    side = f' text-anchor="{anchor}"' if anchor != "start" else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}"{side}{bold}>{escape(text)}</text>'
-    )
-
-
 # layers
 
 
@@ -219,6 +193,8 @@ def _layer(layer: Layer, frame: _Frame) -> str:
             return _line(layer, frame)
         case Band():
             return _band(layer, frame)
+        case Area():
+            return _area(layer, frame)
         case Points():
             return _points(layer, frame)
         case Rule():
@@ -260,13 +236,38 @@ def _line(line: Line, frame: _Frame) -> str:
     )
 
 
-def _band(band: Band, frame: _Frame) -> str:
+def _band(band: Band | Area, frame: _Frame) -> str:
+    opacity = _OPACITY if isinstance(band, Band) else 1
     path = ""
     for run in _runs((band.x, band.low, band.high)):
         edge = [(frame.px(x), frame.py(high)) for x, _, high in run]
         back = [(frame.px(x), frame.py(low)) for x, low, _ in reversed(run)]
         path += _path([*edge, *back]) + "Z"
-    return f'<path d="{path}" fill="{band.color}" fill-opacity="0.16"/>' if path else ""
+    return f'<path d="{path}" fill="{band.color}" fill-opacity="{opacity}"/>' if path else ""
+
+
+def _area(area: Area, frame: _Frame) -> str:
+    """Draw an area with a white edge, which parts neighbors without color, and its name where it is wide."""
+    edges = _line(Line(area.x, area.high, "#fff"), frame)
+    heights = [
+        (high - low, i) for i, (low, high) in enumerate(zip(area.low, area.high, strict=True)) if high > low
+    ]
+    named = ""
+    if heights and area.name:
+        widest, _ = max(heights)
+        near = [i for height, i in heights if height >= 0.9 * widest]
+        i = near[len(near) // 2]
+        named = _name_inside(area, frame, i)
+    return _band(area, frame) + edges + named
+
+
+def _name_inside(area: Area, frame: _Frame, i: int) -> str:
+    top, bottom = frame.py(area.high[i]), frame.py(area.low[i])
+    if bottom - top < _ROW:
+        return ""
+    half = len(area.name) * CHAR / 2
+    x = min(max(frame.px(area.x[i]), frame.left + half + 4), frame.right - half - 4)
+    return text(x, (top + bottom) / 2 + 3.5, area.name, anchor="middle", color=ink_on(area.color))
 
 
 def _points(points: Points, frame: _Frame) -> str:
@@ -279,28 +280,8 @@ def _points(points: Points, frame: _Frame) -> str:
     for i, (x, y) in enumerate(zip(points.x, points.y, strict=True)):
         if math.isfinite(x) and math.isfinite(y):
             title = f"<title>{escape(points.titles[i])}</title>" if i < len(points.titles) else ""
-            parts.append(_marker(points, frame.px(x), frame.py(y), title))
+            parts.append(marker(points, frame.px(x), frame.py(y), title))
     return "".join(parts)
-
-
-def _marker(points: Points, x: float, y: float, title: str) -> str:
-    paint = (
-        f'fill="#fff" stroke="{points.color}" stroke-width="2"'
-        if points.hollow
-        else f'fill="{points.color}" stroke="#fff" stroke-width="0.6"'
-    )
-    return f'<path d="{_SHAPE[points.shape](x, y, points.size)}" {paint}>{title}</path>'
-
-
-_SHAPE: dict[str, Callable[[float, float, float], str]] = {
-    "circle": lambda x, y, r: f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0",
-    "square": lambda x, y, r: f"M{x - r:.1f} {y - r:.1f}h{2 * r}v{2 * r}h{-2 * r}Z",
-    "triangle": lambda x, y, r: f"M{x:.1f} {y - 1.2 * r:.1f}l{1.2 * r:.1f} {2 * r}h{-2.4 * r:.1f}Z",
-    "diamond": lambda x, y, r: (
-        f"M{x:.1f} {y - 1.4 * r:.1f}l{1.4 * r:.1f} {1.4 * r:.1f}l{-1.4 * r:.1f} {1.4 * r:.1f}"
-        f"l{-1.4 * r:.1f} {-1.4 * r:.1f}Z"
-    ),
-}
 
 
 def _rule(rule: Rule, frame: _Frame) -> str:
@@ -330,17 +311,17 @@ def _rules_labels(plot: Plot, frame: _Frame) -> str:
     ends = [-math.inf] * max(1, _label_rows(plot))
     parts = []
     for rule in _vertical(plot):
-        x, width = frame.px(rule.at), len(rule.label) * _CHAR
+        x, width = frame.px(rule.at), len(rule.label) * CHAR
         start = min(x, frame.right - width)
         row = next((i for i, end in enumerate(ends) if end <= start), None)
         if row is not None:  # no room: the rule's tool tip and the table hold its label
             ends[row] = start + width + 8
             y = frame.top - 5 - _ROW * row
-            parts.append(_text(start, y, rule.label, color=rule.color))
+            parts.append(text(start, y, rule.label, color=rule.color))
             parts.append(f'<path d="M{x:.1f} {frame.top:.1f}V{y + 2:.1f}" stroke="{rule.color}"/>')
     level = (r for r in plot.layers if isinstance(r, Rule) and r.along is Along.HORIZONTAL and r.label)
     parts += [
-        _text(frame.right - 4, frame.py(r.at) - 4, r.label, anchor="end", color=r.color)
+        text(frame.right - 4, frame.py(r.at) - 4, r.label, anchor="end", color=r.color)
         for r in level
         if frame.y0 <= r.at <= frame.y1
     ]
@@ -350,14 +331,14 @@ def _rules_labels(plot: Plot, frame: _Frame) -> str:
 # legend
 
 
-def _legend_places(plot: Plot) -> list[tuple[float, int, Line | Band | Points]]:
+def _legend_places(plot: Plot) -> list[tuple[float, int, Line | Band | Area | Points]]:
     """Return x, row and layer of each entry, wrapped at the plot's width."""
-    places: list[tuple[float, int, Line | Band | Points]] = []
+    places: list[tuple[float, int, Line | Band | Area | Points]] = []
     x, row = float(_LEFT), 0
     for layer in plot.layers:
         if isinstance(layer, Rule) or not layer.label:
             continue
-        width = 26 + len(layer.label) * _CHAR + 12
+        width = 26 + len(layer.label) * CHAR + 12
         if x + width > plot.width - _RIGHT and x > _LEFT:
             x, row = float(_LEFT), row + 1
         places.append((x, row, layer))
@@ -373,20 +354,18 @@ def _legend(plot: Plot) -> str:
     parts = []
     for x, row, layer in _legend_places(plot):
         y = _TITLE + _ROW * row + 6.0
-        parts.append(_swatch(layer, x, y) + _text(x + 26, y + 3.5, layer.label))
+        parts.append(_swatch(layer, x, y) + text(x + 26, y + 3.5, layer.label))
     return "".join(parts)
 
 
-def _swatch(layer: Line | Band | Points, x: float, y: float) -> str:
+def _swatch(layer: Line | Band | Area | Points, x: float, y: float) -> str:
     match layer:
-        case Band():
-            return (
-                f'<rect x="{x}" y="{y - 4}" width="20" height="8" fill="{layer.color}" fill-opacity="0.16"/>'
-            )
+        case Band() | Area():
+            return swatch(layer.color, x, y, _OPACITY if isinstance(layer, Band) else 1)
         case Line():
             dash = f' stroke-dasharray="{layer.dash}"' if layer.dash else ""
             return f'<path d="M{x} {y}h20" stroke="{layer.color}" stroke-width="1.7"{dash}/>'
         case Points():
-            return _marker(layer, x + 10, y, "")
+            return marker(layer, x + 10, y, "")
         case _:
             assert_never(layer)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MISSING = "-"  # a value that is not known
 PRICE_UNKNOWN = "price unknown"
@@ -39,6 +43,19 @@ def percent(share: float | None, digits: int = 0) -> str:
     if share is None or not math.isfinite(share):
         return MISSING
     return f"{100 * share:.{digits}f} %"
+
+
+def percents(shares: Sequence[float], digits: int = 0) -> tuple[str, ...]:
+    """Return shares of a whole in percent, rounded so that the figures sum to 100 (largest remainders)."""
+    total, step = sum(shares), 10**digits
+    if not (math.isfinite(total) and total > 0):
+        return (MISSING,) * len(shares)
+    exact = [100 * step * share / total for share in shares]
+    whole = [math.floor(e) for e in exact]
+    order = sorted(range(len(exact)), key=lambda i: whole[i] - exact[i])
+    for i in order[: 100 * step - sum(whole)]:
+        whole[i] += 1
+    return tuple(f"{n / step:.{digits}f} %" for n in whole)
 
 
 def signed_percent(share: float | None) -> str:

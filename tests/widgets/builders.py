@@ -42,6 +42,7 @@ from dlrover_nb.core.structs.snapshot import (
     PlanMarker,
     SeriesChunk,
 )
+from dlrover_nb.core.telemetry import SPLIT_COLUMNS
 
 START_S = 1_790_000_000.0
 HOSTILE = "<script>alert('x')</script>"
@@ -111,11 +112,7 @@ def proposal(
 
 
 def node(name: str, role: Role, *, memory: float, enforced: bool = False) -> NodeView:
-    split = (
-        TimeSplit(data_s=0.001, lookup_s=0.004, compute_s=0.006, other_s=0.001)
-        if role is Role.WORKER
-        else TimeSplit(lookup_s=0.002, update_s=0.003, idle_s=0.005)
-    )
+    split = SPLITS[role is Role.PS]
     sample = NodeSample(name, role, START_S + 299, 1.0, 80, 80 * 512, split.total_s, split, 0.47, memory,
                         parameter_mib=80.0 if role is Role.PS else 0.0, n_row=40_000, loss=0.1423)  # fmt: skip
     cpu, limit = (0.5, 1024) if role is Role.WORKER else (0.25, 512)
@@ -209,6 +206,21 @@ def snapshot(**changes: object) -> JobSnapshot:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
+SPLITS = (  # of a worker, of a PS
+    TimeSplit(data_s=0.001, lookup_s=0.004, compute_s=0.006, other_s=0.001),
+    TimeSplit(lookup_s=0.002, update_s=0.003, idle_s=0.005),
+)
+
+
+def _split(t: int, name: str) -> TimeSplit:
+    mean = SPLITS[name.startswith("ps")]
+    return replace(mean, lookup_s=mean.lookup_s * (1 + 0.1 * math.sin(t / 11)))
+
+
+def _n_done(t: int) -> int:
+    return min(25 * t // 300, 55)
+
+
 def series(
     n_s: int = 300,
     *,
@@ -223,6 +235,9 @@ def series(
         "samples_per_s": [speed(NOW_PLAN) * (0.6 if t < 150 else 1.0) * (1 + 0.05 * math.sin(t)) for t in at],
         "workers": [1.0 for _ in at],
         "ps": [1.0 for _ in at],
+        "todo": [float(57 - 2 - _n_done(t)) for t in at],
+        "doing": [2.0 for _ in at],
+        "done": [float(_n_done(t)) for t in at],
     }
     rows = [(t, name) for t in at for name in nodes]
     node_columns: dict[str, list[float | str]] = {
@@ -233,6 +248,11 @@ def series(
             (150 + 0.9 * t if name.startswith("ps") else 400 + 10 * math.sin(t / 9)) for t, name in rows
         ],
         "cpu_cores": [0.4 for _ in rows],
-        "iter_s": [0.012 for _ in rows],
+        "iter_s": [_split(t, name).total_s for t, name in rows],
+        "samples_per_s": [
+            0.0 if name.startswith("ps") else speed(NOW_PLAN) * (1 + 0.1 * math.sin(t / 7))
+            for t, name in rows
+        ],
+        **{part: [getattr(_split(t, name), part) for t, name in rows] for part in SPLIT_COLUMNS},
     }
     return SeriesChunk(cursor if cursor is not None else n_s, job, node_columns)

@@ -7,6 +7,7 @@ import pytest
 from bokeh.document import Document
 
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.snapshot import Evaluation, Round
 from dlrover_nb.widgets.charts import CHARTS, curve, front, memory, throughput
 from dlrover_nb.widgets.series import Window
 
@@ -100,15 +101,18 @@ def test_front_names_its_picks_and_shows_the_open_proposal():
 @pytest.mark.parametrize("name", CHARTS)
 def test_live_figure_shows_nothing_new_as_no_change_and_new_rows_as_one(name):
     figure = CHARTS[name].figure()
-    assert figure.update(b.snapshot(), b.series())
-    assert not figure.update(b.snapshot(), b.series())
+    two = b.series(nodes=("worker-0", "worker-1", "ps-0"))
+    figure.update(b.snapshot(), two)
+    assert not figure.update(b.snapshot(), two)
     assert figure.update(
         b.snapshot(
             at_s=b.START_S + 301,
             curves=b.snapshot().curves[:0] or (b.curve("workers", (1.0, 2.0), 2.0),),
             proposals=(),
+            outcomes=(),
+            rounds=(Round(1, b.START_S + 100, Evaluation(0.93, 0.14, 20_000)),),
         ),
-        b.series(301),
+        b.series(301, nodes=("worker-0", "worker-1", "ps-0")),
     )
 
 

@@ -40,10 +40,11 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Scoreboard:
-    """The score of all jobs together, and of each, by name."""
+    """The score of all jobs together, and of each, by name; and the outcomes that it is made of."""
 
     total: Score
     jobs: tuple[tuple[str, Score], ...]
+    outcomes: tuple[tuple[str, Outcome], ...] = ()  # with the name of the job
 
 
 def score(outcomes: Sequence[Outcome]) -> Score:
@@ -65,4 +66,8 @@ def scoreboard(outcomes: Mapping[str, Iterable[Outcome]]) -> Scoreboard:
     """Return the scores of jobs by name, and of all together."""
     listed = {job: tuple(found) for job, found in sorted(outcomes.items())}
     everything = tuple(outcome for found in listed.values() for outcome in found)
-    return Scoreboard(score(everything), tuple((job, score(found)) for job, found in listed.items()))
+    return Scoreboard(
+        total=score(everything),
+        jobs=tuple((job, score(found)) for job, found in listed.items()),
+        outcomes=tuple((job, outcome) for job, found in listed.items() for outcome in found),
+    )

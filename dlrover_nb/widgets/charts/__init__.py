@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from dlrover_nb.widgets.charts import curve, front, memory, throughput
+from dlrover_nb.widgets.charts import (
+    breakdown,
+    curve,
+    front,
+    memory,
+    rounds,
+    scores,
+    shards,
+    stragglers,
+    throughput,
+    workers,
+)
 from dlrover_nb.widgets.charts.chart import Chart, LiveFigure
 
 CHARTS: dict[str, Chart] = {
-    chart.name: chart for chart in (throughput.CHART, memory.CHART, curve.CHART, front.CHART)
+    module.CHART.name: module.CHART
+    for module in (throughput, workers, memory, breakdown, stragglers, shards, front, curve, scores, rounds)
 }
 
 __all__ = ["CHARTS", "Chart", "LiveFigure"]

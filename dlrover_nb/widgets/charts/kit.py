@@ -10,7 +10,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from bokeh.models import AdaptiveTicker, ColumnDataSource, HoverTool, NumeralTickFormatter, Range1d
+from bokeh.models import (
+    AdaptiveTicker,
+    ColumnDataSource,
+    FactorRange,
+    HoverTool,
+    NumeralTickFormatter,
+    Range1d,
+)
 from bokeh.plotting import figure
 
 from dlrover_nb.widgets import svg
@@ -23,8 +30,10 @@ DASH = [6, 3]
 HEIGHT = 260
 
 
-def plain_figure(title: str, x_label: str, y_label: str, *, tools: str = "xpan,xwheel_zoom,reset") -> Any:  # noqa: ANN401 - bokeh has no types
-    """Return an empty figure in the house's look."""
+def plain_figure(
+    title: str, x_label: str, y_label: str, *, tools: str = "xpan,xwheel_zoom,reset", **ranges: object
+) -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return an empty figure in the house's look; `ranges` are its `x_range` and `y_range`."""
     fig = figure(
         title=title,
         height=HEIGHT,
@@ -39,24 +48,25 @@ def plain_figure(title: str, x_label: str, y_label: str, *, tools: str = "xpan,x
         output_backend="canvas",
         background_fill_color="#ffffff",
         border_fill_color="#ffffff",
+        **ranges,
     )
     fig.toolbar.logo = None
     fig.toolbar.autohide = True
-    fig.yaxis.formatter = NumeralTickFormatter(format="0,0[.]00")
+    if not isinstance(ranges.get("y_range"), FactorRange):
+        fig.yaxis.formatter = NumeralTickFormatter(format="0,0[.]00")
     fig.axis.axis_label_text_font_style = "normal"
     fig.axis.axis_label_text_color = svg.INK
     fig.grid.grid_line_color = svg.GRID
     return fig
 
 
-def time_figure(title: str, y_label: str) -> Any:  # noqa: ANN401 - bokeh has no types
+def time_figure(title: str, y_label: str, **ranges: object) -> Any:  # noqa: ANN401 - bokeh has no types
     """Return an empty figure over seconds since the job's start; y is set by its owner, from zero."""
-    fig = plain_figure(title, "time since start (h:mm:ss)", y_label)
+    fig = plain_figure(title, "time since start (h:mm:ss)", y_label, **{"y_range": Range1d(0, 1), **ranges})
     fig.xaxis.formatter = NumeralTickFormatter(format="00:00:00")
     fig.xaxis.ticker = AdaptiveTicker(
         base=60, mantissas=[1, 2, 5, 10, 15, 30], min_interval=1, desired_num_ticks=5
     )
-    fig.y_range = Range1d(0, 1)
     return fig
 
 
@@ -78,6 +88,11 @@ def place_legend(fig: Any) -> None:  # noqa: ANN401 - bokeh has no types
 def hover(column: str, title: str) -> Any:  # noqa: ANN401 - bokeh has no types
     """Return a hover tool that shows one column, as text."""
     return HoverTool(tooltips=[(title, f"@{{{column}}}")], visible=False)
+
+
+def line_hover(unit: str) -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return a hover tool for lines that are named after their column; give it the lines as `renderers`."""
+    return HoverTool(tooltips=[("node", "$name"), (unit, "@$name{0,0}")], renderers=[], visible=False)
 
 
 class Source:

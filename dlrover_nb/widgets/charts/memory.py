@@ -1,7 +1,8 @@
 """Memory of every node over time, the limit of its role, and the forecast with its 90 % band.
 
 All nodes come from one wide source on one time grid (see `series.widen`): fifty nodes at one report a second
-cost what one costs, where a figure for each would freeze the browser.
+cost what one costs, where a figure for each would freeze the browser. A picture of many nodes shows the range
+of each role and its largest node, which is the one that dies first. The title is the OOM clock.
 """
 
 from __future__ import annotations
@@ -16,10 +17,20 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import svg, units
 from dlrover_nb.widgets.blocks import Picture, Table
 from dlrover_nb.widgets.charts.chart import Chart
-from dlrover_nb.widgets.series import WideTable, node_rows, widen
+from dlrover_nb.widgets.oom import countdown, running_out
+from dlrover_nb.widgets.series import (
+    MOST_ROWS,
+    N_BUCKET,
+    N_STATIC,
+    WideTable,
+    is_many,
+    node_rows,
+    spread,
+    widen,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, SeriesChunk
 
@@ -51,6 +62,8 @@ class Columns:
     lines: tuple[MemoryLine, ...]
     role_of: dict[str, Role]
     limit_mib: dict[Role, int]  # of the plan, which is known before there are reports
+    clock: str  # when the first role is full; empty: none will be
+    full: tuple[tuple[Role, float], ...]  # when each role is full, as far as the chart reaches
 
     @property
     def near_limits(self) -> dict[Role, int]:
@@ -60,33 +73,44 @@ class Columns:
 
     @property
     def title(self) -> str:
-        """The title, with the limits that lie far above the chart."""
+        """The title: when memory is full; else the limits that lie far above the chart."""
+        if self.clock:
+            return f"{TITLE}: {self.clock}"
         far = [limit_words(r, mib) for r, mib in self.limit_mib.items() if r not in self.near_limits]
         return f"{TITLE} ({', '.join(far)}: far above)" if far else TITLE
 
 
-def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
+def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int = N_BUCKET) -> Columns:
     """Return the chart's data."""
-    rows = node_rows(series)
-    wide = widen([t - snapshot.started_at_s for t in rows.at_s], rows.node, rows.memory_mib)
+    rows = node_rows(series, snapshot.spec.name)
+    wide = widen(rows.at_s - snapshot.started_at_s, rows.node, rows.column("memory_mib"), n_bucket=n_bucket)
     now_s = snapshot.at_s - snapshot.started_at_s
     known = () if snapshot.phase.is_final else tuple(m for m in snapshot.memory if m.fan)
     forecasts = tuple(_forecast(m, now_s) for m in known)
-    roles = {n.id: n.role for n in snapshot.nodes}
-    role_of = {name: roles.get(name, _role_by_name(name)) for name in wide.values}
-    plan = snapshot.target
-    limits = {Role.WORKER: plan.worker.memory_mib, Role.PS: plan.ps.memory_mib}
-    return Columns(wide, forecasts, snapshot.memory, role_of, limits)
+    plan, out = snapshot.target, running_out(snapshot)
+    return Columns(
+        nodes=wide,
+        forecasts=forecasts,
+        lines=snapshot.memory,
+        role_of={n: Role.PS if ps else Role.WORKER for n, ps in zip(rows.node, rows.is_ps, strict=True)},
+        limit_mib={Role.WORKER: plan.worker.memory_mib, Role.PS: plan.ps.memory_mib},
+        clock=countdown(out[0]) if out else "",
+        full=tuple(_full_at(out, forecasts, now_s)),
+    )
+
+
+def _full_at(
+    out: tuple[MemoryLine, ...], forecasts: tuple[Forecast, ...], now_s: float
+) -> Iterable[tuple[Role, float]]:
+    reach = {f.role: f.t_s[-1] for f in forecasts}
+    for m in out:
+        if m.full_in_s is not None and now_s + m.full_in_s <= reach.get(m.role, 0.0):
+            yield m.role, now_s + m.full_in_s
 
 
 def limit_words(role: Role, limit_mib: int) -> str:
     """Name a limit."""
     return f"limit of a {role}: {units.memory(limit_mib)}"
-
-
-def _role_by_name(name: str) -> Role:
-    """Nodes that are gone are no longer in the snapshot; their names start with their role."""
-    return Role.PS if name.startswith(Role.PS) else Role.WORKER
 
 
 def _forecast(line: MemoryLine, now_s: float) -> Forecast:
@@ -106,10 +130,9 @@ def _forecast(line: MemoryLine, now_s: float) -> Forecast:
 
 def static(data: Columns) -> str:
     """Return the chart as SVG."""
-    layers: list[svg.Layer] = [
-        svg.Line(data.nodes.t_s, y, _color(i), name, _dash(i))
-        for i, (name, y) in enumerate(data.nodes.values.items())
-    ]
+    if not data.nodes.t_s:
+        return svg.nothing(data.title, "No node has reported its memory yet.")
+    layers = _many(data) if is_many(data.nodes) else _few(data)
     layers += [
         svg.Rule(mib, limit_words(role, mib), svg.Along.HORIZONTAL, _ROLE_COLOR[role], _limit_dash(role))
         for role, mib in data.near_limits.items()
@@ -119,10 +142,30 @@ def static(data: Columns) -> str:
             svg.Band(f.t_s, f.low, f.high, _ROLE_COLOR[f.role]),
             svg.Line(f.t_s, f.mib, _ROLE_COLOR[f.role], f"{f.role} forecast, 90 % band", "1 4"),
         ]
+    layers += [
+        svg.Rule(at_s, f"a {role} is full", color=_ROLE_COLOR[role], dash="2 2") for role, at_s in data.full
+    ]
     plot = svg.Plot(
         data.title, _words(data), "time since start", "MiB", tuple(layers), x_is_time=True, height=290
     )
     return svg.draw(plot)
+
+
+def _few(data: Columns) -> list[svg.Layer]:
+    lines = enumerate(data.nodes.values.items())
+    return [svg.Line(data.nodes.t_s, y, _color(i), name, _dash(i)) for i, (name, y) in lines]
+
+
+def _many(data: Columns) -> list[svg.Layer]:
+    layers: list[svg.Layer] = []
+    for role, color, dash in ((Role.WORKER, svg.BLUE, ""), (Role.PS, svg.GREEN, "6 3")):
+        of_role = {name: y for name, y in data.nodes.values.items() if data.role_of[name] is role}
+        if of_role:
+            all_of = spread(WideTable(data.nodes.t_s, of_role))
+            label = f"{len(of_role)} {role} nodes: all"
+            layers.append(svg.Band(all_of.t_s, all_of.low, all_of.high, color, label))
+            layers.append(svg.Line(all_of.t_s, all_of.high, color, f"largest {role}", dash))
+    return layers
 
 
 def _limit_dash(role: Role) -> str:
@@ -151,23 +194,23 @@ def _words(data: Columns) -> str:
 
 
 def twin(data: Columns) -> Table:
-    """Return the same numbers as a table: per node, its last and greatest use against the limit."""
-    rows = []
-    for name, column in data.nodes.values.items():
-        finite = [v for v in column if math.isfinite(v)]
-        limit = data.limit_mib[data.role_of[name]]
-        share = finite[-1] / limit if finite else None
-        rows.append(
-            (
-                name,
-                units.memory(finite[0] if finite else None),
-                units.memory(finite[-1] if finite else None),
-                units.memory(max(finite, default=math.nan)),
-                units.memory(limit),
-                units.percent(share),
-            )
-        )
-    return Table("Memory of each node", ("node", "first", "last", "greatest", "limit", "used"), tuple(rows))
+    """Return the same numbers as a table: per node its use against the limit; of many nodes the fullest."""
+    told = {name: finite for name, y in data.nodes.values.items() if (finite := [*filter(math.isfinite, y)])}
+    share = {name: y[-1] / data.limit_mib[data.role_of[name]] for name, y in told.items()}
+    names = list(told)
+    if len(names) > MOST_ROWS:
+        names = sorted(names, key=lambda name: share[name], reverse=True)[:MOST_ROWS]
+    rows = tuple(_row(data, name, told[name], share[name]) for name in names)
+    n_more = len(told) - len(rows)
+    more = f"The {len(rows)} fullest; {n_more} more nodes are not shown." if n_more else ""
+    clock = f"By the forecast, {data.clock}." if data.clock else ""
+    head = ("node", "first", "last", "greatest", "limit", "used")
+    return Table("Memory of each node", head, rows, " ".join(filter(None, (clock, more))))
+
+
+def _row(data: Columns, name: str, mib: list[float], share: float) -> tuple[str, ...]:
+    limit = data.limit_mib[data.role_of[name]]
+    return (name, *(units.memory(v) for v in (mib[0], mib[-1], max(mib), limit)), units.percent(share))
 
 
 class Figure:
@@ -181,6 +224,9 @@ class Figure:
         self._forecast = kit.Source(t=[], mib=[], color=[])
         self._band = kit.Source(t=[], mib=[], color=[])
         self._limit = kit.Source(mib=[], label=[], color=[])
+        self._full = kit.Source(t=[], color=[])
+        self._hover = kit.line_hover("MiB")
+        self.root.add_tools(self._hover)
         self._drawn: set[str] = set()
         self._place_legend = kit.place_legend
         self._draw()
@@ -191,6 +237,8 @@ class Figure:
         self.root.text(
             4, "mib", "label", source=limit, text_font_size="10px", text_color="color", y_offset=-3
         )
+        full = self._full.model
+        self.root.vspan("t", source=full, line_color="color", line_dash="dotted", line_width=1.5)
         self.root.patches(
             "t", "mib", source=self._band.model, fill_color="color", fill_alpha=0.18, line_color=None
         )
@@ -203,7 +251,16 @@ class Figure:
         data = columns(snapshot, series)
         wide: dict[str, list[object]] = {"t": [*data.nodes.t_s]}
         wide |= {name: [*column] for name, column in data.nodes.values.items()}
-        changed = [self._nodes.show(wide), self._show_forecast(data), self._show_limits(data)]
+        full: dict[str, list[object]] = {
+            "t": [t for _, t in data.full],
+            "color": [_ROLE_COLOR[role] for role, _ in data.full],
+        }
+        changed = [
+            self._nodes.show(wide),
+            self._show_forecast(data),
+            self._show_limits(data),
+            self._full.show(full),
+        ]
         self._add_lines(data)
         self.root.title.text = data.title
         top = max([*data.near_limits.values(), *_finite(data.nodes)], default=1.0)
@@ -214,12 +271,15 @@ class Figure:
         for i, name in enumerate(data.nodes.values):
             if name not in self._drawn:
                 dash = [int(d) for d in _dash(i).split()]
-                self.root.line(
+                line = self.root.line(
                     "t", name, name=name, source=self._nodes.model, width=2, line_dash=dash,
                     color=_color(i), legend_label=name,
                 )  # fmt: skip
                 self._drawn.add(name)
+                self._hover.renderers = [*self._hover.renderers, line]
                 self._place_legend(self.root)
+        if self._drawn:  # of many nodes the hover tells the name: a legend of all would hide the lines
+            self.root.legend[0].visible = not is_many(data.nodes)
 
     def _show_forecast(self, data: Columns) -> bool:
         color = [_ROLE_COLOR[f.role] for f in data.forecasts]
@@ -249,7 +309,7 @@ def _finite(wide: WideTable) -> list[float]:
 
 def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
     """Return the static chart with its table."""
-    data = columns(snapshot, series)
+    data = columns(snapshot, series, n_bucket=N_STATIC)
     return Picture(static(data), twin(data))
 
 

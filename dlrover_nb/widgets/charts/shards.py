@@ -1,0 +1,169 @@
+"""The queue of shards over time: done, handed out, still to do; how fast it drains, and until when."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.widgets import svg, units
+from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.charts.chart import Chart
+from dlrover_nb.widgets.series import bucket_s, trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.structs.shards import ShardCounts
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+TITLE = "Shards to train"
+RATE_S = 60.0  # the rate is that of the last minute
+N_TWIN_ROW = 8
+_N_BUCKET = 96
+_KINDS = (("done", svg.GREEN), ("doing", svg.ORANGE), ("to do", "#d0d5db"))
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the chart shows; the three columns are numbers of shards and break where nothing was heard."""
+
+    t_s: tuple[float, ...]
+    done: tuple[float, ...]
+    doing: tuple[float, ...]
+    todo: tuple[float, ...]
+    counts: ShardCounts
+    per_min: float | None  # shards done in a minute; None: too little was heard
+    left_s: float | None  # to the end; None: no rate, or a stream without an end
+
+    @property
+    def title(self) -> str:
+        """The title, with how much is done and when the rest will be."""
+        c = self.counts
+        parts = [f"{c.done:,} of {c.total:,} done"]
+        if c.finished:
+            parts = [f"all {c.done:,} done" if not c.skipped else f"{c.done:,} done, {c.skipped:,} skipped"]
+        elif self.left_s is not None:
+            parts.append(f"about {units.duration(self.left_s)} to go")
+        parts += [f"{c.quarantined:,} set aside"] * (c.quarantined > 0)
+        return f"{TITLE}: {', '.join(parts)}"
+
+
+def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int = _N_BUCKET) -> Columns:
+    """Return the chart's data."""
+    job = series.job if series else {}
+    t_s = [at_s - snapshot.started_at_s for at_s in job.get("at_s", ())]
+    counts = [job.get(name, [math.nan] * len(t_s)) for name in ("done", "doing", "todo")]
+    rows = [row for row in zip(t_s, *counts, strict=True) if all(map(math.isfinite, row))]
+    per_min = _per_min(rows)
+    kept = _latest_of_each_bucket(rows, n_bucket)
+    lines = [trace([r[0] for r in kept], [r[i] for r in kept]) for i in (1, 2, 3)]
+    done, doing, todo = (line.y for line in lines)
+    return Columns(lines[0].t_s, done, doing, todo, snapshot.train, per_min, _left_s(snapshot.train, per_min))
+
+
+def _latest_of_each_bucket(rows: Sequence[tuple[float, ...]], n_bucket: int) -> list[tuple[float, ...]]:
+    if not rows:
+        return []
+    width = bucket_s(rows[-1][0] - rows[0][0], n_bucket)
+    return list({math.floor(row[0] / width): row for row in rows}.values())
+
+
+def _per_min(rows: Sequence[tuple[float, ...]]) -> float | None:
+    """Return the shards done in a minute, over the last one."""
+    recent = [row for row in rows if row[0] >= rows[-1][0] - RATE_S]
+    span_s = recent[-1][0] - recent[0][0] if recent else 0.0
+    return 60 * (recent[-1][1] - recent[0][1]) / span_s if span_s > 0 else None
+
+
+def _left_s(counts: ShardCounts, per_min: float | None) -> float | None:
+    if counts.is_open or not per_min or per_min < 0:
+        return None
+    return 60 * (counts.todo + counts.doing) / per_min
+
+
+def static(data: Columns) -> str:
+    """Return the chart as SVG."""
+    if not data.t_s:
+        return svg.nothing(data.title, "No counts over time yet.")
+    first = data.done
+    second = tuple(a + b for a, b in zip(first, data.doing, strict=True))
+    third = tuple(a + b for a, b in zip(second, data.todo, strict=True))
+    lows: tuple[tuple[float, ...], ...] = ((0.0,) * len(first), first, second)
+    layers = tuple(
+        svg.Area(data.t_s, low, high, color, name, name)
+        for low, high, (name, color) in zip(lows, (first, second, third), _KINDS, strict=True)
+    )
+    return svg.draw(
+        svg.Plot(
+            data.title, words(data), "time since start", "shards", layers, x_is_time=True, height=220,
+            y_to=max((v for v in third if math.isfinite(v)), default=1.0) or 1.0,
+        )
+    )  # fmt: skip
+
+
+def words(data: Columns) -> str:
+    """Say what the queue holds and how fast it drains."""
+    c = data.counts
+    rate = f"{units.number(data.per_min)} a minute" if data.per_min is not None else "rate not known yet"
+    end = f"the rest in about {units.duration(data.left_s)}" if data.left_s is not None else "end not known"
+    if c.finished:
+        end = "nothing left to do"
+    return (
+        f"{c.done:,} done, {c.doing:,} handed out, {c.todo:,} to do; {rate}, {end}. "
+        f"{c.returned:,} were taken back from workers, {c.quarantined:,} set aside, {c.skipped:,} skipped."
+    )
+
+
+def twin(data: Columns) -> Table:
+    """Return the same numbers as a table."""
+    known = [i for i, v in enumerate(data.done) if math.isfinite(v)]
+    step = max(1, math.ceil(len(known) / N_TWIN_ROW))
+    at = known[::-1][::step][::-1]  # the last one always
+    rows = tuple(
+        (
+            units.elapsed(data.t_s[i]),
+            *(f"{column[i]:,.0f}" for column in (data.done, data.doing, data.todo)),
+        )
+        for i in at
+    )
+    return Table("Shards over time", ("at (m:ss)", "done", "doing", "to do"), rows, words(data))
+
+
+class Figure:
+    """Live drawing: one source, three layers."""
+
+    def __init__(self) -> None:
+        from dlrover_nb.widgets.charts import kit  # noqa: PLC0415 - bokeh only when drawn live
+
+        self.root = kit.time_figure(TITLE, "shards")
+        self._source = kit.Source(t=[], done=[], doing=[], todo=[])
+        self.root.varea_stack(
+            ["done", "doing", "todo"],
+            x="t",
+            source=self._source.model,
+            color=[color for _, color in _KINDS],
+            hatch_pattern=["blank", "right_diagonal_line", "dot"],
+            hatch_color="#ffffff",
+            legend_label=[name for name, _ in _KINDS],
+        )
+        kit.place_legend(self.root)
+
+    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
+        """Show new data."""
+        data = columns(snapshot, series)
+        self.root.title.text = data.title
+        whole = [sum(row) for row in zip(data.done, data.doing, data.todo, strict=True)]
+        self.root.y_range.update(start=0, end=max(filter(math.isfinite, whole), default=1.0) or 1.0)
+        return self._source.show(
+            {"t": [*data.t_s], "done": [*data.done], "doing": [*data.doing], "todo": [*data.todo]}
+        )
+
+
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
+    """Return the static chart with its table."""
+    data = columns(snapshot, series)
+    return Picture(static(data), twin(data))
+
+
+CHART = Chart("shards", TITLE, picture, Figure)

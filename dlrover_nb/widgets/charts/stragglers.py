@@ -1,0 +1,219 @@
+"""Stragglers: a strip of time for each worker, marked where it was slower than the others by the threshold.
+
+The rule is `core.straggler.detect`'s: a worker's mean iteration over that of the other workers, without what
+it waits for its peers. Cells over the threshold carry a cross, so that the picture reads without color.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.straggler.detect import Heat, heat
+from dlrover_nb.widgets import strips, svg, units
+from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.charts.chart import Chart
+from dlrover_nb.widgets.series import MOST_ROWS, node_rows
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+TITLE = "Stragglers"
+N_WORST = 8
+_WINDOWS_S = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+_MOST_WINDOW = 48
+_SLOWER = 1.15  # from here on a cell is tinted
+_COLORS = {"even": "#e1e4e8", "slower": svg.SKY, "over": svg.RED}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One worker in one window, times in seconds since the job's start."""
+
+    node: str
+    from_s: float
+    to_s: float
+    ratio: float
+    iter_s: float
+    is_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the chart shows: cells that can be compared, by worker, and how many workers there are."""
+
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]  # of many workers, those that were slowest
+    cells: tuple[Cell, ...]  # of all workers
+    n_worker: int
+    window_s: float
+    threshold: float
+    now: tuple[str, ...]  # stragglers of the last window
+
+    @property
+    def title(self) -> str:
+        """The title, with who is a straggler now."""
+        return f"{TITLE}: {', '.join(self.now[:4])}{' …' * (len(self.now) > 4)}" if self.now else TITLE
+
+    @property
+    def state(self) -> str:
+        """Say what there is to see."""
+        if self.n_worker < 2:
+            return "One worker alone has no others to be slower than."
+        if not self.cells:
+            return "No two workers have reported at the same time yet."
+        now = f"in the last window {', '.join(self.now)}" if self.now else "none in the last window"
+        n_over = sum(cell.is_over for cell in self.cells)
+        return (
+            f"Mean iteration over that of the other workers, in windows of {units.duration(self.window_s)}; "
+            f"from {self.threshold:g} times on a worker is a straggler: {now}, {n_over} cells in all."
+        )
+
+
+def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
+    """Return the chart's data."""
+    rows = node_rows(series, snapshot.spec.name)
+    told = ~rows.is_ps
+    own_s = rows.column("iter_s") - np.nan_to_num(rows.column("peers_s"))
+    at_s = rows.at_s[told]
+    window_s = _window_s(float(np.ptp(at_s)) if len(at_s) else 0.0)
+    found = heat(zip(at_s.tolist(), rows.kept(told), own_s[told].tolist(), strict=True), window_s)
+    start_s = snapshot.started_at_s
+    by_node = {name: _cells(found, i, start_s) for i, name in enumerate(found.nodes)}
+    return Columns(
+        rows=tuple((name, by_node[name]) for name in _shown(by_node)),
+        cells=tuple(cell for cells in by_node.values() for cell in cells),
+        n_worker=len(found.nodes),
+        window_s=window_s,
+        threshold=found.threshold,
+        now=found.stragglers,
+    )
+
+
+def _window_s(span_s: float) -> float:
+    return next((w for w in _WINDOWS_S if span_s / w <= _MOST_WINDOW), _WINDOWS_S[-1])
+
+
+def _cells(found: Heat, i: int, start_s: float) -> tuple[Cell, ...]:
+    columns_of = zip(found.starts_s, found.ratios[i], found.iter_s[i], found.is_over[i], strict=True)
+    return tuple(
+        Cell(found.nodes[i], max(0.0, at_s - start_s), at_s - start_s + found.window_s, ratio, iter_s, over)
+        for at_s, ratio, iter_s, over in columns_of
+        if math.isfinite(ratio)
+    )
+
+
+def _shown(by_node: dict[str, tuple[Cell, ...]]) -> list[str]:
+    if len(by_node) <= MOST_ROWS:
+        return list(by_node)
+    slowest = sorted(by_node, key=lambda n: max((c.ratio for c in by_node[n]), default=0.0), reverse=True)
+    kept = set(slowest[:MOST_ROWS])
+    return [name for name in by_node if name in kept]
+
+
+def _kind(cell: Cell) -> str:
+    return "over" if cell.is_over else "slower" if cell.ratio >= _SLOWER else "even"
+
+
+def static(data: Columns) -> str:
+    """Return the chart as SVG."""
+    if not data.cells:
+        return svg.nothing(TITLE, data.state)
+    over = f"straggler: {data.threshold:g} times the others or more"
+    more = data.n_worker - len(data.rows)
+    return strips.draw(
+        strips.Strips(
+            title=f"{data.title} (the {len(data.rows)} slowest of {data.n_worker})" if more else data.title,
+            desc=data.state,
+            x_label="time since start",
+            rows=tuple((name, tuple(map(_piece, cells))) for name, cells in data.rows),
+            legend=(
+                (_COLORS["even"], "like the others", False),
+                (_COLORS["slower"], f"{_SLOWER:g} times or more", False),
+                (_COLORS["over"], over, True),
+            ),
+            x0=min(c.from_s for c in data.cells),
+            x1=max(c.to_s for c in data.cells),
+            x_is_time=True,
+        )
+    )
+
+
+def _piece(cell: Cell) -> strips.Piece:
+    return strips.Piece(cell.from_s, cell.to_s, _COLORS[_kind(cell)], is_marked=cell.is_over)
+
+
+def twin(data: Columns) -> Table:
+    """Return the worst windows as a table, and the state in words."""
+    worst = sorted(data.cells, key=lambda c: c.ratio, reverse=True)[:N_WORST]
+    rows = tuple(
+        (
+            cell.node,
+            f"{units.elapsed(cell.from_s)} to {units.elapsed(cell.to_s)}",
+            units.duration(cell.iter_s),
+            f"{cell.ratio:.2f}",
+            "straggler" if cell.is_over else "no",
+        )
+        for cell in worst
+    )
+    head = ("worker", "when (m:ss)", "own iteration", "times the others", f"over {data.threshold:g}")
+    return Table("Slowest windows", head, rows, data.state)
+
+
+class Figure:
+    """Live drawing: one rectangle for each worker and window, a cross on those over the threshold."""
+
+    def __init__(self) -> None:
+        from bokeh.models import FactorRange  # noqa: PLC0415 - bokeh only when drawn live
+
+        from dlrover_nb.widgets.charts import kit  # noqa: PLC0415
+
+        self.root = kit.time_figure(TITLE, "", y_range=FactorRange())
+        self._cells = kit.Source(x=[], node=[], width=[], color=[], mark=[], words=[], kind=[])
+        source = self._cells.model
+        self.root.rect(
+            "x", "node", "width", 0.86, source=source, fill_color="color", line_color="#ffffff",
+            legend_field="kind",
+        )  # fmt: skip
+        self.root.scatter("x", "node", marker="x", size="mark", source=source, color=svg.BLACK, line_width=2)
+        self.root.add_tools(kit.hover("words", "window"))
+        kit.place_legend(self.root)
+
+    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
+        """Show new data."""
+        data = columns(snapshot, series)
+        names = [name for name, _ in reversed(data.rows)]  # bokeh counts rows from below
+        if self.root.y_range.factors != names:
+            self.root.y_range.factors = names
+            self.root.height = 130 + 18 * len(names)
+        self.root.title.text = data.title if data.cells else f"{TITLE}: {data.state}"
+        cells = sorted((c for _, row in data.rows for c in row), key=lambda c: c.from_s)
+        return self._cells.show(_columns_of(cells, data.threshold))
+
+
+def _columns_of(cells: list[Cell], threshold: float) -> dict[str, list[object]]:
+    kinds = {
+        "even": "like the others",
+        "slower": f"{_SLOWER:g} times or more",
+        "over": f"straggler: {threshold:g} times or more",
+    }
+    return {
+        "x": [(c.from_s + c.to_s) / 2 for c in cells],
+        "node": [c.node for c in cells],
+        "width": [c.to_s - c.from_s for c in cells],
+        "color": [_COLORS[_kind(c)] for c in cells],
+        "mark": [9 if c.is_over else 0 for c in cells],
+        "words": [f"{c.node}: {c.ratio:.2f} times the others, {units.duration(c.iter_s)}" for c in cells],
+        "kind": [kinds[_kind(c)] for c in cells],
+    }
+
+
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
+    """Return the static chart with its table."""
+    data = columns(snapshot, series)
+    return Picture(static(data), twin(data))
+
+
+CHART = Chart("stragglers", TITLE, picture, Figure)

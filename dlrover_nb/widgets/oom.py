@@ -1,0 +1,56 @@
+"""The OOM clock: when nodes of a role run out of memory, how sure that is, and what avoids it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.widgets import units
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine
+
+LIKELY = 0.05  # a chance from which on it is worth a word
+NEVER = "not before the end"
+
+
+def running_out(snapshot: JobSnapshot) -> tuple[MemoryLine, ...]:
+    """Return the roles that will, or may well, be out of memory before the end; soonest first."""
+    if snapshot.phase.is_final:
+        return ()
+    at_risk = [m for m in snapshot.memory if m.full_in_s is not None or (m.oom_probability or 0.0) >= LIKELY]
+    return tuple(sorted(at_risk, key=lambda m: float("inf") if m.full_in_s is None else m.full_in_s))
+
+
+def countdown(line: MemoryLine) -> str:
+    """Say when a node is full: ``a ps is full in 41 min (5 %: 22 min, 95 %: not before the end)``."""
+    early, late = (
+        NEVER if s is None else units.duration(s) for s in (line.full_in_low_s, line.full_in_high_s)
+    )
+    if line.full_in_s is None:
+        first = f", in {early} at the soonest" if line.full_in_low_s is not None else ""
+        return f"a {line.role} may be full before the end{first}"
+    known = line.full_in_low_s is not None or line.full_in_high_s is not None
+    band = f" (5 %: {early}, 95 %: {late})" if known else ""
+    return f"a {line.role} is full in {units.duration(line.full_in_s)}{band}"
+
+
+def clock_words(line: MemoryLine) -> str:
+    """Say when, how likely, and by what law, in a sentence."""
+    chance = f"with a chance of {units.percent(line.oom_probability)} " if line.oom_probability else ""
+    how = "its readings scatter up to it" if line.law == "as now" else f"it grows by a {line.law} law"
+    return f"{countdown(line)}: {chance}it meets its limit of {units.memory(line.limit_mib)}, as {how}."
+
+
+def remedy(snapshot: JobSnapshot) -> str:
+    """Say what change avoids it, where the open proposal is made for that; else nothing."""
+    proposal = snapshot.open_proposal
+    if proposal is None or proposal.kind is not ProposalKind.PROTECT:
+        return ""
+    changes = (
+        f"{units.memory(c.before.memory_mib)} to {units.memory(c.after.memory_mib)} of each {c.role}"
+        for c in proposal.candidate.scale.changes
+        if c.before.memory_mib != c.after.memory_mib
+    )
+    what = ", ".join(changes) or str(proposal.candidate.scale)
+    return f"{proposal.id} avoids it: {what}."
