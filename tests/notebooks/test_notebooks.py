@@ -1,0 +1,111 @@
+"""The notebooks, cell by cell: each in a kernel, a folder and a home of its own, and nothing is left of it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from dlrover_nb.core.export.elasticjob import validate
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+SANITIZE = Path(__file__).parent / "sanitize.cfg"
+# Lax: every cell runs. Strict: every cell prints besides what is stored (cells that say so aside).
+HOW = {
+    "00_quickstart": ["--nbval-lax"],
+    "01_model_and_front": ["--nbval", f"--nbval-sanitize-with={SANITIZE}"],
+    "02_memory_and_oom": ["--nbval", f"--nbval-sanitize-with={SANITIZE}"],
+    "03_many_jobs": ["--nbval-lax"],
+    "04_own_model": ["--nbval-lax"],
+}
+ON_RAY = {"00_quickstart", "04_own_model"}
+MOST_BYTES = 100_000  # of a notebook in the repository: text that is checked, no pictures
+
+
+@pytest.fixture
+def home():
+    folder = Path(tempfile.mkdtemp(prefix="dl"))  # short: unix sockets live below it
+    yield folder
+    left = processes_below(folder)
+    for process in left:
+        process.kill()
+    shutil.rmtree(folder, ignore_errors=True)
+    assert not left, [process.cmdline()[:4] for process in left]
+
+
+def run_cells(name, home):
+    """Run nbval on a copy: a notebook writes beside itself, and our own pytest settings are not its."""
+    shutil.copy(NOTEBOOKS / f"{name}.ipynb", home)
+    (home / "pytest.ini").write_text("[pytest]\n")
+    folders = {f"XDG_{what.upper()}_HOME": str(home / what) for what in ("state", "data", "config")}
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *HOW[name], "--nbval-cell-timeout=280",
+         "--nbval-current-env", f"{name}.ipynb"],
+        cwd=home, env=os.environ | folders | {"IPYTHONDIR": str(home / "ipython")},
+        capture_output=True, text=True, timeout=390, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
+    assert f"{n_code_cell(name)} passed" in ran.stdout
+
+
+def n_code_cell(name):
+    cells = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
+    return sum(cell["cell_type"] == "code" for cell in cells)
+
+
+def processes_below(folder):
+    """Return who was started with its state in this folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("XDG_STATE_HOME", "").startswith(str(folder)):
+                found.append(process)
+        except psutil.Error:  # ended meanwhile, or another user's
+            continue
+    return found
+
+
+def test_every_notebook_is_run_here():
+    assert sorted(HOW) == sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("name", HOW)
+def test_what_is_stored_of_a_notebook_is_small_and_static(name):
+    path = NOTEBOOKS / f"{name}.ipynb"
+    assert path.stat().st_size <= MOST_BYTES
+    outputs = [out for cell in json.loads(path.read_text())["cells"] for out in cell.get("outputs", ())]
+    assert {out["output_type"] for out in outputs} <= {"stream"}
+    assert not outputs or "--nbval-lax" not in HOW[name], "nobody would notice when they are out of date"
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", [name for name in HOW if name not in ON_RAY])
+def test_every_cell_of_a_simulated_notebook_runs(name, home):
+    run_cells(name, home)
+    history = list(home.rglob("history.db"))
+    assert not history, "nothing of a simulation enters the history"
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(400)
+def test_every_cell_of_the_quick_start_runs_and_leaves_its_results(home):
+    run_cells("00_quickstart", home)
+    document = yaml.safe_load((home / "elasticjob.yaml").read_text())
+    assert not validate(document)
+    replicas = {role: spec["replicas"] for role, spec in document["spec"]["replicaSpecs"].items()}
+    assert replicas == {"worker": 2, "ps": 2}
+    report = (home / "quick-start.html").read_text()
+    assert "succeeded" in report
+    assert report.count("<svg") >= 4
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(400)
+def test_every_cell_of_the_own_model_runs(home):
+    run_cells("04_own_model", home)
