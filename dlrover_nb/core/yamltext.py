@@ -49,7 +49,9 @@ def load_documents(text: str) -> list[Any]:
     try:
         return list(yaml.load_all(text, _UniqueKeys))
     except yaml.YAMLError as error:
-        raise InvalidValueError(f"malformed YAML{_place(error)}: {_problem(error)}") from error
+        raise InvalidValueError(
+            f"malformed YAML{_place(error)}: {_problem(error)}{_near(error, text)}"
+        ) from error
     except (ValueError, RecursionError) as error:  # a date that is none, a thousand brackets
         raise InvalidValueError(f"malformed YAML: {error}") from error
 
@@ -71,6 +73,14 @@ class _UniqueKeys(yaml.SafeLoader):
 def _place(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     return "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _near(error: yaml.YAMLError, text: str) -> str:
+    """Return the text at fault; of a file that ends too early, its last line."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    lines = [line.strip() for line in text.splitlines()[: mark.line + 1]] if mark else []
+    near = next((line for line in reversed(lines) if line), "")
+    return f", near `{near[:60]}`" if near else ""
 
 
 def _problem(error: yaml.YAMLError) -> str:

@@ -26,8 +26,6 @@ from dlrover_nb.magics.words import did_you_mean
 from dlrover_nb.widgets.blocks import Verbatim, View
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dlrover_nb.api.views import (
         DecisionView,
         HistoryView,
@@ -90,7 +88,7 @@ class Commands:
         Whether a verb that needs a cluster connects by itself, as each call of the command line must (a
         notebook says `connect` once), and where to; None is this machine.
     namespace
-        The user's variables, among which a job may name its own model or data.
+        The user's variables: a cell in Python runs among them, and a job may name its own model or data.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class Commands:
         command: str = MAGIC,
         auto_connect: bool = False,
         address: str | None = None,
-        namespace: Mapping[str, object] | None = None,
+        namespace: dict[str, object] | None = None,
     ) -> None:
         self.session = Session()
         self._namespace = {} if namespace is None else namespace
@@ -181,7 +179,9 @@ class Commands:
 
     def submit(self, request: rq.Submit, cell: str | None) -> Job:
         """Start a job."""
-        spec = spec_of(request, cell)
+        if not self._auto_connect:
+            self._cluster()  # no code of the user runs where no job can
+        spec = spec_of(request, cell, self._namespace)
         job = self._cluster(start=True).submit(spec, **own_code(spec, self._namespace))
         self.session.jobs[spec.name] = True
         self.session.shown.pop(spec.name, None)

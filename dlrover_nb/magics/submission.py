@@ -1,9 +1,10 @@
-"""The job that a `submit` asks for: a file or a cell of YAML, with the line's flags on top."""
+"""The job that a `submit` asks for: a file or a cell, with the line's flags on top."""
 
 from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,26 +13,36 @@ from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import is_code, load_mapping
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
-from dlrover_nb.core.structs.job import DataFormat
+from dlrover_nb.core.structs.job import DataFormat, JobSpec
 from dlrover_nb.core.usercode import is_import
+from dlrover_nb.magics.cell import run_python, yaml_mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.magics import requests as rq
 
 
-def spec_of(request: rq.Submit, cell: str | None) -> JobSpec:
-    """Return the job of a file or a cell, with the flags on top."""
+def spec_of(request: rq.Submit, cell: str | None, namespace: dict[str, object]) -> JobSpec:
+    """Return the job of a file or a cell, with the flags on top; Python in the cell has run then."""
     if request.file is not None and cell is not None and cell.strip():
         raise InvalidValueError("the job is given twice, in --file and in the cell; drop one of them")
-    text, folder = (cell or "", Path.cwd()) if request.file is None else _job_text(request.file)
-    content = load_mapping(text)
+    if request.file is not None:
+        text, folder = _job_text(request.file)
+        job: JobSpec | Mapping[str, object] = load_mapping(text)
+    else:
+        job, folder = _job_of_cell(cell or "", namespace), Path.cwd()
     settings = tuple((key, _from_here(request, key, value)) for key, value in request.settings)
-    if content.get("name") is None and "name" not in dict(settings):
+    if isinstance(job, Mapping) and job.get("name") is None and "name" not in dict(settings):
         raise InvalidValueError("the job has no name; write submit NAME, or `name:` in its YAML")
-    return job_of(content, settings, base=folder)
+    return job_of(job, settings, base=folder)
+
+
+def _job_of_cell(cell: str, namespace: dict[str, object]) -> JobSpec | Mapping[str, object]:
+    """Return the job of a cell in YAML or Python; empty where it only defines what the flags name."""
+    content = yaml_mapping(cell)
+    if content is not None:
+        return content
+    value = run_python(cell, namespace)
+    return value if isinstance(value, JobSpec | Mapping) else {}
 
 
 def _from_here(request: rq.Submit, key: str, value: object) -> object:

@@ -168,7 +168,7 @@ def test_flags_of_the_model_and_the_runtime_become_the_job() -> None:
     )
     request = parse_line(line)
     assert isinstance(request, rq.Submit)
-    spec = spec_of(request, None)
+    spec = spec_of(request, None, {})
     model = ModelSpec(name="xdeepfm", cin=(8, 4), hidden=(16,), optimizer=Optimizer.ADAM, beta1=0.8)
     assert spec == JobSpec(
         "x",
