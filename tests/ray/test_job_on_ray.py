@@ -78,6 +78,9 @@ def test_a_scaled_job_loses_no_shard(cluster, wait_until):
     handle = cluster.submit(spec)
     wait_until(lambda: training(handle, n_sample=5_000), what="training")
     target = ResourcePlan(worker=RolePlan(2, 1.0, 1024), ps=RolePlan(2, 0.5, 512))
+    huge = replace(PLAN, worker=RolePlan(1, 999, 1024))
+    told = handle.weigh(target, huge)
+    assert [bool(weighed.refusal) for weighed in told] == [False, True]
     decision = handle.scale(target, why="twice of all")
     assert decision.id
     wait_until(
@@ -86,9 +89,16 @@ def test_a_scaled_job_loses_no_shard(cluster, wait_until):
     assert handle.snapshot().running == target
     with pytest.raises(InvalidValueError, match="runs"):
         handle.scale(target)
+    assert (handle.explain().proposal, handle.explain().plan) == (None, target)
+    with pytest.raises(NotFoundError, match="it has had none yet"):
+        handle.explain("p1")
+    with pytest.raises(NotFoundError, match="no change d9"):
+        handle.undo("d9")
+    assert handle.undo(why="it was enough").undoes == decision.id
+    wait_until(lambda: handle.snapshot().running == PLAN, what="the plan before")
     final = handle.wait(timeout_s=150)
     assert_exact(spec, final)
-    assert final.markers[-1].plan == target
+    assert [marker.plan for marker in final.markers] == [PLAN, target, PLAN]
     with pytest.raises(StaleDecisionError):
         handle.scale(PLAN)
 

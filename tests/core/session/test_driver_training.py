@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -82,6 +83,11 @@ def test_workers_and_ps_are_doubled_by_a_decision_while_training(start: Callable
     assert [told.refusal for told in handle.weigh(plan(2, 2))] == [""]
     handle.scale(plan(2, 2), why="to be quicker")
     assert "under way" in handle.weigh(plan(2, 1))[0].refusal
+    gate = threading.Event()
+    job.driver._commands.put(gate.wait)  # the loop is busy: who asks is not kept waiting
+    assert "under way" in handle.weigh(plan(2, 1))[0].refusal
+    assert "manual mode" in handle.explain().why
+    gate.set()
     now = job.until(lambda now: now.running == plan(2, 2))
     assert now.phase is JobPhase.TRAINING
     assert 0 < now.train.n_sample_done < now.train.n_sample_total
