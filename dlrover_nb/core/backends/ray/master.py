@@ -8,6 +8,7 @@ killed Ray makes it again, and it goes on from its run folder with the nodes tha
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, DlroverError
 from dlrover_nb.core.session.driver import JobDriver
+from dlrover_nb.core.session.pruning import prune
 from dlrover_nb.core.session.runfolder import JOB
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 
@@ -63,6 +65,7 @@ class RayMaster:
             features = from_json(features_json, FeatureSpec)
             self._driver = JobDriver(spec, features, backend, folder=path, history_url=None, clock=clock)
         self._driver.start()
+        threading.Thread(target=prune, args=(path.parent, time.time()), name="prune", daemon=True).start()
 
     def snapshot(self) -> Answer:
         """Answer with a `JobSnapshot`."""
