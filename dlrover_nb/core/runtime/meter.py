@@ -3,6 +3,10 @@
 A node says which part begins (`switch`); nothing has to be closed. Once a second the agent takes what came
 together as a `NodeSample`. Pauses and times without any shard count as idle, which for a worker is left out
 of its iteration: they belong to the plan's change or the job's end and not to T_iter of Eq. 1.
+
+A worker's iteration belongs to the window in which it ends, as a whole: one of three seconds would else be
+told as one of a second, the last that it took. What is of no iteration, such as a step that was dropped, is
+let go with `forget`. A PS waits between requests for as long as nobody asks; its time is that of the window.
 """
 
 from __future__ import annotations
@@ -48,23 +52,23 @@ class Meter:
         self._clock = clock
         self._process = psutil.Process(os.getpid())
         self._part = self._last = Part.IDLE
-        self._last_s = 0.0
+        self._last_s = self._stretch_s = 0.0
+        self._open = dict.fromkeys(Part, 0.0)
         self._cpu_s = time.process_time()
         self._opened_at_s = self._since_s = clock.now_s()
         self._clear()
 
     def switch(self, part: Part) -> float:
         """End the part at hand and begin another; return for how many seconds the one at hand went on."""
-        now_s = self._clock.now_s()
-        self._last, self._last_s = self._part, now_s - self._since_s
-        self._seconds[self._part] += self._last_s
-        self._part, self._since_s = part, now_s
+        self._flow()
+        self._last, self._last_s, self._stretch_s = self._part, self._stretch_s, 0.0
+        self._part = part
         return self._last_s
 
     def share(self, part: Part, share: float) -> None:
         """Say that a share of the stretch that ended last was of another part."""
-        self._seconds[self._last] -= share * self._last_s
-        self._seconds[part] += share * self._last_s
+        self._open[self._last] -= share * self._last_s
+        self._open[part] += share * self._last_s
 
     def count_bytes(self, sent: int, received: int) -> None:
         """Count what was sent and received between workers and PS."""
@@ -72,15 +76,26 @@ class Meter:
         self._n_byte_received += received
 
     def count(self, n_sample: int = 0, loss: float | None = None) -> None:
-        """Count one finished iteration (PS: one served request)."""
+        """Count one finished iteration (PS: one served request), of which is what came since the last one."""
+        self._flow()
+        self._close()
         self._n_iter += 1
         self._n_sample += n_sample
         if loss is not None:
             self._loss_sum += loss
 
+    def forget(self) -> None:
+        """Let go of what came since the last iteration: it is of none, and counts as idle."""
+        self._flow()
+        self._open = dict.fromkeys(Part, 0.0)
+        self._last_s = self._stretch_s = 0.0
+
     def take(self, node: str, role: Role) -> NodeSample:
         """Return the means of the window and open the next one."""
-        self.switch(self._part)
+        self._flow()
+        if role is Role.PS:
+            self._close()
+            self._last_s = self._stretch_s = 0.0  # the window that it was of is closed
         cpu_s = time.process_time()
         window_s = max(self._since_s - self._opened_at_s, 1e-9)
         split = self._split(role)
@@ -103,6 +118,19 @@ class Meter:
         self._clear()
         return sample
 
+    def _flow(self) -> None:
+        """Let the part at hand go on up to now."""
+        now_s = self._clock.now_s()
+        self._open[self._part] += now_s - self._since_s
+        self._stretch_s += now_s - self._since_s
+        self._since_s = now_s
+
+    def _close(self) -> None:
+        """Give what came since the last iteration to those of this window."""
+        for part, seconds in self._open.items():
+            self._seconds[part] += seconds
+        self._open = dict.fromkeys(Part, 0.0)
+
     def _split(self, role: Role) -> TimeSplit:
         """Return the parts of the mean iteration; none was finished: nothing can be said."""
         if not self._n_iter:
@@ -115,7 +143,6 @@ class Meter:
         return TimeSplit(**parts)
 
     def _clear(self) -> None:
-        self._last_s = 0.0  # the window that it was of is closed
         self._seconds = dict.fromkeys(Part, 0.0)
         self._n_iter = self._n_sample = self._n_byte_sent = self._n_byte_received = 0
         self._loss_sum = 0.0

@@ -169,7 +169,7 @@ class Trainer:
         In a turn an exchange is on its way: it brings `sent` to the PS and the rows of `asked`. `ready` is a
         batch with its rows. When a last batch is ready an exchange of nothing is sent, once per stream.
         """
-        line.start(None, first.batch)
+        self._send(line, None, first.batch)
         asked: Taken | None = first
         sent: Computed | None = None
         ready: tuple[Taken, Floats] | None = None
@@ -186,13 +186,13 @@ class Trainer:
                 done, ready = self._compute(source, *ready), None
             if done is None and following is None and ready is None:
                 return
-            line.start(done.push if done else None, following.batch if following else None)
+            self._send(line, done.push if done else None, following.batch if following else None)
             sent, asked = done, following
 
     def _flush(self, source: Source, line: Line, done: Computed | None) -> None:
         """Let what was computed be applied before the worker does something else."""
         if done is not None:
-            line.start(done.push, None)
+            self._send(line, done.push, None)
             self._await(line)
             self._acknowledge(source, done)
 
@@ -227,12 +227,14 @@ class Trainer:
                 self.between()
             gradients = first.result()
         self._is_warm = True
+        self._meter.forget()  # a model that is compiled on its first use takes no such time again
         return gradients
 
     def _score(self, source: Source, taken: Taken, rows: Floats) -> None:
         work, batch = taken.work, taken.batch
         work.scores.append(self.learner.scores(rows, batch.inverse, batch.dense))
         self._count(source, work, len(batch.labels))
+        self._meter.forget()  # it is no iteration of the training
 
     def _acknowledge(self, source: Source, sent: Computed | None) -> None:
         """Count a batch whose gradients are applied."""
@@ -259,6 +261,11 @@ class Trainer:
             self._n_taken += 1
         self._meter.switch(Part.OTHER)
         return taken
+
+    def _send(self, line: Line, push: Push | None, pull: Prepared | None) -> None:
+        self._meter.switch(Part.LOOKUP if push is None else Part.UPDATE)
+        line.start(push, pull)
+        self._meter.switch(Part.OTHER)
 
     def _await(self, line: Line) -> Floats:
         self._meter.switch(Part.LOOKUP)

@@ -303,6 +303,7 @@ class Worker:
         if self._line is not None:
             self._line.close()
             self._line = None
+            self._meter.forget()  # what was not acknowledged is of no iteration
         self._shelf.rewind()
 
     def _describe(self, sample: NodeSample) -> Report:

@@ -121,7 +121,8 @@ class SimulatedRun:
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return what happened to a node, or to all of them; see `logs.newest`."""
-        return newest(self._lines, node, n_line)
+        silent: dict[str, list[LogLine]] = {told.id: [] for told in self._job.nodes}
+        return newest(silent | self._lines, node, n_line)
 
     def counsel(self) -> Counsel:
         """Return what can be asked about the job as it stands now."""

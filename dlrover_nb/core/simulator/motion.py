@@ -133,17 +133,18 @@ class Motion:
             weights, slowed = [1.0] * len(workers), min(factors)
         total = sum(weights)
         self._workers = [(n, x / total) for n, x in zip(workers, weights, strict=True)]
-        self._set_pace(serving, len(workers), slowed * min(n.factor for n in ps))
+        self._set_pace(serving, len(workers), slowed, min(n.factor for n in ps))
 
-    def _set_pace(self, serving: ResourcePlan, n_worker: int, slowed: float) -> None:
+    def _set_pace(self, serving: ResourcePlan, n_worker: int, slowed: float, ps_factor: float) -> None:
         job, size = self._job, serving.worker
         plan = serving
         if n_worker != size.count:
             plan = ResourcePlan(RolePlan(n_worker, size.cpu, size.memory_mib), serving.ps)
         m = job.spec.batch_size
         batch = m if job.global_batch is None else job.global_batch / n_worker
-        self._pace = Pace(batch, job.truth.split(plan, m), n_worker, plan.ps.count)
-        self.speed = job.truth.speed(plan, m) * slowed * self._noise
+        slowest = None if job.global_batch is None else slowed
+        self._pace = Pace(batch, job.truth.split(plan, m), n_worker, plan.ps.count, ps_factor, slowest)
+        self.speed = job.truth.speed(plan, m) * slowed * ps_factor * self._noise
 
     def _ps_share(self, node: SimNode, n_ps: int) -> float:
         """Return the share of the parameters that a PS holds: slot 0 holds more than its even share."""

@@ -1,4 +1,10 @@
-"""What simulated nodes report: the same records as real nodes send."""
+"""What simulated nodes report: the same records as real nodes send.
+
+Where an iteration took longer than the true function says, the cause is known and its time told as a real
+node would measure it: the time that a slow worker loses is computing, that of a slow PS is waiting for it,
+and workers that keep in step wait for the slowest of them as for their peers. What is left is noise, by
+which all parts are longer alike.
+"""
 
 from __future__ import annotations
 
@@ -26,25 +32,58 @@ class Pace:
         Parts of T_iter of a worker at normal speed.
     n_worker, n_ps
         Active nodes.
+    ps_factor
+        Speed of the slowest PS over its normal speed.
+    slowest
+        That of the slowest worker where all keep in step; None: they do not.
     """
 
     batch: float = 1.0
     split: TimeSplit = IDLE
     n_worker: int = 0
     n_ps: int = 0
+    ps_factor: float = 1.0
+    slowest: float | None = None
 
     @property
     def compute_share(self) -> float:
         """Share of an iteration that a worker computes; where it is not known, all of it."""
         total_s = self.split.total_s
-        known_s = self.split.compute_s + self.split.lookup_s
+        known_s = self.split.compute_s + self.wait_s
         return 0.0 if total_s == 0 else self.split.compute_s / total_s if known_s else 1.0
 
     @property
     def serve_share(self) -> float:
         """Share of the time that a PS works for somebody, at most all of it."""
         total_s = self.split.total_s
-        return min(self.split.lookup_s / total_s, 1.0) if total_s else 0.0
+        return min(self.wait_s / total_s, 1.0) if total_s else 0.0
+
+    @property
+    def wait_s(self) -> float:
+        """How long a worker waits for PS in a normal iteration."""
+        return self.split.lookup_s + self.split.update_s
+
+    @property
+    def update_share(self) -> float:
+        """Share of that wait which is for gradients; all of it is for rows where neither is known."""
+        return self.split.update_s / self.wait_s if self.wait_s else 0.0
+
+    def spread(self, iter_s: float, factor: float) -> TimeSplit:
+        """Return the parts of an iteration of `iter_s` seconds of a worker with a speed of `factor`."""
+        in_step = 1.0 if self.slowest is None else min(self.slowest / factor, 1.0)
+        own_s, factor = iter_s * in_step, min(factor, 1.0)
+        as_ever_s = own_s * factor * self.ps_factor
+        for_ps_s = own_s * factor * (1 - self.ps_factor)
+        stretch = as_ever_s / self.split.total_s if self.split.total_s else 0.0
+        return TimeSplit(
+            data_s=self.split.data_s * stretch,
+            compute_s=self.split.compute_s * stretch + own_s * (1 - factor),
+            lookup_s=self.split.lookup_s * stretch + for_ps_s * (1 - self.update_share),
+            update_s=self.split.update_s * stretch + for_ps_s * self.update_share,
+            peers_s=self.split.peers_s * stretch + iter_s - own_s,
+            idle_s=self.split.idle_s * stretch,
+            other_s=self.split.other_s * stretch,
+        )
 
 
 def worker_sample(node: SimNode, n_sample: int, pace: Pace, *, at_s: float, memory_mib: float) -> NodeSample:
@@ -52,9 +91,6 @@ def worker_sample(node: SimNode, n_sample: int, pace: Pace, *, at_s: float, memo
     window_s = at_s - node.reported_s
     n_iter = int(n_sample / pace.batch)
     iter_s = window_s * pace.batch / n_sample if n_sample else 0.0
-    normal_s = pace.split.total_s
-    stretch = iter_s / normal_s if normal_s else 0.0
-    split = pace.split
     return NodeSample(
         node=node.id,
         role=Role.WORKER,
@@ -63,11 +99,7 @@ def worker_sample(node: SimNode, n_sample: int, pace: Pace, *, at_s: float, memo
         n_iter=n_iter,
         n_sample=n_sample,
         iter_s=iter_s,
-        split=TimeSplit(
-            compute_s=split.compute_s * stretch,
-            lookup_s=split.lookup_s * stretch,
-            other_s=split.other_s * stretch,
-        ),
+        split=pace.spread(iter_s, node.factor),
         cpu_cores=node.cpu * pace.compute_share if n_sample else 0.0,
         memory_mib=memory_mib,
     )
@@ -89,7 +121,11 @@ def ps_sample(
         n_iter=n_served,
         n_sample=0,
         iter_s=each_s,
-        split=TimeSplit(lookup_s=each_s * busy, idle_s=each_s * (1 - busy)),
+        split=TimeSplit(
+            lookup_s=each_s * busy * (1 - pace.update_share),
+            update_s=each_s * busy * pace.update_share,
+            idle_s=each_s * (1 - busy),
+        ),
         cpu_cores=node.cpu * busy if n_served else 0.0,
         memory_mib=memory_mib,
         parameter_mib=parameter_mib,

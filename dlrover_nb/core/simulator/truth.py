@@ -76,13 +76,13 @@ class TermsTruth:
         return plan.worker.count * batch_size / self.split(plan, batch_size).total_s  # (eq. 1)
 
     def split(self, plan: ResourcePlan, batch_size: int) -> TimeSplit:
-        """Return the terms of T_iter; what a worker sees as one wait is one part."""
+        """Return the terms of T_iter; dense parameters travel both ways, half of it with the gradients."""
         w, p, m = plan.worker.count, plan.ps.count, batch_size
-        update_s = self.update_s * w / (p * plan.ps.cpu)  # (eq. 3)
         sync_s = self.sync_s * w / p  # (eq. 4)
         return TimeSplit(
             compute_s=self.grad_s * m / plan.worker.cpu,  # (eq. 2)
-            lookup_s=update_s + sync_s + self.lookup_s * m / p,  # (eqs. 3-5): a worker sees them as one wait
+            update_s=self.update_s * w / (p * plan.ps.cpu) + sync_s / 2,  # (eq. 3)
+            lookup_s=self.lookup_s * m / p + sync_s / 2,  # (eq. 5)
             other_s=self.constant_s + self.contention_s * (w - 1),
         )
 

@@ -152,6 +152,19 @@ def test_an_accepted_plan_is_undone_and_a_stale_undo_says_who_did_what(cluster):
     assert handle.snapshot().mode is Mode.MANUAL
 
 
+def test_logs_say_that_a_simulated_node_writes_none_and_how_it_was_killed(cluster):
+    growth = MemoryGrowth(300.0, 4000.0, 1e6, 0.5)  # more than a PS may take
+    handle = cluster.add(replace(job(), ps_memory=growth))
+    until("a killed PS", lambda: any("killed at" in line.text for line in handle.logs("ads-ps-1")))
+    assert (handle.logs("ads-ps-1")[-1].level, handle.logs("ads-ps-1")[-1].node) == ("ERROR", "ads-ps-1")
+    until(
+        "a report", lambda: any("writes nothing itself" in line.text for line in handle.logs("ads-worker-1"))
+    )
+    assert {"ads-ps-1", "ads-worker-1"} <= {line.node for line in handle.logs()}
+    with pytest.raises(NotFoundError, match="did you mean ads-worker-1"):
+        handle.logs("ads-worker1")
+
+
 def test_two_users_who_answer_at_once_are_told_apart(cluster):
     handle = cluster.add(job())
     proposal = handle.wait(PATIENCE_S, until=Until.PROPOSAL).open_proposal

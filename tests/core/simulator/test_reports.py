@@ -1,0 +1,96 @@
+"""What simulated nodes report of their time: it sums to what an iteration took, and names the cause."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sim_world import make_job, make_plan, make_world, play
+
+from dlrover_nb.core.simulator import Faults
+from dlrover_nb.core.simulator.crew import SimNode
+from dlrover_nb.core.simulator.reports import Pace, ps_sample, worker_sample
+from dlrover_nb.core.simulator.truth import TermsTruth
+from dlrover_nb.core.structs.events import NodeReported
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.samples import TimeSplit
+
+TRUTH = TermsTruth(2e-3, 0.02, 0.01, 1e-4, 0.05, 0.001)
+NORMAL = TRUTH.split(make_plan(4, 2), 512)
+speeds = st.floats(0.05, 1.0)
+
+
+def node(role: Role = Role.WORKER, factor: float = 1.0) -> SimNode:
+    return SimNode("worker-0", role, 4.0, 4096, 0.0, factor=factor)
+
+
+def parts(split: TimeSplit) -> list[float]:
+    return [getattr(split, field.name) for field in fields(split)]
+
+
+@given(
+    pace=st.builds(
+        Pace,
+        batch=st.floats(1, 5000),
+        split=st.builds(TimeSplit, *[st.just(0.0) | st.floats(1e-6, 10)] * 7),
+        ps_factor=speeds,
+        slowest=st.none() | speeds,
+    ),
+    factor=speeds,
+    n_sample=st.integers(0, 10**6),
+    window_s=st.floats(0.1, 1000),
+)
+def test_the_parts_of_every_report_sum_to_its_iteration_and_none_is_below_zero(
+    pace: Pace, factor: float, n_sample: int, window_s: float
+) -> None:
+    worker = worker_sample(node(factor=factor), n_sample, pace, at_s=window_s, memory_mib=1.0)
+    ps = ps_sample(node(Role.PS), n_sample, pace, at_s=window_s, memory_mib=1.0, parameter_mib=1.0)
+    for sample in (worker, ps):
+        if pace.split.total_s or sample is ps:
+            assert sample.split.total_s == pytest.approx(sample.iter_s, rel=1e-6)
+        assert min(parts(sample.split)) >= -1e-9 * max(sample.iter_s, 1)
+
+
+def test_a_normal_worker_reports_the_terms_of_the_truth() -> None:
+    told = Pace(512, NORMAL, 4, 2).spread(NORMAL.total_s, 1.0)
+    assert parts(told) == pytest.approx(parts(NORMAL))
+    assert told.update_s == pytest.approx(0.02 * 4 / (2 * 4.0) + 0.01 * 4 / 2 / 2)  # eq. 3, half of eq. 4
+    assert told.lookup_s == pytest.approx(1e-4 * 512 / 2 + 0.01 * 4 / 2 / 2)  # eq. 5, half of eq. 4
+
+
+@given(speeds)
+def test_what_a_slow_worker_loses_is_computing(factor: float) -> None:
+    told = Pace(512, NORMAL, 4, 2).spread(NORMAL.total_s / factor, factor)
+    lost_s = NORMAL.total_s / factor - NORMAL.total_s
+    assert told.compute_s == pytest.approx(NORMAL.compute_s + lost_s)
+    assert told.lookup_s == pytest.approx(NORMAL.lookup_s)
+
+
+@given(speeds)
+def test_what_a_slow_ps_costs_is_waiting_for_it(factor: float) -> None:
+    told = Pace(512, NORMAL, 4, 2, ps_factor=factor).spread(NORMAL.total_s / factor, 1.0)
+    lost_s = NORMAL.total_s / factor - NORMAL.total_s
+    assert told.compute_s == pytest.approx(NORMAL.compute_s)
+    assert told.lookup_s + told.update_s == pytest.approx(NORMAL.lookup_s + NORMAL.update_s + lost_s)
+
+
+@given(speeds)
+def test_in_step_a_fast_worker_waits_for_the_slow_one_which_waits_for_nobody(slowest: float) -> None:
+    pace = Pace(512, NORMAL, 4, 2, slowest=slowest)
+    iter_s = NORMAL.total_s / slowest
+    assert pace.spread(iter_s, 1.0).peers_s == pytest.approx(iter_s - NORMAL.total_s)
+    assert pace.spread(iter_s, slowest).peers_s == pytest.approx(0)
+
+
+@pytest.mark.parametrize("global_batch", [None, 2048])
+def test_all_reports_of_a_world_with_slow_nodes_sum_to_their_iterations(global_batch: int | None) -> None:
+    world = make_world(faults=Faults(slow_per_day=500.0, slow_s=200.0))
+    world.submit(make_job(plan=make_plan(4, 2), global_batch=global_batch))
+    told = [event.sample for _, _, event in play(world, until_s=3000.0) if isinstance(event, NodeReported)]
+    assert len(told) > 100
+    for sample in told:
+        assert sample.split.total_s == pytest.approx(sample.iter_s, rel=1e-9)
+    waits = [sample.split.peers_s for sample in told if sample.role is Role.WORKER]
+    assert (max(waits) > 0) == (global_batch is not None)
