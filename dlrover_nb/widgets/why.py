@@ -34,7 +34,7 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
         blocks.append(Paragraph(f"What would change it: {e.flip.words}", Tone.HINT))
     if e.marginals:
         blocks.append(marginals_table(e.marginals, money))
-    blocks += [*_runner_up_blocks(e, money), *_breakdown_blocks(e.candidate)]
+    blocks += [*_runner_up_blocks(e, money), *_probe_blocks(e), *_breakdown_blocks(e.candidate)]
     if e.evidence:
         blocks.append(evidence_table(e.evidence))
     if snapshot.curves:
@@ -66,6 +66,8 @@ def candidate_facts(c: Candidate, money: str) -> tuple[tuple[str, str], ...]:
 
 
 def _binding_blocks(e: Explanation) -> tuple[Block, ...]:
+    if e.candidate is None:
+        return ()
     if not e.binding:
         return (Paragraph("It lies at no constraint: a larger plan would be allowed."),)
     return (Facts(tuple(("lies at" if i == 0 else "", each) for i, each in enumerate(e.binding))),)
@@ -105,6 +107,12 @@ def _runner_up_blocks(e: Explanation, money: str) -> tuple[Block, ...]:
         f"{units.money(c.cost_per_hour, money, per='h')}"
     )
     return (Paragraph(f"{words}. {e.runner_up_why}" if e.runner_up_why else f"{words}."),)
+
+
+def _probe_blocks(e: Explanation) -> tuple[Block, ...]:
+    if e.probe is None or e.probe.plan == e.plan:
+        return ()
+    return (Paragraph(f"Next best experiment, {e.probe.plan.short}: {e.probe_why}", Tone.HINT),)
 
 
 def _breakdown_blocks(candidate: Candidate | None) -> tuple[Block, ...]:

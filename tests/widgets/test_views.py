@@ -36,6 +36,8 @@ def explanation(**changes: object) -> Explanation:
         flip=FlipPoint("x", 1.0, 2.0, "cores", b.NOW_PLAN, "Above 2 cores another plan is better."),
         runner_up=b.candidate(b.plan(3, 2)),
         runner_up_why="It costs more than it brings.",
+        probe=b.candidate(b.plan(2, 2)),
+        probe_why="To learn: trying it removes about 40% of the uncertainty.",
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -91,8 +93,15 @@ def test_why_says_what_binds_what_a_step_brings_and_what_would_change_it():
     assert "no: a job needs at least 1 PS" in text
     assert "What would change it: Above 2 cores another plan is better." in text
     assert "It costs more than it brings." in text
+    assert "Next best experiment, 2w x 0.5 + 2p x 0.25: To learn: trying it removes about 40% of" in text
     assert "7 30,000" not in text
     assert "30,000 7" in text
+
+
+def test_why_without_measurements_does_not_say_that_nothing_binds():
+    bare = explanation(plan=b.NOW_PLAN, proposal=None, candidate=None, baseline=None, binding=())
+    assert "no constraint" not in why_view(bare, b.snapshot()).text()
+    assert "no constraint" in why_view(explanation(binding=()), b.snapshot()).text()
 
 
 def test_what_if_gives_the_command_only_for_what_would_not_be_refused():

@@ -106,7 +106,7 @@ def evidence(analysis: Analysis, plan: ResourcePlan) -> tuple[Measured, ...]:
 
 
 def runner_up(analysis: Analysis, plan: ResourcePlan, grounds: Grounds) -> tuple[Candidate | None, str]:
-    """Return the best plan of the front beside `plan` and the present one, and what it lacks."""
+    """Return the best plan of the front beside `plan` and the present one, and in words what it lacks."""
     out = (axes_key(plan), axes_key(analysis.situation.plan))
     others = [c for c in analysis.front.candidates if axes_key(c.plan) not in out]
     if not others:
@@ -120,16 +120,16 @@ def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds
     now, speed, p = analysis.current, analysis.current.prediction.samples_per_s, candidate.prediction
     refused = "" if candidate.plan == now.plan else grounds.refusal(candidate.plan)
     if any(axes_key(plan) == axes_key(candidate.plan) for plan in grounds.barred):
-        return "it was turned down or failed before"
+        return "It was turned down or failed before."
     if refused:
-        return refused
+        return f"It would be refused: {refused}."
     if candidate.gain_samples_per_s <= 0 and p.samples_per_s > speed:
-        return f"its pause of {candidate.transition_s:.2g} s does not pay in what is left to train"
+        return f"Its pause of {candidate.transition_s:.2g} s does not pay in what is left to train."
     least = (1 + grounds.settings.min_gain) * speed
     if p.samples_per_s > speed and p.low < least:
         return (
-            f"its gain is not certain: the low end of its band is {p.low:,.0f} samples/s, "
-            f"a change is worth a click from {least:,.0f}"
+            f"Its gain is not certain: the low end of its band is {p.low:,.0f} samples/s, "
+            f"a change is worth a click from {least:,.0f}."
         )
     return _against(analysis, candidate, analysis.candidate(chosen))
 
@@ -138,7 +138,7 @@ def _against(analysis: Analysis, candidate: Candidate, chosen: Candidate) -> str
     """Say in throughput and cost how a plan differs from the chosen one."""
     faster = candidate.prediction.samples_per_s / chosen.prediction.samples_per_s - 1
     dearer = candidate.cost - chosen.cost
-    return f"beside the chosen plan it does {faster:+.0%} samples/s for {dearer:+.4g} {analysis.cost_unit}"
+    return f"Beside the chosen plan it does {faster:+.0%} samples/s for {dearer:+.4g} {analysis.cost_unit}."
 
 
 def _best(analysis: Analysis, candidates: Sequence[Candidate]) -> int:

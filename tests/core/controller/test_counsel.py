@@ -133,7 +133,7 @@ def test_where_nothing_is_better_the_nearest_flip_and_the_next_best_plan_are_tol
     told = job.controller.counsel().explain(None)
     assert told.proposal is None
     assert told.why.startswith("No other plan is better for sure")
-    assert (told.runner_up.plan, told.runner_up_why) == (TWO, "it was turned down or failed before")
+    assert (told.runner_up.plan, told.runner_up_why) == (TWO, "It was turned down or failed before.")
     assert [m.plan for m in told.evidence] == [job.spec.plan, TWO]
 
 

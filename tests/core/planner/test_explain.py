@@ -232,10 +232,13 @@ def test_the_runner_up_is_another_plan_of_the_front(plan):
 def test_what_the_runner_up_lacks_is_the_rule_that_it_breaks():
     found, _ = runner_up(ANALYSIS, NOW, grounds(ANALYSIS))
     turned_down = grounds(ANALYSIS, barred={found.plan: 1.0})
-    assert runner_up(ANALYSIS, NOW, turned_down)[1] == "it was turned down or failed before"
-    assert runner_up(ANALYSIS, NOW, grounds(ANALYSIS, refusal=lambda _: "it is pinned"))[1] == "it is pinned"
+    assert runner_up(ANALYSIS, NOW, turned_down)[1] == "It was turned down or failed before."
+    assert (
+        runner_up(ANALYSIS, NOW, grounds(ANALYSIS, refusal=lambda _: "it is pinned"))[1]
+        == "It would be refused: it is pinned."
+    )
     cautious = grounds(ANALYSIS, settings=PlannerSettings(min_gain=50.0))
-    assert "its gain is not certain" in runner_up(ANALYSIS, NOW, cautious)[1]
+    assert "Its gain is not certain" in runner_up(ANALYSIS, NOW, cautious)[1]
     late = replace(ANALYSIS.situation, n_sample_left=1000, pauses=(("workers", 60.0), ("moves", 60.0)))
     ending = analyse(late, model=ANALYSIS.model)
     assert "does not pay" in runner_up(ending, NOW, grounds(ending))[1]
