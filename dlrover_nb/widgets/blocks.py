@@ -27,7 +27,8 @@ _CARD = (
     "background:#fff;color:#1a1a1a;border:1px solid #d0d7de;border-radius:6px;padding:12px 16px;"
     "font:13px/1.45 system-ui,sans-serif;max-width:980px"
 )
-_CELL = "padding:2px 10px 2px 0;color:#1a1a1a;background:#fff;border:0;vertical-align:top;"
+_CELL = "padding:2px 10px 2px 0;border:0;vertical-align:top;"
+_ROW = "background:#fff;color:#1a1a1a"  # a notebook's style sheet paints rows, not cells
 
 
 class Tone(StrEnum):
@@ -169,7 +170,7 @@ def _paragraph_html(block: Paragraph) -> str:
 
 def _facts_html(block: Facts) -> str:
     rows = "".join(
-        f'<tr style="background:#fff"><th scope="row" style="{_CELL}text-align:left;font-weight:600;'
+        f'<tr style="{_ROW}"><th scope="row" style="{_CELL}text-align:left;font-weight:600;'
         f'white-space:nowrap">{escape(name)}</th><td style="{_CELL}text-align:left">{escape(value)}</td></tr>'
         for name, value in block.rows
     )
@@ -190,7 +191,7 @@ def table_html(table: Table) -> str:
         '<div style="overflow-x:auto">'
         '<table style="border-collapse:collapse;font:inherit;margin:8px 0 4px;background:#fff">'
         '<caption style="caption-side:top;text-align:left;font-weight:600;color:#1a1a1a;padding:0">'
-        f'{escape(table.title)}</caption><thead><tr style="background:#fff">{head}</tr></thead>'
+        f'{escape(table.title)}</caption><thead><tr style="{_ROW}">{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>{note}"
     )
 
@@ -199,7 +200,7 @@ def _row_html(row: Sequence[str], right: Sequence[bool]) -> str:
     cells = "".join(
         f'<td style="{_CELL}text-align:{_side(right[i])}">{escape(cell)}</td>' for i, cell in enumerate(row)
     )
-    return f'<tr style="background:#fff">{cells}</tr>'
+    return f'<tr style="{_ROW}">{cells}</tr>'
 
 
 def _side(right: bool) -> str:  # noqa: FBT001 - its one meaning is its name

@@ -16,6 +16,11 @@ DASHES = ("", "6 3", "2 3", "8 3 2 3", "10 4", "4 4", "1 4")
 INK, GRID = "#3d444d", "#e1e4e8"
 
 
+def line_look(i: int) -> tuple[str, str]:
+    """Return color and dash of the i-th of many lines: neighbors differ in both, the first 49 in one."""
+    return CYCLE[i % len(CYCLE)], DASHES[(i + i // len(CYCLE)) % len(DASHES)]
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A polyline; `step` holds each value until the next one."""
@@ -26,6 +31,12 @@ class Line:
     label: str = ""
     dash: str = ""
     step: bool = False
+
+
+def node_line(i: int, x: Sequence[float], y: Sequence[float], name: str) -> Line:
+    """Return the line of the i-th node."""
+    color, dash = line_look(i)
+    return Line(x, y, color, name, dash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Markers, with error bars where `low` and `high` are given, and a tool tip each where `titles` are."""
+    """Markers, with error bars where `low` and `high` are given, tool tips and names where those are."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -65,6 +76,7 @@ class Points:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     titles: Sequence[str] = ()
+    labels: Sequence[str] = ()
 
 
 class Along(StrEnum):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from statistics import fmean, median
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 N_BUCKET = 300
-N_STATIC = 120  # of a picture that is saved in a notebook: every kB counts, and 600 px show no more
+N_STATIC = 100  # of a picture that is saved in a notebook: every kB counts, and 600 px show no more
 MOST_LINES = 8  # at a time: up to here each node has a line of its own
 LEAST_GAP_S = 5.0  # silence shorter than this is jitter of the reports
 MOST_ROWS = 16  # of a table of nodes; a picture of more nodes shows those that stand out
@@ -224,22 +225,54 @@ class NodeRows:
     at_s: Floats
     node: tuple[str, ...]
     is_ps: Flags
-    numbers: dict[str, list[float | str]]
+    _numbers: dict[str, list[float | str]]
+    _arrays: dict[str, Floats] = field(default_factory=dict)
 
     def column(self, name: str) -> Floats:
         """Return a column; NaN throughout where the chunk has none (it comes from an older master)."""
-        found = self.numbers.get(name)
-        return np.full(len(self.node), np.nan) if found is None else np.asarray(found, float)
+        if name not in self._arrays:
+            found = self._numbers.get(name)
+            nothing = np.full(len(self.node), np.nan)
+            self._arrays[name] = nothing if found is None else np.asarray(found, float)
+        return self._arrays[name]
+
+    @property
+    def ps_by_name(self) -> dict[str, bool]:
+        """Which nodes are PS."""
+        return dict(zip(self.node, self.is_ps.tolist(), strict=True))
 
     def kept(self, keep: Flags) -> list[str]:
         """Return the nodes of the rows that are marked."""
         return list(itertools.compress(self.node, keep))
 
 
+class _Same:
+    """A chunk as a key: the same one, not an equal one, which would be dear to tell."""
+
+    def __init__(self, chunk: SeriesChunk) -> None:
+        self.chunk = chunk
+
+    def __hash__(self) -> int:
+        return id(self.chunk)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.chunk is self.chunk
+
+
 def node_rows(series: SeriesChunk | None, job: str = "") -> NodeRows:
-    """Return the node rows of a chunk; those named after their `job` lose that part of it."""
-    columns = series.node if series else {}
-    node = tuple(short_name(str(name), job) for name in columns.get("node", ()))
+    """Return the node rows of a chunk; those named after their `job` lose that part of it.
+
+    Several charts draw the same chunk, so the last ones are kept: turning an hour of reports into arrays
+    takes longer than drawing them.
+    """
+    return _node_rows(_Same(series or SeriesChunk(0, {}, {})), job)
+
+
+@lru_cache(maxsize=4)
+def _node_rows(key: _Same, job: str) -> NodeRows:
+    columns = key.chunk.node
+    short = {name: short_name(str(name), job) for name in set(columns.get("node", ()))}
+    node = tuple(short[name] for name in columns.get("node", ()))
     role = columns.get("role") or [name.split("-")[0] for name in node]
     is_ps = np.fromiter((r == Role.PS for r in role), bool, len(node))
     return NodeRows(np.asarray(columns.get("at_s", ()), float), node, is_ps, columns)

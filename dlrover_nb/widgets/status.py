@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
-from dlrover_nb.widgets.charts import CHARTS, stragglers
+from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
 from dlrover_nb.widgets.oom import clock_words, remedy, running_out
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
         blocks.append(CHARTS["throughput"].picture(snapshot, series))
     blocks += nodes_blocks(snapshot)
     if any(node.last is not None for node in snapshot.nodes):
-        blocks.append(CHARTS["breakdown"].picture(snapshot, series))
+        blocks.append(breakdown.bars(snapshot, series))
     if reported:
         blocks += stragglers_blocks(snapshot, series)
     blocks += memory_blocks(snapshot)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import ticks
+from dlrover_nb.widgets.blocks import escape
 from dlrover_nb.widgets.layers import BLACK, GRID, INK
 from dlrover_nb.widgets.marks import CHAR, card, ink_on, swatch, text
 
@@ -101,7 +102,11 @@ def _pieces(strips: Strips, pieces: Sequence[Piece], y: int) -> str:
         by_color[p.color] = by_color.get(p.color, "") + f"M{left:.1f} {y}H{right:.1f}v{ROW}H{left:.1f}Z"
     paths = [f'<path d="{path}" fill="{color}"/>' for color, path in by_color.items()]
     if len(pieces) <= _BAR_PIECES:
-        paths += [_edges(strips, pieces, y), *(_words(strips, p, y) for p in pieces)]
+        words = "".join(_words(strips, p, y) for p in pieces)
+        paths += [
+            _edges(strips, pieces, y),
+            f'<g font-size="10" text-anchor="middle">{words}</g>' * bool(words),
+        ]
     crosses = "".join(_cross((strips.px(p.start) + strips.px(p.stop)) / 2, y) for p in pieces if p.is_marked)
     if crosses:
         paths.append(f'<path d="{crosses}" stroke="{BLACK}" stroke-width="1.4" fill="none"/>')
@@ -118,9 +123,8 @@ def _words(strips: Strips, p: Piece, y: int) -> str:
     left, right = strips.px(p.start), strips.px(p.stop)
     fitting = (w for w in p.words if len(w) * CHAR + 4 <= right - left)
     shown = next(fitting, "")
-    return (
-        text((left + right) / 2, y + ROW - 4, shown, anchor="middle", color=ink_on(p.color)) if shown else ""
-    )
+    place = f'x="{(left + right) / 2:.1f}" y="{y + ROW - 4}" fill="{ink_on(p.color)}"'
+    return f"<text {place}>{escape(shown)}</text>" if shown else ""
 
 
 def _cross(x: float, y: float) -> str:

@@ -9,7 +9,8 @@ so that light and dark notebooks show the same. Values that are NaN are gaps, ne
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.widgets import ticks as tick
@@ -33,20 +34,24 @@ from dlrover_nb.widgets.layers import (
     Line,
     Points,
     Rule,
+    line_look,
+    node_line,
 )
 from dlrover_nb.widgets.marks import CHAR, Tile, card, ink_on, marker, swatch, text, tile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _LEFT, _RIGHT, _BOTTOM, _TITLE, _ROW = 62, 22, 40, 22, 14
 _MOST_TICKS = 10
+_MOST_LABEL_ROWS = 3
 _OPACITY = 0.16
 
 
 __all__ = [
     "BLACK", "BLUE", "CYCLE", "DASHES", "GREEN", "GRID", "INK", "ORANGE", "PURPLE", "RED", "SKY",
-    "Along", "Area", "Band", "Layer", "Line", "Plot", "Points", "Rule", "draw", "grid", "nothing",
+    "Along", "Area", "Band", "Layer", "Line", "Plot", "Points", "Rule", "draw", "grid",
+    "line_look", "node_line", "nothing",
 ]  # fmt: skip
 
 
@@ -127,8 +132,8 @@ def _frame(plot: Plot) -> _Frame:
     if plot.y_from_zero and min(ys) >= 0:
         y0 = 0.0
     y1 = plot.y_to if plot.y_to is not None else y1
-    top = _TITLE + _ROW * (_legend_rows(plot) + _label_rows(plot)) + 4
-    return _Frame(_LEFT, plot.width - _RIGHT, top, plot.height - _BOTTOM, x0, x1, y0, y1)
+    flat = _Frame(_LEFT, plot.width - _RIGHT, 0.0, plot.height - _BOTTOM, x0, x1, y0, y1)
+    return replace(flat, top=_TITLE + _ROW * (_legend_rows(plot) + _label_rows(plot, flat.px)) + 4)
 
 
 def _xs(layer: Layer) -> Sequence[float]:
@@ -217,9 +222,13 @@ def _runs(columns: Sequence[Sequence[float]]) -> Iterable[list[tuple[float, ...]
 
 
 def _path(points: Sequence[tuple[float, ...]], *, step: bool = False) -> str:
-    first, *rest = points
-    parts = [f"M{first[0]:.1f} {first[1]:.1f}"]
-    parts += [f"H{x:.1f}V{y:.1f}" if step else f"L{x:.1f} {y:.1f}" for x, y in rest]
+    """Return a path in steps from point to point, which are shorter to write than places."""
+    at = [(round(10 * x), round(10 * y)) for x, y in points]
+    parts = [f"M{at[0][0] / 10:g} {at[0][1] / 10:g}"]
+    for (x0, y0), (x1, y1) in pairwise(at):
+        right, down = f"{(x1 - x0) / 10:g}", f"{(y1 - y0) / 10:g}"
+        gap = "" if down.startswith("-") else " "
+        parts.append(f"h{right}v{down}" if step else f"l{right}{gap}{down}")
     return "".join(parts)
 
 
@@ -249,25 +258,23 @@ def _band(band: Band | Area, frame: _Frame) -> str:
 def _area(area: Area, frame: _Frame) -> str:
     """Draw an area with a white edge, which parts neighbors without color, and its name where it is wide."""
     edges = _line(Line(area.x, area.high, "#fff"), frame)
-    heights = [
-        (high - low, i) for i, (low, high) in enumerate(zip(area.low, area.high, strict=True)) if high > low
-    ]
-    named = ""
-    if heights and area.name:
-        widest, _ = max(heights)
-        near = [i for height, i in heights if height >= 0.9 * widest]
-        i = near[len(near) // 2]
-        named = _name_inside(area, frame, i)
-    return _band(area, frame) + edges + named
+    return _band(area, frame) + edges + _name_inside(area, frame)
 
 
-def _name_inside(area: Area, frame: _Frame, i: int) -> str:
-    top, bottom = frame.py(area.high[i]), frame.py(area.low[i])
-    if bottom - top < _ROW:
+def _name_inside(area: Area, frame: _Frame) -> str:
+    runs = list(_runs((area.x, area.low, area.high))) if area.name else []
+    if not runs:
         return ""
-    half = len(area.name) * CHAR / 2
-    x = min(max(frame.px(area.x[i]), frame.left + half + 4), frame.right - half - 4)
-    return text(x, (top + bottom) / 2 + 3.5, area.name, anchor="middle", color=ink_on(area.color))
+    run = max(runs, key=lambda r: r[-1][0] - r[0][0])  # the longest: a name must not stand in a gap
+    widest = max(high - low for _, low, high in run)
+    near = [row for row in run if row[2] - row[1] >= 0.9 * widest]
+    at, low, high = near[len(near) // 2]
+    if frame.py(low) - frame.py(high) < _ROW:
+        return ""
+    half = len(area.name) * CHAR / 2 + 4
+    x = min(max(frame.px(at), frame.px(run[0][0]) + half), frame.px(run[-1][0]) - half)
+    middle = (frame.py(low) + frame.py(high)) / 2
+    return text(x, middle + 3.5, area.name, anchor="middle", color=ink_on(area.color))
 
 
 def _points(points: Points, frame: _Frame) -> str:
@@ -281,7 +288,17 @@ def _points(points: Points, frame: _Frame) -> str:
         if math.isfinite(x) and math.isfinite(y):
             title = f"<title>{escape(points.titles[i])}</title>" if i < len(points.titles) else ""
             parts.append(marker(points, frame.px(x), frame.py(y), title))
+            if i < len(points.labels):
+                parts.append(_name_beside(points.labels[i], frame.px(x), frame.py(y), points.size))
     return "".join(parts)
+
+
+def _name_beside(label: str, x: float, y: float, size: float) -> str:
+    """Write a marker's name to its upper left: what rises to the right leaves room there."""
+    room = len(label) * CHAR + size + 4
+    if x - room < _LEFT:
+        return text(x + size + 4, y + 10, label)
+    return text(x - size - 4, y - 4, label, anchor="end")
 
 
 def _rule(rule: Rule, frame: _Frame) -> str:
@@ -303,29 +320,42 @@ def _vertical(plot: Plot) -> list[Rule]:
     return sorted(rules, key=lambda r: r.at)
 
 
-def _label_rows(plot: Plot) -> int:
-    return min(3, len(_vertical(plot)))
+def _label_rows(plot: Plot, px: Callable[[float], float]) -> int:
+    return 1 + max((row for _, _, row in _label_places(plot, px)), default=-1)
+
+
+def _label_places(plot: Plot, px: Callable[[float], float]) -> list[tuple[Rule, float, int]]:
+    """Return rule, x and row of each label; the rule's tool tip and the table hold those without room."""
+    ends = [-math.inf] * _MOST_LABEL_ROWS
+    places = []
+    for rule in _vertical(plot):
+        width = len(rule.label) * CHAR
+        start = min(px(rule.at), plot.width - _RIGHT - width)
+        row = next((i for i, end in enumerate(ends) if end <= start), None)
+        if row is not None:
+            ends[row] = start + width + 8
+            places.append((rule, start, row))
+    return places
 
 
 def _rules_labels(plot: Plot, frame: _Frame) -> str:
-    ends = [-math.inf] * max(1, _label_rows(plot))
     parts = []
-    for rule in _vertical(plot):
-        x, width = frame.px(rule.at), len(rule.label) * CHAR
-        start = min(x, frame.right - width)
-        row = next((i for i, end in enumerate(ends) if end <= start), None)
-        if row is not None:  # no room: the rule's tool tip and the table hold its label
-            ends[row] = start + width + 8
-            y = frame.top - 5 - _ROW * row
-            parts.append(text(start, y, rule.label, color=rule.color))
-            parts.append(f'<path d="M{x:.1f} {frame.top:.1f}V{y + 2:.1f}" stroke="{rule.color}"/>')
+    for rule, start, row in _label_places(plot, frame.px):
+        x, y = frame.px(rule.at), frame.top - 5 - _ROW * row
+        parts.append(text(start, y, rule.label, color=rule.color))
+        parts.append(f'<path d="M{x:.1f} {frame.top:.1f}V{y + 2:.1f}" stroke="{rule.color}"/>')
     level = (r for r in plot.layers if isinstance(r, Rule) and r.along is Along.HORIZONTAL and r.label)
     parts += [
-        text(frame.right - 4, frame.py(r.at) - 4, r.label, anchor="end", color=r.color)
+        text(frame.right - 4, _beside(frame.py(r.at), frame.top), r.label, anchor="end", color=r.color)
         for r in level
         if frame.y0 <= r.at <= frame.y1
     ]
     return "".join(parts)
+
+
+def _beside(y: float, top: float) -> float:
+    """Return the base line of a label: above its line, below it where that is at the plot's upper edge."""
+    return y - 4 if y - _ROW > top else y + 11
 
 
 # legend

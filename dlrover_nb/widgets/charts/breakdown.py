@@ -40,6 +40,7 @@ _COLORS = (svg.SKY, svg.BLUE, svg.GREEN, svg.ORANGE, svg.RED, "#d0d5db", svg.PUR
 _HATCHES = ("right_diagonal_line", "dot", "blank", "left_diagonal_line", "cross", "horizontal_line", "ring")
 LAST_S = 60.0
 _N_BUCKET = 48  # of the picture over time: seven parts each
+_MOST_PS = 4  # of the rows, where there is no room for all nodes
 _OTHER = PARTS.index("other")
 
 
@@ -50,6 +51,7 @@ class Spent:
     name: str
     iter_s: float
     shares: tuple[float, ...]
+    is_ps: bool
 
     @property
     def seconds(self) -> tuple[float, ...]:
@@ -75,11 +77,13 @@ class Columns:
 
     @property
     def shown(self) -> tuple[Spent, ...]:
-        """The nodes that have room: all, or those with the longest iterations of each role."""
+        """The nodes that have room: all, or those with the longest iterations, a few of them PS."""
         if len(self.nodes) <= rows_of.MOST_ROWS:
             return self.nodes
-        slow = sorted(self.nodes, key=lambda s: s.iter_s, reverse=True)[: rows_of.MOST_ROWS]
-        return tuple(s for s in self.nodes if s in slow)
+        slow = sorted(self.nodes, key=lambda s: s.iter_s, reverse=True)
+        ps = [s for s in slow if s.is_ps][:_MOST_PS]
+        kept = {s.name for s in (*ps, *[s for s in slow if not s.is_ps][: rows_of.MOST_ROWS - len(ps)])}
+        return tuple(s for s in self.nodes if s.name in kept)
 
     @property
     def note(self) -> str:
@@ -102,15 +106,15 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
 
 def _last_reports(snapshot: JobSnapshot) -> tuple[Spent, ...]:
     """Return what the nodes' last reports say, where there is no telemetry at hand."""
-    job = snapshot.spec.name
-    splits = (
-        (rows_of.short_name(n.id, job), n.last.split)
-        for n in snapshot.nodes
-        if n.last is not None and n.last.split.total_s > 0
-    )
+    told = [(n, n.last.split) for n in snapshot.nodes if n.last is not None and n.last.split.total_s > 0]
     return tuple(
-        Spent(name, s.total_s, tuple(getattr(s, f"{part}_s") / s.total_s for part in PARTS))
-        for name, s in splits
+        Spent(
+            name=rows_of.short_name(node.id, snapshot.spec.name),
+            iter_s=split.total_s,
+            shares=tuple(getattr(split, f"{part}_s") / split.total_s for part in PARTS),
+            is_ps=node.role is Role.PS,
+        )
+        for node, split in told
     )
 
 
@@ -118,18 +122,18 @@ def _nodes(snapshot: JobSnapshot, rows: NodeRows, seconds: Floats, told: Flags) 
     recent = told & (rows.at_s > rows.at_s[told].max() - LAST_S)
     here = {rows_of.short_name(node.id, snapshot.spec.name) for node in snapshot.nodes}
     names = sorted({n for n in rows.kept(recent) if n in here or not here}, key=rows_of.natural)
-    is_ps = dict(zip(rows.node, rows.is_ps.tolist(), strict=True))
+    is_ps = rows.ps_by_name
     node = np.array(rows.node)
     ordered = sorted(names, key=lambda name: is_ps[name])
-    return tuple(_spent(name, seconds[:, recent & (node == name)]) for name in ordered)
+    return tuple(_spent(name, seconds[:, recent & (node == name)], is_ps=is_ps[name]) for name in ordered)
 
 
-def _spent(name: str, seconds: Floats) -> Spent:
+def _spent(name: str, seconds: Floats, *, is_ps: bool) -> Spent:
     """Return the mean of a node's reports; seconds: ndarray of shape (parts, reports)."""
     total_s = seconds.sum(axis=0)
     shares = (seconds / total_s).mean(axis=1)
     n_iter_per_s = (1.0 / total_s).mean()  # reports cover equal times: their iterations weigh the seconds
-    return Spent(name, float(1.0 / n_iter_per_s), tuple((shares / shares.sum()).tolist()))
+    return Spent(name, float(1.0 / n_iter_per_s), tuple((shares / shares.sum()).tolist()), is_ps)
 
 
 def _course(rows: NodeRows, seconds: Floats, told: Flags, role: Role, start_s: float) -> Course | None:
@@ -150,11 +154,11 @@ def static(data: Columns) -> str:
     """Return the bars by node and the stacks over time as one SVG."""
     if not data.nodes:
         return svg.nothing(TITLE, "No node has reported an iteration yet.")
-    bars = bar_strips(data)
-    tiles = [Tile(strips.draw(bars), bars.width, bars.height)]
+    by_node = bar_strips(data)
+    tiles = [Tile(strips.draw(by_node), by_node.width, by_node.height)]
     plots = [_plot(course, data) for course in data.courses if len(course.t_s) > 1]
     tiles += [Tile(svg.draw(plot), plot.width, plot.height) for plot in plots]
-    return tile(TITLE, bars.desc, tiles)
+    return tile(TITLE, by_node.desc, tiles)
 
 
 def used_parts(data: Columns) -> tuple[int, ...]:
@@ -194,7 +198,7 @@ def _pieces(spent: Spent) -> list[strips.Piece]:
 def _words(data: Columns) -> str:
     parts = (
         f"{s.name}: " + ", ".join(f"{p} {v}" for p, v in zip(PARTS, units.percents(s.shares), strict=True))
-        for s in data.shown
+        for s in data.shown[:4]
     )
     return "Shares of the mean iteration. " + "; ".join(parts) + "."
 
@@ -216,9 +220,10 @@ def _plot(course: Course, data: Columns) -> svg.Plot:
 
 def twin(data: Columns) -> Table:
     """Return the same numbers as a table, with the seconds of one iteration."""
-    rows = tuple((s.name, units.duration(s.iter_s), *_cells(s)) for s in data.shown)
+    used = used_parts(data)
+    rows = tuple((s.name, units.duration(s.iter_s), *(_cells(s)[i] for i in used)) for s in data.shown)
     note = " ".join(filter(None, ("Share of the time, and seconds of one iteration.", data.note)))
-    return Table(TITLE, ("node", "iteration", *PARTS), rows, note)
+    return Table(TITLE, ("node", "iteration", *(PARTS[i] for i in used)), rows, note)
 
 
 def _cells(spent: Spent) -> tuple[str, ...]:
@@ -292,6 +297,12 @@ def _course_columns(data: Columns) -> dict[str, list[object]]:
         part: [100 * v for v in course.shares[i]] for i, part in enumerate(PARTS)
     }
     return {"t": [*course.t_s], **percent}
+
+
+def bars(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
+    """Return the bars by node alone, with their table: what a status has room for."""
+    data = columns(snapshot, series)
+    return Picture(strips.draw(bar_strips(data)), twin(data))
 
 
 def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:

@@ -98,7 +98,9 @@ def static(data: Columns) -> str:
             step=True,
         ),
         _points(plain, svg.BLUE, "circle", "plan on the front, 90 % band"),
-        _points(picked, svg.GREEN, "triangle", "named pick"),
+        replace(
+            _points(picked, svg.GREEN, "triangle", "named pick"), labels=[", ".join(d.names) for d in picked]
+        ),
         _points([data.now] if data.now else [], svg.BLACK, "square", "plan now"),
         _points([data.proposal] if data.proposal else [], svg.RED, "diamond", "open proposal", 6.0),
         _points([*data.asked], svg.ORANGE, "diamond", "asked about", 6.0),

@@ -92,7 +92,7 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int 
         nodes=wide,
         forecasts=forecasts,
         lines=snapshot.memory,
-        role_of={n: Role.PS if ps else Role.WORKER for n, ps in zip(rows.node, rows.is_ps, strict=True)},
+        role_of={name: Role.PS if is_ps else Role.WORKER for name, is_ps in rows.ps_by_name.items()},
         limit_mib={Role.WORKER: plan.worker.memory_mib, Role.PS: plan.ps.memory_mib},
         clock=countdown(out[0]) if out else "",
         full=tuple(_full_at(out, forecasts, now_s)),
@@ -153,7 +153,7 @@ def static(data: Columns) -> str:
 
 def _few(data: Columns) -> list[svg.Layer]:
     lines = enumerate(data.nodes.values.items())
-    return [svg.Line(data.nodes.t_s, y, _color(i), name, _dash(i)) for i, (name, y) in lines]
+    return [svg.node_line(i, data.nodes.t_s, y, name) for i, (name, y) in lines]
 
 
 def _many(data: Columns) -> list[svg.Layer]:
@@ -170,14 +170,6 @@ def _many(data: Columns) -> list[svg.Layer]:
 
 def _limit_dash(role: Role) -> str:
     return "8 4" if role is Role.WORKER else "12 3 2 3"
-
-
-def _color(i: int) -> str:
-    return svg.CYCLE[i % len(svg.CYCLE)]
-
-
-def _dash(i: int) -> str:
-    return svg.DASHES[i // len(svg.CYCLE) % len(svg.DASHES)]
 
 
 def _words(data: Columns) -> str:
@@ -270,10 +262,10 @@ class Figure:
     def _add_lines(self, data: Columns) -> None:
         for i, name in enumerate(data.nodes.values):
             if name not in self._drawn:
-                dash = [int(d) for d in _dash(i).split()]
+                color, dash = svg.line_look(i)
                 line = self.root.line(
-                    "t", name, name=name, source=self._nodes.model, width=2, line_dash=dash,
-                    color=_color(i), legend_label=name,
+                    "t", name, name=name, source=self._nodes.model, width=2, color=color,
+                    line_dash=[int(d) for d in dash.split()], legend_label=name,
                 )  # fmt: skip
                 self._drawn.add(name)
                 self._hover.renderers = [*self._hover.renderers, line]

@@ -74,7 +74,7 @@ def static(data: Columns) -> str:
 
 def _few(wide: WideTable) -> tuple[svg.Layer, ...]:
     lines = enumerate(wide.values.items())
-    return tuple(svg.Line(wide.t_s, y, line_color(i), name, line_dash(i)) for i, (name, y) in lines)
+    return tuple(svg.node_line(i, wide.t_s, y, name) for i, (name, y) in lines)
 
 
 def _many(all_of: Spread) -> tuple[svg.Layer, ...]:
@@ -82,16 +82,6 @@ def _many(all_of: Spread) -> tuple[svg.Layer, ...]:
         svg.Band(all_of.t_s, all_of.low, all_of.high, svg.BLUE, "slowest to fastest"),
         svg.Line(all_of.t_s, all_of.mid, svg.BLUE, "median worker"),
     )
-
-
-def line_color(i: int) -> str:
-    """Return the color of the i-th line."""
-    return svg.CYCLE[i % len(svg.CYCLE)]
-
-
-def line_dash(i: int) -> str:
-    """Return the dash of the i-th line: no two of the first have the same, whatever their color."""
-    return svg.DASHES[i % len(svg.DASHES)]
 
 
 def _words(data: Columns) -> str:
@@ -161,10 +151,10 @@ class Figure:
             return
         for i, name in enumerate(data.workers.values):
             if name not in self._drawn:
-                dash = [int(d) for d in line_dash(i).split()]
+                color, dash = svg.line_look(i)
                 line = self.root.line(
-                    "t", name, name=name, source=self._source.model, width=2, line_dash=dash,
-                    color=line_color(i), legend_label=name,
+                    "t", name, name=name, source=self._source.model, width=2, color=color,
+                    line_dash=[int(d) for d in dash.split()], legend_label=name,
                 )  # fmt: skip
                 self._drawn.add(name)
                 self._hover.renderers = [*self._hover.renderers, line]
