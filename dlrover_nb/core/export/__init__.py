@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.export import elasticjob
 from dlrover_nb.core.export.files import write
+from dlrover_nb.core.export.gathering import documents_in
 from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.export.pods import pods
 from dlrover_nb.core.export.provenance import Provenance, provenance_of
@@ -32,6 +33,7 @@ __all__ = [
     "Options",
     "Provenance",
     "check",
+    "documents_in",
     "provenance_of",
     "read_export",
     "to_yaml",

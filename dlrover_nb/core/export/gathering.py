@@ -17,6 +17,7 @@ from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.export.scaleplan import JOB_LABELS
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.yamltext import load_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,12 +51,22 @@ class Said:
     unknown: list[str] = field(default_factory=list)
 
 
-def opened(documents: Iterable[object]) -> Iterator[Group]:
-    """Yield resources: documents that hold something, and the items of lists."""
+def documents_in(text: str) -> list[Group]:
+    """Return the resources of a YAML text: its documents, and the items of lists.
+
+    Raises
+    ------
+    InvalidValueError
+        For malformed YAML (with line and column), and for a document that is no group.
+    """
+    return list(_opened(load_documents(text)))
+
+
+def _opened(documents: Iterable[object]) -> Iterator[Group]:
     for number, document in enumerate(documents, start=1):
         if document is not None:
             content = _group(document, f"document {number}")
-            yield from opened(_list(content, "items")) if content.get("kind") in _LISTS else (content,)
+            yield from _opened(_list(content, "items")) if content.get("kind") in _LISTS else (content,)
 
 
 def gather(documents: Sequence[Group]) -> Said:

@@ -50,7 +50,8 @@ class Provenance:
     proposal
         The id under which it was proposed.
     before
-        The plan that the job had when this one was exported.
+        The plan that this one takes the place of: the job's, or where it has this one already, the one that
+        ran before.
     fit
         The model behind the prediction.
     """
@@ -93,7 +94,13 @@ def provenance_of(snapshot: JobSnapshot, plan: ResourcePlan) -> Provenance:
     decision = next((d for d in reversed(snapshot.decisions) if decided(d) == plan), None)
     prediction = predictions.get(plan)
     fit = snapshot.fit if prediction is not None else None
-    return Provenance(decision, prediction, proposal, snapshot.target, fit)
+    return Provenance(decision, prediction, proposal, _before(snapshot, plan), fit)
+
+
+def _before(snapshot: JobSnapshot, plan: ResourcePlan) -> ResourcePlan | None:
+    if snapshot.target != plan:
+        return snapshot.target
+    return next((marker.plan for marker in reversed(snapshot.markers) if marker.plan != plan), None)
 
 
 def context(
@@ -128,7 +135,7 @@ def notes_of(told: Context) -> dict[str, str]:
     """Return the annotations of one resource; empty ones are left out."""
     decision, provenance = told.provenance.decision, told.provenance
     notes = {"kind": told.kind, "version": told.version, "owner": told.job.owner, "plan": str(told.plan)}
-    if provenance.before not in {None, told.plan}:
+    if provenance.before is not None:
         notes["plan-before"] = str(provenance.before)
     if decision is not None:
         notes |= {

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
-from dlrover_nb.core.export.gathering import FIELDS, KINDS, annotation, gather, metadata, opened
+from dlrover_nb.core.export.gathering import FIELDS, KINDS, annotation, documents_in, gather, metadata
 from dlrover_nb.core.export.nodes import job_in
 from dlrover_nb.core.export.provenance import CONTEXT, Context, Provenance
 from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan
-from dlrover_nb.core.yamltext import load_documents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +80,7 @@ def read_export(text: str) -> Imported:
         For malformed YAML (with line and column), no document of a kind that is known, several jobs, or a
         value that cannot be.
     """
-    documents = list(opened(load_documents(text)))
+    documents = documents_in(text)
     known = [d for d in documents if d.get("kind") in KINDS]
     if not known:
         got = ", ".join(str(d.get("kind", "a document without kind")) for d in documents[:3]) or "nothing"
