@@ -79,7 +79,7 @@ def check_change(plan: ResourcePlan, now: Standing) -> None:
     if now.phase.is_final:
         raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
     _check_ready(now)
-    _check_plan(plan, now)
+    check_plan(plan, now)
 
 
 def _check_ready(now: Standing) -> None:
@@ -134,7 +134,8 @@ def _plan(decision: Decision, book: ProposalBook) -> ResourcePlan:
     return decision.plan
 
 
-def _check_plan(plan: ResourcePlan, now: Standing) -> None:
+def check_plan(plan: ResourcePlan, now: Standing) -> None:
+    """Refuse a plan for what it is: today's, against a pin, without room; raises as `check_decision` does."""
     if plan == now.target:
         raise InvalidValueError(
             f"plan must differ from now, got {plan}, which already runs; name what should change"

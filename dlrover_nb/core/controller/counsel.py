@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.checks import check_change
+from dlrover_nb.core.controller.checks import check_change, check_plan
 from dlrover_nb.core.errors import DlroverError, NotFoundError
 from dlrover_nb.core.planner import (
     Advice,
@@ -107,11 +108,7 @@ class Counsel:
 
     def refusal(self, plan: ResourcePlan) -> str:
         """Return what the controller would say to a user who sets this plan; empty where it would do it."""
-        try:
-            check_change(plan, self.standing)
-        except DlroverError as error:
-            return str(error)
-        return ""
+        return _refusal(check_change, plan, self.standing)
 
     def explain(self, proposal: str | None) -> Explanation:
         """Say why a proposal was made (None: the open one; where none is, why there is none).
@@ -148,14 +145,21 @@ class Counsel:
     def _surrounded(self, told: Explanation, proposal: Proposal | None, analysis: Analysis) -> Explanation:
         """Add what stands around a plan: constraints, next steps, measurements, other plans."""
         here = analysis.candidate(told.plan)
-        grounds = Grounds(self.settings, self.refusal, self.barred, self.quota)
-        rival, lacks = runner_up(analysis, told.plan, grounds)
-        probed = probe(analysis, self.settings, barred=self.barred, limits=self.limits)
-        return replace(
+        around = replace(
             told,
             binding=binding(analysis, here, self.quota),
             marginals=marginals(analysis, told.plan, self.refusal),
             evidence=evidence(analysis, told.plan),
+        )
+        return around if self._is_over else self._with_others(around, proposal, analysis)
+
+    def _with_others(self, told: Explanation, proposal: Proposal | None, analysis: Analysis) -> Explanation:
+        """Add what could come instead: the flip, the next best plan, the next experiment."""
+        unfit = partial(_refusal, check_plan, now=self.standing)
+        rival, lacks = runner_up(analysis, told.plan, Grounds(self.settings, unfit, self.barred, self.quota))
+        probed = probe(analysis, self.settings, barred=self.barred, limits=self.limits)
+        return replace(
+            told,
             flip=told.flip or self._flip(analysis, proposal, rival),
             runner_up=rival,
             runner_up_why=lacks,
@@ -197,7 +201,7 @@ class Counsel:
     def _why_waits(self) -> str:
         """Say what has to happen before anything is proposed; empty where nothing has."""
         now = self.standing
-        if now.phase.is_final or now.phase is JobPhase.EVALUATING:
+        if self._is_over:
             return (
                 f"The job {'has' if now.phase.is_final else 'is'} {now.phase}: nothing is planned any more."
             )
@@ -210,6 +214,10 @@ class Counsel:
         if not self.waiting.is_measured:
             return f"Advice waits for steady samples of {now.target.short}: {self.waiting}."
         return ""
+
+    @property
+    def _is_over(self) -> bool:
+        return self.standing.phase.is_final or self.standing.phase is JobPhase.EVALUATING
 
     def _find(self, name: str | None) -> Proposal | None:
         """Return the proposal of that id, or the open one."""
@@ -226,3 +234,12 @@ class Counsel:
             return "it has had none yet"
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known[-3:]
         return f"near it are {', '.join(near)} ({len(known)} so far)"
+
+
+def _refusal(check: Callable[[ResourcePlan, Standing], None], plan: ResourcePlan, now: Standing) -> str:
+    """Return what a check says against a plan; empty where nothing."""
+    try:
+        check(plan, now)
+    except DlroverError as error:
+        return str(error)
+    return ""

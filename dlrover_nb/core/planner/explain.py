@@ -44,7 +44,7 @@ class Grounds:
     Parameters
     ----------
     refusal
-        Says why a user could not set a plan now; empty where it can be.
+        Says why a plan cannot be: pins, room, quota; empty where it can.
     barred
         Plans that were turned down or failed.
     quota

@@ -159,6 +159,23 @@ def test_marginals_of_an_explanation_are_what_weighing_says(job):
     assert [m.samples_per_s for m in told.marginals] == pytest.approx(gains)
 
 
+def test_what_stands_in_the_way_of_any_change_is_not_said_of_the_runner_up(job):
+    job.train(30)
+    job.decide(Verdict.SCALE, plan=TWO)
+    told = job.controller.counsel().explain(None)
+    assert "under way" in told.marginals[0].weighed.refusal
+    assert "under way" not in told.runner_up_why
+
+
+def test_when_the_job_is_over_nothing_else_is_suggested(job):
+    job.train(30)
+    job.tell(PhaseChanged(job.at_s, JobPhase.SUCCEEDED))
+    told = job.controller.counsel().explain(None)
+    assert (told.runner_up, told.probe, told.flip) == (None, None, None)
+    assert told.evidence
+    assert told.marginals
+
+
 def test_an_unknown_proposal_is_answered_with_those_near_it(job):
     job.train(20)
     with pytest.raises(NotFoundError, match="no proposal 'p11'; near it are p1"):

@@ -167,11 +167,21 @@ class JobLife(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "job"):
+            self._ask_everything()
             again = replay(self.job.journal, self.job.settings)
             assert again.view() == self.job.view
             assert again.story() == self.job.controller.story()
 
     # the rest
+
+    def _ask_everything(self):
+        """Ask about each proposal and about none: there is an answer in words, and nothing changes."""
+        before, counsel = self.job.view, self.job.controller.counsel()
+        for name in (None, *(p.id for p in before.proposals[-2:])):
+            told = counsel.explain(name)
+            assert told.why
+            assert told.proposal == (name or (self.job.open and self.job.open.id))
+        assert self.job.view == before
 
     def _one_second(self):
         waiting, self.job.obey = self.job.obey, list
