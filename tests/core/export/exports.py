@@ -14,6 +14,8 @@ import pytest
 from hypothesis import strategies as st
 
 from dlrover_nb.core.export import Options, Provenance
+from dlrover_nb.core.models.table import MODELS
+from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.job import (
     DataFormat,
@@ -96,9 +98,10 @@ data = st.just(DataSpec()) | st.builds(
     fractions,
 )
 widths = st.lists(st.integers(1, 512), max_size=3).map(tuple)
+kinds = st.sampled_from([(name, "") for name in sorted(MODELS)] + [(CUSTOM, "package.module:Net")])
 models = st.builds(
-    ModelSpec,
-    name=st.sampled_from(["wide_deep", "dcn_v2"]),
+    lambda kind, **fields: ModelSpec(name=kind[0], code=kind[1], **fields),
+    kinds,
     embedding_dim=st.integers(1, 256),
     hidden=widths,
     hash_size=st.integers(2, 1 << 40),
