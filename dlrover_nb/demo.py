@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
-from dlrover_nb.core.export.elasticjob import elasticjob, to_yaml
+from dlrover_nb.core.export import EXPORTERS, Options, provenance_of, to_yaml
 from dlrover_nb.core.session import connect
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import PlanBounds, ResourcePlan, RolePlan
@@ -147,9 +147,10 @@ class _Watch:
 
 
 def _conclude(console: Console, job: JobHandle, snapshot: JobSnapshot, out: Path) -> None:
-    document = elasticjob(snapshot.spec, snapshot.target)
+    plan = snapshot.target
+    documents = EXPORTERS["elasticjob"](snapshot.spec, plan, provenance_of(snapshot, plan), Options())
     yaml_file = out / "elasticjob.yaml"
-    yaml_file.write_text(to_yaml(document))
+    yaml_file.write_text(to_yaml(*documents))
     report = write_report(out / "report.html", snapshot, job.series(0))
     evaluation = snapshot.evaluation
     quality = "no rows were held out" if evaluation is None else str(evaluation)
