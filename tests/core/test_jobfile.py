@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from exports import jobs, names
-from hypothesis import given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -14,6 +14,8 @@ from dlrover_nb.core.jobfile import dump_job, known_keys, known_values, parse_jo
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, EarlyStopping, JobSpec, Metric, ModelSpec
 from dlrover_nb.core.structs.resources import Pins, PriceTable, RolePlan
+
+FAST = settings(deadline=None, phases=[Phase.generate], database=None, max_examples=500)
 
 
 def _is_plain(spec: JobSpec) -> bool:
@@ -25,6 +27,27 @@ def _is_plain(spec: JobSpec) -> bool:
 @given(jobs.filter(_is_plain))
 def test_a_job_written_and_read_is_the_same_job(spec: JobSpec) -> None:
     assert parse_job(dump_job(spec)) == spec
+
+
+def _leaves(group: str = "") -> list[str]:
+    """Return the paths of all keys of a job file that hold a value and not a group."""
+    paths = [f"{group}.{key}" if group else key for key in known_keys(group)]
+    return [leaf for path in paths for leaf in (_leaves(path) if known_keys(path) else [path])]
+
+
+def _at(spec: JobSpec, path: str) -> object:
+    value: object = spec
+    for key in path.split("."):
+        value = getattr(value, {"epochs": "n_epoch"}.get(key, key), None)
+    return value
+
+
+@pytest.mark.parametrize("path", _leaves())
+def test_the_law_above_draws_every_field(path: str) -> None:
+    drawn = find(
+        jobs.filter(_is_plain), lambda spec: _at(spec, path) != _at(JobSpec("unnamed"), path), settings=FAST
+    )
+    assert _at(parse_job(dump_job(drawn)), path) == _at(drawn, path)
 
 
 def test_a_name_is_enough() -> None:
