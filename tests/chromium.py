@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from waiting import until
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -73,11 +74,18 @@ def serve():
             pn.serve(make, port=port, address="127.0.0.1", show=False, threaded=True, verbose=False,
                      websocket_origin=f"127.0.0.1:{port}")
         )  # fmt: skip
+        until(lambda: is_open(port), what="the server")
         return f"http://127.0.0.1:{port}/"
 
     yield start
     for server in servers:
         server.stop()
+
+
+def is_open(port):
+    """Whether somebody listens on a port of loopback; a server on a thread of its own may not yet."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def free_port():

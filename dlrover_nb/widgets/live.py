@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.session.client import JobHandle
     from dlrover_nb.widgets.screen import Screen
+    from dlrover_nb.widgets.stage import Stage
 
 POLLER = Poller()  # one thread for all views of the process; it holds them weakly
 
@@ -45,6 +46,16 @@ class LiveView:
     def panel(self) -> Any:  # noqa: ANN401 - panel has no types
         """Return a Panel layout: for a served page, or to put into a layout of one's own."""
         return self._new_screen().layout
+
+    def screen_on(self, stage: Stage) -> Screen:
+        """Return a screen to be put on the stage of another live view, until `take_off`."""
+        screen = self._new_screen()
+        screen.stage.put_on(stage)
+        return screen
+
+    def take_off(self, screen: Screen) -> None:
+        """Let go of a screen of `screen_on`."""
+        self._drop(screen)
 
     def _new_screen(self) -> Screen:
         from dlrover_nb.widgets.screen import Screen  # noqa: PLC0415 - panel takes seconds to import

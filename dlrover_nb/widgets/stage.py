@@ -5,20 +5,26 @@ session: `flush` asks for one callback on its next tick and no more until that h
 is no session: changes are made from the poller's thread under our own lock and sent by `push`, and only
 once the browser's side of the comm is open.
 
+A page learns kinds of models of our own only as it loads. So each stage holds a slider that nobody sees:
+sliders can then be added later, with the job that somebody opens or in the placeholder's place.
+
 Only `screen` modules and `scripts` import panel beside this one.
 """
 
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import panel as pn
 from bokeh.models import UIElement
 from panel.io.notebook import block_comm, patch_inline_stylesheets
 
+from dlrover_nb.widgets.knob import Knob
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from threading import RLock
     from typing import Any
 
@@ -55,17 +61,19 @@ class Stage:
         on_connect: Callable[[], None] = lambda: None,
     ) -> None:
         self._body, self._show, self._on_connect = body, show, on_connect
+        self._root = self  # the stage that stands in the cell: this one, or that which it was put on
         self.lock = lock or threading.RLock()
         self._queued = False
         self._doc = pn.state.curdoc if pn.state.curdoc and pn.state.curdoc.session_context else None
         if self._doc is not None:
             self._doc.on_session_destroyed(lambda _context: on_close())
-        self.layout = pn.Column(body, sizing_mode="stretch_width", css_classes=["dlrover-live"])
+        self._kinds = Knob(visible=False)
+        self.layout = pn.Column(body, self._kinds, sizing_mode="stretch_width", css_classes=["dlrover-live"])
 
     def flush(self) -> None:
         """Show what is new, in the way that this front end needs; from any thread."""
         if self._doc is None:
-            with self.lock:
+            with self.lock, self._root.lock:  # in this order everywhere
                 self._flush_notebook()
         elif not self._queued:
             self._queued = True
@@ -74,20 +82,42 @@ class Stage:
     def push(self) -> None:
         """Send changes that were made outside of `flush`."""
         if self._doc is None:
-            pn.io.push_notebook(self.layout)
+            with self._root.lock:
+                pn.io.push_notebook(self._root.layout)
+
+    def put_on(self, other: Stage) -> None:
+        """Stand within another stage from now on, whose way to the browser is taken."""
+        self._root = other._root
+
+    @contextmanager
+    def changed(self) -> Iterator[None]:
+        """Hold changes that bring new models, and send them with every style sheet inline.
+
+        Panel makes a first render self-contained but takes style sheets of what is added later from its
+        CDN, and nothing may be asked of an outside host.
+        """
+        if self._doc is not None:
+            yield
+            return
+        with self.lock, self._root.lock, block_comm():
+            yield
+            for root, _parent in self._root.layout._models.values():  # noqa: SLF001 - the models just made
+                for model in root.select({"type": UIElement}):
+                    patch_inline_stylesheets(model)
+        self.push()
 
     def _flush_page(self) -> None:
         self._queued = False
         self._show()
 
     def _flush_notebook(self) -> None:
-        if self._is_open():
+        if self._root._is_open():  # noqa: SLF001 - of the same class
             self._show()
             self.push()
 
     def notebook_layout(self) -> Any:  # noqa: ANN401 - panel has no types
         """Return the layout with only a placeholder in it: the rest comes once a live kernel is connected."""
-        self.layout[:] = [pn.pane.HTML(_PLACEHOLDER)]
+        self.layout[:] = [pn.pane.HTML(_PLACEHOLDER), self._kinds]
         return self.layout
 
     def _is_open(self) -> bool:
@@ -101,18 +131,7 @@ class Stage:
 
     def _connect(self) -> None:
         """Put the view in the placeholder's place, with every style sheet inline."""
-        with block_comm():
-            self.layout[:] = [self._body]
+        with self.changed():
+            self.layout[:] = [self._body, self._kinds]
             self.layout.css_classes = ["dlrover-live", "dlrover-live-on"]
-            self.inline_styles()
         self._on_connect()
-
-    def inline_styles(self) -> None:
-        """Put the style sheets of all that is drawn inline; call it with the message held.
-
-        Panel makes a first render self-contained but takes style sheets of what is added later from its
-        CDN, and nothing may be asked of an outside host.
-        """
-        for root, _parent in self.layout._models.values():  # noqa: SLF001 - the models that were just made
-            for model in root.select({"type": UIElement}):
-                patch_inline_stylesheets(model)

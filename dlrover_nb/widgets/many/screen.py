@@ -1,0 +1,167 @@
+"""One drawing of all jobs with Panel: totals, the chart, the table, and one job's screen below."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import panel as pn
+from bokeh.models import Div
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
+from dlrover_nb.widgets.many import static
+from dlrover_nb.widgets.many.columns import columns
+from dlrover_nb.widgets.many.figure import Figure
+from dlrover_nb.widgets.many.table import JobsTable
+from dlrover_nb.widgets.series import natural
+from dlrover_nb.widgets.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.widgets.live import LiveView
+    from dlrover_nb.widgets.many.columns import Columns, Picture
+    from dlrover_nb.widgets.screen import Screen
+
+_WHITE = {"background": "#ffffff", "color": "#1a1a1a", "padding": "10px", "font-size": "13px"}
+_TOTALS = (  # sent once, the numbers each second
+    "dl{display:flex;flex-wrap:wrap;margin:4px 0}dl div{margin-right:28px}dt{color:#57606a}"
+    "dd{margin:0;font-weight:600}"
+)
+_NONE = "(none)"
+
+
+class ManyScreen:
+    """One layout of all jobs.
+
+    Parameters
+    ----------
+    picture
+        Returns what is known now.
+    open_job
+        Returns the live view of a job.
+    on_close
+        Told when the served page that shows this screen is gone.
+    on_connect
+        Told when a notebook's page has taken the view in.
+    """
+
+    def __init__(
+        self,
+        picture: Callable[[], Picture],
+        open_job: Callable[[str], LiveView],
+        *,
+        on_close: Callable[[ManyScreen], None],
+        on_connect: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._picture, self._open_job = picture, open_job
+        first = picture()
+        self._figure, self._table, self._totals = Figure(), JobsTable(), _text(stylesheets=[_TOTALS])
+        self._message = _text(html_attributes={"role": "status", "aria-live": "polite"})  # read out
+        self._make_controls()
+        self._opened: tuple[LiveView, Screen] | None = None
+        self._below = pn.Column(sizing_mode="stretch_width")
+        self.stage = Stage(
+            self._arrange(first), self.show, on_close=lambda: on_close(self), on_connect=on_connect
+        )
+        self.layout, self.flush = self.stage.layout, self.stage.flush
+        self.show()
+
+    def _make_controls(self) -> None:
+        self._job = pn.widgets.Select(label="Job to highlight", options=[_NONE], width=260)
+        self._job.param.watch(self._choose, "value")
+        self._open = pn.widgets.Button(label="Open the job", color="primary", width=200, disabled=True)
+        self._open.on_click(self._open_chosen)
+        self._close = pn.widgets.Button(label="Close the opened job", width=200, disabled=True)
+        self._close.on_click(self._close_opened)
+
+    def _arrange(self, first: Picture) -> pn.Column:
+        heading = f'<h2 style="margin:0;font-size:16px">{escape(static.title(first))}</h2>'
+        return pn.Column(
+            _pane(_text(text=heading)),
+            _pane(self._message),
+            _pane(self._totals),
+            _pane(self._figure.root),
+            pn.Row(self._job, pn.Column(pn.Spacer(height=14), pn.Row(self._open, self._close))),
+            _pane(self._table.root),
+            self._below,
+            styles=_WHITE,
+            sizing_mode="stretch_width",
+            max_width=1200,
+        )
+
+    # what the user does
+
+    def _choose(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        chosen = self._job.value
+        with self.stage.lock:
+            self._figure.highlight("" if chosen == _NONE else chosen)
+            self._open.label = "Open the job" if chosen == _NONE else f"Open {chosen}"
+            self._open.disabled = chosen == _NONE
+            self.stage.push()
+
+    def _open_chosen(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        try:
+            view = self._open_job(self._job.value)
+        except DlroverError as error:
+            self._say(str(error).splitlines()[0], Tone.WARNING)
+            return
+        self._put_below(view)
+
+    def _close_opened(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        self._put_below(None)
+
+    def _put_below(self, view: LiveView | None) -> None:
+        if self._opened is not None:
+            before, screen = self._opened
+            before.take_off(screen)
+        with self.stage.changed():
+            self._opened = None if view is None else (view, view.screen_on(self.stage))
+            self._below[:] = [] if self._opened is None else [self._opened[1].layout]
+            self._close.disabled = view is None
+
+    def _say(self, text: str, tone: Tone) -> None:
+        with self.stage.lock:
+            self._message.text = block_html(Paragraph(text, tone))
+            self.stage.push()
+
+    # drawing
+
+    def show(self) -> None:
+        """Bring all models up to date."""
+        picture = self._picture()
+        told = columns(picture)
+        self._show_words(told)
+        self._table.update(told.rows)
+        self._figure.update(picture.wide.since(picture.origin_s), static.x_label(picture))
+        self._offer(sorted((row.name for row in told.rows), key=natural))
+
+    def _show_words(self, told: Columns) -> None:
+        _set(self._totals, totals_html(told))
+        _set(self._message, block_html(Paragraph(told.badge, Tone.WARNING)) if told.badge else "")
+
+    def _offer(self, names: list[str]) -> None:
+        options = [_NONE, *names]
+        if options != self._job.options:
+            self._job.options = options
+
+
+def totals_html(told: Columns) -> str:
+    """Return the totals as a row of names and values."""
+    cells = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in told.totals
+    )
+    return f"<dl>{cells}</dl>"
+
+
+def _set(div: Div, text: str) -> None:
+    if div.text != text:
+        div.text = text
+
+
+def _text(**options: object) -> Div:
+    return Div(**{"text": "", "sizing_mode": "stretch_width", "disable_math": True, **options})
+
+
+def _pane(model: object) -> pn.pane.Bokeh:
+    return pn.pane.Bokeh(model, sizing_mode="stretch_width")

@@ -1,0 +1,81 @@
+"""The static copy of the view of many jobs: what a saved notebook keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.widgets import svg, units
+from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Picture, Table, Tone, View
+from dlrover_nb.widgets.many.columns import HEAD, columns
+from dlrover_nb.widgets.many.grid import moved_most
+from dlrover_nb.widgets.many.look import look
+
+if TYPE_CHECKING:
+    from dlrover_nb.widgets.many import columns as shown
+
+N_POINT = 75  # of a line: a saved notebook shall stay small
+N_LABEL = 8
+TITLE = "Throughput of all jobs"
+
+
+def view(picture: shown.Picture) -> View:
+    """Return the cluster's totals, the chart, and the table of jobs."""
+    told = columns(picture)
+    blocks: list[Block] = [Facts(told.totals)]
+    if told.badge:
+        blocks.append(Paragraph(told.badge, Tone.WARNING))
+    if told.rows:
+        blocks.append(Picture(chart(picture), twin(picture)))
+        rows = tuple(row.cells for row in told.rows)
+        blocks.append(Table("Jobs, those that need attention first", HEAD, rows))
+    else:
+        blocks.append(Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)))
+    return View(title(picture), tuple(blocks))
+
+
+def title(picture: shown.Picture) -> str:
+    """Name the cluster; what is simulated says so."""
+    return f"All jobs of {picture.description}"
+
+
+def x_label(picture: shown.Picture) -> str:
+    """Say what the times of the chart are."""
+    if picture.simulated:
+        return "simulated time (h:mm:ss)"
+    return f"time since {units.clock(picture.origin_s)} (h:mm:ss)" if picture.origin_s else "time (h:mm:ss)"
+
+
+def chart(picture: shown.Picture) -> str:
+    """Return the chart as SVG; only the fastest lines are labelled, the table has them all."""
+    wide = picture.wide.since(picture.origin_s)
+    step = -(-len(wide.t_s) // N_POINT) or 1
+    t = wide.t_s[step - 1 :: step]
+    fastest = sorted(wide.y, key=lambda name: -_last(wide.y[name]))[:N_LABEL]
+    lines = []
+    for name, y in wide.y.items():
+        color, dash = look(wide.slot[name])
+        thin = _thinned(y, step)[: len(t)]
+        lines.append(svg.Line(t, thin, color, name if name in fastest else "", dash))
+    desc = f"Throughput of {len(lines)} jobs over time; the table lists their last values."
+    return svg.draw(svg.Plot(TITLE, desc, x_label(picture), "samples/s", tuple(lines), x_is_time=True))
+
+
+def _thinned(y: list[float], step: int) -> list[float]:
+    out: list[float] = []
+    for i in range(0, len(y) - step + 1, step):
+        out.append(moved_most(out[-1] if out else float("nan"), y[i : i + step]))
+    return out
+
+
+def _last(y: list[float]) -> float:
+    return next((value for value in reversed(y) if value == value), 0.0)  # noqa: PLR0124 - NaN is not itself
+
+
+def twin(picture: shown.Picture) -> Table:
+    """Return the chart's numbers."""
+    rows = tuple(
+        (name, units.number(min(known)), units.number(max(known)), units.number(known[-1]))
+        for name, y in picture.wide.y.items()
+        if (known := [value for value in y if value == value])  # noqa: PLR0124 - as above
+    )
+    return Table(f"{TITLE}, samples/s", ("job", "least", "greatest", "last"), rows)
