@@ -1,14 +1,17 @@
 import math
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from itertools import pairwise
 
 import builders as b
 import pytest
 from bokeh.document import Document
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.snapshot import Evaluation, Round
-from dlrover_nb.widgets.charts import CHARTS, curve, front, memory, throughput
+from dlrover_nb.widgets.charts import CHARTS, curve, front, kit, memory, throughput
 from dlrover_nb.widgets.series import Window
 
 
@@ -149,3 +152,24 @@ def test_a_tap_tells_which_candidate():
     figure.update(b.snapshot(), None)
     figure._dots.model.selected.indices = [2]
     assert tapped == [b.snapshot().front.candidates[2]]
+
+
+@given(st.lists(st.one_of(st.just(math.nan), st.floats(1, 100)), max_size=20))
+def test_live_areas_have_no_height_in_a_gap_and_keep_every_value(y):
+    t_s = [float(i) for i in range(len(y))]
+    columns = kit.with_gaps(t_s, {"high": y}, {"mid": y})
+    assert [v for v in columns["high"] if v] == [v for v in y if math.isfinite(v)]
+    assert all(
+        math.isnan(mid) == (high == 0) for mid, high in zip(columns["mid"], columns["high"], strict=True)
+    )
+    assert columns["t"] == sorted(columns["t"])
+    for (t0, h0), (t1, h1) in pairwise(zip(columns["t"], columns["high"], strict=True)):
+        if t1 - t0 > 1:  # what is known is a second apart: further than that nothing may be drawn
+            assert h0 == h1 == 0
+
+
+def test_hover_on_the_front_tells_plan_speed_band_and_cost():
+    dot = front.columns(b.snapshot()).front[0]
+    words = front.words(dot, "USD/h")
+    for part in (dot.candidate.plan.short, "samples/s", "USD/h", "finish in", "cheapest"):
+        assert part in words

@@ -246,6 +246,7 @@ class Figure:
         self._over_time = kit.time_figure("Workers over time", "% of the time")
         self._over_time.y_range.update(start=0, end=100)
         self._over_time.height = kit.HEIGHT - 60
+        self._with_gaps = kit.with_gaps
         self._nodes = kit.Source(node=[], words=[], **{part: [] for part in PARTS})
         self._course = kit.Source(t=[], **{part: [] for part in PARTS})
         self._draw(kit)
@@ -258,12 +259,12 @@ class Figure:
             "hatch_color": "#ffffff",
             "hatch_alpha": 0.55,
         }
-        self._bars.hbar_stack(
+        bars_of = self._bars.hbar_stack(
             PARTS, y="node", height=0.8, source=self._nodes.model, line_color="#ffffff",
-            legend_label=list(LABELS), **look,
+            legend_label=list(PARTS), **look,
         )  # fmt: skip
         self._over_time.varea_stack(PARTS, x="t", source=self._course.model, **look)
-        self._bars.add_tools(kit.hover("words", "node"))
+        self._bars.add_tools(kit.words_hover(*bars_of))
         kit.place_legend(self._bars)
 
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
@@ -280,7 +281,7 @@ class Figure:
         words: list[object] = [f"{s.name}: {', '.join(_named_cells(s))}" for s in shown]
         changed = [
             self._nodes.show({"node": [*names], "words": words, **bars}),
-            self._course.show(_course_columns(data)),
+            self._course.show(self._with_gaps(*_course_columns(data))),
         ]
         return any(changed)
 
@@ -289,14 +290,11 @@ def _named_cells(spent: Spent) -> list[str]:
     return [f"{part} {cell}" for part, cell in zip(PARTS, _cells(spent), strict=True) if cell != "0 %"]
 
 
-def _course_columns(data: Columns) -> dict[str, list[object]]:
-    course = next((c for c in data.courses if c.role is Role.WORKER), None)
-    if course is None:
-        return {"t": [], **{part: [] for part in PARTS}}
-    percent: dict[str, list[object]] = {
-        part: [100 * v for v in course.shares[i]] for i, part in enumerate(PARTS)
-    }
-    return {"t": [*course.t_s], **percent}
+def _course_columns(data: Columns) -> tuple[tuple[float, ...], dict[str, list[float]]]:
+    course = next(
+        (c for c in data.courses if c.role is Role.WORKER), Course(Role.WORKER, (), ((),) * len(PARTS))
+    )
+    return course.t_s, {part: [100 * v for v in course.shares[i]] for i, part in enumerate(PARTS)}
 
 
 def bars(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:

@@ -89,6 +89,7 @@ def static(data: Columns) -> str:
     """Return the chart as SVG."""
     plain = [d for d in data.front if not d.names]
     picked = [d for d in data.front if d.names]
+    unit = data.cost_unit
     ordered = sorted(data.front, key=lambda d: d.candidate.cost)
     layers: list[svg.Layer] = [
         svg.Line(
@@ -97,13 +98,14 @@ def static(data: Columns) -> str:
             svg.SKY,
             step=True,
         ),
-        _points(plain, svg.BLUE, "circle", "plan on the front, 90 % band"),
+        _points(plain, svg.BLUE, "circle", "plan on the front, 90 % band", unit),
         replace(
-            _points(picked, svg.GREEN, "triangle", "named pick"), labels=[", ".join(d.names) for d in picked]
+            _points(picked, svg.GREEN, "triangle", "named pick", unit),
+            labels=[", ".join(d.names) for d in picked],
         ),
-        _points([data.now] if data.now else [], svg.BLACK, "square", "plan now"),
-        _points([data.proposal] if data.proposal else [], svg.RED, "diamond", "open proposal", 6.0),
-        _points([*data.asked], svg.ORANGE, "diamond", "asked about", 6.0),
+        _points([data.now] if data.now else [], svg.BLACK, "square", "plan now", unit),
+        _points([data.proposal] if data.proposal else [], svg.RED, "diamond", "open proposal", unit, 6.0),
+        _points([*data.asked], svg.ORANGE, "diamond", "asked about", unit, 6.0),
     ]
     some = data.front or data.now or data.proposal or data.asked
     empty = "" if data.front else ": none yet, no fit"
@@ -119,7 +121,7 @@ def static(data: Columns) -> str:
     )
 
 
-def _points(dots: list[Dot], color: str, shape: str, label: str, size: float = 4.0) -> svg.Points:
+def _points(dots: list[Dot], color: str, shape: str, label: str, unit: str, size: float = 4.0) -> svg.Points:
     return svg.Points(
         x=[d.candidate.cost for d in dots],
         y=[d.candidate.prediction.samples_per_s for d in dots],
@@ -129,7 +131,7 @@ def _points(dots: list[Dot], color: str, shape: str, label: str, size: float = 4
         size=size,
         low=[d.candidate.prediction.low for d in dots],
         high=[d.candidate.prediction.high for d in dots],
-        titles=[d.label for d in dots],
+        titles=[words(d, unit) for d in dots],
     )
 
 
@@ -186,10 +188,24 @@ class Figure:
         self.root = kit.plain_figure(
             f"{SHORT_TITLE} (bars: 90 %)", "cost per hour", "samples/s", tools="tap,reset"
         )
-        self.root.add_tools(kit.hover("label", "plan"))
-        empty = ("x", "y", "low", "high", "label", "color", "marker", "size", "kind")
-        self._place_legend = kit.place_legend
+        empty = (
+            "x",
+            "y",
+            "low",
+            "high",
+            "words",
+            "name",
+            "align",
+            "dx",
+            "dy",
+            "color",
+            "marker",
+            "size",
+            "kind",
+        )
+        self._place_legend, self._make_hover = kit.place_legend, kit.words_hover
         self._dots = kit.Source(**{name: [] for name in empty})
+        self._edge = kit.Source(x=[], y=[])
         self._on_tap = on_tap
         self._candidates: tuple[Candidate, ...] = ()
         self._draw()
@@ -197,10 +213,18 @@ class Figure:
 
     def _draw(self) -> None:
         source = self._dots.model
+        edge = self._edge.model
+        self.root.step("x", "y", source=edge, color=svg.SKY, mode="after", nonselection_alpha=1.0)
         self.root.segment("x", "low", "x", "high", source=source, color="color", alpha=0.5)
-        self.root.scatter(
-            "x", "y", source=source, color="color", marker="marker", size="size", legend_field="kind"
-        )
+        dots = self.root.scatter(
+            "x", "y", source=source, color="color", marker="marker", size="size", legend_field="kind",
+            nonselection_alpha=0.7,
+        )  # fmt: skip
+        self.root.text(
+            "x", "y", "name", source=source, text_font_size="10px", text_color=svg.INK, text_align="align",
+            x_offset="dx", y_offset="dy", nonselection_alpha=1.0,
+        )  # fmt: skip
+        self.root.add_tools(self._make_hover(dots))
         self._place_legend(self.root)
         self.root.y_range.start = 0
 
@@ -222,7 +246,10 @@ class Figure:
         rows = [*((d, _KINDS["pick" if d.names else "front"]) for d in data.front)]
         rows += [(d, _KINDS[kind]) for kind, d in (("now", data.now), ("open", data.proposal)) if d]
         self._candidates = tuple(d.candidate for d, _ in rows)
-        return self._dots.show(_columns_of(rows))
+        edge = sorted((d.candidate.cost, d.candidate.prediction.samples_per_s) for d in data.front)
+        line: dict[str, list[object]] = {"x": [x for x, _ in edge], "y": [y for _, y in edge]}
+        changed = [self._edge.show(line), self._dots.show(_columns_of(rows, data))]
+        return any(changed)
 
 
 _KINDS = {
@@ -233,13 +260,30 @@ _KINDS = {
 }
 
 
-def _columns_of(rows: list[tuple[Dot, tuple[str, str, int, str]]]) -> dict[str, list[object]]:
+def words(dot: Dot, cost_unit: str) -> str:
+    """Say what a plan brings and costs, in a line."""
+    c, p = dot.candidate, dot.candidate.prediction
+    untried = ", extrapolated" if p.extrapolates else ""
+    return (
+        f"{dot.label}: {units.rate(p.samples_per_s)} ({units.interval(p.low, p.high)}{untried}), "
+        f"{units.number(c.cost)} {cost_unit}, finish in {units.duration(c.finish_s)}"
+    )
+
+
+def _columns_of(rows: list[tuple[Dot, tuple[str, str, int, str]]], data: Columns) -> dict[str, list[object]]:
+    costs = [d.candidate.cost for d, _ in rows]
+    left_end = min(costs, default=0.0) + 0.25 * (max(costs, default=0.0) - min(costs, default=0.0))
+    near_edge = [cost <= left_end for cost in costs]  # a name to the left would be cut off
     return {
-        "x": [d.candidate.cost for d, _ in rows],
+        "x": [*costs],
         "y": [d.candidate.prediction.samples_per_s for d, _ in rows],
         "low": [d.candidate.prediction.low for d, _ in rows],
         "high": [d.candidate.prediction.high for d, _ in rows],
-        "label": [d.label for d, _ in rows],
+        "words": [words(d, data.cost_unit) for d, _ in rows],
+        "align": ["left" if near else "right" for near in near_edge],
+        "dx": [9 if near else -8 for near in near_edge],
+        "dy": [12 if near else -4 for near in near_edge],
+        "name": [", ".join(d.names) if kind == "pick" else "" for d, (_, _, _, kind) in rows],
         "color": [color for _, (color, _, _, _) in rows],
         "marker": [marker for _, (_, marker, _, _) in rows],
         "size": [size for _, (_, _, size, _) in rows],

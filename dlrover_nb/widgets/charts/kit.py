@@ -53,7 +53,7 @@ def plain_figure(
     fig.toolbar.logo = None
     fig.toolbar.autohide = True
     if not isinstance(ranges.get("y_range"), FactorRange):
-        fig.yaxis.formatter = NumeralTickFormatter(format="0,0[.]00")
+        fig.yaxis.formatter = numbers()
     fig.axis.axis_label_text_font_style = "normal"
     fig.axis.axis_label_text_color = svg.INK
     fig.grid.grid_line_color = svg.GRID
@@ -85,9 +85,14 @@ def place_legend(fig: Any) -> None:  # noqa: ANN401 - bokeh has no types
     legend.spacing = 12
 
 
-def hover(column: str, title: str) -> Any:  # noqa: ANN401 - bokeh has no types
-    """Return a hover tool that shows one column, as text."""
-    return HoverTool(tooltips=[(title, f"@{{{column}}}")], visible=False)
+def numbers() -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return the formatter of an axis of numbers."""
+    return NumeralTickFormatter(format="0,0[.]00")
+
+
+def words_hover(*renderers: object) -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return a hover tool that shows the column `words` of some glyphs as a line of text."""
+    return HoverTool(tooltips="@words", renderers=list(renderers), visible=False)
 
 
 def line_hover(unit: str) -> Any:  # noqa: ANN401 - bokeh has no types
@@ -123,6 +128,30 @@ class Source:
         tail = {name: list(column[n_old:]) for name, column in new.items()}
         if _length(tail):
             self.model.stream(tail, rollover=_length(new))
+
+
+def with_gaps(
+    t_s: Sequence[float],
+    areas: Mapping[str, Sequence[float]],
+    lines: Mapping[str, Sequence[float]] | None = None,
+) -> dict[str, list[object]]:
+    """Return columns in which areas end at a gap: Bokeh's areas go straight over NaN, where lines break.
+
+    Each run of rows without `areas` becomes two rows of height zero, at the ends of what is known.
+    """
+    lines = lines or {}
+    rows: list[tuple[float, list[float], list[float]]] = []
+    known = [all(math.isfinite(column[i]) for column in areas.values()) for i in range(len(t_s))]
+    for i, t in enumerate(t_s):
+        if known[i]:
+            if rows and not known[i - 1]:
+                rows.append((t, [0.0] * len(areas), [math.nan] * len(lines)))
+            rows.append((t, [c[i] for c in areas.values()], [c[i] for c in lines.values()]))
+        elif rows and known[i - 1]:
+            rows.append((rows[-1][0], [0.0] * len(areas), [math.nan] * len(lines)))
+    columns: dict[str, list[object]] = {"t": [t for t, _, _ in rows]}
+    columns |= {name: [row[1][i] for row in rows] for i, name in enumerate(areas)}
+    return columns | {name: [row[2][i] for row in rows] for i, name in enumerate(lines)}
 
 
 def _length(columns: Mapping[str, Sequence[object]]) -> int:

@@ -235,7 +235,13 @@ class Figure:
             "t", "mib", source=self._band.model, fill_color="color", fill_alpha=0.18, line_color=None
         )
         self.root.multi_line(
-            "t", "mib", source=self._forecast.model, line_color="color", line_dash="dotted", line_width=2
+            "t",
+            "mib",
+            source=self._forecast.model,
+            line_color="color",
+            line_dash="dotted",
+            line_width=2,
+            legend_label="forecast, 90 % band",
         )
 
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:

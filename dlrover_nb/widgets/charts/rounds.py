@@ -81,6 +81,7 @@ class Figure:
         looks = (("auc", svg.BLUE, "circle"), ("log_loss", svg.RED, "square"))
         for fig, (column, color, marker) in zip(self._figures, looks, strict=True):
             fig.update(height=kit.HEIGHT - 60, min_width=200)
+            fig.yaxis.formatter.format = "0.0000"
             fig.line("x", column, source=self._source.model, color=color, width=2)
             fig.scatter("x", column, source=self._source.model, color=color, marker=marker, size=8)
         self.root = row(*self._figures, sizing_mode="stretch_width")

@@ -155,19 +155,25 @@ class Figure:
         self.root = kit.plain_figure(TITLE, "measured samples/s", "predicted samples/s", tools="reset")
         self._dots = kit.Source(x=[], y=[], low=[], high=[], color=[], marker=[], words=[], kind=[])
         self._diagonal = kit.Source(x=[], y=[])
-        self.root.line("x", "y", source=self._diagonal.model, color=svg.INK, line_dash=kit.DASH)
+        self.root.line(
+            "x", "y", source=self._diagonal.model, color=svg.INK, line_dash=kit.DASH,
+            legend_label="exactly as predicted",
+        )  # fmt: skip
+        self.root.xaxis.formatter = kit.numbers()
         source = self._dots.model
         self.root.segment("x", "low", "x", "high", source=source, color="color", alpha=0.6)
-        self.root.scatter(
+        dots = self.root.scatter(
             "x", "y", source=source, color="color", marker="marker", size=10, legend_field="kind"
         )
-        self.root.add_tools(kit.hover("words", "plan"))
+        self.root.add_tools(kit.words_hover(dots))
         kit.place_legend(self.root)
 
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:  # noqa: ARG002 - one signature
         """Show the outcomes so far."""
         data = of_job(snapshot)
-        self.root.title.text = f"{TITLE}: {data.words}"
+        n_hit = sum(d.is_hit for d in data.dots)
+        hits = f"{n_hit} of {len(data.dots)} in the 90 % band" if data.dots else "nothing yet"
+        self.root.title.text = f"{TITLE}: {hits}"
         ends = [*limits(data.dots)] if data.dots else []
         changed = [self._diagonal.show({"x": ends, "y": ends}), self._dots.show(_columns_of(data.dots))]
         return any(changed)

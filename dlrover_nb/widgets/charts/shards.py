@@ -137,6 +137,7 @@ class Figure:
         from dlrover_nb.widgets.charts import kit  # noqa: PLC0415 - bokeh only when drawn live
 
         self.root = kit.time_figure(TITLE, "shards")
+        self._with_gaps = kit.with_gaps
         self._source = kit.Source(t=[], done=[], doing=[], todo=[])
         self.root.varea_stack(
             ["done", "doing", "todo"],
@@ -155,9 +156,8 @@ class Figure:
         self.root.title.text = data.title
         whole = [sum(row) for row in zip(data.done, data.doing, data.todo, strict=True)]
         self.root.y_range.update(start=0, end=max(filter(math.isfinite, whole), default=1.0) or 1.0)
-        return self._source.show(
-            {"t": [*data.t_s], "done": [*data.done], "doing": [*data.doing], "todo": [*data.todo]}
-        )
+        layers = {"done": data.done, "doing": data.doing, "todo": data.todo}
+        return self._source.show(self._with_gaps(data.t_s, layers))
 
 
 def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:

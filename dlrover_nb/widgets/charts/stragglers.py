@@ -173,12 +173,12 @@ class Figure:
         self.root = kit.time_figure(TITLE, "", y_range=FactorRange())
         self._cells = kit.Source(x=[], node=[], width=[], color=[], mark=[], words=[], kind=[])
         source = self._cells.model
-        self.root.rect(
+        cells = self.root.rect(
             "x", "node", "width", 0.86, source=source, fill_color="color", line_color="#ffffff",
             legend_field="kind",
         )  # fmt: skip
         self.root.scatter("x", "node", marker="x", size="mark", source=source, color=svg.BLACK, line_width=2)
-        self.root.add_tools(kit.hover("words", "window"))
+        self.root.add_tools(kit.words_hover(cells))
         kit.place_legend(self.root)
 
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:

@@ -123,6 +123,7 @@ class Figure:
         self._measured = kit.Source(t=[], y=[])
         self._level = kit.Source(t=[], y=[], low=[], high=[])
         self._marker = kit.Source(t=[], top=[], label=[], align=[], offset=[])
+        self._with_gaps = kit.with_gaps
         self._draw(kit.DASH)
         kit.place_legend(self.root)
 
@@ -155,7 +156,7 @@ class Figure:
         top = 1.25 * max(finite, default=1.0)
         sources: list[tuple[kit.Source, dict[str, list[object]]]] = [
             (self._measured, {"t": [*data.measured.t_s], "y": [*data.measured.y]}),
-            (self._level, {"t": [*x], "y": [*level], "low": [*low], "high": [*high]}),
+            (self._level, self._with_gaps(x, {"low": low, "high": high}, {"y": level})),
             (self._marker, _markers(data, top)),
         ]
         self.root.y_range.update(start=0, end=top)

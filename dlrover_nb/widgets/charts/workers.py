@@ -122,43 +122,52 @@ class Figure:
         self._place_legend = kit.place_legend
         source = self._source.model
         self.root.varea("t", "low", "high", source=source, fill_color=svg.BLUE, fill_alpha=0.18)
-        self.root.line("t", "mid", source=source, color=svg.BLUE, width=2, legend_label="median of many")
+        self.root.line("t", "mid", source=source, color=svg.BLUE, width=2)
         self._hover = kit.line_hover("samples/s")
         self.root.add_tools(self._hover)
         self._band = self.root.renderers[:]
-        kit.place_legend(self.root)
+        self._with_gaps = kit.with_gaps
 
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
         """Show new data; a worker that joins gets a line, one that leaves keeps it."""
         data = columns(snapshot, series)
-        wide: dict[str, list[object]] = {"t": [*data.workers.t_s]}
-        blank = [math.nan] * len(data.workers.t_s)
-        all_of = spread(data.workers) if data.is_many else Spread((), *(tuple(blank),) * 3)
-        wide |= {"low": [*all_of.low], "mid": [*all_of.mid], "high": [*all_of.high]}
-        if not data.is_many:
-            wide |= {name: [*y] for name, y in data.workers.values.items()}
-        changed = self._source.show(wide)
+        changed = self._source.show(self._columns_of(data))
         self._add_lines(data)
         self.root.title.text = data.title
         top = max((v for y in data.workers.values.values() for v in y if math.isfinite(v)), default=1.0)
         self.root.y_range.update(start=0, end=1.15 * top)
         return changed
 
-    def _add_lines(self, data: Columns) -> None:
+    def _columns_of(self, data: Columns) -> dict[str, list[object]]:
+        """Return the band of many, or the lines of a few; what is drawn once stays a column."""
+        wide = data.workers
         if data.is_many:
-            for line in self.root.renderers[len(self._band) :]:
-                line.visible = False
-            return
-        for i, name in enumerate(data.workers.values):
+            all_of = spread(wide)
+            columns = self._with_gaps(
+                all_of.t_s, {"low": all_of.low, "high": all_of.high}, {"mid": all_of.mid}
+            )
+        else:
+            columns = {"t": [*wide.t_s], **{name: [*y] for name, y in wide.values.items()}}
+        blank: list[object] = [math.nan] * len(columns["t"])
+        return dict.fromkeys(("low", "mid", "high", *self._drawn), blank) | columns
+
+    def _add_lines(self, data: Columns) -> None:
+        for line in self.root.renderers[len(self._band) :]:
+            line.visible = not data.is_many
+        if self._drawn:
+            self.root.legend[0].visible = not data.is_many
+        for i, name in enumerate(() if data.is_many else data.workers.values):
             if name not in self._drawn:
-                color, dash = svg.line_look(i)
-                line = self.root.line(
-                    "t", name, name=name, source=self._source.model, width=2, color=color,
-                    line_dash=[int(d) for d in dash.split()], legend_label=name,
-                )  # fmt: skip
                 self._drawn.add(name)
-                self._hover.renderers = [*self._hover.renderers, line]
+                self._hover.renderers = [*self._hover.renderers, self._add_line(i, name)]
                 self._place_legend(self.root)
+
+    def _add_line(self, i: int, name: str) -> object:
+        color, dash = svg.line_look(i)
+        return self.root.line(
+            "t", name, name=name, source=self._source.model, width=2, color=color,
+            line_dash=[int(d) for d in dash.split()], legend_label=name,
+        )  # fmt: skip
 
 
 def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
