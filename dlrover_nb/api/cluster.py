@@ -13,7 +13,9 @@ from dlrover_nb.core.session import connect as connect_core
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
+    from dlrover_nb.api.exports import ImportView
     from dlrover_nb.api.submission import JobText
     from dlrover_nb.api.views import HistoryView, RunsView, ScoresView, Shown
     from dlrover_nb.core.session.client import Cluster as CoreCluster
@@ -154,6 +156,35 @@ class Cluster:
         return Job(self.core.job(only_job(self.core.jobs()) if name is None else name))
 
     attach = job
+
+    def import_file(self, path: Path | str) -> ImportView:
+        """Read a file of exported documents: job, plan, provenance, and what differs from the running job.
+
+        Parameters
+        ----------
+        path
+            YAML as `Job.export` wrote it, edited or not, or as a cluster gives it back (``kubectl get -o
+            yaml``).
+
+        Returns
+        -------
+        ImportView
+            What it says; ``.submit()`` starts that job, ``.apply()`` scales the one that runs.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such file.
+        InvalidValueError
+            For malformed YAML (with line and column), or no document of a kind that is known.
+
+        Examples
+        --------
+        >>> cluster.import_file("elasticjob.yaml").apply(why="as agreed")  # doctest: +SKIP
+        """
+        from dlrover_nb.api.exports import import_file  # noqa: PLC0415 - exports load when asked for
+
+        return import_file(path, self)
 
     def history(self, job: str | None = None, run: str | None = None) -> HistoryView | RunsView:
         """Look back on one run of a job, or on the list of all runs; see `dlrover_nb.api.past.history`."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api.sizes import Sizes, check_given
 from dlrover_nb.api.views import (
     DecisionView,
     HistoryView,
+    LogsView,
     Note,
     PlansView,
     ShardsView,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dlrover_nb.api.exports import ExportView
     from dlrover_nb.api.views import Shown
     from dlrover_nb.core.session.client import JobHandle
     from dlrover_nb.core.structs.decisions import Decision
@@ -154,6 +157,30 @@ class Job:
         sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
         asked = tuple(sizes.applied_to(plan) for plan in plans) or (self._plan(None, sizes),)
         return WhatIfView(self.handle.weigh(*asked), self.handle.snapshot())
+
+    def logs(self, node: str | None = None, *, n: int = 100) -> LogsView:
+        """Return what nodes wrote, the newest last; nodes that are gone are among them.
+
+        Parameters
+        ----------
+        node
+            Name of one, such as ``"worker-0"``; None: all.
+        n
+            How many lines.
+
+        Raises
+        ------
+        NotFoundError
+            When no node of that name is known; it names the nearest.
+        InvalidValueError
+            When `n` is below 1.
+
+        Examples
+        --------
+        >>> job.logs("worker-0", n=20)  # doctest: +SKIP
+        """
+        name = f"{node} of {self.name}" if node else self.name
+        return LogsView(name, self.handle.logs(node, n_line=n))
 
     def history(self, run: str | None = None) -> HistoryView:
         """Look back on this run of the job, or on an earlier one, as the history keeps it.
@@ -283,6 +310,31 @@ class Job:
         sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
         return self._decided(self.handle.scale(self._plan(plan, sizes), why=why))
 
+    def undo(self, decision: str | None = None, *, why: str = "") -> DecisionView:
+        """Take back the latest decision that changed the plan, the mode or the pins, whoever made it.
+
+        An undo is a decision too: undone again, it is a redo.
+
+        Parameters
+        ----------
+        decision
+            Id of the one that you saw as the latest, such as ``"d3"``; None: whichever it is now.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        NotFoundError
+            When there is nothing to take back.
+        StaleDecisionError
+            When `decision` is no longer the latest change, with who did what since.
+
+        Examples
+        --------
+        >>> job.undo(why="it got slower")  # doctest: +SKIP
+        """
+        return self._decided(self.handle.undo(decision, why=why))
+
     def pin(  # noqa: PLR0913 - as above
         self,
         *,
@@ -411,6 +463,64 @@ class Job:
         return self._state((yield from self.handle.__await__()))
 
     # what it leaves
+
+    def export(  # noqa: PLR0913 - what the plan does not say, each by its name
+        self,
+        kind: str = "elasticjob",
+        plan: ResourcePlan | str = "current",
+        *,
+        path: Path | str | None = None,
+        force: bool = False,
+        auto_scale: bool = False,
+        check: bool = False,
+        image: str | None = None,
+        namespace: str | None = None,
+    ) -> ExportView:
+        """Return a plan as YAML for another system, with where it came from in annotations.
+
+        Parameters
+        ----------
+        kind
+            ``"elasticjob"``, ``"elasticjob-0"`` (the older schema), ``"scaleplan"`` or ``"pods"``.
+        plan
+            A plan, ``"current"``, or the id of a proposal such as ``"p3"``.
+        path
+            File to write; None: it is only shown.
+        force
+            Overwrite the file where it is there.
+        auto_scale
+            Let DLRover plan again from there; by default the plan that was accepted is what runs.
+        check
+            Say what it was held against. It is held against the real schema in any case.
+        image
+            Of the pods.
+        namespace
+            Where it goes; None leaves it to ``kubectl``.
+
+        Returns
+        -------
+        ExportView
+            ``.text`` is the YAML, ``.path`` the file.
+
+        Raises
+        ------
+        InvalidValueError
+            For an unknown kind, what the schema refuses (with its path), or a file that is there already.
+        NotFoundError
+            When there is no such proposal, or no such folder.
+
+        Examples
+        --------
+        >>> job.export(plan="p3", path="elasticjob.yaml")  # doctest: +SKIP
+        """
+        from dlrover_nb.api.exports import export, written  # noqa: PLC0415 - exports load when asked for
+        from dlrover_nb.core.export import Options  # noqa: PLC0415 - as above
+
+        options = Options(namespace=namespace, auto_scale=auto_scale)
+        if image:
+            options = replace(options, image=image)
+        shown = export(self.handle.snapshot(), kind, plan, options, checked=check)
+        return shown if path is None else written(shown, path, force=force)
 
     def predict(self, rows: object) -> NDArray[np.float32]:
         """Return the probability of each row by the model of the last checkpoint.

@@ -53,13 +53,26 @@ def read_job_file(path: Path | str) -> str:
     NotFoundError, InvalidValueError
         When it is not there, or cannot be read.
     """
+    return read_text(path, "job file")
+
+
+def read_text(path: Path | str, what: str) -> str:
+    """Return the text of a file that a user named; raises as `read_job_file` does."""
     path = Path(path).expanduser().absolute()
     try:
         return path.read_text("utf-8")
     except FileNotFoundError as error:
-        raise NotFoundError(f"no job file {path}; check the path") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"cannot read job file {path}: {error}; expected YAML text") from error
+        raise NotFoundError(f"no {what} {path}; check the path") from error
+    except PermissionError as error:
+        raise InvalidValueError(
+            f"no permission to read {what} {path}; let its owner allow it (chmod u+r), or name another file"
+        ) from error
+    except OSError as error:
+        raise InvalidValueError(
+            f"cannot read {what} {path}: {error.strerror or error}; name a file with YAML text"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InvalidValueError(f"cannot read {what} {path}: {error.reason}; expected YAML text") from error
 
 
 def _content(job: JobText, base: Path | None) -> tuple[dict[str, object], Path | None]:

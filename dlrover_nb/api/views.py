@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets import history, plans, scores, status, units, why
-from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Verbatim, View
+from dlrover_nb.widgets import history, logs, plans, scores, status, units, why
+from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.session.past import RunHistory
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.job import JobPhase
-    from dlrover_nb.core.structs.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
@@ -162,16 +162,21 @@ class DecisionView(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ExportView(Shown):
-    """An exported document, and the file it was written to (None: only shown)."""
+class LogsView(Shown):
+    """Lines that nodes wrote, the newest last."""
 
-    path: str | None
-    text: str
+    name: str
+    lines: tuple[LogLine, ...]
+
+    def __iter__(self) -> Iterator[LogLine]:
+        return iter(self.lines)
+
+    def __len__(self) -> int:
+        return len(self.lines)
 
     def view(self) -> View:
         """Return the content."""
-        where = f"Exported to {self.path}" if self.path else "Export (not written to a file)"
-        return View(where, (Verbatim(self.text),))
+        return logs.logs_view(self.name, self.lines)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

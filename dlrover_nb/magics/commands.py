@@ -8,28 +8,28 @@ better one has taken its place since; only where none was shown it means the ope
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from dlrover_nb.api import past
 from dlrover_nb.api.cluster import Cluster, only_job
 from dlrover_nb.api.job import Job
-from dlrover_nb.api.views import ExportView, Note, RunsView, Shown
+from dlrover_nb.api.views import Note, RunsView, Shown
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.export.elasticjob import Pod, elasticjob, provenance_of, to_yaml, validate, write
 from dlrover_nb.core.session import connect
 from dlrover_nb.magics import requests as rq
 from dlrover_nb.magics.arguments import MAGIC, help_text
 from dlrover_nb.magics.session import Session
 from dlrover_nb.magics.submission import own_code, spec_of
-from dlrover_nb.magics.words import did_you_mean
 from dlrover_nb.widgets.blocks import Verbatim, View
 
 if TYPE_CHECKING:
+    from dlrover_nb.api.exports import CheckView, ExportView, ImportView
     from dlrover_nb.api.views import (
         DecisionView,
         HistoryView,
         JobsView,
+        LogsView,
         PlansView,
         ShardsView,
         StatusView,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
         WhyView,
     )
     from dlrover_nb.core.session.client import Cluster as CoreCluster
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.widgets.live import LiveView
 
 
@@ -144,8 +142,14 @@ class Commands:
                 return self.history(request)
             case rq.Score():
                 return past.score(request.owner, request.days)
+            case rq.Undo():
+                return self._decided(self.job(request.job).undo(request.decision, why=request.why))
+            case rq.Logs():
+                return self.logs(request)
             case rq.Export():
                 return self.export(request)
+            case rq.Import():
+                return self.import_(request)
             case rq.Attach():
                 return self.attach(request)
             case rq.Wait():
@@ -252,6 +256,10 @@ class Commands:
         """Say who decides from now on."""
         return self._decided(self.job(request.job).mode(request.mode, why=request.why))
 
+    def logs(self, request: rq.Logs) -> LogsView:
+        """Show what nodes wrote."""
+        return self.job(request.job).logs(request.node, n=request.n_line)
+
     def history(self, request: rq.History) -> HistoryView | RunsView:
         """Look back; no cluster is needed."""
         shown = past.history(request.job, request.run)
@@ -260,18 +268,36 @@ class Commands:
         return shown
 
     def export(self, request: rq.Export) -> ExportView:
-        """Write a plan as ElasticJob YAML, or only show it."""
-        snapshot = self.job(request.job).snapshot()
-        plan = _plan_named(snapshot, request.plan)
-        pod = replace(Pod(), namespace=request.namespace)
-        if request.image:
-            pod = replace(pod, image=request.image)
-        document = elasticjob(snapshot.spec, plan, provenance_of(snapshot, plan), pod)
-        if problems := validate(document):
-            raise InvalidValueError(f"ElasticJob's schema refuses the export: {'; '.join(problems)}")
-        text = to_yaml(document)
-        path = write(request.output, text, force=request.force) if request.output else None
-        return ExportView(None if path is None else str(path), text)
+        """Write a plan as YAML for another system, or only show it."""
+        job = self.job(request.job)
+        return job.export(
+            request.kind,
+            request.plan,
+            path=request.output,
+            force=request.force,
+            auto_scale=request.auto_scale,
+            check=request.check,
+            image=request.image,
+            namespace=request.namespace,
+        )
+
+    def import_(self, request: rq.Import) -> ImportView | CheckView | Job | DecisionView:
+        """Read an exported file; check it, start its job, or scale the running one to its plan."""
+        from dlrover_nb.api.exports import check_file, import_file  # noqa: PLC0415 - exports load when asked for
+
+        if request.check:
+            return check_file(request.file)
+        acts = request.submit or request.apply
+        shown = import_file(
+            request.file, self._cluster(start=request.submit) if acts else self._maybe_cluster()
+        )
+        if request.submit:
+            job = shown.submit(
+                **(own_code(shown.imported.job, self._namespace) if shown.imported.job else {})
+            )
+            self.session.jobs[job.name] = True
+            return job
+        return self._decided(shown.apply()) if request.apply else shown
 
     def attach(self, request: rq.Attach) -> Job:
         """Get hold of a job."""
@@ -346,21 +372,17 @@ class Commands:
             self.session.cluster = Cluster(self._connector("ray", self._address, start=start))
         return self.session.cluster
 
+    def _maybe_cluster(self) -> Cluster | None:
+        """Return the cluster where there is one: what only reads a file does without."""
+        try:
+            return self._cluster()
+        except NotFoundError:
+            return None
+
     def _meant(self, job: Job, proposal: str | None) -> str | None:
         return proposal or self.session.shown.get(job.name)
 
     def _decided(self, shown: DecisionView) -> DecisionView:
+        self.session.note_names(shown.snapshot)
         self.session.shown.pop(shown.snapshot.spec.name, None)
         return shown
-
-
-def _plan_named(snapshot: JobSnapshot, name: str) -> ResourcePlan:
-    """Return the current plan, or a proposal's."""
-    if name == "current":
-        return snapshot.target
-    plans = {p.id: p.candidate.plan for p in snapshot.proposals}
-    if name not in plans:
-        raise NotFoundError(
-            f"job {snapshot.spec.name} has no plan {name!r}; {did_you_mean(name, ('current', *plans))}"
-        )
-    return plans[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.export import EXPORTERS
 from dlrover_nb.core.session.client import Until
 from dlrover_nb.core.structs.job import DataFormat, Embedding, Metric, Migration, Mode, Optimizer, Sync
 from dlrover_nb.magics.words import columns, number, one_of, setting, whole, widths, yes_no
@@ -131,12 +132,28 @@ SCORE = (
 )
 EXPORT = (
     JOB,
+    _argument(
+        "--kind",
+        metavar="KIND",
+        type=one_of("kind of export", EXPORTERS),
+        default="elasticjob",
+        help="elasticjob, elasticjob-0 (the older schema), scaleplan or pods",
+    ),
     _argument("--plan", metavar="PLAN", default="current", help="current, or a proposal's id"),
     _argument("-o", "--output", metavar="FILE", help=OUTPUT_HELP),
     FORCE,
+    _argument("--auto-scale", action="store_true", help="let DLRover plan again; else this plan stays"),
+    _argument("--check", action="store_true", help="say what it was held against: the real schemas"),
     _argument("--image", metavar="IMAGE", help="of the pods"),
     _argument("--namespace", metavar="NAME", help="where the job goes"),
 )
+IMPORT = (
+    _argument("file", metavar="FILE", help="YAML that was exported, edited or not"),
+    _argument("--check", action="store_true", help="only hold it against the real schemas"),
+    _argument("--submit", action="store_true", help="start its job, on its plan"),
+    _argument("--apply", action="store_true", help="scale the running job of that name to its plan"),
+)
+DECISION = _argument("decision", metavar="DECISION", nargs="?", help="the latest as you saw it, such as d3")
 PREDICT = (
     _argument("job", metavar="JOB", help="its name, also after its end, or its run folder"),
     _argument("rows", metavar="ROWS", help="file with the columns that were trained on"),

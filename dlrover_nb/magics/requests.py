@@ -111,6 +111,24 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
+class Undo:
+    """Take back the latest decision: the one named, or whichever it is."""
+
+    job: str | None
+    decision: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Show what nodes wrote."""
+
+    job: str | None
+    node: str | None
+    n_line: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pin:
     """Fix parts of every plan to come, beside what is fixed already; `clear` lets go of that first."""
 
@@ -150,11 +168,24 @@ class Export:
     """Write a plan for another system."""
 
     job: str | None
+    kind: str
     plan: str
     output: str | None
     force: bool
+    auto_scale: bool
+    check: bool
     image: str | None
     namespace: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """Read an exported file; `check` only validates, `submit` starts its job, `apply` scales to its plan."""
+
+    file: str
+    check: bool
+    submit: bool
+    apply: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,20 +263,8 @@ class Help:
 
 
 Request = (
-    Connect | Submit | Jobs | Status | Watch | Plans | Why | WhatIf | Accept | Reject | Override | Scale
-) | (
-    Pin
-    | SetMode
-    | History
-    | Score
-    | Export
-    | Attach
-    | Wait
-    | Stop
-    | Shards
-    | Report
-    | Predict
-    | Shutdown
-    | Demo
-    | Help
+    (Connect | Submit | Jobs | Status | Watch | Plans | Why | WhatIf)
+    | (Accept | Reject | Override | Undo | Pin | SetMode | Scale)
+    | (Logs | History | Score | Export | Import)
+    | (Attach | Wait | Stop | Shards | Report | Predict | Shutdown | Demo | Help)
 )

@@ -24,10 +24,11 @@ class Names:
     proposals: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     set_aside: tuple[str, ...] = ()  # shards
+    decisions: tuple[str, ...] = ()
 
     def of(self, what: str) -> tuple[str, ...]:
         """Return the names of a kind, by the word that the help has for it."""
-        kinds = {"NODE": self.nodes, "SHARD": self.set_aside}
+        kinds = {"NODE": self.nodes, "SHARD": self.set_aside, "DECISION": self.decisions}
         return self.proposals if what in {"PROPOSAL", "PLAN"} else kinds.get(what, ())
 
 
@@ -52,6 +53,7 @@ class Session:
             tuple(p.id for p in snapshot.proposals),
             tuple(n.id for n in snapshot.nodes),
             tuple(str(told.shard) for told in snapshot.quarantined),
+            tuple(d.id for d in snapshot.decisions),
         )
 
     def note_shown(self, snapshot: JobSnapshot) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dlrover_nb.magics.flags import Argument
 
 _PROPOSAL = re.compile(r"p\d+")
+_DECISION = re.compile(r"d\d+")
+_RUN = re.compile(r".+@[\d.]+")
 _NODE = re.compile(r"(worker|ps)-\d+")
 
 
@@ -84,6 +86,13 @@ def _shards(parsed: argparse.Namespace) -> rq.Shards:
     if parsed.retry is not None and parsed.skip is not None:
         raise InvalidValueError("--skip is not allowed with --retry; decide about one shard at a time")
     return rq.Shards(parsed.job, parsed.retry, parsed.skip, parsed.why)
+
+
+def _import(parsed: argparse.Namespace) -> rq.Import:
+    chosen = [f"--{name}" for name in ("check", "submit", "apply") if getattr(parsed, name)]
+    if len(chosen) > 1:
+        raise InvalidValueError(f"{' and '.join(chosen)} do not go together; give one of them")
+    return rq.Import(parsed.file, parsed.check, parsed.submit, parsed.apply)
 
 
 _VERBS = (
@@ -168,9 +177,23 @@ _VERBS = (
         "--workers 3 --ps-cpu 0.5",
     ),
     Verb(
+        "undo",
+        "take back the latest decision; again: redo it",
+        lambda p: rq.Undo(*_named(p.job, p.decision, _DECISION), p.why),
+        (flags.JOB, flags.DECISION, flags.WHY),
+        'quick-start --why "it got slower"',
+    ),
+    Verb(
+        "logs",
+        "show what nodes wrote, the newest last",
+        lambda p: rq.Logs(*_named(p.job, p.node, _NODE), p.lines),
+        (flags.JOB, flags.NODE, flags.N_LINE),
+        "quick-start worker-0 -n 20",
+    ),
+    Verb(
         "history",
         "look back on past runs, or on one of them",
-        lambda p: rq.History(p.job, p.run),
+        lambda p: rq.History(*_named(p.job, p.run, _RUN)),
         (flags.JOB, flags.RUN),
         "quick-start",
     ),
@@ -183,10 +206,19 @@ _VERBS = (
     ),
     Verb(
         "export",
-        "write a plan as ElasticJob YAML",
-        lambda p: rq.Export(p.job, p.plan, p.output, p.force, p.image, p.namespace),
+        "write a plan as YAML: ElasticJob, ScalePlan or plain pods",
+        lambda p: rq.Export(
+            p.job, p.kind, p.plan, p.output, p.force, p.auto_scale, p.check, p.image, p.namespace
+        ),
         flags.EXPORT,
         "quick-start -o elasticjob.yaml",
+    ),
+    Verb(
+        "import",
+        "read an exported file: show, check, start or apply it",
+        _import,
+        flags.IMPORT,
+        "elasticjob.yaml",
     ),
     Verb(
         "attach",

@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 import builders as b
 import pytest
 
+from dlrover_nb.api.exports import ExportView
 from dlrover_nb.api.views import (
     ConnectionView,
     DecisionView,
-    ExportView,
     JobsView,
     Note,
     PlansView,
@@ -145,7 +145,7 @@ def test_no_decision_is_called_applied_before_the_plan_runs(decision):
 
 
 def test_memory_near_its_limit_warns():
-    assert "Warning: a ps will meet its memory limit of 512 MiB in about 1.72 min" in str(VIEWS["status"])
+    assert "Warning: a ps is full in 1.72 min" in str(VIEWS["status"])
     assert next(m for m in b.snapshot().memory if m.role is Role.PS).full_in_s == 103.0
 
 

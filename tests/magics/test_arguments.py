@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -28,6 +29,17 @@ from dlrover_nb.magics.flags import SUBMIT_FLAGS
 from dlrover_nb.magics.submission import spec_of
 from dlrover_nb.magics.verbs import VERBS
 
+EXPORT = rq.Export(
+    None,
+    "elasticjob",
+    "current",
+    None,
+    force=False,
+    auto_scale=False,
+    check=False,
+    image=None,
+    namespace=None,
+)
 PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
 
 
@@ -61,10 +73,33 @@ PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
         ("scale --workers 3 --ps-memory 900", rq.Scale(None, Sizes(workers=3, ps_memory_mib=900), "")),
         ("mode auto", rq.SetMode(None, Mode.AUTO, "")),
         ("mode ctr manual", rq.SetMode("ctr", Mode.MANUAL, "")),
-        ("export", rq.Export(None, "current", None, force=False, image=None, namespace=None)),
+        ("export", EXPORT),
         (
             "export ctr --plan p1 -o a.yaml --force --image r/i:1 --namespace ads",
-            rq.Export("ctr", "p1", "a.yaml", force=True, image="r/i:1", namespace="ads"),
+            replace(
+                EXPORT, job="ctr", plan="p1", output="a.yaml", force=True, image="r/i:1", namespace="ads"
+            ),
+        ),
+        (
+            "export --kind scaleplan --auto-scale --check",
+            replace(EXPORT, kind="scaleplan", auto_scale=True, check=True),
+        ),
+        ("import a.yaml", rq.Import("a.yaml", check=False, submit=False, apply=False)),
+        ("import a.yaml --apply", rq.Import("a.yaml", check=False, submit=False, apply=True)),
+        ("why", rq.Why(None, None)),
+        ("why p1", rq.Why(None, "p1")),
+        ("whatif ctr --ps 2", rq.WhatIf("ctr", Sizes(ps=2))),
+        ("undo", rq.Undo(None, None, "")),
+        ("undo ctr d2 --why slow", rq.Undo("ctr", "d2", "slow")),
+        ("undo d2", rq.Undo(None, "d2", "")),
+        ("logs", rq.Logs(None, None, 100)),
+        ("logs ps-1 -n 5", rq.Logs(None, "ps-1", 5)),
+        ("logs ctr worker-0", rq.Logs("ctr", "worker-0", 100)),
+        ("history", rq.History(None, None)),
+        ("history ctr@1750000000.000", rq.History(None, "ctr@1750000000.000")),
+        (
+            "score --owner ada --days 7",
+            rq.Score("ada", 7.0),
         ),
         ("attach ctr", rq.Attach("ctr")),
         ("wait --timeout 1.5", rq.Wait(None, 1.5)),

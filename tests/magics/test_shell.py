@@ -15,10 +15,10 @@ from cluster_double import BETTER, Link, MemoryCluster
 from IPython.core.error import UsageError
 
 from dlrover_nb.api.cluster import Cluster
+from dlrover_nb.api.exports import ExportView
 from dlrover_nb.api.job import NEW_S, Job
 from dlrover_nb.api.views import (
     DecisionView,
-    ExportView,
     JobsView,
     Note,
     PlansView,

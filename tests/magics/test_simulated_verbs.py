@@ -90,6 +90,29 @@ def test_what_another_plan_would_bring_is_asked_and_nothing_changes(simulated):
         run("dlrover", "why quick-start p77")
 
 
+def test_the_latest_decision_is_taken_back_and_made_again(simulated):
+    run = simulated.run_line_magic
+    job = run("dlrover", "attach quick-start")
+    run("dlrover", "mode quick-start manual")
+    told = run("dlrover", "undo quick-start --why 'not yet'")
+    assert (job.snapshot().mode, told.decision.undoes, told.decision.why) == ("suggest", "d1", "not yet")
+    run("dlrover", "undo")
+    assert job.snapshot().mode == "manual"
+    with pytest.raises(UsageError, match="d1"):
+        run("dlrover", "undo quick-start d1")
+    assert job.snapshot().mode == "manual"
+
+
+def test_a_simulated_job_tells_what_its_nodes_wrote_or_that_it_cannot(simulated):
+    shown = simulated.run_line_magic("dlrover", "logs -n 5")
+    assert len(shown) <= 5
+    assert "Logs of quick-start" in str(shown)
+    with pytest.raises(UsageError, match="worker-99"):
+        simulated.run_line_magic("dlrover", "logs worker-99")
+    with pytest.raises(UsageError, match="0"):
+        simulated.run_line_magic("dlrover", "logs -n 0")
+
+
 def test_no_history_is_kept_of_a_simulated_job(simulated):
     with pytest.raises(NotFoundError, match="is simulated: no history is kept of it"):
         simulated.run_line_magic("dlrover", "attach quick-start").history()
