@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dlrover_nb.core.errors import NotFoundError
+from dlrover_nb.core.backends.ray.cluster import _create_master
+from dlrover_nb.core.backends.ray.master import RayLink
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.data import make_features
+from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
@@ -43,3 +48,15 @@ def test_prints_and_last_words_of_nodes_are_there_while_they_live_and_afterwards
         handle.logs("workr-0")
     assert handle.stop().phase is JobPhase.STOPPED
     assert any(line.text == "reading 0" for line in handle.logs(n_line=10_000))
+
+
+def test_a_master_that_cannot_write_its_run_folder_says_so_to_its_clients(cluster):
+    spec = JobSpec("nowhere", plan=PLAN)
+    features = make_features(spec.data, spec.model)
+    folder = Path("/dev/null/run")
+    actor = _create_master("nowhere", to_json(spec), to_json(features), folder, one_host=True)
+    with pytest.raises(
+        BackendError, match=r"job nowhere could not begin: cannot write to /dev/null/run: Not"
+    ) as told:
+        RayLink("nowhere", actor).snapshot()
+    assert len(str(told.value).splitlines()) == 1

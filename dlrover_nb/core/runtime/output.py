@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import io
 import logging
 import os
 import re
@@ -22,12 +23,14 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from dlrover_nb.core.structs.questions import LogLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from _typeshed import ReadableBuffer
 
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.structs.messages import NodeConfig
@@ -237,17 +240,29 @@ def captured(config: NodeConfig, clock: Clock) -> Iterator[Output]:
     with contextlib.ExitStack() as stack:
         out = stack.enter_context(_tailed(config, 1, "stdout"))
         err = stack.enter_context(_tailed(config, 2, "stderr"))
-        _see_each_line()
+        stack.enter_context(contextlib.redirect_stdout(_patient(1)))
+        stack.enter_context(contextlib.redirect_stderr(_patient(2)))
+        if not faulthandler.is_enabled():
+            with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):
+                faulthandler.enable(2)
         yield Output((out, err), clock)
 
 
-def _see_each_line() -> None:
-    """Let a print reach its file with its line, and a crash say where in Python it was."""
-    with contextlib.suppress(AttributeError, ValueError):  # a stream of somebody else's making
-        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # suppressed where it has none
-    if not faulthandler.is_enabled():
-        with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):
-            faulthandler.enable()
+class _Patient(io.FileIO):
+    """A file whose writer never hears that its disk is full: training goes on without the words."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        """Write what can be written, and say that all was."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def _patient(descriptor: int) -> TextIO:
+    """Return a text stream that writes each line at once, as a process that is killed flushes nothing."""
+    raw = io.BufferedWriter(_Patient(descriptor, "w", closefd=False))
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 @contextlib.contextmanager

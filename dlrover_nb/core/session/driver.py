@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import BackendError, StaleDecisionError
 from dlrover_nb.core.runtime.diary import read_back
 from dlrover_nb.core.runtime.flash import MemoryClaim, free_memory
+from dlrover_nb.core.runtime.folder import writing_to
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import Order, Tell
 from dlrover_nb.core.runtime.wire import JobKeys, new_keys
@@ -146,15 +147,16 @@ class JobDriver:
         CapacityError
             When the first plan does not fit.
         BackendError, InvalidValueError
-            When the master's endpoint cannot be bound, for example in a folder that others may enter, or
-            another master of the job lives.
+            When the run folder cannot be written to, the master's endpoint cannot be bound, for example in a
+            folder that others may enter, or another master of the job lives.
         CheckpointError
             When there is nothing to go on from.
         """
         if self._job is None:
             check_fits(self._spec.plan, self._capacity)
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._held.callback(MasterLock(self._folder).release)
+        with writing_to(self._folder):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._held.callback(MasterLock(self._folder).release)
         try:
             self._held.callback(MemoryClaim(self._spec.name, self._folder).close)
             self._first = self._begin() if self._job is None else self._come_back(self._job)

@@ -42,6 +42,7 @@ from dlrover_nb.core.backends.ray.rollcall import RollCall
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history.store import HistoryStore, JobRun
+from dlrover_nb.core.runtime.folder import writing_to
 from dlrover_nb.core.runtime.trial import prepare
 from dlrover_nb.core.session.client import JobHandle, JobSummary, summarize
 from dlrover_nb.core.structs.job import JobPhase
@@ -105,7 +106,8 @@ class RayCluster:
         check_fits(spec.plan, self.capacity())
         self._make_room_for(spec.name)
         folder = _run_folder(spec.name)
-        prepared.write(folder)
+        with writing_to(folder):
+            prepared.write(folder)
         actor = _create_master(spec.name, to_json(spec), to_json(features), folder, one_host=self._one_host())
         return self._handle(spec.name, actor)
 
@@ -343,7 +345,8 @@ def _await_name_free(name: str, timeout_s: float = 10.0) -> None:
 def _run_folder(name: str) -> Path:
     stamp = time.strftime("%Y%m%dT%H%M%S") + f"{time.time() % 1:.3f}"[1:].replace(".", "-")
     folder = jobs_folder() / f"{name}-{stamp}"
-    folder.mkdir(mode=0o700, parents=True)
+    with writing_to(folder):
+        folder.mkdir(mode=0o700, parents=True)
     return folder
 
 

@@ -28,6 +28,7 @@ import psutil
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, WireError
+from dlrover_nb.core.runtime.folder import writing_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +55,8 @@ class HeadRecord:
 def state_folder() -> Path:
     """Return the user's private folder for what must outlive a process."""
     folder = platformdirs.user_state_path("dlrover-nb", appauthor=False)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with writing_to(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
@@ -135,7 +137,9 @@ def _record_file() -> Path:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    with (state_folder() / "ray-head.lock").open("w") as file:
+    with writing_to(state_folder()):
+        lock = (state_folder() / "ray-head.lock").open("w")
+    with lock as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -196,7 +196,19 @@ class RayLink:
         except (RayError, ConnectionError) as gone:
             raise BackendError(f"Ray cannot be reached ({gone}); connect again") from gone
         if told and told["State"] == "DEAD":
+            if (why := _why_not_begun(error)) is not None:
+                raise BackendError(f"the master of job {self._job} could not begin: {why}") from error
             raise BackendError(
                 f"the master of job {self._job} is gone ({error.__class__.__name__}); "
                 "submit the job again, its history is kept"
             ) from error
+
+
+def _why_not_begun(error: RayActorError) -> str | None:
+    """Return what ended an actor in its very beginning; Ray tells it as the last line of a traceback."""
+    text = str(error)
+    if "creation task" not in text:
+        return None
+    last = text.strip().splitlines()[-1].strip()
+    kind, _, told = last.partition(": ")
+    return told if told and hasattr(errors, kind.rpartition(".")[2]) else last
