@@ -7,12 +7,13 @@ everything once more, and nothing is there twice: not even rows of a series that
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import delete, exists, func, insert, literal, select
 
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history import past, tables
 from dlrover_nb.core.history.database import Database, default_url, is_there
 from dlrover_nb.core.history.rows import record_from, row_of, run_row, series_from, series_row
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.history.rows import Columns, Record
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 SERIES_LOCK = 0x646C  # first half of an advisory lock; the run is the other
 
@@ -142,7 +145,7 @@ class HistoryStore:
     # reading
 
     def jobs(self) -> tuple[JobRun, ...]:
-        """Return all runs, newest first."""
+        """Return all runs, newest first; one that cannot be read is left out, and logged."""
         runs, traits, phases = tables.runs, tables.traits, tables.phases
         query = (
             select(runs, traits.c.record)
@@ -153,7 +156,13 @@ class HistoryStore:
             rows = connection.execute(query).all()
             heard = connection.execute(select(phases).order_by(phases.c.at_s)).all()
         last = {row.run: (row.at_s, row.phase, row.message) for row in heard}
-        return tuple(_job_run(row, last.get(row.run)) for row in rows)
+        found = []
+        for row in rows:
+            try:
+                found.append(_job_run(row, last.get(row.run)))
+            except BackendError as error:
+                logger.warning("run %s of the history is not listed: %s", row.run, error)
+        return tuple(found)
 
     def past_jobs(self, *, limit: int = 100, owner: str | None = None) -> tuple[PastJob, ...]:
         """Return runs that SUCCEEDED and whose traits are known, newest first, for warm start."""

@@ -111,6 +111,19 @@ def test_a_wrong_name_is_told_the_nearest(
     assert "\n" not in str(caught.value)
 
 
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(
+    store: HistoryStore, url: str, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("update runs set spec = '{}' where job = 'views'")
+    connection.close()
+    assert {run.job for run in past.runs(url)} == {"clicks"}
+    assert "run views@500.000 of the history is not listed" in caplog.text
+    with pytest.raises(NotFoundError, match="no job 'views' in the history"):
+        past.run_history("views", url=url)
+
+
 @pytest.mark.parametrize("damage", ["replaced", "torn"])
 def test_a_damaged_file_is_one_line_and_stays_as_it_is(
     store: HistoryStore, url: str, path: Path, damage: str
