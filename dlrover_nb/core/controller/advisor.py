@@ -174,13 +174,21 @@ class Advisor:
         explained = self.explain(at_s) if limits is None else ()
         return (*closed, *(explained or (proposed,)))
 
-    def decide(self, limits: Limits | None) -> Callable[[Analysis], Advice | None]:
-        """Return how advice is made at this moment: of an analysis, or of a supposed one."""
+    def decide(
+        self, limits: Limits | None, *, may_explore: bool = True
+    ) -> Callable[[Analysis], Advice | None]:
+        """Return how advice is made at this moment: of an analysis, or of a supposed one.
+
+        Parameters
+        ----------
+        may_explore
+            False leaves out experiments, also where another may be proposed.
+        """
         return partial(
             auto_scale,
             settings=self._settings.planner,
             barred=dict(self._book.barred),
-            may_explore=self.may_explore,
+            may_explore=may_explore and self.may_explore,
             limits=limits,
         )
 

@@ -84,8 +84,8 @@ class Counsel:
         mode must keep to (None: a user decides).
     n_explored
         Experiments in a row, where that is the most there may be; else 0.
-    decide
-        How advice is made.
+    decide, improve
+        How advice is made, with and without experiments.
     """
 
     analysis: Analysis | None
@@ -98,6 +98,7 @@ class Counsel:
     limits: Limits | None
     n_explored: int
     decide: Callable[[Analysis], Advice | None]
+    improve: Callable[[Analysis], Advice | None]
 
     def weigh(self, plans: Sequence[ResourcePlan]) -> tuple[Weighed, ...]:
         """Say of each plan what it would bring, and why a decision for it would be refused."""
@@ -170,11 +171,16 @@ class Counsel:
     def _flip(
         self, analysis: Analysis, proposal: Proposal | None, rival: Candidate | None
     ) -> FlipPoint | None:
-        """Return what would change the planner's mind, where that is not known already."""
+        """Return what would change the planner's mind, where that is not known already.
+
+        Of staying, only better plans count: that an experiment would pay says nothing against what runs, and
+        to ask for one a hundred times over takes seconds.
+        """
         if proposal is None:
-            return flip_of_staying(analysis, rival, self.decide) if rival else None
-        if proposal.status is not ProposalStatus.PENDING or proposal.kind is ProposalKind.PROTECT:
-            return None
+            return flip_of_staying(analysis, rival, self.improve) if rival else None
+        is_open = proposal.status is ProposalStatus.PENDING
+        if not is_open or proposal.kind is ProposalKind.PROTECT or self.standing.mode is not Mode.AUTO:
+            return None  # where a user decides it was looked for when the proposal was made
         fresh = analysis.candidate(proposal.candidate.plan)
         return flip_of(analysis, Advice(proposal.kind, fresh, proposal.why), self.decide)
 

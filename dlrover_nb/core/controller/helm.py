@@ -236,6 +236,7 @@ class Helm:
             limits=within,
             n_explored=0 if advisor.may_explore else advisor.n_explored,
             decide=advisor.decide(within),
+            improve=advisor.decide(within, may_explore=False),
         )
 
     def protect(self, at_s: float) -> Orders:

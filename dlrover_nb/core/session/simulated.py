@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 
 WORK_S = 0.02  # of simulation between two looks at the commands: nobody waits longer for an answer
 IDLE_S = 0.25
+FRESH_S = 0.5  # that an answer of the loop serves sliders, as a driver's picture does
 SHARE_S = 300.0  # of virtual time
 PLENTY = 0.5  # of all cores: while less are in use, nobody stands in anybody's way
 
@@ -276,10 +277,15 @@ class SimulatedCluster:
 
 
 class _Link:
-    """One job of a simulated cluster; fits `core.session.client.MasterLink`."""
+    """One job of a simulated cluster; fits `core.session.client.MasterLink`.
+
+    A slider asks at every move, and the loop may be at another job's fit: what it knew `FRESH_S` ago serves
+    the next moves too, until a decision is handed in here.
+    """
 
     def __init__(self, cluster: SimulatedCluster, name: str) -> None:
         self._cluster, self._name = cluster, name
+        self._known: tuple[float, Counsel] | None = None  # when it was asked for
 
     def snapshot(self) -> JobSnapshot:
         """Return the newest picture of the job."""
@@ -291,11 +297,16 @@ class _Link:
 
     def decide(self, decision: Decision) -> Decision:
         """Hand in a decision."""
-        return self._cluster.decide(self._name, decision)
+        decided = self._cluster.decide(self._name, decision)
+        self._known = None
+        return decided
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
         """Say what plans would bring, in the asker's thread: the simulation goes on."""
-        return self._cluster.counsel(self._name).weigh(plans)
+        known, now_s = self._known, time.monotonic()
+        if known is None or now_s > known[0] + FRESH_S:
+            self._known = known = (now_s, self._cluster.counsel(self._name))
+        return known[1].weigh(plans)
 
     def explain(self, proposal: str | None) -> Explanation:
         """Say why a proposal was made."""

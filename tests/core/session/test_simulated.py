@@ -134,6 +134,8 @@ def test_sliders_ask_what_plans_would_bring_while_the_simulation_goes_on(cluster
     assert (told.proposal, told.plan) == (proposal.id, proposal.candidate.plan)
     with pytest.raises(NotFoundError):
         handle.explain("p99")
+    handle.scale(proposal.candidate.plan)  # what was known before it does not count any more
+    assert handle.weigh(proposal.candidate.plan)[0].refusal
 
 
 def test_an_accepted_plan_is_undone_and_a_stale_undo_says_who_did_what(cluster):
