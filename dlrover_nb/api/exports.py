@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING
 from dlrover_nb.api.submission import read_text
 from dlrover_nb.api.views import Shown
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.export import EXPORTERS, Options, check, provenance_of, read_export, to_yaml, write
+from dlrover_nb.core.export import (
+    EXPORTERS,
+    Options,
+    check,
+    documents_in,
+    provenance_of,
+    read_export,
+    to_yaml,
+    write,
+)
 from dlrover_nb.core.jobfile import check_known, dump_job, load_mapping
 from dlrover_nb.core.structs.resources import ResourcePlan
-from dlrover_nb.core.yamltext import load_documents
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, Verbatim, View
 from dlrover_nb.widgets.records import decision_view, plan_view
@@ -183,7 +191,7 @@ def check_file(path: Path | str) -> CheckView:
     NotFoundError
         When there is no such file.
     """
-    documents = [d for d in load_documents(read_text(path, "file")) if d is not None]
+    documents = documents_in(read_text(path, "file"))
     if not documents:
         raise InvalidValueError(f"{path} is empty; expected exported YAML")
     refuse_invalid(documents, str(path), "correct it there, or export again")

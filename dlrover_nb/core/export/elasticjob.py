@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.export.files import write
 from dlrover_nb.core.export.nodes import Options, container, head
 from dlrover_nb.core.export.provenance import (
     PREFIX,
@@ -30,11 +29,8 @@ from dlrover_nb.core.export.provenance import (
     Provenance,
     context,
     notes_of,
-    provenance_of,
 )
-from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.yamltext import to_yaml
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
@@ -99,21 +95,3 @@ def _replica(told: Context, role: Role, options: Options) -> dict[str, object]:
 def _group(value: object) -> dict[str, object]:
     assert isinstance(value, dict)
     return value
-
-
-# What callers of the one old exporter use; the table in `core.export` has taken its place.
-
-__all__ = ["Pod", "Provenance", "elasticjob", "provenance_of", "to_yaml", "validate", "write"]
-Pod = Options
-
-
-def elasticjob(
-    job: JobSpec, plan: ResourcePlan, provenance: Provenance | None = None, pod: Options | None = None
-) -> dict[str, object]:
-    """Return the ElasticJob of `present`."""
-    return present(job, plan, provenance or Provenance(), pod or Options())[0]
-
-
-def validate(document: object) -> tuple[str, ...]:
-    """Return what `check` finds wrong with one document."""
-    return check((document,))
