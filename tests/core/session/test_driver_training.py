@@ -80,7 +80,11 @@ def test_workers_and_ps_are_doubled_by_a_decision_while_training(start: Callable
     job = start(n_epoch=2)
     job.until(lambda now: now.running and now.train.n_sample_done > 10_000)
     handle = JobHandle("real", job.driver, user="ada")
-    assert [told.refusal for told in handle.weigh(plan(2, 2))] == [""]
+    possible, impossible = handle.weigh(plan(2, 2), plan(9, 2))
+    assert possible.refusal == ""
+    with pytest.raises(CapacityError) as told:
+        handle.scale(plan(9, 2))
+    assert str(told.value) == impossible.refusal
     handle.scale(plan(2, 2), why="to be quicker")
     assert "under way" in handle.weigh(plan(2, 1))[0].refusal
     gate = threading.Event()

@@ -128,10 +128,12 @@ def test_sliders_ask_what_plans_would_bring_while_the_simulation_goes_on(cluster
     wanted, refused, same = handle.weigh(proposal.candidate.plan, huge, PLAN)
     assert wanted.refusal == ""
     assert wanted.candidate.prediction.samples_per_s > same.candidate.prediction.samples_per_s
-    assert "must fit on the machines" in refused.refusal
     assert "already runs" in same.refusal
-    told = handle.explain(proposal.id)
-    assert (told.proposal, told.plan) == (proposal.id, proposal.candidate.plan)
+    with pytest.raises(CapacityError, match="must fit on the machines") as told:
+        handle.scale(huge)
+    assert str(told.value) == refused.refusal
+    explained = handle.explain(proposal.id)
+    assert (explained.proposal, explained.plan) == (proposal.id, proposal.candidate.plan)
     with pytest.raises(NotFoundError):
         handle.explain("p99")
     handle.scale(proposal.candidate.plan)  # what was known before it does not count any more
