@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.session.client import Cluster as CoreCluster
     from dlrover_nb.core.session.client import JobSummary
     from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.widgets.many import ManyJobs
 
 
 def connect(
@@ -193,6 +194,24 @@ class Cluster:
     def score(self, owner: str | None = None, days: float | None = None) -> ScoresView:
         """Return how good predictions were; see `dlrover_nb.api.past.score`."""
         return past.score(owner, days)
+
+    def dash(self) -> ManyJobs:
+        """Return a live view of all jobs; a click on one opens it below, with its buttons.
+
+        A front end without widgets shows its static form; ``.panel()`` is for a served page.
+
+        Raises
+        ------
+        BackendError
+            When the cluster does not answer.
+
+        Examples
+        --------
+        >>> cluster.dash()  # doctest: +SKIP
+        """
+        from dlrover_nb.widgets.many import ManyJobs  # noqa: PLC0415 - views load when asked for
+
+        return ManyJobs(self.core)
 
     def shutdown(self, *, force: bool = False) -> Note:
         """End the cluster if this product started it, else only let go of it; live views keep what they saw.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from dlrover_nb.core.session.client import Cluster as CoreCluster
     from dlrover_nb.widgets.live import LiveView
+    from dlrover_nb.widgets.many import ManyJobs
 
 
 class Connector(Protocol):
@@ -162,6 +163,8 @@ class Commands:
                 return self.report(request)
             case rq.Predict():
                 return self.predict(request)
+            case rq.Dash():
+                return self.dash()
             case rq.Shutdown():
                 return self.shutdown(request)
             case rq.Demo():
@@ -344,6 +347,11 @@ class Commands:
         path = write_scores(request.output, scores, force=request.force)
         text = f"probabilities of {len(scores):,} rows, mean {scores.mean():.4f}, written to {path}"
         return Note(f"Prediction of {request.job}", text)
+
+    def dash(self) -> ManyJobs:
+        """Follow all jobs live."""
+        self.session.shown.clear()  # from now on the live view shows what is open
+        return self._cluster().dash()
 
     def shutdown(self, request: rq.Shutdown) -> Note:
         """End the cluster if it was started here, else let go of it; live views keep what they saw last."""

@@ -242,6 +242,11 @@ class Predict:
 
 
 @dataclass(frozen=True, slots=True)
+class Dash:
+    """Follow all jobs live."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """End the cluster that we started."""
 
@@ -266,5 +271,5 @@ Request = (
     (Connect | Submit | Jobs | Status | Watch | Plans | Why | WhatIf)
     | (Accept | Reject | Override | Undo | Pin | SetMode | Scale)
     | (Logs | History | Score | Export | Import)
-    | (Attach | Wait | Stop | Shards | Report | Predict | Shutdown | Demo | Help)
+    | (Attach | Wait | Stop | Shards | Report | Predict | Dash | Shutdown | Demo | Help)
 )

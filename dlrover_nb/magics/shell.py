@@ -14,6 +14,7 @@ from IPython.core.completer import SimpleCompletion, context_matcher
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
+from dlrover_nb.api import reprs
 from dlrover_nb.api.views import Note
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.magics.arguments import help_text, parse_line
@@ -69,6 +70,7 @@ def load(shell: InteractiveShell) -> None:
     magics = DlroverMagics(shell)
     shell.register_magics(magics)
     shell.Completer.custom_matchers.append(magics.matcher)
+    reprs.register(shell.display_formatter)
 
 
 def unload(shell: InteractiveShell) -> None:
@@ -77,6 +79,7 @@ def unload(shell: InteractiveShell) -> None:
     if magics is None:
         return
     shell.Completer.custom_matchers.remove(magics.matcher)
+    reprs.unregister(shell.display_formatter)
     shell.magics_manager.registry.pop(DlroverMagics.__name__)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("dlrover", None)

@@ -262,6 +262,7 @@ _VERBS = (
         flags.PREDICT,
         "quick-start new.parquet -o scores.parquet",
     ),
+    Verb("dash", "follow all jobs live, and open one of them", lambda _: rq.Dash()),
     Verb(
         "shutdown",
         "end the cluster that was started here",

@@ -113,6 +113,13 @@ def test_a_simulated_job_tells_what_its_nodes_wrote_or_that_it_cannot(simulated)
         simulated.run_line_magic("dlrover", "logs -n 0")
 
 
+def test_all_jobs_are_followed_in_one_view(simulated):
+    shown = simulated.run_line_magic("dlrover", "dash")
+    bundle = shown._repr_mimebundle_()
+    assert "quick-start" in bundle["text/plain"]
+    assert "<svg" in bundle["text/html"]
+
+
 def test_no_history_is_kept_of_a_simulated_job(simulated):
     with pytest.raises(NotFoundError, match="is simulated: no history is kept of it"):
         simulated.run_line_magic("dlrover", "attach quick-start").history()

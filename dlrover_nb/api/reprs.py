@@ -1,0 +1,129 @@
+"""How records of the core show themselves in a notebook, once `%load_ext dlrover_nb` has told IPython.
+
+The core knows nothing of notebooks, so its records have no rich form of their own; here each is given the
+view that the verbs show it with, as text and as HTML with inline SVG, which survives saving. They are named
+by their modules: nothing is imported before one is shown. A record inside a list or a tuple keeps the short
+form of Python, as a page of views is no list any more.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Tone, Verbatim, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.session.client import JobSummary
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
+
+_STRUCTS = "dlrover_nb.core.structs"
+_RECORDS = "dlrover_nb.widgets.records"
+_HERE = "dlrover_nb.api.reprs"
+_VIEWS = {  # (module, record) -> (module, what makes a view of it)
+    (f"{_STRUCTS}.resources", "ResourcePlan"): (_RECORDS, "plan_view"),
+    (f"{_STRUCTS}.decisions", "Candidate"): (_RECORDS, "candidate_view"),
+    (f"{_STRUCTS}.decisions", "ParetoFront"): (_RECORDS, "front_view"),
+    (f"{_STRUCTS}.decisions", "Proposal"): (_RECORDS, "proposal_view"),
+    (f"{_STRUCTS}.decisions", "Decision"): (_RECORDS, "decision_view"),
+    (f"{_STRUCTS}.decisions", "Outcome"): (_RECORDS, "outcome_view"),
+    (f"{_STRUCTS}.snapshot", "Curve"): (_RECORDS, "curve_view"),
+    (f"{_STRUCTS}.snapshot", "MemoryLine"): (_RECORDS, "forecast_view"),
+    (f"{_STRUCTS}.snapshot", "FitReport"): (_RECORDS, "fit_view"),
+    (f"{_STRUCTS}.snapshot", "JobSnapshot"): (_RECORDS, "snapshot_view"),
+    (f"{_STRUCTS}.questions", "Explanation"): (_HERE, "explanation_view"),
+    (f"{_STRUCTS}.questions", "Weighed"): (_HERE, "weighed_view"),
+    (f"{_STRUCTS}.questions", "LogLine"): (_HERE, "line_view"),
+    (f"{_STRUCTS}.job", "JobSpec"): (_HERE, "spec_view"),
+    ("dlrover_nb.core.session.client", "JobSummary"): (_HERE, "summary_view"),
+    ("dlrover_nb.core.session.past", "RunHistory"): ("dlrover_nb.widgets.history", "history_view"),
+    ("dlrover_nb.core.history.scores", "Scoreboard"): ("dlrover_nb.widgets.scores", "scores_view"),
+}
+
+
+def register(formatter: Any) -> None:  # noqa: ANN401 - IPython carries no types here
+    """Teach a shell's display formatter the records."""
+    for (module, name), (where, what) in _VIEWS.items():
+        view_of = _loader(where, what)
+        formatter.formatters["text/html"].for_type_by_name(module, name, _html(view_of))
+        formatter.formatters["text/plain"].for_type_by_name(module, name, _plain(view_of))
+
+
+def unregister(formatter: Any) -> None:  # noqa: ANN401 - as above
+    """Take back what `register` taught."""
+    for module, name in _VIEWS:
+        for kind in ("text/html", "text/plain"):
+            formatter.formatters[kind].pop(f"{module}.{name}", None)
+
+
+def explanation_view(explanation: Explanation) -> View:
+    """Return why a plan is proposed, without the job's curves: the record does not hold them."""
+    from dlrover_nb.widgets.why import (  # noqa: PLC0415 - when one is shown
+        candidate_facts,
+        evidence_table,
+        marginals_table,
+    )
+
+    e = explanation
+    blocks: list[Block] = [Paragraph(e.why)]
+    if e.candidate is not None:
+        blocks.append(Facts(candidate_facts(e.candidate, "")))
+    blocks += [Paragraph(f"It lies at a constraint: {each}.") for each in e.binding]
+    if e.flip is not None:
+        blocks.append(Paragraph(f"What would change it: {e.flip.words}", Tone.HINT))
+    blocks += [marginals_table(e.marginals, "money")] if e.marginals else []
+    blocks += [evidence_table(e.evidence)] if e.evidence else []
+    return View(f"Why {e.proposal or 'the plan that runs'}: {e.plan.short}", tuple(blocks))
+
+
+def weighed_view(weighed: Weighed) -> View:
+    """Return what a plan would bring, and why it would be refused."""
+    from dlrover_nb.widgets.records import candidate_view, plan_view  # noqa: PLC0415 - when one is shown
+
+    refusal = (Paragraph(weighed.refusal, Tone.WARNING),) if weighed.refusal else ()
+    shown = candidate_view(weighed.candidate) if weighed.candidate else plan_view(weighed.plan)
+    return View(f"What if: {weighed.plan.short}", (*refusal, *shown.blocks))
+
+
+def line_view(line: LogLine) -> View:
+    """Return one line of a node."""
+    from dlrover_nb.widgets.logs import logs_view  # noqa: PLC0415 - when one is shown
+
+    return logs_view(line.node, (line,))
+
+
+def spec_view(spec: JobSpec) -> View:
+    """Return a job as its job file."""
+    from dlrover_nb.core.jobfile import dump_job  # noqa: PLC0415 - when one is shown
+
+    return View(f"Job {spec.name} as it is submitted", (Verbatim(dump_job(spec).rstrip()),))
+
+
+def summary_view(summary: JobSummary) -> View:
+    """Return one line of the list of jobs."""
+    from dlrover_nb.widgets.status import jobs_view  # noqa: PLC0415 - when one is shown
+
+    return jobs_view((summary,))
+
+
+def _loader(module: str, name: str) -> Callable[[object], View]:
+    def view_of(record: object) -> View:
+        view: View = getattr(importlib.import_module(module), name)(record)
+        return view
+
+    return view_of
+
+
+def _html(view_of: Callable[[object], View]) -> Callable[[object], str]:
+    return lambda record: view_of(record).html()
+
+
+def _plain(view_of: Callable[[object], View]) -> Callable[[object, Any, bool], None]:
+    def pretty(record: object, printer: Any, cycle: bool) -> None:  # noqa: ANN401, ARG001, FBT001 - IPython's signature
+        is_alone = len(printer.stack) == 1
+        printer.text(view_of(record).text() if is_alone else repr(record))
+
+    return pretty
