@@ -54,6 +54,8 @@ class Provenance:
         ran before.
     fit
         The model behind the prediction.
+    simulated
+        Whether all this comes from a simulated cluster.
     """
 
     decision: Decision | None = None
@@ -61,6 +63,7 @@ class Provenance:
     proposal: str = ""
     before: ResourcePlan | None = None
     fit: FitReport | None = None
+    simulated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,9 @@ def provenance_of(snapshot: JobSnapshot, plan: ResourcePlan) -> Provenance:
     decision = next((d for d in reversed(snapshot.decisions) if decided(d) == plan), None)
     prediction = predictions.get(plan)
     fit = snapshot.fit if prediction is not None else None
-    return Provenance(decision, prediction, proposal, _before(snapshot, plan), fit)
+    return Provenance(
+        decision, prediction, proposal, _before(snapshot, plan), fit, simulated=snapshot.simulated
+    )
 
 
 def _before(snapshot: JobSnapshot, plan: ResourcePlan) -> ResourcePlan | None:
@@ -135,6 +140,8 @@ def notes_of(told: Context) -> dict[str, str]:
     """Return the annotations of one resource; empty ones are left out."""
     decision, provenance = told.provenance.decision, told.provenance
     notes = {"kind": told.kind, "version": told.version, "owner": told.job.owner, "plan": str(told.plan)}
+    if provenance.simulated:
+        notes["simulated"] = "yes: measured and predicted on no real node"
     if provenance.before is not None:
         notes["plan-before"] = str(provenance.before)
     if decision is not None:

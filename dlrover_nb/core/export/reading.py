@@ -196,6 +196,8 @@ def _left_open(job: JobSpec | None, told: Context | None) -> list[str]:
     left = [f"{what}: never written to a file" for what in told.left_out] if told else []
     if told is None:
         left.append("who decided, and on which prediction")
+    elif told.provenance.simulated:
+        left.append("how the plan does on real nodes: it comes from a simulated cluster")
     if job is None:
         left.append("the job itself: its data, model and training")
         return left

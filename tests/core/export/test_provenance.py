@@ -52,6 +52,16 @@ def test_a_plan_of_which_nothing_is_known_tells_nothing() -> None:
     assert (told.decision, told.prediction, told.proposal, told.before) == (None, None, "", None)
 
 
+def test_what_comes_from_a_simulation_says_so() -> None:
+    job = snapshot(simulated=True)
+    text = to_yaml(*EXPORTERS["elasticjob"](job.spec, BETTER_PLAN, provenance_of(job, BETTER_PLAN), OPTIONS))
+    assert "dlrover-nb/simulated: 'yes: measured and predicted on no real node'" in text
+    assert read_export(text).provenance.simulated
+    assert read_export(text).unknown == (
+        "how the plan does on real nodes: it comes from a simulated cluster",
+    )
+
+
 def test_the_whole_way_from_a_job_to_files_and_back() -> None:
     job = snapshot(proposals=(proposal("p2"),), decisions=(ACCEPT,))
     told = provenance_of(job, BETTER_PLAN)
