@@ -62,7 +62,7 @@ def signed_percent(share: float | None) -> str:
     """Return a relative change, with its sign."""
     if share is None or not math.isfinite(share):
         return MISSING
-    return f"{100 * share:+.1f} %"
+    return f"{round(100 * share, 1) + 0.0:+.1f} %"  # a minus before nothing would be a change
 
 
 def memory(mib: float | None) -> str:

@@ -29,7 +29,7 @@ UNKNOWN = "Nothing is known to predict it by yet: the fit waits for steady sampl
 def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
     """Return why a plan is recommended, or why none is, and what would change that."""
     e, money = explanation, currency(snapshot)
-    blocks: list[Block] = [Paragraph(e.why), *_gain_blocks(e, money), *_binding_blocks(e)]
+    blocks: list[Block] = [Paragraph(e.why), *_gain_blocks(e, money)]
     if e.flip is not None:
         blocks.append(Paragraph(f"What would change it: {e.flip.words}", Tone.HINT))
     if e.marginals:
@@ -45,10 +45,10 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
 
 def _gain_blocks(e: Explanation, money: str) -> tuple[Block, ...]:
     if e.candidate is None:
-        return (Paragraph(UNKNOWN),)
+        return (Paragraph(UNKNOWN), *((Facts(_binding(e)),) if e.binding else ()))
     if e.baseline is None or e.plan == e.baseline.plan:
-        return (Facts(candidate_facts(e.candidate, money)),)
-    facts = (("plan", str(e.plan)), *gain_facts(e.candidate, e.baseline, money))
+        return (Facts((*candidate_facts(e.candidate, money), *_binding(e))),)
+    facts = (("plan", str(e.plan)), *gain_facts(e.candidate, e.baseline, money), *_binding(e))
     return Facts(facts), plans_table(e.baseline.plan, e.plan, "explained")
 
 
@@ -65,12 +65,10 @@ def candidate_facts(c: Candidate, money: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _binding_blocks(e: Explanation) -> tuple[Block, ...]:
-    if e.candidate is None:
-        return ()
-    if not e.binding:
-        return (Paragraph("It lies at no constraint: a larger plan would be allowed."),)
-    return (Facts(tuple(("lies at" if i == 0 else "", each) for i, each in enumerate(e.binding))),)
+def _binding(e: Explanation) -> tuple[tuple[str, str], ...]:
+    """Return what holds the plan where it is."""
+    held = e.binding or ("no constraint: a larger plan would be allowed",)
+    return tuple(("lies at" if i == 0 else "", each) for i, each in enumerate(held))
 
 
 def marginals_table(marginals: Sequence[Marginal], money: str) -> Table:
@@ -175,7 +173,7 @@ def scale_command(job: str, plan: ResourcePlan) -> str:
     """Return what to type to ask for a plan."""
     parts = (("worker", "workers", plan.worker), ("ps", "ps", plan.ps))
     flags = " ".join(
-        f"--{count} {role.count} --{name}-cpu {role.cpu:g} --{name}-memory {role.memory_mib}MiB"
+        f"--{count} {role.count} --{name}-cpu {role.cpu:g} --{name}-memory {role.memory_mib}"
         for name, count, role in parts
     )
     return f"%dlrover scale {job} {flags}"
@@ -206,4 +204,4 @@ def _weighed_row(w: Weighed) -> tuple[str, ...]:
 def _asked_picture(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> Picture:
     asked = tuple(front.Dot(w.candidate, ("asked about",)) for w in weighed if w.candidate is not None)
     data = replace(front.columns(snapshot), asked=asked)
-    return Picture(front.static(data), front.twin(data))
+    return Picture(front.static(data), front.twin(data, named_only=True))

@@ -11,10 +11,11 @@ import pytest
 from dlrover_nb.core.history.scores import scoreboard
 from dlrover_nb.core.structs.decisions import FlipPoint, Outcome
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Measured, Weighed
+from dlrover_nb.magics.arguments import parse
 from dlrover_nb.widgets import records
 from dlrover_nb.widgets.logs import logs_view
 from dlrover_nb.widgets.scores import scores_view
-from dlrover_nb.widgets.why import whatif_view, why_view
+from dlrover_nb.widgets.why import scale_command, whatif_view, why_view
 
 LINE = LogLine(b.START_S + 3, "worker-0", "INFO", "reads shard 3")
 
@@ -109,6 +110,23 @@ def test_what_if_gives_the_command_only_for_what_would_not_be_refused():
     refused = VIEWS["whatif unknown"].text()
     assert "It would be refused: no room" in refused
     assert "%dlrover scale" not in refused
+
+
+def test_the_command_that_what_if_gives_asks_for_exactly_that_plan():
+    request = parse(scale_command("quick-start", b.BETTER_PLAN).split()[1:])
+    assert request.sizes.applied_to(b.plan(7, 5, 3.0, 2.0)) == b.BETTER_PLAN
+
+
+def test_what_if_lists_the_named_plans_alone():
+    unnamed = [
+        c.plan.short
+        for i, c in enumerate(b.front().candidates)
+        if i not in {p.index for p in b.front().picks}
+    ]
+    text = VIEWS["whatif"].text()
+    assert not any(f"front  {short}" in text for short in unnamed)
+    assert "fastest" in text
+    assert "The other plans of the front are left out." in text
 
 
 def test_what_if_draws_the_plan_asked_about_on_the_front():

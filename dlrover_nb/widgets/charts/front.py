@@ -140,11 +140,12 @@ def _words(data: Columns) -> str:
     return f"{TITLE}: {now}{len(data.front)} plans of {data.n_plan:,} weighed."
 
 
-def twin(data: Columns) -> Table:
-    """Return the same numbers as a table."""
-    rows = tuple(_row(dot) for dot in _merged(data))
+def twin(data: Columns, *, named_only: bool = False) -> Table:
+    """Return the same numbers as a table: of all plans, or of those that have a name."""
+    rows = tuple(_row(dot) for dot in _merged(data) if dot.names or not named_only)
     head = ("which", "plan", data.cost_unit, "samples/s", "90 % band", "finish", "pause", "range")
     note = f"{len(data.front)} of {data.n_plan:,} plans weighed; cheapest first." if data.front else ""
+    note += " The other plans of the front are left out." * (named_only and len(rows) < len(_merged(data)))
     return Table("Pareto front", head, rows, note)
 
 
