@@ -117,21 +117,44 @@ def runner_up(analysis: Analysis, plan: ResourcePlan, grounds: Grounds) -> tuple
 
 def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds: Grounds) -> str:
     """Say what stands against a plan: a rule that it breaks, else where the chosen one is better."""
-    now, speed, p = analysis.current, analysis.current.prediction.samples_per_s, candidate.prediction
-    refused = "" if candidate.plan == now.plan else grounds.refusal(candidate.plan)
-    if any(axes_key(plan) == axes_key(candidate.plan) for plan in grounds.barred):
-        return "It was turned down or failed before."
-    if refused:
-        return f"It would be refused: {refused}."
-    if candidate.gain_samples_per_s <= 0 and p.samples_per_s > speed:
+    refused = grounds.refusal(candidate.plan)
+    against = (
+        "It was turned down or failed before." if _is_barred(candidate, grounds) else "",
+        refused and f"It would be refused: {refused}.",
+        *(f"{words[0].upper()}{words[1:]}." for words in _exceeded(analysis, candidate)),
+        _not_worth(analysis, candidate, grounds.settings.min_gain),
+    )
+    return next(filter(None, against), "") or _against(analysis, candidate, analysis.candidate(chosen))
+
+
+def _is_barred(candidate: Candidate, grounds: Grounds) -> bool:
+    """Whether a plan was turned down, and is predicted no otherwise now."""
+    speed, most = candidate.prediction.samples_per_s, grounds.settings.material_change
+    return any(
+        axes_key(plan) == axes_key(candidate.plan) and not abs(speed / then - 1) > most
+        for plan, then in grounds.barred.items()
+    )
+
+
+def _exceeded(analysis: Analysis, candidate: Candidate) -> list[str]:
+    """Return what of budget and deadline a plan does not keep to."""
+    return [*_budget(analysis, candidate, ()), *_deadline(analysis, candidate, ())]
+
+
+def _not_worth(analysis: Analysis, candidate: Candidate, min_gain: float) -> str:
+    """Say that a faster plan does not pay for its pause, or not for sure; empty where it does."""
+    p, speed = candidate.prediction, analysis.current.prediction.samples_per_s
+    if p.samples_per_s <= speed:
+        return ""
+    if candidate.gain_samples_per_s <= 0:
         return f"Its pause of {candidate.transition_s:.2g} s does not pay in what is left to train."
-    least = (1 + grounds.settings.min_gain) * speed
-    if p.samples_per_s > speed and p.low < least:
-        return (
-            f"Its gain is not certain: the low end of its band is {p.low:,.0f} samples/s, "
-            f"a change is worth a click from {least:,.0f}."
-        )
-    return _against(analysis, candidate, analysis.candidate(chosen))
+    least = (1 + min_gain) * speed
+    if p.low >= least:
+        return ""
+    return (
+        f"Its gain is not certain: the low end of its band is {p.low:,.0f} samples/s, "
+        f"a change is worth a click from {least:,.0f}."
+    )
 
 
 def _against(analysis: Analysis, candidate: Candidate, chosen: Candidate) -> str:

@@ -231,8 +231,11 @@ def test_the_runner_up_is_another_plan_of_the_front(plan):
 
 def test_what_the_runner_up_lacks_is_the_rule_that_it_breaks():
     found, _ = runner_up(ANALYSIS, NOW, grounds(ANALYSIS))
-    turned_down = grounds(ANALYSIS, barred={found.plan: 1.0})
-    assert runner_up(ANALYSIS, NOW, turned_down)[1] == "It was turned down or failed before."
+    for then in (found.prediction.samples_per_s, float("nan")):
+        turned_down = grounds(ANALYSIS, barred={found.plan: then})
+        assert runner_up(ANALYSIS, NOW, turned_down)[1] == "It was turned down or failed before."
+    otherwise = grounds(ANALYSIS, barred={found.plan: found.prediction.samples_per_s * 2})
+    assert "turned down" not in runner_up(ANALYSIS, NOW, otherwise)[1]
     assert (
         runner_up(ANALYSIS, NOW, grounds(ANALYSIS, refusal=lambda _: "it is pinned"))[1]
         == "It would be refused: it is pinned."
@@ -242,6 +245,13 @@ def test_what_the_runner_up_lacks_is_the_rule_that_it_breaks():
     late = replace(ANALYSIS.situation, n_sample_left=1000, pauses=(("workers", 60.0), ("moves", 60.0)))
     ending = analyse(late, model=ANALYSIS.model)
     assert "does not pay" in runner_up(ending, NOW, grounds(ending))[1]
+
+
+def test_a_runner_up_above_the_budget_or_after_the_deadline_is_told_as_such():
+    cheap = analysed(budget_per_hour=0.001)
+    assert runner_up(cheap, NOW, grounds(cheap))[1].startswith("Budget: 0.001 USD per hour, the plan costs")
+    late = analysed(deadline_left_s=1.0)
+    assert runner_up(late, NOW, grounds(late))[1].endswith(": too late.")
 
 
 def test_without_another_plan_there_is_no_runner_up():
