@@ -1,13 +1,12 @@
 """The main job in a real JupyterLab: a real browser, a real kernel, a real Ray, real training."""
 
-import json
 import re
 import subprocess
 import sys
 
-import nbformat
 import pytest
-from chromium import picture
+from chromium import picture, unnamed
+from lab_notebook import Live, Notebook
 from waiting import until
 
 pytestmark = [
@@ -40,97 +39,16 @@ CELLS = {
     "watch again": "%dlrover watch quick-start",
     "stop": '%dlrover stop quick-start --why "seen enough"',
 }
-N_POINT = """() => Math.max(0, ...(window.Bokeh?.documents ?? []).flatMap(doc => [...doc._all_models.values()]
-  .filter(m => m.type === 'ColumnDataSource' && m.data.t && m.data.y && !m.data.low)
-  .map(m => m.data.t.length)))"""
-
-
-class Notebook:
-    """A notebook in the browser, its cells by name."""
-
-    def __init__(self, page, lab):
-        self.page, self.file = page, lab.root / "job.ipynb"
-        cells = [nbformat.v4.new_code_cell(source) for source in CELLS.values()]
-        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), self.file)
-        page.goto(f"{lab.address}lab/tree/job.ipynb?token={lab.token}")
-        page.locator(".jp-CodeCell").first.wait_for(timeout=60_000)
-        page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=60_000)
-
-    def cell(self, name):
-        return self.page.locator(".jp-CodeCell").nth([*CELLS].index(name))
-
-    def start(self, name):
-        """Run a cell; JupyterLab forgets what is asked for while its kernel still starts, so ask until it does."""
-        until(lambda: self._asked_to_run(name), what=f"the start of cell {name}")
-
-    def _asked_to_run(self, name):
-        self.cell(name).locator(".cm-content").click()
-        self.page.keyboard.press("Control+Enter")
-        self.page.wait_for_timeout(1000)
-        return self.prompt(name) != "[ ]:"
-
-    def prompt(self, name):
-        return self.cell(name).locator(".jp-InputPrompt").inner_text()
-
-    def is_busy(self, name):
-        return self.prompt(name) == "[*]:"
-
-    def run(self, name, timeout_s=60):
-        self.start(name)
-        until(lambda: re.search(r"\d", self.prompt(name)), timeout_s, f"the end of cell {name}")
-        assert "Traceback" not in self.cell(name).inner_text()
-
-    def save(self):
-        """Save, and return what stands in the file."""
-        self.page.keyboard.press("Escape")
-        self.page.keyboard.press("Control+s")
-        until(self.is_saved, what="the saving")
-        return json.loads(self.file.read_text())
-
-    def is_saved(self):
-        return self.page.locator(".jp-mod-dirty").count() == 0
-
-    def shown(self, name):
-        """Return a cell's last output as the text that was saved."""
-        cell = json.loads(self.file.read_text())["cells"][[*CELLS].index(name)]
-        return "".join(cell["outputs"][-1]["data"]["text/plain"])
-
-
-class Live:
-    """The live view in a cell's output."""
-
-    def __init__(self, notebook, name):
-        self.page, self.output = notebook.page, notebook.cell(name).locator(".dlrover-live-on")
-
-    def said(self):
-        return " ".join(self.output.get_by_role("status").aria_snapshot().split())
-
-    def says(self, words, timeout_s=60):
-        return until(lambda: words in self.said() and self.said(), timeout_s, f"{words!r} in the live view")
-
-    def head(self):
-        return self.output.get_by_text("% trained").first.inner_text()
-
-    def button(self, name):
-        return self.output.get_by_role("button", name=name)
-
-    def n_point(self):
-        return self.page.evaluate(N_POINT)
-
-    def grows(self, n=2):
-        at = self.n_point()
-        until(lambda: self.n_point() >= at + n, 20, "a longer curve")
 
 
 def test_a_job_from_launch_over_accept_and_a_killed_kernel_to_a_saved_notebook(new_page, lab):
-    notebook = Notebook(new_page(), lab)
+    notebook = Notebook(new_page(), lab, CELLS)
     live = launch_and_watch(notebook)
     accept_the_first_proposal(live)
     a_busy_cell_leaves_the_view_alive(notebook, live)
     override_the_second_proposal(live)
-    done_before = trained(live)
-    the_job_outlives_a_killed_kernel(notebook, done_before)
+    before = trained(live), live.n_point()
+    the_job_outlives_a_killed_kernel(notebook, before)
     content = stop_and_save(notebook)
     read_without_a_kernel(new_page(), notebook, content)
 
@@ -177,13 +95,30 @@ def a_busy_cell_leaves_the_view_alive(notebook, live):
 
 
 def override_the_second_proposal(live):
+    """Set the sliders to three workers and one PS, read what that would bring, and ask for it."""
     live.says("p2 (")  # whether to learn or to improve is for what was measured
-    for label, value in (("Workers", "3"), ("PS", "1")):
-        live.output.get_by_role("slider", name=label, exact=True).fill(f"{int(value) - 1}")  # its index
-    live.output.get_by_text("90 % band").last.wait_for()
-    live.button("Override p2 with 3w x 0.5 + 1p x 0.25").click()
-    live.says("Your plan instead of p2 as d2: applied")
+    slide(live, "Workers", 3)
+    slide(live, "PS", 1)
+    wanted = live.button("Override p2 with 3w x 0.5 + 1p x 0.25")
+    until(wanted.is_enabled, what="what the plan of the sliders would bring")
+    assert not unnamed(live.output.aria_snapshot())
+    live.output.get_by_role("slider").first.scroll_into_view_if_needed()
+    picture(live.page, "sliders")
+    wanted.click()
+    live.says("instead of p2 as d2: applied")
     until(lambda: "plan 3w x 0.5 + 1p x 0.25" in live.head(), what="the plan of the override")
+
+
+def slide(live, name, value):
+    """Move a slider from the keyboard until it says the value."""
+    slider = live.output.get_by_role("slider", name=name, exact=True)
+    for _ in range(10):
+        said = int(slider.get_attribute("aria-valuetext").split()[0])
+        if said == value:
+            return
+        slider.press("ArrowRight" if said < value else "ArrowLeft")
+        live.page.wait_for_timeout(200)
+    pytest.fail(f"slider {name} does not reach {value}, it says {said}")
 
 
 def trained(live):
@@ -191,7 +126,9 @@ def trained(live):
     return float(re.search(r"([\d.]+) % trained", live.head()).group(1))
 
 
-def the_job_outlives_a_killed_kernel(notebook, done_before):
+def the_job_outlives_a_killed_kernel(notebook, before):
+    """Attach from a new kernel, which draws the curve from the job's start on."""
+    done_before, n_point_before = before
     notebook.cell("kill").locator(".cm-content").click()
     notebook.page.keyboard.press("Control+Enter")
     notebook.page.get_by_role("dialog").get_by_role("button", name="OK").click(timeout=30_000)
@@ -201,11 +138,14 @@ def the_job_outlives_a_killed_kernel(notebook, done_before):
     head = notebook.cell("status").inner_text()
     assert "training" in head
     assert float(re.search(r"([\d.]+) %: ", head).group(1)) > done_before
+    notebook.run("watch again")
+    live = Live(notebook, "watch again")
+    live.output.wait_for(timeout=30_000)
+    assert live.n_point() >= n_point_before
+    picture(notebook.page, "attached")
 
 
 def stop_and_save(notebook):
-    notebook.run("watch again")
-    Live(notebook, "watch again").output.wait_for(timeout=30_000)
     notebook.run("stop")
     until(lambda: "stopped" in Live(notebook, "watch again").head(), what="the end in the view")
     kept = notebook.cell("watch again").locator(".dlrover-static")  # renewed a moment after what is live

@@ -1,0 +1,122 @@
+"""A notebook in JupyterLab as a person uses it, and the live view in it."""
+
+import json
+import re
+
+import nbformat
+from waiting import until
+
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
+N_POINT = """() => Math.max(0, ...(window.Bokeh?.documents ?? []).flatMap(doc => [...doc._all_models.values()]
+  .filter(m => m.type === 'ColumnDataSource' && m.data.t && m.data.y && !m.data.low)
+  .map(m => m.data.t.length)))"""
+
+
+def write_notebook(path, sources):
+    """Write a notebook of these cells."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": KERNEL}), path)
+
+
+class Notebook:
+    """A notebook in the browser, its cells by name."""
+
+    def __init__(self, page, lab, cells):
+        self.page, self.file, self.names = page, lab.root / "job.ipynb", [*cells]
+        write_notebook(self.file, cells.values())
+        page.goto(f"{lab.address}lab/tree/job.ipynb?token={lab.token}")
+        self.wait_for_kernel()
+        until(self._is_awake, 90, "the kernel's first answer")
+
+    def wait_for_kernel(self):
+        self.page.locator(".jp-CodeCell").first.wait_for(timeout=60_000)
+        until(self.is_idle, 60, "an idle kernel")
+
+    def _is_awake(self):
+        """Ask the first cell (which may run twice) again and again: JupyterLab loses what it asks while connecting."""
+        first = self.names[0]
+        self._press_run(first)
+        for _ in range(4):
+            if not self.is_busy(first):
+                break
+            self.page.wait_for_timeout(1000)
+        return self.has_run(first)
+
+    def reload(self):
+        """Load the page again; the kernel lives on."""
+        self.page.reload()
+        self.wait_for_kernel()
+
+    def cell(self, name):
+        return self.page.locator(".jp-CodeCell").nth(self.names.index(name))
+
+    def start(self, name):
+        """Run a cell."""
+        before = self.prompt(name)
+        self._press_run(name)
+        until(lambda: self.prompt(name) != before, what=f"the start of cell {name}")
+
+    def _press_run(self, name):
+        self.cell(name).locator(".cm-content").click()
+        self.page.keyboard.press("Control+Enter")
+        self.page.wait_for_timeout(1000)
+
+    def prompt(self, name):
+        return self.cell(name).locator(".jp-InputPrompt").inner_text()
+
+    def is_busy(self, name):
+        return self.prompt(name) == "[*]:"
+
+    def has_run(self, name):
+        return re.search(r"\d", self.prompt(name)) is not None
+
+    def is_idle(self):
+        return self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").count() > 0
+
+    def run(self, name, timeout_s=60):
+        self.start(name)
+        until(lambda: self.has_run(name), timeout_s, f"the end of cell {name}")
+        assert "Traceback" not in self.cell(name).inner_text()
+
+    def interrupt(self, name):
+        """Interrupt the kernel from the keyboard, as for a cell that takes too long."""
+        self.cell(name).locator(".cm-content").click()
+        for key in ("Escape", "i", "i"):
+            self.page.keyboard.press(key)
+        until(lambda: not self.is_busy(name), what=f"the interrupt of cell {name}")
+
+    def save(self):
+        """Save, and return what stands in the file."""
+        self.page.keyboard.press("Escape")
+        self.page.keyboard.press("Control+s")
+        until(self.is_saved, what="the saving")
+        return json.loads(self.file.read_text())
+
+    def is_saved(self):
+        return self.page.locator(".jp-mod-dirty").count() == 0
+
+
+class Live:
+    """The live view in a cell's output."""
+
+    def __init__(self, notebook, name):
+        self.page, self.output = notebook.page, notebook.cell(name).locator(".dlrover-live-on")
+
+    def said(self):
+        return " ".join(self.output.get_by_role("status").aria_snapshot().split())
+
+    def says(self, words, timeout_s=60):
+        return until(lambda: words in self.said() and self.said(), timeout_s, f"{words!r} in the live view")
+
+    def head(self):
+        return self.output.get_by_text("% trained").first.inner_text()
+
+    def button(self, name):
+        return self.output.get_by_role("button", name=name)
+
+    def n_point(self):
+        return self.page.evaluate(N_POINT)
+
+    def grows(self, n=2):
+        at = self.n_point()
+        until(lambda: self.n_point() >= at + n, 20, "a longer curve")

@@ -1,0 +1,83 @@
+"""What a person does to JupyterLab while a (simulated) job runs: interrupts, reloads, uses no widgets at all."""
+
+import subprocess
+import sys
+
+import pytest
+from chromium import picture, unnamed
+from lab_notebook import Live, Notebook, write_notebook
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(200),
+    pytest.mark.filterwarnings("default"),  # playwright's event loop warns of itself
+]
+
+CELLS = {
+    "load": "%load_ext dlrover_nb",
+    "connect": "%dlrover connect sim --machines 4 --speed 60",
+    "submit": """%%dlrover submit ads
+epochs: 100000
+plan:
+  worker: {count: 2, cpu: 1, memory_mib: 2048}
+  ps: {count: 1, cpu: 1, memory_mib: 2048}""",
+    "watch": "%dlrover watch ads",
+    "wait": "%dlrover wait ads",
+    "status": "%dlrover status ads",
+}
+
+
+def begin(page, lab):
+    notebook = Notebook(page, lab, CELLS)
+    for name in ("load", "connect", "submit", "watch"):
+        notebook.run(name)
+    live = Live(notebook, "watch")
+    live.output.wait_for(timeout=30_000)
+    live.grows()
+    return notebook, live
+
+
+def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page, lab):
+    notebook, live = begin(page, lab)
+    assert not unnamed(live.output.aria_snapshot())
+
+    notebook.start("wait")
+    assert notebook.is_busy("wait")
+    live.grows()
+    notebook.interrupt("wait")
+    said = notebook.cell("wait").locator(".jp-OutputArea").inner_text()
+    assert "job ads goes on; `%dlrover stop ads` stops it" in said
+    assert "Traceback" not in said
+    assert "Error" not in said
+    live.grows()
+
+    notebook.save()
+    notebook.reload()
+    kept = notebook.cell("watch").locator(".dlrover-static")
+    kept.locator("svg").first.wait_for()
+    picture(page, "reloaded")
+    assert "training" in kept.inner_text()
+    notebook.run("watch")
+    live.output.wait_for(timeout=30_000)
+    live.grows()
+    notebook.run("status")
+    assert "ads (simulated): training" in notebook.cell("status").inner_text()
+
+
+def test_a_front_end_without_widgets_shows_every_plot(page, lab):
+    """nbconvert runs the cells and has no comms at all."""
+    file = lab.root / "plain.ipynb"
+    settle = "import time; time.sleep(5)"
+    write_notebook(file, [*[CELLS[name] for name in ("load", "connect", "submit")], settle, CELLS["watch"]])
+    subprocess.run(
+        [sys.executable, "-m", "nbconvert", "--execute", "--to", "html", str(file),
+         "--HTMLExporter.mathjax_url=", "--HTMLExporter.require_js_url="],
+        check=True, capture_output=True, timeout=100, env=lab.environment,
+    )  # fmt: skip
+    page.goto(file.with_suffix(".html").as_uri())
+    picture(page, "without-widgets", full_page=True)
+    kept = page.locator(".dlrover-static")
+    for title in ("Throughput", "Memory per node"):
+        assert kept.locator("svg").filter(has_text=title).first.is_visible()
+    assert "ads (simulated)" in kept.inner_text()
+    assert not page.locator(".dlrover-live-on").count()
