@@ -63,11 +63,16 @@ class LiveView:
         screen = Screen(self.feed, on_close=self._drop, on_connect=self._cell.take_back_scripts)
         with self._lock:
             self._screens.append(screen)
+        POLLER.watch(self)
         return screen
 
     def _drop(self, screen: Screen) -> None:
+        """Let go of a screen whose page or cell is gone; a view that nobody sees any more is not polled."""
         with self._lock:
             self._screens = [s for s in self._screens if s is not screen]
+            is_seen = bool(self._screens)
+        if not is_seen:
+            POLLER.forget(self)
 
     def poll(self) -> None:
         """Fetch and show what is new (called by the poller); an ended job is not asked any more."""

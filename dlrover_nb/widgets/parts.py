@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import panel as pn
-from bokeh.models import Div
+from bokeh.models import Button, CustomJS, Div, TextInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 # The press carries what the browser showed: between a change here and its arrival there, a press means what
@@ -30,11 +31,21 @@ def button(label: str, color: str = "default", **options: object) -> Any:  # noq
     return pn.widgets.Button(label=label, color=color, **options)
 
 
-def press_field() -> Any:  # noqa: ANN401 - panel has no types
-    """Return the unseen field that presses arrive in; `sends` binds buttons to it."""
-    return pn.widgets.TextInput(label="pressed", visible=False)
+def press_field(on_press: Callable[[str], None]) -> TextInput:
+    """Return the unseen field in which the labels of pressed buttons arrive."""
+    field = TextInput(title="pressed", visible=False)
+    field.on_change("value", lambda _attr, _old, new: on_press(new.split("\n")[0]))
+    return field
 
 
-def sends(pressed: Any, into: Any) -> None:  # noqa: ANN401 - panel has no types
-    """Have a button send the label that the user saw on it into a field of `press_field`."""
-    pressed.js_on_click(args={"button": pressed, "press": into}, code=_PRESS)
+def press_button(label: str, color: str = "default", **options: object) -> Button:
+    """Return a button that sends its label, as the user saw it, into the field that `sends` binds it to.
+
+    It is Bokeh's: Panel keeps a button with a script, and all that it can reach, for the life of the process.
+    """
+    return Button(label=label, button_type=color, **options)
+
+
+def sends(pressed: Button, into: TextInput) -> None:
+    """Have a button of `press_button` send its label into a field of `press_field`."""
+    pressed.js_on_event("button_click", CustomJS(args={"button": pressed, "press": into}, code=_PRESS))

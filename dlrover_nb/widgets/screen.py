@@ -26,7 +26,6 @@ from dlrover_nb.widgets.why import why_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from dlrover_nb.core.structs.decisions import Candidate
     from dlrover_nb.widgets.feed import Feed, Picture
@@ -85,8 +84,7 @@ class Screen:
         self._explaining = Latest(self._explain)
 
     def _bind_presses(self) -> None:
-        self._press = press_field()
-        self._press.param.watch(self._pressed, "value")
+        self._press = press_field(self._pressed)
         for pressed in (self.verdicts.accept, self.verdicts.reject, self.verdicts.undo, self.sliders.send):
             sends(pressed, self._press)
 
@@ -103,7 +101,7 @@ class Screen:
             self.gallery.others(),
             self._want_tables,
             pane(self._tables),
-            self._press,
+            pane(self._press),
             styles=_WHITE,
             sizing_mode="stretch_width",
             max_width=1200,
@@ -137,9 +135,9 @@ class Screen:
     def _tapped(self, candidate: Candidate) -> None:
         self.sliders.choose(candidate.plan)
 
-    def _pressed(self, event: Any) -> None:  # noqa: ANN401 - param's event
+    def _pressed(self, label: str) -> None:
         """Act on a press: the browser sent the label that the user saw, with what it is about in it."""
-        press, why = read_press(event.new.split("\n")[0]), self.verdicts.reason
+        press, why = read_press(label), self.verdicts.reason
         match press.verb:
             case Verdict.ACCEPT:
                 self._feed.accept(press.subject, why)

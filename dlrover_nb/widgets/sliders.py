@@ -13,7 +13,7 @@ import panel as pn
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.widgets.asking import Latest
 from dlrover_nb.widgets.knob import Knob
-from dlrover_nb.widgets.parts import button, pane, text
+from dlrover_nb.widgets.parts import button, pane, press_button, text
 from dlrover_nb.widgets.review import Answer
 from dlrover_nb.widgets.whatif import (
     Axis,
@@ -67,7 +67,7 @@ class Sliders:
         self.knobs = {axis: Knob(sizing_mode="stretch_width", min_width=130, margin=(2, 10)) for axis in Axis}
         for axis, knob in self.knobs.items():
             knob.param.watch(lambda event, axis=axis: self._moved(axis, event.new), "at")
-        self.send = button("Override", "primary", sizing_mode="stretch_width")
+        self.send = press_button("Override", "primary", sizing_mode="stretch_width")
         self.back = button("Back to the proposal", width=170)
         self.back.on_click(self._go_back)
         self._words = text()
@@ -84,7 +84,7 @@ class Sliders:
                 sizing_mode="stretch_width",
             ),
             pane(self._words),
-            self.send,
+            pane(self.send),
             self.back,
             sizing_mode="stretch_width",
             min_width=320,

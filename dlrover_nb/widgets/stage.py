@@ -46,7 +46,7 @@ class Stage:
     lock
         Held while the view is drawn in a notebook; the view's own, where moves of the user wait for it too.
     on_close
-        Told when the served page is gone.
+        Told when the served page, or the output of the cell, is gone.
     on_connect
         Told when a notebook's page has taken the view in.
     """
@@ -60,11 +60,12 @@ class Stage:
         on_close: Callable[[], None],
         on_connect: Callable[[], None] = lambda: None,
     ) -> None:
-        self._body, self._show, self._on_connect = body, show, on_connect
+        self._body, self._show, self._on_connect, self._on_close = body, show, on_connect, on_close
         self._root = self  # the stage that stands in the cell: this one, or that which it was put on
         self.lock = lock or threading.RLock()
         self._queued = False
         self._doc = pn.state.curdoc if pn.state.curdoc and pn.state.curdoc.session_context else None
+        self._is_connected = False  # a notebook's page has taken the view in, and not let go of it
         if self._doc is not None:
             self._doc.on_session_destroyed(lambda _context: on_close())
         self._kinds = Knob(visible=False)
@@ -124,14 +125,22 @@ class Stage:
         """Whether the browser's side of the comm is there; then the placeholder gives way to the view."""
         comms = [comm for comm, _ in self.layout._comms.values()]  # noqa: SLF001 - panel has no public question for it
         if not any(getattr(comm, "_comm", None) for comm in comms):
+            self._let_go()
             return False
         if self.layout[0] is not self._body:
             self._connect()
         return True
+
+    def _let_go(self) -> None:
+        """Tell it once when the output of the cell is gone: cleared, run again or deleted."""
+        if self._is_connected:
+            self._is_connected = False
+            self._on_close()
 
     def _connect(self) -> None:
         """Put the view in the placeholder's place, with every style sheet inline."""
         with self.changed():
             self.layout[:] = [self._body, self._kinds]
             self.layout.css_classes = ["dlrover-live", "dlrover-live-on"]
+        self._is_connected = True
         self._on_connect()

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import panel as pn
+from bokeh.models import TextInput
 
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.parts import button, pane, text
+from dlrover_nb.widgets.parts import pane, press_button, text
 from dlrover_nb.widgets.review import Answer, undo_words
 
 if TYPE_CHECKING:
@@ -44,11 +45,12 @@ class Verdicts:
     def __init__(self, feed: Feed, lock: RLock) -> None:
         self._feed, self._lock = feed, lock
         self._is_drawing = False
-        self._why = pn.widgets.TextInput(
-            label="Reason (kept with the decision)", sizing_mode="stretch_width", min_width=200
+        self._why = TextInput(title="Reason (kept with the decision)", sizing_mode="stretch_width")
+        self.accept, self.reject = (
+            press_button("Accept", "success", width=130),
+            press_button("Reject", width=130),
         )
-        self.accept, self.reject = button("Accept", "success", width=130), button("Reject", width=130)
-        self.undo, self._undone = button("Undo", width=130), text()
+        self.undo, self._undone = press_button("Undo", width=130), text()
         self.mode = pn.widgets.Select(label="Who decides", options=_MODES, width=320)
         self.mode.param.watch(self._choose_mode, "value")
 
@@ -56,8 +58,8 @@ class Verdicts:
     def layout(self) -> Any:  # noqa: ANN401 - panel has no types
         """The controls below each other."""
         return pn.Column(
-            self._why,
-            pn.Row(self.accept, self.reject, self.undo),
+            pane(self._why, min_width=200),
+            pn.Row(*(pn.pane.Bokeh(b) for b in (self.accept, self.reject, self.undo))),
             pane(self._undone),
             self.mode,
             sizing_mode="stretch_width",

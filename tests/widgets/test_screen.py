@@ -1,14 +1,18 @@
+import gc
 import time
+import weakref
+from types import SimpleNamespace
 
 import builders as b
 import pytest
 from masters import Master
+from panel.config import _cleanup_panel
 
 from dlrover_nb.core.session.client import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.widgets.gallery import NO_MORE
-from dlrover_nb.widgets.live import LiveView
+from dlrover_nb.widgets.live import POLLER, LiveView
 from dlrover_nb.widgets.review import Answer
 from dlrover_nb.widgets.whatif import Axis
 
@@ -254,3 +258,34 @@ def test_an_ended_job_is_not_asked_and_takes_no_move(master):
     assert all(knob.fixed for knob in screen.sliders.knobs.values())
     assert screen.sliders.send.disabled
     assert screen.verdicts.undo.disabled
+
+
+def test_a_screen_that_is_gone_is_freed_and_a_view_that_nobody_sees_is_not_polled(view):
+    screen = view._new_screen()
+    root = screen.layout.get_root()
+    drawn(screen)
+    _cleanup_panel(root.ref["id"])  # as Panel does when a cell's output is cleared
+    gone = weakref.ref(screen)
+    assert view in POLLER._all()
+    view._drop(screen)
+    assert view not in POLLER._all()
+    del screen, root
+    until(lambda: gc.collect() >= 0 and gone() is None)
+    kept = view._new_screen()
+    assert view in POLLER._all()
+    view._drop(kept)
+
+
+def test_the_output_of_a_cell_that_is_gone_is_told_once(view):
+    screen = view._new_screen()
+    layout = screen.stage.notebook_layout()
+    layout.get_root()
+    (ref,) = layout._models
+    comm = SimpleNamespace(_comm=object())
+    layout._comms[ref] = (comm, comm)
+    assert screen.stage._is_open()
+    assert view._screens == [screen]
+    layout._comms.clear()  # as Panel does when its page says that the output was cleared
+    screen.flush()
+    screen.flush()
+    assert view._screens == []
