@@ -25,7 +25,7 @@ from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.job import DataFormat, JobSpec
 from dlrover_nb.core.usercode import is_import
-from dlrover_nb.core.yamltext import load_documents, to_yaml
+from dlrover_nb.core.yamltext import load_documents, named, to_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -72,7 +72,7 @@ def load_mapping(text: str) -> dict[str, object]:
         return {}
     if not isinstance(content, dict):
         raise InvalidValueError(
-            f"a job file holds keys and values such as `name: my-job`, got {_named(content)}"
+            f"a job file holds keys and values such as `name: my-job`, got {named(content)}"
         )
     return content
 
@@ -204,7 +204,7 @@ def _value(value: object, kind: type, default: object, path: str) -> object:
             return default
         if not isinstance(value, dict):
             raise InvalidValueError(
-                f"{path} must be a group of {', '.join(known_keys(path))}, got {_named(value)}"
+                f"{path} must be a group of {', '.join(known_keys(path))}, got {named(value)}"
             )
         return _record(value, kind() if default is None else default, path)
     if get_origin(kind) is types.UnionType:  # of one kind and None
@@ -218,7 +218,7 @@ def _value(value: object, kind: type, default: object, path: str) -> object:
 
 def _word(value: object, kind: type[StrEnum], path: str) -> StrEnum:
     if not isinstance(value, str):
-        raise InvalidValueError(f"{path} must be one of {', '.join(kind)}, got {_named(value)}")
+        raise InvalidValueError(f"{path} must be one of {', '.join(kind)}, got {named(value)}")
     check_known(path, value, tuple(kind))
     return kind(value)
 
@@ -234,7 +234,7 @@ def _scalar(value: object, kind: type, path: str) -> object:
         case int() | float() | str() if kind is float and not isinstance(value, bool):
             if (number := _number(value)) is not None:  # text too: YAML reads 1e-3 as text
                 return number
-    raise InvalidValueError(f"{path} must be {_KINDS[kind]}, got {_named(value)}")
+    raise InvalidValueError(f"{path} must be {_KINDS[kind]}, got {named(value)}")
 
 
 _KINDS = types.MappingProxyType(
@@ -247,17 +247,6 @@ def _number(value: float | str) -> float | None:
         return float(value)
     except (ValueError, OverflowError):
         return None
-
-
-def _named(value: object) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case dict():
-            return "a group"
-        case list():
-            return "a list"
-    return repr(value)[:60]
 
 
 def _plain(value: object) -> object:

@@ -6,12 +6,15 @@ the last one.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 import yaml
 
 from dlrover_nb.core.errors import InvalidValueError
+
+MOST_VALUES = 1_000_000  # a thousand pods have a tenth of it; a few lines of aliases can have any number
 
 
 def to_yaml(*documents: object) -> str:
@@ -47,13 +50,42 @@ def load_documents(text: str) -> list[Any]:
         When it is malformed; the text names line and column.
     """
     try:
-        return list(yaml.load_all(text, _UniqueKeys))
+        documents = list(yaml.load_all(text, _UniqueKeys))
+        n_value = _n_value(documents, {})
     except yaml.YAMLError as error:
         raise InvalidValueError(
             f"malformed YAML{_place(error)}: {_problem(error)}{_near(error, text)}"
         ) from error
     except (ValueError, RecursionError) as error:  # a date that is none, a thousand brackets
         raise InvalidValueError(f"malformed YAML: {error}") from error
+    if n_value > MOST_VALUES:
+        raise InvalidValueError(
+            f"YAML must hold at most {MOST_VALUES:,} values, got more: its aliases contain themselves"
+        )
+    return documents
+
+
+def named(value: object) -> str:
+    """Return what a value that is not as expected is, for people."""
+    match value:
+        case None:
+            return "nothing"
+        case dict():
+            return "a group"
+        case list():
+            return "a list"
+    return repr(value)[:60]
+
+
+def _n_value(value: object, known: dict[int, float]) -> float:
+    """Return how many values there are, an alias counted as often as it stands; inf if it contains itself."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if parts is None:
+        return 1
+    if id(value) not in known:
+        known[id(value)] = math.inf  # until it is counted
+        known[id(value)] = 1 + sum(_n_value(part, known) for part in parts)
+    return known[id(value)]
 
 
 class _UniqueKeys(yaml.SafeLoader):

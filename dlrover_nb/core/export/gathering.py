@@ -17,7 +17,7 @@ from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.export.scaleplan import JOB_LABELS
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.yamltext import load_documents
+from dlrover_nb.core.yamltext import load_documents, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -161,7 +161,7 @@ def _roles(replicas: dict[str, Any], said: Said) -> Iterator[tuple[Role, str]]:
 def _role(role: Role, count: object, resources: Group, said: Said) -> None:
     """Note what a document says of one role, as far as it says it."""
     if isinstance(count, bool) or not isinstance(count, int | None):
-        raise InvalidValueError(f"{role} replicas must be a whole number, got {count!r:.60}")
+        raise InvalidValueError(f"{role} replicas must be a whole number, got {named(count)}")
     if count is not None and count < 1:
         said.unknown.append(f"{role} replicas: {count} there, a job needs at least 1")
     elif count is not None:
@@ -219,12 +219,12 @@ def _child(group: Group, key: str) -> Group:
 
 def _group(value: object, where: str) -> Group:
     if not isinstance(value, dict):
-        raise InvalidValueError(f"{where} must be a group of keys and values, got {value!r:.60}")
+        raise InvalidValueError(f"{where} must be a group of keys and values, got {named(value)}")
     return value
 
 
 def _list(group: Group, key: str) -> list[Any]:
     value = group.get(key)
     if not isinstance(value, list | None):
-        raise InvalidValueError(f"{key} must be a list, got {value!r:.60}")
+        raise InvalidValueError(f"{key} must be a list, got {named(value)}")
     return value or []

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.yamltext import named
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import RolePlan
@@ -41,7 +42,7 @@ def amount(value: object, where: str) -> Decimal:
     text = str(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else ""
     found = _QUANTITY.fullmatch(text.strip())
     if found is None:
-        raise InvalidValueError(f"{where} must be a quantity such as 500m, 2 or 3Gi, got {value!r:.60}")
+        raise InvalidValueError(f"{where} must be a quantity such as 500m, 2 or 3Gi, got {named(value)}")
     number, unit = found[1], found[2] or ""
     exact = Decimal(number) * _SCALES[unit] if unit in _SCALES else Decimal(number + unit)
     if abs(exact) > LARGEST:

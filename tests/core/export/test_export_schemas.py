@@ -162,8 +162,8 @@ def test_a_wrong_document_is_told_where(kind: str, path: str, value: object, tol
 
 def test_something_else_than_documents_is_told() -> None:
     assert check(["text", None]) == (
-        "document 1: kind must be one of ElasticJob, ScalePlan, Pod, got None",
-        "document 2: kind must be one of ElasticJob, ScalePlan, Pod, got None",
+        "document 1: kind must be one of ElasticJob, ScalePlan, Pod, got nothing",
+        "document 2: kind must be one of ElasticJob, ScalePlan, Pod, got nothing",
     )
 
 

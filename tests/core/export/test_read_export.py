@@ -201,6 +201,7 @@ def test_limits_count_before_requests_and_odd_amounts_are_told() -> None:
     )
 
 
+BOMB = "a0: &a0 [1]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
 JOBS = "kind: ElasticJob\nmetadata: {name: %s}\n"
 ROLE = "kind: ElasticJob\nmetadata: {name: a}\nspec: {replicaSpecs: {worker: %s}}\n"
 CPU = ROLE % "{template: {spec: {containers: [{resources: {limits: {%s}}}]}}}"
@@ -215,11 +216,13 @@ CPU = ROLE % "{template: {spec: {containers: [{resources: {limits: {%s}}}]}}}"
         ("kind: TFJob\n", "an import reads ElasticJob, ScalePlan, Pod, got TFJob"),
         ("kind: ElasticJob\nspec: {a: [1}\n", "malformed YAML in line 2, column 13: "),
         ("kind: ElasticJob\nkind: Pod\n", "malformed YAML in line 2, column 1: 'kind' stands twice"),
-        ("kind: Pod\n---\n- 1\n", "document 2 must be a group of keys and values, got [1]"),
+        ("kind: Pod\n---\n- 1\n", "document 2 must be a group of keys and values, got a list"),
         ("text", "document 1 must be a group of keys and values, got 'text'"),
         ("\0", "malformed YAML"),
         ("[" * 5000, "malformed YAML"),
         ("kind: ElasticJob\nspec: 7\n", "spec must be a group of keys and values, got 7"),
+        ("kind: List\nitems: &a [{kind: List, items: *a}]\n", "its aliases contain themselves"),
+        (BOMB, "YAML must hold at most 1,000,000 values, got more"),
         ("kind: List\nitems: 7\n", "items must be a list, got 7"),
         (
             JOBS % "a" + "---\n" + JOBS % "b",
@@ -234,7 +237,7 @@ CPU = ROLE % "{template: {spec: {containers: [{resources: {limits: {%s}}}]}}}"
         (CPU % "cpu: abc", "worker cpu must be a quantity such as 500m, 2 or 3Gi, got 'abc'"),
         (CPU % "cpu: -1", "worker cpu must be > 0, got -1"),
         (CPU % "memory: 1Mi", "worker memory in MiB must be >= 64, got 1"),
-        (CPU % "memory: {}", "worker memory must be a quantity such as 500m, 2 or 3Gi, got {}"),
+        (CPU % "memory: {}", "worker memory must be a quantity such as 500m, 2 or 3Gi, got a group"),
         (CPU % "memory: 1e999", "worker memory must be at most 2^63, as Kubernetes counts, got 1e999"),
     ],
 )

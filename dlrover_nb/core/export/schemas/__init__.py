@@ -8,6 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.export.provenance import MAX_TOTAL, PREFIX
+from dlrover_nb.core.yamltext import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +36,7 @@ def _problems(document: object) -> tuple[str, ...]:
     content = document if isinstance(document, dict) else {}
     kinds = KINDS.get(str(content.get("kind")))
     if kinds is None:
-        return (f"kind must be one of {', '.join(KINDS)}, got {content.get('kind')!r:.60}",)
+        return (f"kind must be one of {', '.join(KINDS)}, got {named(content.get('kind'))}",)
     notes = _notes(content)
     if (said := notes.get(f"{PREFIX}kind")) in kinds:
         kinds = (str(said),)
