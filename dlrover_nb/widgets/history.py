@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import svg, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Picture, Table, Tone, View
 from dlrover_nb.widgets.plans import told_blocks
@@ -56,6 +57,7 @@ def history_view(history: RunHistory) -> View:
     run = history.run
     told = told_blocks(history.proposals, history.decisions, history.outcomes)
     blocks: list[Block] = [Facts(_run_facts(run)), speed_picture(history)]
+    blocks += [memory_picture(history)] if history.series else []
     blocks += [Heading("Decisions and how they turned out"), *told] if told else []
     blocks += [fits_table(history.fits, run.started_at_s)] if history.fits else []
     if not told:
@@ -78,7 +80,7 @@ def _run_facts(run: JobRun) -> tuple[tuple[str, str], ...]:
 def speed_picture(history: RunHistory) -> Picture:
     """Return the throughput of a run with the plans that were applied and what they were predicted to do."""
     start_s = history.run.started_at_s
-    t_s, y = _line(history.series, start_s)
+    t_s, y = _line(history.series, start_s, "samples_per_s")
     applied = sorted(history.outcomes, key=lambda o: o.applied_at_s)
     layers: tuple[svg.Layer, ...] = (
         *_levels(applied, start_s, max([0.0, *t_s])),
@@ -91,14 +93,34 @@ def speed_picture(history: RunHistory) -> Picture:
     return Picture(svg.draw(plot), _speed_twin(t_s, y))
 
 
-def _line(rows: Sequence[SeriesRow], start_s: float) -> tuple[list[float], list[float]]:
-    """Return times and means, NaN between spans that do not meet."""
+def memory_picture(history: RunHistory) -> Picture:
+    """Return the memory of the largest node of each role over a run."""
+    start_s = history.run.started_at_s
+    lines = {role: _line(history.series, start_s, f"{role}_memory_mib") for role in Role}
+    looks = {Role.WORKER: (svg.BLUE, ""), Role.PS: (svg.GREEN, "6 3")}
+    layers = tuple(svg.Line(*lines[r], color, f"largest {r}", dash) for r, (color, dash) in looks.items())
+    words = f"Greatest memory of any node of each role over the run of {history.run.job}."
+    plot = svg.Plot("Memory", words, "time since start", "MiB", layers, x_is_time=True, height=220)
+    return Picture(svg.draw(plot), _memory_twin(lines))
+
+
+def _memory_twin(lines: dict[Role, tuple[list[float], list[float]]]) -> Table:
+    greatest = [summary_rows(*line, N_TWIN_ROW) for line in lines.values()]
+    rows = tuple(
+        (units.elapsed(t), units.memory(worker), units.memory(ps))
+        for (t, _, _, worker), (_, _, _, ps) in zip(*greatest, strict=True)
+    )
+    return Table("Greatest memory over time", ("until (m:ss)", "largest worker", "largest ps"), rows)
+
+
+def _line(rows: Sequence[SeriesRow], start_s: float, column: str) -> tuple[list[float], list[float]]:
+    """Return times and a column, NaN between spans that do not meet."""
     points: list[tuple[float, float]] = []
     for before, row in pairwise((None, *rows)):
         assert row is not None
         if before is not None and row.at_s - row.span_s - before.at_s > _GAP * row.span_s:
             points.append(((before.at_s + row.at_s) / 2 - start_s, math.nan))
-        points.append((row.at_s - row.span_s / 2 - start_s, row.samples_per_s))
+        points.append((row.at_s - row.span_s / 2 - start_s, getattr(row, column)))
     return [t for t, _ in points], [v for _, v in points]
 
 

@@ -50,7 +50,14 @@ def _role_row(plan: ResourcePlan, role: Role) -> tuple[str, ...]:
 
 def _total_row(plan: ResourcePlan) -> tuple[str, ...]:
     n_node = plan.worker.count + plan.ps.count
-    return ("in all", f"{n_node}", "", "", f"{plan.total_cpu:g}", units.memory(plan.total_memory_mib))
+    return (
+        "in all",
+        f"{n_node}",
+        units.MISSING,
+        units.MISSING,
+        f"{plan.total_cpu:g}",
+        units.memory(plan.total_memory_mib),
+    )
 
 
 def candidate_view(candidate: Candidate) -> View:

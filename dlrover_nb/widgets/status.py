@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.snapshot import NodePhase
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Proposal
     from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot, MemoryLine, NodeView, SeriesChunk
+
+
+_MOST_NODES = 24  # of a table in a saved notebook
 
 
 def jobs_view(jobs: Sequence[JobSummary]) -> View:
@@ -169,7 +173,21 @@ def nodes_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     if not nodes:
         return (Paragraph("No nodes: the job has ended." if snapshot.phase.is_final else "No nodes yet."),)
     head = ("node", "phase", "cpu used / limit", "memory", "of limit", "limits are", "network", "iteration")
-    return (Table("Nodes", head, tuple(_node_row(n) for n in nodes), _limits_note(nodes)),)
+    shown = _outstanding(nodes)
+    n_more = len(nodes) - len(shown)
+    more = f"{n_more} more nodes, ready and with less memory in use, are not shown." if n_more else ""
+    note = " ".join(filter(None, (more, _limits_note(nodes))))
+    return (Table("Nodes", head, tuple(_node_row(n) for n in shown), note),)
+
+
+def _outstanding(nodes: Sequence[NodeView]) -> tuple[NodeView, ...]:
+    """Return all nodes; of many, those that are not ready, then those whose memory is fullest."""
+    if len(nodes) <= _MOST_NODES:
+        return tuple(nodes)
+    used = {n.id: n.last.memory_mib / n.memory_mib if n.last else 0.0 for n in nodes}
+    first = sorted(nodes, key=lambda n: (n.phase is NodePhase.READY, -used[n.id]))[:_MOST_NODES]
+    kept = {n.id for n in first}
+    return tuple(n for n in nodes if n.id in kept)
 
 
 def _node_row(node: NodeView) -> tuple[str, ...]:

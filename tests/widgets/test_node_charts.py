@@ -14,11 +14,11 @@ from dlrover_nb.core.structs.decisions import Outcome, ProposalKind
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.shards import ShardCounts
-from dlrover_nb.core.structs.snapshot import Evaluation, Round, SeriesChunk
+from dlrover_nb.core.structs.snapshot import Evaluation, NodePhase, Round, SeriesChunk
 from dlrover_nb.widgets import oom
 from dlrover_nb.widgets.charts import CHARTS, memory, rounds, scores, shards, stragglers, throughput, workers
 from dlrover_nb.widgets.series import MOST_LINES, MOST_ROWS, N_STATIC
-from dlrover_nb.widgets.status import memory_blocks, status_view
+from dlrover_nb.widgets.status import memory_blocks, nodes_blocks, status_view
 
 FIFTY = (*(f"worker-{i}" for i in range(50)), *(f"ps-{i}" for i in range(8)))
 
@@ -281,6 +281,17 @@ def test_an_hour_of_ten_nodes_stays_a_small_status():
     nodes = tuple(b.node(n, Role.PS if n.startswith("ps") else Role.WORKER, memory=400.0) for n in names)
     html = status_view(b.snapshot(at_s=b.START_S + 3600, nodes=nodes), b.series(3600, nodes=names)).html()
     assert len(html) < 75_000
+
+
+def test_of_many_nodes_the_table_shows_those_that_are_not_ready_and_the_fullest():
+    nodes = [b.node(n, Role.WORKER, memory=400.0 + i) for i, n in enumerate(FIFTY)]
+    nodes[3] = replace(nodes[3], phase=NodePhase.DRAINING)
+    (table,) = nodes_blocks(b.snapshot(nodes=tuple(nodes)))
+    shown = [row[0] for row in table.rows]
+    assert shown[0] == "worker-3"
+    assert shown[-1] == "ps-7"
+    assert "worker-4" not in shown
+    assert f"{58 - len(shown)} more nodes" in table.note
 
 
 def test_thinning_for_a_picture_keeps_the_greatest_value_of_every_node():

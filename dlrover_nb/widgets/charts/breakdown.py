@@ -246,7 +246,7 @@ class Figure:
         self._over_time = kit.time_figure("Workers over time", "% of the time")
         self._over_time.y_range.update(start=0, end=100)
         self._over_time.height = kit.HEIGHT - 60
-        self._with_gaps = kit.with_gaps
+        self._with_gaps, self._pace = kit.with_gaps, kit.Pace()
         self._nodes = kit.Source(node=[], words=[], **{part: [] for part in PARTS})
         self._course = kit.Source(t=[], **{part: [] for part in PARTS})
         self._draw(kit)
@@ -269,6 +269,8 @@ class Figure:
 
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
         """Show new data."""
+        if not self._pace.is_due(series):
+            return False
         data = columns(snapshot, series)
         shown = data.shown[::-1]  # bokeh counts rows from below
         names = [s.name for s in shown]

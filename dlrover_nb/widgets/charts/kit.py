@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from dlrover_nb.core.structs.snapshot import SeriesChunk
+
 DASH = [6, 3]
 HEIGHT = 260
 
@@ -98,6 +100,32 @@ def words_hover(*renderers: object) -> Any:  # noqa: ANN401 - bokeh has no types
 def line_hover(unit: str) -> Any:  # noqa: ANN401 - bokeh has no types
     """Return a hover tool for lines that are named after their column; give it the lines as `renderers`."""
     return HoverTool(tooltips=[("node", "$name"), (unit, "@$name{0,0}")], renderers=[], visible=False)
+
+
+class Pace:
+    """When a chart of telemetry alone is due: of a few reports always, of a hundred thousand not each second.
+
+    Sixty thousand reports take 50 ms to sort into buckets of half a minute, in which a second changes next to
+    nothing. What has come is drawn at the latest once no more comes.
+    """
+
+    ROWS_PER_S = 5000  # rows for which a chart waits a second longer
+
+    def __init__(self) -> None:
+        self._seen = self._drawn = -1
+        self._newest_s = -math.inf
+
+    def is_due(self, series: SeriesChunk | None) -> bool:
+        """Whether to draw these rows now; a chart that was told so draws them."""
+        at_s = series.node.get("at_s", ()) if series else ()
+        cursor = series.cursor if series else 0
+        newest_s = float(at_s[-1]) if at_s else -math.inf
+        rests, self._seen = cursor == self._seen and cursor != self._drawn, cursor
+        waits = newest_s - self._newest_s < len(at_s) // self.ROWS_PER_S and newest_s >= self._newest_s
+        if waits and not rests:
+            return False
+        self._drawn, self._newest_s = cursor, newest_s
+        return True
 
 
 class Source:

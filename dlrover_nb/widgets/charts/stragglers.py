@@ -171,6 +171,7 @@ class Figure:
         from dlrover_nb.widgets.charts import kit  # noqa: PLC0415
 
         self.root = kit.time_figure(TITLE, "", y_range=FactorRange())
+        self._pace = kit.Pace()
         self._cells = kit.Source(x=[], node=[], width=[], color=[], mark=[], words=[], kind=[])
         source = self._cells.model
         cells = self.root.rect(
@@ -183,6 +184,8 @@ class Figure:
 
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
         """Show new data."""
+        if not self._pace.is_due(series):
+            return False
         data = columns(snapshot, series)
         names = [name for name, _ in reversed(data.rows)]  # bokeh counts rows from below
         if self.root.y_range.factors != names:

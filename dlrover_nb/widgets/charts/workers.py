@@ -126,10 +126,12 @@ class Figure:
         self._hover = kit.line_hover("samples/s")
         self.root.add_tools(self._hover)
         self._band = self.root.renderers[:]
-        self._with_gaps = kit.with_gaps
+        self._with_gaps, self._pace = kit.with_gaps, kit.Pace()
 
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
         """Show new data; a worker that joins gets a line, one that leaves keeps it."""
+        if not self._pace.is_due(series):
+            return False
         data = columns(snapshot, series)
         changed = self._source.show(self._columns_of(data))
         self._add_lines(data)
