@@ -29,7 +29,7 @@ from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.flash import MemoryClaim, sweep_memory
 from dlrover_nb.core.runtime.limits import Limits, thread_count
 from dlrover_nb.core.runtime.meter import Meter
-from dlrover_nb.core.runtime.output import captured, log_lines
+from dlrover_nb.core.runtime.output import captured
 from dlrover_nb.core.structs.messages import NodeConfig, NodeFailed
 from dlrover_nb.core.structs.resources import Role
 
@@ -152,7 +152,6 @@ def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 def main(arguments: list[str]) -> int:
     """Run the node of a configuration file; return the exit code."""
-    log_lines()
     if len(arguments) != 1:
         _log.error("expected the path of one node configuration, got %d arguments", len(arguments))
         return 2

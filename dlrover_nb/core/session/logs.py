@@ -35,6 +35,7 @@ N_LINE = 1000  # kept of each node
 N_GONE = 20  # dead nodes whose lines are kept
 FILE_BYTES = 1 << 20  # of a node's file, which has one predecessor
 _SHOWN = 10  # names in an error
+_OF_LIFE = frozenset({"DEBUG", "INFO"})
 _FATAL = "Fatal Python error"  # what Python says of a crash, before pages about it
 _LAST_LINES, _LAST_LETTERS = 100, 200
 
@@ -74,9 +75,13 @@ class NodeLogs:
             self._forget(self._gone.popleft())
 
     def last_words(self, node: str) -> str:
-        """Return the line that tells most of a node's end: of a crash, else the last one; it is cut."""
+        """Return the line that tells most of a node's end: of a crash, else the last one; it is cut.
+
+        What is logged as information is of a healthy life, and says nothing of the end.
+        """
         with self._lock:
-            texts = [line.text for line in self._rings.get(node, ())][-_LAST_LINES:]
+            newest = list(self._rings.get(node, ()))[-_LAST_LINES:]
+        texts = [line.text for line in newest if line.level not in _OF_LIFE]
         crash = next((text for text in reversed(texts) if text.startswith(_FATAL)), None)
         return (crash or (texts[-1] if texts else ""))[:_LAST_LETTERS]
 

@@ -111,7 +111,10 @@ def test_a_killed_ps_is_restored_from_memory_and_nothing_stays_there(start: Call
 
 def test_memory_that_is_damaged_gives_way_to_the_file(start: Callable[..., Job]) -> None:
     job = start(plan=plan(worker_cpu=1.0), n_epoch=3, checkpoint_every_s=1.0)
-    job.until(lambda now: any((job.folder / "checkpoints").glob("*/manifest.json")) and now.running)
+    checkpoints = job.folder / "checkpoints"
+    job.until(lambda now: now.train.n_sample_done > 5_000)
+    early = set(checkpoints.glob("*/manifest.json"))  # on a slow machine of no rows yet
+    job.until(lambda now: len(set(checkpoints.glob("*/manifest.json")) - early) > 1 and now.running)
     job.kill(Role.PS)
     for memory in memory_of(job):
         with memory.open("r+b") as file:

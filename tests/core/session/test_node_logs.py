@@ -84,6 +84,14 @@ def test_the_last_words_of_a_dead_node_are_read_where_it_was_told_last_and_not_t
     assert kept.told("worker-1", "why") == "why"
 
 
+def test_the_last_words_are_no_information_from_a_healthy_life(tmp_path: Path) -> None:
+    kept = NodeLogs(tmp_path)
+    kept.hear(LinesWritten("ps-0", (line("bad", level="ERROR"), line("serves 0 rows")), (0, 0)))
+    kept.hear(told("it is up"))
+    assert kept.last_words("ps-0") == "bad"
+    assert kept.told("worker-0", "killed") == "killed"
+
+
 def test_of_a_crash_the_line_that_names_it_counts_as_the_last_words(tmp_path: Path) -> None:
     kept = NodeLogs(tmp_path)
     write(tmp_path, "Fatal Python error: Segmentation fault\nCurrent thread 0x1:\n  File x\n")
