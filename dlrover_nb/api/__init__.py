@@ -2,9 +2,25 @@
 
 The verbs of `%dlrover` and of the command line are these methods under the same names, so that a notebook
 can go from one to the other; each returns an object that shows itself as text and as static HTML.
+
+Names load when they are used: the parser of the verbs takes sizes of plans from here, and no charts.
 """
 
-from dlrover_nb.api.cluster import Cluster, connect
-from dlrover_nb.api.job import Job
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dlrover_nb.api.cluster import Cluster, connect
+    from dlrover_nb.api.job import Job
 
 __all__ = ["Cluster", "Job", "connect"]
+_WHERE = {"Cluster": "cluster", "Job": "job", "connect": "cluster"}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name at its first use."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)

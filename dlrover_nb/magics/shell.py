@@ -4,10 +4,13 @@ Every verb returns an object that shows itself and prints nothing. Mistakes end 
 without a traceback; anything else that is raised is a bug of ours and keeps its traceback. IPython's
 expansion of ``{x}`` and ``$x`` stays on, so that ``--file {path}`` can use a variable of the notebook; text
 that is no such expression is left as it is. A cell's body is never expanded.
+
+What the verbs do loads with the first verb: loading the extension takes a moment, not a second.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from IPython.core.completer import SimpleCompletion, context_matcher
@@ -15,15 +18,14 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from dlrover_nb.api import reprs
-from dlrover_nb.api.views import Note
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.magics.arguments import help_text, parse_line
-from dlrover_nb.magics.commands import Commands, DetachedError
-from dlrover_nb.magics.completion import complete
 
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult
     from IPython.core.interactiveshell import InteractiveShell
+
+    from dlrover_nb.magics.commands import Commands
 
 
 @magics_class
@@ -32,12 +34,21 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
-        self.commands = Commands(namespace=shell.user_ns)
         self.matcher = _matcher_of(self)
+
+    @cached_property
+    def commands(self) -> Commands:
+        """The commands behind the verbs, made for the first of them."""
+        from dlrover_nb.magics.commands import Commands  # noqa: PLC0415 - half a second, at the first verb
+
+        return Commands(namespace=self.shell.user_ns)
 
     @line_cell_magic  # type: ignore[untyped-decorator]  # as above
     def dlrover(self, line: str, cell: str | None = None) -> object:
         """Run one verb; the help of all verbs takes this text's place."""
+        from dlrover_nb.api.views import Note  # noqa: PLC0415 - as the commands
+        from dlrover_nb.magics.commands import DetachedError  # noqa: PLC0415 - as the commands
+
         try:
             return self.commands.run(parse_line(line), cell)
         except DetachedError as detached:
@@ -51,6 +62,8 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
 def _matcher_of(magics: DlroverMagics) -> object:
     @context_matcher(identifier="dlrover_nb")  # type: ignore[untyped-decorator]  # as above
     def dlrover_matcher(context: CompletionContext) -> SimpleMatcherResult:
+        from dlrover_nb.magics.completion import complete  # noqa: PLC0415 - at the first key that asks
+
         fragment, found = complete(
             magics.commands.session, context.full_text, context.cursor_line, context.cursor_position
         )

@@ -47,6 +47,11 @@ class ManyJobs:
         """Return a Panel layout: for a served page, or to put into a layout of one's own."""
         return self._new_screen().layout
 
+    @property
+    def n_screen(self) -> int:
+        """How many pages and cells show it."""
+        return len(self._screens)
+
     def _new_screen(self) -> ManyScreen:
         from dlrover_nb.widgets.many.screen import ManyScreen  # noqa: PLC0415 - panel takes seconds to import
 

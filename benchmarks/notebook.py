@@ -1,0 +1,193 @@
+"""What the notebook costs its user: loading, submitting, live views, saved files.
+
+Each part is measured by itself; choose some with ``--parts``. Targets, on a machine of two cores:
+
+========  ==========================================================================  ==================
+part      figure                                                                      target
+========  ==========================================================================  ==================
+load      load_ext_ms: ``%load_ext dlrover_nb`` in a new shell, IPython's start apart  <= 500
+submit    submit_sim_ms, submit_ray_ms: ``%dlrover submit`` until it returns           <= 200
+one       one_paint_ms_p50: a job's live view, from tick to paint                      <= 100
+many      many_paint_ms_p50, many_cpu_percent, many_bytes_per_s: 50 jobs, once a s     <= 100, 5, 5000
+heap      heap_mib_per_minute: of the browser, 50 lines growing once a second          about 0
+cycles    cycles_rss_growth_mib: of the server, after 40 pages opened and closed       <= 5
+saved     saved_bytes: the quick start, executed                                       <= 1 MB
+========  ==========================================================================  ==================
+
+The parts with a browser need Debian's chromium; how they measure stands in `live_views.py`. They look at
+served pages: in a notebook the same models travel over Jupyter's comm.
+
+    python benchmarks/notebook.py [--parts load many] [--minutes 10]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "00_quickstart.ipynb"
+HEAVY = ("panel", "bokeh", "ray", "kubernetes", "torch", "pandas", "scipy", "sqlalchemy")
+TARGETS = {
+    "load_ext_ms": 500.0,
+    "submit_sim_ms": 200.0,
+    "submit_ray_ms": 200.0,
+    "one_paint_ms_p50": 100.0,
+    "one_cpu_percent": 5.0,
+    "many_paint_ms_p50": 100.0,
+    "many_cpu_percent": 5.0,
+    "many_bytes_per_s": 5000.0,
+    "cycles_rss_growth_mib": 5.0,
+    "saved_bytes": 1_000_000.0,
+    "one_outside_requests": 0.0,
+    "one_unnamed_controls": 0.0,
+    "many_outside_requests": 0.0,
+    "many_unnamed_controls": 0.0,
+}
+SHELL = """
+import json, sys, time
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+"""
+LOAD = """
+before = set(sys.modules)
+began_s = time.perf_counter()
+shell.run_line_magic("load_ext", "dlrover_nb")
+took_ms = 1000 * (time.perf_counter() - began_s)
+heavy = sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(%r))
+print(json.dumps([took_ms, heavy]))
+"""
+SUBMIT = """
+from contextlib import redirect_stdout, redirect_stderr
+import io
+took_ms = []
+shell.run_line_magic("load_ext", "dlrover_nb")
+with redirect_stdout(io.StringIO()):
+    shell.run_line_magic("dlrover", %(connect)r)
+    try:
+        for i in range(%(times)d):
+            began_s = time.perf_counter()
+            shell.run_line_magic("dlrover", f"submit bench-{i} --mode manual")
+            took_ms.append(1000 * (time.perf_counter() - began_s))
+            shell.run_line_magic("dlrover", f"stop bench-{i}")
+    finally:
+        shell.run_line_magic("dlrover", "shutdown --force")
+print(json.dumps(took_ms))
+"""
+
+
+def in_new_process(code: str, limit_s: float = 240.0) -> Any:
+    """Run code in a process of its own and return what its last line says."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=limit_s, check=False
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"a measured process failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def load(times: int) -> dict[str, Any]:
+    rows = [in_new_process(SHELL + LOAD % (HEAVY,)) for _ in range(times)]
+    return {
+        "load_ext_ms": round(statistics.median(ms for ms, _ in rows), 1),
+        "load_ext_imports": rows[0][1],
+    }
+
+
+def submit(times: int, *, on_ray: bool) -> dict[str, Any]:
+    """Time submits; the first of a session loads what a job needs and is told apart."""
+    figures = {}
+    for kind in ("sim", "ray") if on_ray else ("sim",):
+        first, *rest = in_new_process(SHELL + SUBMIT % {"connect": f"connect {kind}", "times": times + 1})
+        figures |= {
+            f"submit_{kind}_ms": round(statistics.median(rest), 1),
+            f"submit_{kind}_first_ms": round(first, 1),
+        }
+    return figures
+
+
+def saved(folder: Path) -> dict[str, Any]:
+    """Execute the quick start as a user would, and weigh the file."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    began_s = time.monotonic()
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    text = nbformat.writes(notebook)
+    return {"saved_bytes": len(text.encode()), "saved_seconds": round(time.monotonic() - began_s, 1)}
+
+
+def live(options: argparse.Namespace) -> dict[str, Any]:
+    import live_views as views
+
+    if not views.is_there():
+        raise SystemExit(f"the parts one, many, heap and cycles need {views.CHROMIUM}; name other --parts")
+    figures: dict[str, Any] = {}
+    with views.chromium() as browser:
+        if "one" in options.parts:
+            figures |= views.one_job(browser, options.seconds, options.speed)
+        if "many" in options.parts:
+            figures |= views.many_jobs(browser, options.jobs, options.seconds, options.speed)
+        if "heap" in options.parts:
+            figures |= views.heap(browser, options.jobs, options.minutes, options.speed)
+        if "cycles" in options.parts:
+            figures |= views.cycles(browser, options.jobs, options.cycles, options.speed)
+    return figures
+
+
+PARTS = ("load", "submit", "one", "many", "heap", "cycles", "saved")
+
+
+def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    if "load" in options.parts:
+        figures |= load(options.times)
+    if "submit" in options.parts:
+        figures |= submit(options.times, on_ray=not options.no_ray)
+    if set(options.parts) & {"one", "many", "heap", "cycles"}:
+        figures |= live(options)
+    if "saved" in options.parts:
+        figures |= saved(folder)
+    return figures
+
+
+def missed(figures: dict[str, Any]) -> list[str]:
+    return [name for name, most in TARGETS.items() if name in figures and figures[name] > most]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS)
+    )
+    parser.add_argument("--times", type=int, default=5, help="loads, and submits of each kind")
+    parser.add_argument("--seconds", type=float, default=20.0, help="that a live view is watched")
+    parser.add_argument("--minutes", type=float, default=1.0, help="that the browser's heap is watched")
+    parser.add_argument("--cycles", type=int, default=40, help="pages opened and closed")
+    parser.add_argument("--jobs", type=int, default=50)
+    parser.add_argument("--speed", type=float, default=30.0, help="simulated seconds in a second")
+    parser.add_argument("--no-ray", action="store_true", help="submit to the simulated cluster alone")
+    options = parser.parse_args()
+    began_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="dlb") as name:
+        os.environ |= {f"XDG_{kind}_HOME": f"{name}/{kind.lower()}" for kind in ("STATE", "DATA", "CONFIG")}
+        figures = measure(options, Path(name))
+    for key, value in figures.items():
+        target = f"   (target {TARGETS[key]:g})" if key in TARGETS else ""
+        print(f"{key:28} {value}{target}")
+    seconds = round(time.monotonic() - began_s, 1)
+    print(json.dumps({"benchmark": "notebook", **figures, "missed": missed(figures), "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main()
