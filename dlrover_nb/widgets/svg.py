@@ -342,11 +342,11 @@ def _rules_labels(plot: Plot, frame: _Frame) -> str:
     parts = []
     for rule, start, row in _label_places(plot, frame.px):
         x, y = frame.px(rule.at), frame.top - 5 - _ROW * row
-        parts.append(text(start, y, rule.label, color=rule.color))
+        parts.append(text(start, y, rule.label))
         parts.append(f'<path d="M{x:.1f} {frame.top:.1f}V{y + 2:.1f}" stroke="{rule.color}"/>')
     level = (r for r in plot.layers if isinstance(r, Rule) and r.along is Along.HORIZONTAL and r.label)
     parts += [
-        text(frame.right - 4, _beside(frame.py(r.at), frame.top), r.label, anchor="end", color=r.color)
+        text(frame.right - 4, _beside(frame.py(r.at), frame.top), r.label, anchor="end")
         for r in level
         if frame.y0 <= r.at <= frame.y1
     ]

@@ -137,6 +137,23 @@ def test_live_throughput_appends_instead_of_sending_all_again():
     assert source.data["t"][-1] == 202
 
 
+@pytest.mark.parametrize("name", ["workers", "memory", "shards"])
+@pytest.mark.parametrize("n_worker", [2, 50])
+def test_new_rows_are_appended_to_the_wide_source_of_any_number_of_nodes(name, n_worker):
+    nodes = tuple(f"worker-{i}" for i in range(n_worker))
+    figure, window = CHARTS[name].figure(), Window()
+    window.add(b.series(41, nodes=nodes))
+    figure.update(b.snapshot(), window.chunk())
+    sent: list[str] = []
+    document = Document()
+    document.add_root(figure.root)
+    document.on_change(lambda event: sent.append(getattr(event, "kind", "")))
+    window.add(b.series(49, nodes=nodes, start=41))
+    assert figure.update(b.snapshot(), window.chunk())
+    assert "ColumnsStreamed" in sent
+    assert "ColumnDataChanged" not in sent
+
+
 def test_a_joining_node_gets_its_own_line_from_the_same_source():
     figure = memory.Figure()
     figure.update(b.snapshot(), b.series())

@@ -75,7 +75,7 @@ class Columns:
     def title(self) -> str:
         """The title: when memory is full; else the limits that lie far above the chart."""
         if self.clock:
-            return f"{TITLE}: {self.clock}"
+            return f"Memory: {self.clock}"
         far = [limit_words(r, mib) for r, mib in self.limit_mib.items() if r not in self.near_limits]
         return f"{TITLE} ({', '.join(far)}: far above)" if far else TITLE
 
