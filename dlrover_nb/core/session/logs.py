@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.runtime.output import STREAMS, Tail, head, output_path, read_head
+from dlrover_nb.core.session.whereabouts import run_folder
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.questions import LogLine
 
@@ -174,18 +175,24 @@ def newest(lines: Mapping[str, Sequence[LogLine]], node: str | None, n_line: int
     return tuple(lines[node][-n_line:])
 
 
-def read_logs(folder: Path, node: str | None = None, *, n_line: int = 100) -> tuple[LogLine, ...]:
-    """Return the newest lines from the run folder of a job that has no master any more.
+def read_logs(job: Path | str, node: str | None = None, *, n_line: int = 100) -> tuple[LogLine, ...]:
+    """Return the newest lines of a job that has no master any more.
+
+    Parameters
+    ----------
+    job
+        Its run folder, or its name: the newest run of that name on this machine.
 
     Raises
     ------
     NotFoundError
-        When the folder holds no lines, or none of that node.
+        When there is no such job, it left no lines, or none of that node.
     """
+    folder = run_folder(job)
     logs = NodeLogs(folder)
     logs.again()
     if node is None and not logs.lines(None, 1):
-        raise NotFoundError(f"no node of a job has left a log in {folder}; give the job's run folder")
+        raise NotFoundError(f"no node of the job has left a log in {folder}")
     return logs.lines(node, n_line)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlrover_nb.core.backends.ray.head import jobs_folder
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.data.encode import encode_inputs, labels_of
 from dlrover_nb.core.data.own import as_table
@@ -27,7 +26,8 @@ from dlrover_nb.core.runtime.checkpoint import fill
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.session.checkpoints import CheckpointFolder
 from dlrover_nb.core.session.facts import evaluate
-from dlrover_nb.core.session.runfolder import JOB, JobFile, read_job
+from dlrover_nb.core.session.runfolder import JobFile, read_job
+from dlrover_nb.core.session.whereabouts import run_folder
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.job import DataSpec, FeatureSpec, JobSpec
 from dlrover_nb.core.structs.messages import N_BUCKET
@@ -62,23 +62,9 @@ def load_model(job: JobHandle | Path | str) -> TrainedModel:
     CheckpointError
         When it is no run folder, or its checkpoint cannot be read.
     """
-    folder = _folder_of(job).resolve()
+    folder = run_folder(job).resolve()
     kept = read_job(folder)
     return TrainedModel(kept.spec, kept.features, _stored(folder, kept), folder)
-
-
-def _folder_of(job: JobHandle | Path | str) -> Path:
-    if not isinstance(job, str | Path):
-        return Path(job.snapshot().folder)
-    path = Path(job).expanduser()
-    if path.is_dir() and (path / JOB).exists():
-        return path
-    runs = [
-        run for run in jobs_folder().glob(f"{job}-*") if run.name.rpartition("-")[0].rpartition("-")[0] == job
-    ]
-    if not runs:
-        raise NotFoundError(f"no job {job!r} ran on this machine; give the run folder of one, or its name")
-    return max(runs)  # named by the time of their start
 
 
 def _stored(folder: Path, kept: JobFile) -> ParameterStore:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.runtime.output import output_path
-from dlrover_nb.core.session import logs
+from dlrover_nb.core.session import logs, whereabouts
 from dlrover_nb.core.session.logs import NodeLogs, newest, read_logs
+from dlrover_nb.core.session.runfolder import JOB
 from dlrover_nb.core.structs.messages import LinesWritten
 from dlrover_nb.core.structs.questions import LogLine
 
@@ -34,6 +35,12 @@ def write(folder: Path, text: str, *, node: str = "worker-0", stream: str = "std
     path.parent.mkdir(exist_ok=True)
     with path.open("a") as file:
         file.write(text)
+
+
+def run(folder: Path) -> Path:
+    """Return a folder that looks like one of a job."""
+    (folder / JOB).touch()
+    return folder
 
 
 def test_the_newest_lines_of_a_node_or_of_all_come_oldest_first(tmp_path: Path) -> None:
@@ -108,14 +115,25 @@ def test_a_master_that_comes_back_has_the_lines_and_goes_on_where_they_end(tmp_p
     assert second.lines("worker-0", 9) == first.lines("worker-0", 9)
     second.see_gone("worker-0", 9.0)
     assert texts(second.lines("worker-0", 9)) == ["told", "untold"]
-    assert texts(read_logs(tmp_path)) == texts(read_logs(tmp_path, "worker-0")) == ["told", "untold"]
+    assert (
+        texts(read_logs(run(tmp_path))) == texts(read_logs(run(tmp_path), "worker-0")) == ["told", "untold"]
+    )
     with pytest.raises(NotFoundError, match="no node 'ps-0'"):
-        read_logs(tmp_path, "ps-0")
+        read_logs(run(tmp_path), "ps-0")
 
 
-def test_a_folder_of_no_job_has_no_logs(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="run folder"):
-        read_logs(tmp_path / "nowhere")
+def test_a_job_that_left_no_logs_or_never_was_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whereabouts, "jobs_folder", lambda: tmp_path)
+    for name in ("ads-20260101T000000-1", "ads-20260102T000000-1", "ads-big-20260103T000000-1"):
+        (tmp_path / name).mkdir()
+    NodeLogs(tmp_path / "ads-20260102T000000-1").hear(told("newest"))
+    assert texts(read_logs("ads")) == ["newest"]
+    with pytest.raises(NotFoundError, match=r"left a log in .*ads-big"):
+        read_logs("ads-big")
+    with pytest.raises(NotFoundError, match="no job 'nowhere' ran on this machine"):
+        read_logs("nowhere")
 
 
 def test_files_are_turned_over_and_only_the_newest_dead_nodes_are_kept(
@@ -163,7 +181,7 @@ def test_a_full_disk_costs_the_files_is_said_once_and_ends_when_there_is_room(
     ]
     monkeypatch.setattr(logs, "_append", append)
     kept.hear(told("c"))
-    assert texts(read_logs(tmp_path)) == ["c"]
+    assert texts(read_logs(run(tmp_path))) == ["c"]
 
 
 def test_a_file_that_a_crash_has_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -172,7 +190,7 @@ def test_a_file_that_a_crash_has_cut_is_read_as_far_as_it_goes(tmp_path: Path) -
     with (tmp_path / "logs" / "worker-0.log").open("a") as file:
         file.write("2026-11-21T1")
     (tmp_path / "logs" / "worker-0.read").write_text("not numbers")
-    assert texts(read_logs(tmp_path)) == ["whole"]
+    assert texts(read_logs(run(tmp_path))) == ["whole"]
 
 
 def test_at_the_end_even_a_node_that_told_nothing_is_read(tmp_path: Path) -> None:
