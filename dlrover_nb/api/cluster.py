@@ -64,8 +64,8 @@ def connect(
 
     Examples
     --------
-    >>> cluster = dlrover_nb.connect("sim", machines=4, speed=600)  # doctest: +SKIP
-    >>> job = cluster.submit("name: ads-ctr", epochs=100)  # doctest: +SKIP
+    >>> cluster = dlrover_nb.connect("sim", machines=4, speed=600)
+    >>> job = cluster.submit("name: ads-ctr", epochs=100)
     """
     return Cluster(connect_core(kind, address, cpus=cpus, start=start, machines=machines, speed=speed))
 
@@ -129,7 +129,7 @@ class Cluster:
 
         Examples
         --------
-        >>> job = cluster.submit({"name": "ads-ctr"}, epochs=3, mode="auto")  # doctest: +SKIP
+        >>> job = cluster.submit({"name": "ads-ctr"}, epochs=3, mode="auto")
         """
         spec = job_of(job, settings.items())
         handle = self.core.submit(spec, model=model, data=data)
@@ -153,10 +153,34 @@ class Cluster:
             When there is none of that name (with the nearest ones).
         InvalidValueError
             When no name is given and several run.
+
+        Examples
+        --------
+        >>> cluster.job("ads-ctr").status()
         """
         return Job(self.core.job(only_job(self.core.jobs()) if name is None else name))
 
-    attach = job
+    def attach(self, name: str | None = None) -> Job | JobsView:
+        """Find jobs again, from a new kernel: with all that they have measured so far.
+
+        Parameters
+        ----------
+        name
+            Of one; None: the only one that runs, or, where several do, the list of all.
+
+        Raises
+        ------
+        NotFoundError
+            When there is none of that name (with the nearest ones), or none at all.
+
+        Examples
+        --------
+        >>> cluster.attach().series().job["samples_per_s"]
+        """
+        if name is not None:
+            return self.job(name)
+        jobs = self.jobs()
+        return jobs if len(candidates(jobs)) > 1 else self.job(only_job(jobs))
 
     def import_file(self, path: Path | str) -> ImportView:
         """Read a file of exported documents: job, plan, provenance, and what differs from the running job.
@@ -181,18 +205,56 @@ class Cluster:
 
         Examples
         --------
-        >>> cluster.import_file("elasticjob.yaml").apply(why="as agreed")  # doctest: +SKIP
+        >>> cluster.import_file("elasticjob.yaml").apply(why="as agreed")
         """
         from dlrover_nb.api.exports import import_file  # noqa: PLC0415 - exports load when asked for
 
         return import_file(path, self)
 
     def history(self, job: str | None = None, run: str | None = None) -> HistoryView | RunsView:
-        """Look back on one run of a job, or on the list of all runs; see `dlrover_nb.api.past.history`."""
+        """Look back on one run of a job, or, where none is named, on the list of all runs.
+
+        Parameters
+        ----------
+        job
+            A job's name.
+        run
+            Id of a run, ``job@seconds`` as the list shows it; None: the job's newest.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such job or run; it names the nearest ones.
+        BackendError
+            When the history is there but cannot be read.
+
+        Examples
+        --------
+        >>> cluster.history("ads-ctr").history.outcomes
+        """
         return past.history(job, run)
 
     def score(self, owner: str | None = None, days: float | None = None) -> ScoresView:
-        """Return how good predictions were; see `dlrover_nb.api.past.score`."""
+        """Return how good predictions were: over all jobs, and for each.
+
+        Parameters
+        ----------
+        owner
+            Whose jobs; None for everybody's.
+        days
+            Only plans that were applied in the last so many days; None for all.
+
+        Raises
+        ------
+        InvalidValueError
+            When `days` is not above zero.
+        BackendError
+            When the history is there but cannot be read.
+
+        Examples
+        --------
+        >>> cluster.score(days=30)
+        """
         return past.score(owner, days)
 
     def dash(self) -> ManyJobs:
@@ -207,7 +269,7 @@ class Cluster:
 
         Examples
         --------
-        >>> cluster.dash()  # doctest: +SKIP
+        >>> cluster.dash()
         """
         from dlrover_nb.widgets.many import ManyJobs  # noqa: PLC0415 - views load when asked for
 
@@ -225,6 +287,10 @@ class Cluster:
         ------
         InvalidValueError
             When jobs still run and `force` is not given.
+
+        Examples
+        --------
+        >>> cluster.shutdown(force=True)
         """
         from dlrover_nb.widgets.live import POLLER  # noqa: PLC0415 - views load when asked for
 
@@ -251,12 +317,17 @@ class Cluster:
 
 def only_job(jobs: Iterable[JobSummary]) -> str:
     """Return the name of the one job that runs, or, where none does, of the one job there is."""
-    live = [j for j in jobs if j.live]
-    running = [j.name for j in live if not j.phase.is_final]
-    candidates = running or [j.name for j in live]
-    if len(candidates) == 1:
-        return candidates[0]
-    if not candidates:
+    found = candidates(jobs)
+    if not found:
         raise NotFoundError("no job here; start one with submit")
-    what = "jobs run" if running else "jobs are here, none of which runs"
-    raise InvalidValueError(f"{len(candidates)} {what}; name one of them: {', '.join(candidates)}")
+    if len(found) == 1:
+        return found[0].name
+    what = "jobs are here, none of which runs" if found[0].phase.is_final else "jobs run"
+    names = ", ".join(j.name for j in found)
+    raise InvalidValueError(f"{len(found)} {what}; name one of them: {names}")
+
+
+def candidates(jobs: Iterable[JobSummary]) -> list[JobSummary]:
+    """Return the jobs that one may mean without a name: those that run, or else all that are here."""
+    live = [j for j in jobs if j.live]
+    return [j for j in live if not j.phase.is_final] or live

@@ -122,7 +122,7 @@ class ImportView(Shown):
         InvalidValueError
             When the file says nothing of a plan.
         CapacityError
-            When the plan breaks a bound, a quota or a pin, or does not fit.
+            When the plan breaks a quota or a pin, or does not fit.
         """
         job = self._connected().job(self.imported.name)
         why = why or f"imported from {Path(self.path).name}"

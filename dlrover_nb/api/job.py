@@ -74,7 +74,17 @@ class Job:
         return self.handle.snapshot()
 
     def series(self, cursor: int = 0) -> SeriesChunk:
-        """Return telemetry newer than `cursor`, as columns (0: all that is kept)."""
+        """Return telemetry as columns of equal length.
+
+        Parameters
+        ----------
+        cursor
+            Only what is newer than this ``.cursor`` of an earlier call; 0: all that is kept.
+
+        Examples
+        --------
+        >>> job.series().job["samples_per_s"]
+        """
         return self.handle.series(cursor)
 
     def status(self) -> StatusView:
@@ -112,7 +122,7 @@ class Job:
 
         Examples
         --------
-        >>> job.why("p1")  # doctest: +SKIP
+        >>> job.why("p1")
         """
         return WhyView(self.handle.explain(proposal), self.handle.snapshot())
 
@@ -152,7 +162,7 @@ class Job:
 
         Examples
         --------
-        >>> job.whatif(workers=4).weighed[0].candidate  # doctest: +SKIP
+        >>> job.whatif(workers=4).weighed[0].candidate
         """
         sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
         asked = tuple(sizes.applied_to(plan) for plan in plans) or (self._plan(None, sizes),)
@@ -177,7 +187,7 @@ class Job:
 
         Examples
         --------
-        >>> job.logs("worker-0", n=20)  # doctest: +SKIP
+        >>> job.logs("worker-0", n=20)
         """
         name = f"{node} of {self.name}" if node else self.name
         return LogsView(name, self.handle.logs(node, n_line=n))
@@ -197,7 +207,7 @@ class Job:
 
         Examples
         --------
-        >>> job.history().history.outcomes  # doctest: +SKIP
+        >>> job.history().history.outcomes
         """
         from dlrover_nb.core.session.past import run_history  # noqa: PLC0415 - SQLAlchemy loads when asked for
 
@@ -231,12 +241,31 @@ class Job:
 
         Examples
         --------
-        >>> job.accept("p1", why="worth its money")  # doctest: +SKIP
+        >>> job.accept("p1", why="worth its money")
         """
         return self._decided(self.handle.accept(proposal, why=why))
 
     def reject(self, proposal: str | None = None, *, why: str = "") -> DecisionView:
-        """Reject a proposal: the one named, or the open one; raises as `accept` does."""
+        """Reject a proposal, so that it is not made again until its gain changes.
+
+        Parameters
+        ----------
+        proposal
+            Its id, such as ``"p3"``; None: the open one.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        NotFoundError
+            When none is open and none was named.
+        StaleDecisionError
+            When it is no longer open.
+
+        Examples
+        --------
+        >>> job.reject(why="the queue is long today")
+        """
         return self._decided(self.handle.reject(proposal, why=why))
 
     def override(  # noqa: PLR0913 - the parts of a plan, each by its name
@@ -276,13 +305,13 @@ class Job:
         NotFoundError
             When no proposal is open and none was named; `scale` needs none.
         CapacityError
-            When the plan breaks a bound, a quota or a pin, or does not fit: it says which, and what would do.
+            When the plan breaks a quota or a pin, or does not fit: it says which, and what would do.
         StaleDecisionError
             When the proposal is no longer open.
 
         Examples
         --------
-        >>> job.override(workers=3, why="the queue is short today")  # doctest: +SKIP
+        >>> job.override(workers=3, why="the queue is short today")
         """
         sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
         return self._decided(self.handle.override(self._plan(plan, sizes), proposal=proposal, why=why))
@@ -301,11 +330,29 @@ class Job:
     ) -> DecisionView:
         """Change the running job, whether or not anything was proposed.
 
-        Parameters and errors are those of `override`, without a proposal.
+        Parameters
+        ----------
+        plan
+            The plan; None: the one that runs, with the parts below.
+        workers, ps
+            Number of workers, and of parameter servers.
+        worker_cpu, ps_cpu
+            Cores of each.
+        worker_memory_mib, ps_memory_mib
+            MiB of each.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        InvalidValueError
+            When nothing is given, or a size is none that a node can have.
+        CapacityError
+            When the plan breaks a quota or a pin, or does not fit: it says which, and what would do.
 
         Examples
         --------
-        >>> job.scale(ps=2, ps_cpu=0.5)  # doctest: +SKIP
+        >>> job.scale(ps=2, ps_cpu=0.5)
         """
         sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
         return self._decided(self.handle.scale(self._plan(plan, sizes), why=why))
@@ -331,7 +378,7 @@ class Job:
 
         Examples
         --------
-        >>> job.undo(why="it got slower")  # doctest: +SKIP
+        >>> job.undo(why="it got slower")
         """
         return self._decided(self.handle.undo(decision, why=why))
 
@@ -371,7 +418,7 @@ class Job:
 
         Examples
         --------
-        >>> job.pin(worker_memory_mib=4096)  # doctest: +SKIP
+        >>> job.pin(worker_memory_mib=4096)
         """
         sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
         if not clear:
@@ -396,7 +443,7 @@ class Job:
 
         Examples
         --------
-        >>> job.mode("auto")  # doctest: +SKIP
+        >>> job.mode("auto")
         """
         if mode not in tuple(Mode):
             raise InvalidValueError(f"unknown mode {mode!r}; known: {', '.join(Mode)}")
@@ -411,16 +458,44 @@ class Job:
     def retry_shard(self, shard: int, *, why: str = "") -> ShardsView:
         """Train a shard again that ended its workers, after its rows were mended.
 
+        Parameters
+        ----------
+        shard
+            Its number, as `shards` shows it.
+        why
+            Reason, kept in the job's story.
+
         Raises
         ------
         InvalidValueError
             When it is not set aside.
+
+        Examples
+        --------
+        >>> job.retry_shard(7, why="rows mended")
         """
         self.handle.retry_shard(shard, why=why)
         return self.shards()
 
     def skip_shard(self, shard: int, *, why: str = "") -> ShardsView:
-        """Go on without a shard that ended its workers; raises as `retry_shard` does."""
+        """Go on without a shard that ended its workers.
+
+        Parameters
+        ----------
+        shard
+            Its number, as `shards` shows it.
+        why
+            Reason, kept in the job's story.
+
+        Raises
+        ------
+        InvalidValueError
+            When it is not set aside.
+
+        Examples
+        --------
+        >>> job.skip_shard(7, why="damaged rows")
+        """
         self.handle.skip_shard(shard, why=why)
         return self.shards()
 
@@ -448,14 +523,29 @@ class Job:
 
         Examples
         --------
-        >>> job.wait(until="proposal", timeout_s=60)  # doctest: +SKIP
+        >>> job.wait(until="proposal", timeout_s=60)
         """
         if until not in tuple(Until):
             raise InvalidValueError(f"cannot wait for {until!r}; known: {', '.join(Until)}")
         return self._state(self.handle.wait(timeout_s, until=Until(until)))
 
     def stop(self, *, why: str = "") -> StatusView:
-        """Stop the job, keeping what it learnt, and return its last state."""
+        """Stop the job, keeping what it learnt, and return its last state.
+
+        Parameters
+        ----------
+        why
+            Reason, kept in the job's story.
+
+        Raises
+        ------
+        BackendError
+            When its master cannot be reached.
+
+        Examples
+        --------
+        >>> job.stop(why="good enough")
+        """
         return self._state(self.handle.stop(why=why))
 
     def __await__(self) -> Generator[object, None, StatusView]:
@@ -511,7 +601,7 @@ class Job:
 
         Examples
         --------
-        >>> job.export(plan="p3", path="elasticjob.yaml")  # doctest: +SKIP
+        >>> job.export(plan="p3", path="elasticjob.yaml")
         """
         from dlrover_nb.api.exports import export, written  # noqa: PLC0415 - exports load when asked for
         from dlrover_nb.core.export import Options  # noqa: PLC0415 - as above
@@ -536,6 +626,10 @@ class Job:
             When there is no checkpoint yet.
         InvalidValueError
             When a column is missing.
+
+        Examples
+        --------
+        >>> job.predict("new.parquet").mean()
         """
         return self.handle.predict(rows)
 
@@ -553,6 +647,10 @@ class Job:
         ------
         InvalidValueError, NotFoundError
             When it is there already or cannot be written, or its folder is not there.
+
+        Examples
+        --------
+        >>> job.report("report.html", force=True)
         """
         from dlrover_nb.widgets.report import report_html  # noqa: PLC0415 - views load when asked for
 

@@ -35,7 +35,7 @@ def runs(job: str | None = None) -> RunsView:
 
     Examples
     --------
-    >>> dlrover_nb.api.past.runs("ads-ctr")  # doctest: +SKIP
+    >>> dlrover_nb.api.past.runs("ads-ctr")
     """
     from dlrover_nb.core.session import past  # noqa: PLC0415 - SQLAlchemy takes its time to import
 
@@ -61,7 +61,7 @@ def history(job: str | None = None, run: str | None = None) -> HistoryView | Run
 
     Examples
     --------
-    >>> dlrover_nb.api.past.history("ads-ctr").history.outcomes  # doctest: +SKIP
+    >>> dlrover_nb.api.past.history("ads-ctr").history.outcomes
     """
     if run is not None:
         job = job or run.rpartition("@")[0] or run
@@ -91,7 +91,7 @@ def score(owner: str | None = None, days: float | None = None) -> ScoresView:
 
     Examples
     --------
-    >>> dlrover_nb.api.past.score(days=30)  # doctest: +SKIP
+    >>> dlrover_nb.api.past.score(days=30)
     """
     if days is not None and not (days > 0 and math.isfinite(days)):
         raise InvalidValueError(f"days must be > 0, got {days:g}; leave it out for all")

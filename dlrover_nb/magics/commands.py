@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from dlrover_nb.api import past
-from dlrover_nb.api.cluster import Cluster, only_job
+from dlrover_nb.api.cluster import Cluster, candidates, only_job
 from dlrover_nb.api.job import Job
 from dlrover_nb.api.views import Note, RunsView, Shown
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
@@ -302,9 +302,10 @@ class Commands:
             return job
         return self._decided(shown.apply()) if request.apply else shown
 
-    def attach(self, request: rq.Attach) -> Job:
-        """Get hold of a job."""
-        return self.job(request.job)
+    def attach(self, request: rq.Attach) -> Job | JobsView:
+        """Find a job again, or all of them."""
+        jobs = self.jobs()
+        return self.job(request.job) if request.job or len(candidates(jobs)) < 2 else jobs
 
     def wait(self, request: rq.Wait) -> StatusView:
         """Block until the job has ended or proposes something; an interrupt lets go of it."""

@@ -222,7 +222,7 @@ _VERBS = (
     ),
     Verb(
         "attach",
-        "get hold of a job that runs already",
+        "find a job again from a new kernel; without a name, all of them",
         lambda p: rq.Attach(p.job),
         (flags.JOB,),
         "quick-start",

@@ -1,0 +1,110 @@
+"""`help(job.override)` tells all: parameters, errors, and an example that can be called like that."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import inspect
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+import dlrover_nb
+from dlrover_nb.api import Cluster, Job, connect, past
+from dlrover_nb.magics.arguments import help_text, parse, verbs
+from dlrover_nb.magics.verbs import VERBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OWN_NAMES = {"import": "import_file", "shards": "shards", "help": ""}  # where a verb is not a method's name
+CLUSTER_VERBS = {"submit", "jobs", "history", "score", "import", "attach", "dash", "shutdown"}
+
+
+def methods() -> dict[str, Callable[..., object]]:
+    found = {"connect": connect, **{f"past.{n}": getattr(past, n) for n in ("runs", "history", "score")}}
+    for kind in (Cluster, Job):
+        found |= {
+            f"{kind.__name__}.{name}": member
+            for name, member in vars(kind).items()
+            if inspect.isfunction(member) and not name.startswith("_")
+        }
+    return found
+
+
+METHODS = methods()
+
+
+def parameters(method: Callable[..., object]) -> list[str]:
+    return [name for name in inspect.signature(method).parameters if name != "self"]
+
+
+def section(doc: str, name: str) -> str:
+    """Return a numpydoc section's text; empty where it is not there."""
+    found = re.search(rf"^{name}\n-+\n(.*?)(?=^[A-Z][a-z]+\n-+\n|\Z)", doc, re.DOTALL | re.MULTILINE)
+    return found[1] if found else ""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_says_what_it_does_in_one_line(name: str) -> None:
+    first = (inspect.getdoc(METHODS[name]) or "").split("\n")[0]
+    assert re.fullmatch(r"[A-Z].*[.:]", first), first
+
+
+@pytest.mark.parametrize("name", [n for n, method in METHODS.items() if parameters(method)])
+def test_every_parameter_is_explained_with_errors_and_an_example(name: str) -> None:
+    doc = inspect.getdoc(METHODS[name]) or ""
+    explained = {
+        word.strip("* ")
+        for line in section(doc, "Parameters").splitlines()
+        if line and not line.startswith(" ")
+        for word in line.split(",")
+    }
+    assert explained == set(parameters(METHODS[name]))
+    if name != "Job.series":  # it asks the master, as the class says, and can fail in no other way
+        assert section(doc, "Raises")
+    assert ">>> " in section(doc, "Examples")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_examples_call_what_is_there(name: str) -> None:
+    for example in doctest.DocTestParser().get_examples(inspect.getdoc(METHODS[name]) or ""):
+        for node in ast.walk(ast.parse(example.source)):
+            if isinstance(node, ast.Call) and (method := _called(node)) is not None:
+                own = [] if method is connect or method.__module__ == past.__name__ else [None]
+                keywords = {k.arg: None for k in node.keywords if k.arg}
+                inspect.signature(method).bind(*own, *node.args, **keywords)
+
+
+def _called(node: ast.Call) -> Callable[..., object] | None:
+    match ast.unparse(node.func).split("."):
+        case ["cluster", name]:
+            return getattr(Cluster, name)
+        case ["job", name]:
+            return getattr(Job, name)
+        case ["dlrover_nb", "connect"]:
+            return dlrover_nb.connect
+        case ["dlrover_nb", "api", "past", name]:
+            return getattr(past, name)
+    return None
+
+
+@pytest.mark.parametrize("verb", [v for v in verbs() if v not in {"connect", "help"}])
+def test_every_verb_is_a_method(verb: str) -> None:
+    assert callable(getattr(Cluster if verb in CLUSTER_VERBS else Job, OWN_NAMES.get(verb, verb)))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_stands_in_the_help_with_an_example_that_parses(verb: str) -> None:
+    assert re.search(rf"^  {verb} +\w", help_text(command="dlrover-nb"), re.MULTILINE)
+    example = re.search(r"example: dlrover-nb (.*)", help_text(verb, command="dlrover-nb"))
+    assert example is not None
+    assert example[1].split()[0] == verb
+    request = parse([verb, *_words(VERBS[verb].example)], command="dlrover-nb")
+    assert type(request).__name__.lower().removeprefix("set") == verb
+
+
+def _words(text: str) -> list[str]:
+    return shlex.split(text)
