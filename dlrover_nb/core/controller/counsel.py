@@ -59,10 +59,8 @@ class Waiting:
     n_patience: int
 
     def __str__(self) -> str:
-        return (
-            f"{self.n_window} windows of it are measured; {self.n_stable} in a row that agree are needed, "
-            f"or {self.n_patience} in all"
-        )
+        seen = "1 window of it is" if self.n_window == 1 else f"{self.n_window} windows of it are"
+        return f"{seen} measured; {self.n_stable} in a row that agree are needed, or {self.n_patience} in all"
 
 
 @dataclass(frozen=True, slots=True)

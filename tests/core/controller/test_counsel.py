@@ -105,7 +105,9 @@ def why(job) -> str:
 
 def test_a_job_that_was_measured_too_little_says_what_it_waits_for(job):
     job.train(6)
-    assert why(job).startswith("Advice waits for steady samples of 1w x 0.5 + 1p x 0.25: 1 windows of it")
+    assert why(job).startswith(
+        "Advice waits for steady samples of 1w x 0.5 + 1p x 0.25: 1 window of it is measured"
+    )
     assert "5 in a row that agree are needed, or 12 in all" in why(job)
 
 
