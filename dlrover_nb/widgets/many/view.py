@@ -75,11 +75,15 @@ class ManyJobs:
     def poll(self) -> None:
         """Fetch and show what is new (called by the poller)."""
         self.roster.fetch()
-        self.tick()
+        self.flush()
         self._cell.renew(is_last=False)
 
     def tick(self) -> None:
-        """Bring every screen up to date (called by the poller)."""
+        """Show how old the picture has become (called by the poller)."""
+        self.flush()
+
+    def flush(self) -> None:
+        """Bring every screen up to date."""
         with self._lock:
             screens = list(self._screens)
         for screen in screens:
