@@ -187,8 +187,9 @@ class JobHandle:
     def undo(self, decision: str | None = None, *, why: str = "") -> Decision:
         """Take back the latest decision that changed the plan, the mode or the pins, whoever made it.
 
-        An undo is a change too: undone again, it is a redo. An undone plan is not proposed again, nor set by
-        auto mode, until its prediction has changed materially.
+        An undo is a change too: undone again, it is a redo. A rejection changed nothing and is passed over:
+        name the decision where that matters. An undone plan is not proposed again, nor set by auto mode,
+        until its prediction has changed materially.
 
         Parameters
         ----------
