@@ -68,10 +68,7 @@ class NodeLogs:
 
     def see_gone(self, node: str, at_s: float) -> None:
         """Read what a node that is gone wrote last, and forget the one that is gone for longest."""
-        if node in self._gone:
-            return
         self._finish(node, at_s)
-        self._gone.append(node)
         while len(self._gone) > N_GONE:
             self._forget(self._gone.popleft())
 
@@ -109,12 +106,18 @@ class NodeLogs:
         self._gone.extend(node for node in self._rings if node not in there)
 
     def close(self, at_s: float) -> None:
-        """Read what the last nodes wrote at the end, those too that had no time to tell anything."""
+        """Read what the nodes wrote that lived to the end, those too that had no time to tell anything.
+
+        However many they are, all of them are kept.
+        """
         files = output_path(self._run, "*", "stderr")
         for node in {*self._rings, *(path.stem for path in files.parent.glob(files.name))}:
-            self.see_gone(node, at_s)
+            self._finish(node, at_s)
 
     def _finish(self, node: str, at_s: float) -> None:
+        if node in self._gone:
+            return
+        self._gone.append(node)
         before = self._read.get(node, (0, 0))
         tails = [
             Tail(output_path(self._run, node, stream), node, stream, at=at, secrets=self._secrets)

@@ -199,3 +199,11 @@ def test_at_the_end_even_a_node_that_told_nothing_is_read(tmp_path: Path) -> Non
     kept = NodeLogs(tmp_path)
     kept.close(1.0)
     assert texts(kept.lines("worker-0", 9)) == ["short life"]
+
+
+def test_all_nodes_that_lived_to_the_end_are_kept_however_many(tmp_path: Path) -> None:
+    kept, n_node = NodeLogs(tmp_path), 2 * logs.N_GONE
+    for n in range(n_node):
+        kept.hear(told("x", node=f"worker-{n}"))
+    kept.close(1.0)
+    assert len(kept.lines(None, 999)) == len(read_logs(run(tmp_path), n_line=999)) == n_node
