@@ -45,7 +45,10 @@ class Gallery:
             "front": self._front,
             **{name: chart.figure() for name, chart in CHARTS.items() if name not in {"curve", "front"}},
         }
-        self._on_curve, self._on_front = Cross(self._curve.root), Cross(self._front.root)
+        self._on_curve, self._on_front = (
+            Cross(self._curve.root),
+            Cross(self._front.root, legend_label="what if"),
+        )
         self.axis = pn.widgets.Select(
             label="Axis of the fitted curve",
             options={label: axis for axis, label in curve.AXIS_NAMES.items()},
@@ -108,11 +111,11 @@ class Gallery:
 class Cross:
     """A cross with its band on a figure whose y is throughput."""
 
-    def __init__(self, figure: object) -> None:
+    def __init__(self, figure: object, **legend: str) -> None:
         self._at = kit.Source(x=[], y=[], low=[], high=[], color=[])
         look = {"source": self._at.model, "line_color": "color", "line_width": 3}
         figure.segment("x", "low", "x", "high", **look, line_alpha=0.5)  # type: ignore[attr-defined]  # bokeh
-        figure.scatter("x", "y", marker="x", size=15, **look, legend_label="sliders")  # type: ignore[attr-defined]
+        figure.scatter("x", "y", marker="x", size=15, **look, **legend)  # type: ignore[attr-defined]
 
     def show(self, candidate: Candidate | None, x: float) -> None:
         """Put it where a plan lies, or nowhere."""

@@ -34,7 +34,7 @@ def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return the open proposal in full, or that none is open."""
     proposal = snapshot.open_proposal
     if proposal is None:
-        return (Paragraph(_none_open(snapshot)),)
+        return (Paragraph(none_open(snapshot)),)
     explores = proposal.kind is ProposalKind.EXPLORE
     facts = Facts(change_facts(proposal, currency(snapshot)))
     reason = Paragraph(f"{kind_words(proposal)} {proposal.why}", Tone.EXPLORE if explores else Tone.PLAIN)
@@ -47,7 +47,8 @@ def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     )
 
 
-def _none_open(snapshot: JobSnapshot) -> str:
+def none_open(snapshot: JobSnapshot) -> str:
+    """Say why no proposal is open."""
     if snapshot.phase.is_final:
         return f"The job has {snapshot.phase}: nothing to decide any more."
     if snapshot.front is None:

@@ -16,7 +16,14 @@ from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
-from dlrover_nb.widgets.plans import change_facts, currency, diff_table, state_words, status_words
+from dlrover_nb.widgets.plans import (
+    change_facts,
+    currency,
+    diff_table,
+    none_open,
+    state_words,
+    status_words,
+)
 from dlrover_nb.widgets.status import kind_words
 
 if TYPE_CHECKING:
@@ -170,7 +177,7 @@ def card_html(card: Review, snapshot: JobSnapshot) -> str:
     """Return the card's content: what is proposed, why, and what it would change."""
     proposal = card.proposal
     if proposal is None:
-        return '<p style="color:#1a1a1a;margin:6px 0">No proposal yet: the fit waits for steady samples.</p>'
+        return block_html(Paragraph(none_open(snapshot)))
     badge = Paragraph(f"{kind_words(proposal)} {proposal.why}", _tone(proposal))
     state = "" if proposal.status == "pending" else f" ({proposal.status})"
     head = f"Proposal {escape(proposal.id)}: {escape(str(proposal.kind).upper())}{escape(state)}"

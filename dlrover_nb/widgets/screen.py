@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Candidate
     from dlrover_nb.widgets.feed import Feed, Picture
 
-_WHITE = {"background": "#ffffff", "color": "#1a1a1a", "padding": "10px", "font-size": "13px"}
+_WHITE = {
+    "background": "#ffffff",
+    "color": "#1a1a1a",
+    "padding": "10px",
+    "font-size": "13px",
+    "overflow-x": "clip",
+}
 _TABLES = {False: "Show the charts' numbers as tables", True: "Hide the tables"}
 _WHY = {False: "Why this plan, in detail", True: "Hide the details"}
 
@@ -175,7 +181,7 @@ class Screen:
         self.verdicts.show(picture, card)
         self.sliders.show(picture, can_send=card.can_act)
         self.gallery.update(picture)
-        self.gallery.mark(self.sliders.told.candidate)
+        self.gallery.mark(self.sliders.shown.candidate)
         self._tables.text = tables_html(picture) if self._table_shown else ""
 
 

@@ -63,6 +63,7 @@ class Sliders:
         self._asked: Hashable = None
         snapshot = feed.picture().snapshot
         self._told = Consequence(rest(snapshot))
+        self.shown = self._told  # what is drawn, of words and of the cross alike
         self._ladders: dict[Axis, Ladder] = {}
         self.knobs = {axis: Knob(sizing_mode="stretch_width", min_width=130, margin=(2, 10)) for axis in Axis}
         for axis, knob in self.knobs.items():
@@ -153,9 +154,10 @@ class Sliders:
         finally:
             self._is_drawing = False
         ended = snapshot.phase.is_final
-        self._words.text = "" if ended else consequence_html(self.told, snapshot)
+        self.shown = told = self.told
+        self._words.text = "" if ended else consequence_html(told, snapshot)
         self.send.label = button_label(snapshot, self.plan)
-        self.send.disabled = not can_send or not self.told.is_possible or self.plan == snapshot.target
+        self.send.disabled = not can_send or not told.is_possible or self.plan == snapshot.target
         self.back.label = "Back to the proposal" if snapshot.open_proposal else "Back to the plan now"
         self.back.disabled = self._chosen is None
 

@@ -1,0 +1,44 @@
+"""The live view of a job in a simulated cluster, in headless Chromium: from the first samples to a new plan."""
+
+from __future__ import annotations
+
+import pytest
+from chromium import picture, unnamed
+from waiting import until
+
+from dlrover_nb.core.session import connect
+from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.resources import PlanBounds
+from dlrover_nb.widgets.live import LiveView
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.filterwarnings("default"),  # tornado and playwright warn of each other's event loops
+]
+
+
+@pytest.fixture
+def job():
+    """A simulated job that passes ten minutes in a second."""
+    cluster = connect("sim", machines=4, speed=600.0)
+    bounds = PlanBounds(max_workers=4, max_ps=2, worker_cpus=(1.0, 2.0), ps_cpus=(1.0, 2.0))
+    yield cluster.submit(JobSpec("ads-ctr", n_epoch=100_000, bounds=bounds))
+    cluster.shutdown(force=True)
+
+
+def test_a_simulated_job_is_watched_and_scaled_from_the_browser(job, serve, new_page):
+    page = new_page(width=1200)
+    page.goto(serve(LiveView(job).panel))
+    workers = page.get_by_role("slider", name="Workers")
+    workers.wait_for()
+    page.get_by_text("ads-ctr (simulated)").first.wait_for()
+    workers.focus()
+    page.keyboard.press("End")
+    page.get_by_text("90 % band").last.wait_for()
+    send = page.get_by_role("button", name="4w x")
+    until(send.is_enabled)
+    picture(page, "live-simulated", full_page=True)
+    send.click()
+    page.get_by_text("plan 4w x").first.wait_for()  # in the head line: it runs
+    page.get_by_role("button", name="Undo d").wait_for()
+    assert not unnamed(page.locator("body").aria_snapshot())
