@@ -14,7 +14,7 @@ import ray
 
 from dlrover_nb.core.backends.ray.backend import NAMESPACE
 from dlrover_nb.core.backends.ray.cluster import jobs_folder
-from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.session.client import JobHandle
 from dlrover_nb.core.session.record import JOURNAL, read_journal
 from dlrover_nb.core.session.runfolder import DIARY
@@ -70,9 +70,14 @@ def test_a_job_whose_master_cannot_come_back_is_gone_and_its_name_is_free_again(
     (left,) = jobs_folder().glob("headless-*")
     (left / DIARY).unlink()
     kill_master("headless")
-    with pytest.raises(BackendError, match="the master of job headless is gone"):
+    with pytest.raises(
+        BackendError,
+        match=r"the master of job headless could not begin: .* left no diary .*; submit the job again",
+    ):
         wait_until(lambda: handle.snapshot() is None)
     assert next(j for j in cluster.jobs() if j.name == "headless").phase is JobPhase.FAILED
+    with pytest.raises(NotFoundError, match="`%dlrover history headless` shows what it did"):
+        cluster.job("headless")
     again = cluster.submit(job("headless"))
     wait_until(lambda: not any(map(psutil.pid_exists, nodes.values())), what="the end of all nodes")
     wait_until(lambda: again.snapshot().running, what="training")
