@@ -26,7 +26,7 @@ from dlrover_nb.core.export import (
 from dlrover_nb.core.jobfile import check_known, dump_job, load_mapping
 from dlrover_nb.core.structs.resources import ResourcePlan
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, Verbatim, View
+from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Verbatim, View
 from dlrover_nb.widgets.records import decision_view, plan_view
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ExportView(Shown):
     def view(self) -> View:
         """Return the content."""
         where = f"Exported to {self.path}" if self.path else "Export (not written to a file)"
-        checked = (Paragraph(self.checked, Tone.NEWS),) if self.checked else ()
+        checked = (Paragraph(self.checked),) if self.checked else ()
         return View(where, (*checked, Verbatim(self.text)))
 
 

@@ -105,6 +105,9 @@ class LiveView:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002 - IPython's signature
         return self._static()
 
+    def __str__(self) -> str:
+        return self._repr_mimebundle_()["text/plain"]
+
     def _ipython_display_(self) -> None:
         self._cell.display(self._notebook_layout)
 

@@ -59,6 +59,26 @@ def test_a_mistake_is_one_line_and_exit_code_2(run, words: list[str], message: s
     assert err.count("\n") == 1
 
 
+def test_the_new_verbs_are_there_in_a_shell_too(
+    run, memory: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("submit", "ctr")
+    memory.links["ctr"].propose(1)
+    assert run("export", "ctr", "--plan", "p1", "-o", "job.yaml")[0] == 0
+    code, out, _ = run("import", "job.yaml")
+    assert (code, "plan.worker.count" in out) == (0, True)
+    code, out, _ = run("import", "job.yaml", "--check")
+    assert (code, out.splitlines()[-1]) == (
+        0,
+        "Valid against the real schemas, unknown fields refused: 1 ElasticJob.",
+    )
+    assert run("import", "job.yaml", "--apply")[0] == 0
+    assert memory.links["ctr"].decisions[-1].verdict == "scale"
+    assert run("history", "no-such-job")[0] == 2
+    assert run("score")[0] == 0
+
+
 def test_wait_tells_by_its_exit_code_how_the_job_ended(run, memory: MemoryCluster) -> None:
     memory.submit(JobSpec("ctr"))
     for phase, code in ((JobPhase.SUCCEEDED, 0), (JobPhase.STOPPED, 0), (JobPhase.FAILED, 1)):

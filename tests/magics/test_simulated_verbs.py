@@ -117,6 +117,7 @@ def test_all_jobs_are_followed_in_one_view(simulated):
     shown = simulated.run_line_magic("dlrover", "dash")
     bundle = shown._repr_mimebundle_()
     assert "quick-start" in bundle["text/plain"]
+    assert "quick-start" in str(shown)
     assert "<svg" in bundle["text/html"]
 
 
