@@ -280,7 +280,7 @@ def test_an_hour_of_ten_nodes_stays_a_small_status():
     names = (*(f"worker-{i}" for i in range(8)), "ps-0", "ps-1")
     nodes = tuple(b.node(n, Role.PS if n.startswith("ps") else Role.WORKER, memory=400.0) for n in names)
     html = status_view(b.snapshot(at_s=b.START_S + 3600, nodes=nodes), b.series(3600, nodes=names)).html()
-    assert len(html) < 75_000
+    assert len(html) < 65_000
 
 
 def test_of_many_nodes_the_table_shows_those_that_are_not_ready_and_the_fullest():

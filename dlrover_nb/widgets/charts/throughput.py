@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import svg, units
 from dlrover_nb.widgets.blocks import Picture, Table
 from dlrover_nb.widgets.charts.chart import Chart
-from dlrover_nb.widgets.series import Trace, summary_rows, trace
+from dlrover_nb.widgets.series import N_BUCKET, N_STATIC, Trace, summary_rows, trace
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Prediction
@@ -39,7 +39,7 @@ class Columns:
     now_s: float
 
 
-def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
+def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int = N_BUCKET) -> Columns:
     """Return the chart's data."""
     start = snapshot.started_at_s
     job = series.job if series else {}
@@ -51,7 +51,7 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
         Level(m.plan.short, begin, end, m.predicted)
         for m, begin, end in zip(snapshot.markers, begins, ends, strict=False)
     )
-    return Columns(trace(t_s, list(job.get("samples_per_s", ()))), levels, now_s)
+    return Columns(trace(t_s, list(job.get("samples_per_s", ())), n_bucket=n_bucket), levels, now_s)
 
 
 def band(data: Columns) -> tuple[list[float], list[float], list[float], list[float]]:
@@ -178,7 +178,7 @@ def _markers(data: Columns, top: float) -> dict[str, list[object]]:
 
 def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
     """Return the static chart with its table."""
-    data = columns(snapshot, series)
+    data = columns(snapshot, series, n_bucket=N_STATIC)
     return Picture(static(data), twin(data))
 
 
