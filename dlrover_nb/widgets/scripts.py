@@ -5,6 +5,11 @@ front ends. A saved notebook has no use for them, because a live view needs a ke
 beside it needs nothing. So we publish them once, in the form that all front ends run, under a display id of
 their own, and take them back when the view has connected or the job has ended. A page that was opened again
 has lost them, so each live view brings them; a page that has them skips them.
+
+With them comes what Panel lacks: its notebook comm sends back to the kernel each change that the kernel has
+just sent. A view that changes each second is so set back to older states by its own echo, and a press that
+shares a message with an echo that the kernel cannot read is lost. So changes that come from the kernel stay
+in the browser, as they do in a served page.
 """
 
 from __future__ import annotations
@@ -21,6 +26,22 @@ if TYPE_CHECKING:
     from IPython.utils.capture import RichOutput
 
 _JAVASCRIPT = "application/javascript"
+_NO_ECHO = """
+(function noEcho() {
+  const Comm = window.Bokeh?.Models?.get?.('panel.models.comm_manager.CommManager');
+  if (!Comm) { setTimeout(noEcho, 50); return; }
+  if (Comm.prototype.dlrover_no_echo) { return; }
+  const {msg_handler, _document_changed} = Comm.prototype;
+  Object.assign(Comm.prototype, {
+    dlrover_no_echo: true,
+    msg_handler(msg) {
+      this.dlrover_applies = true;
+      try { msg_handler.call(this, msg); } finally { this.dlrover_applies = false; }
+    },
+    _document_changed(event) { if (!this.dlrover_applies) { _document_changed.call(this, event); } },
+  });
+})();
+"""
 _ONCE = "if (window.dlrover_scripts !== '{mark}') {{ window.dlrover_scripts = '{mark}';\n{code}\n}}"
 
 
@@ -46,7 +67,7 @@ def _published() -> tuple[str, str]:
         pn.extension(inline=True)
     codes = _contents(captured.outputs, _JAVASCRIPT)
     style = next(iter(_contents(captured.outputs, "text/html")), "")
-    return style, _ONCE.format(mark=uuid.uuid4().hex, code="\n;\n".join(codes))
+    return style, _ONCE.format(mark=uuid.uuid4().hex, code="\n;\n".join([*codes, _NO_ECHO]))
 
 
 def _contents(outputs: list[RichOutput], mime: str) -> list[str]:

@@ -41,6 +41,11 @@ def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page
     notebook, live = begin(page, lab)
     assert not unnamed(live.output.aria_snapshot())
 
+    live.says("p1 (")
+    live.output.get_by_role("slider", name="Workers").press("ArrowRight")
+    live.button("Accept p1").click()
+    live.says("p1 as d1: applied")
+
     notebook.start("wait")
     assert notebook.is_busy("wait")
     live.grows()
