@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import re
 import socket
 import statistics
@@ -133,9 +134,11 @@ def served(make: Callable[[], Any]) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    logging.getLogger("bokeh").setLevel(logging.ERROR)  # it tells of each message to a page just closed
     server = pn.serve(
         make, port=port, address="127.0.0.1", show=False, threaded=True, verbose=False,
         websocket_origin=f"127.0.0.1:{port}",
+        unused_session_lifetime_milliseconds=1000, check_unused_sessions_milliseconds=500,
     )  # fmt: skip
     try:
         while not _is_open(port):
@@ -296,8 +299,8 @@ def cycles(browser: Any, n_job: int, n: int, speed: float) -> dict[str, Any]:
     }
 
 
-N_WARM = 15  # cycles before the first look: imports, caches, the allocator's arenas
-CLOSED_LIMIT_S = 60.0  # Bokeh's server forgets a session some 15 s after its page has gone
+N_WARM = 8  # cycles before the first look: imports, caches, the allocator's arenas
+CLOSED_LIMIT_S = 60.0  # for the server to notice that pages have gone
 
 
 def _await_closed(view: ManyJobs) -> None:
