@@ -6,9 +6,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.sizes import Sizes, check_given
+from dlrover_nb.api.sizes import Sizes
+from dlrover_nb.api.steering import Steering
 from dlrover_nb.api.views import (
-    DecisionView,
     HistoryView,
     LogsView,
     Note,
@@ -21,8 +21,6 @@ from dlrover_nb.api.views import (
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.export.files import write
 from dlrover_nb.core.session.client import Until
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import Pins
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from dlrover_nb.api.exports import ExportView
     from dlrover_nb.api.views import Shown
     from dlrover_nb.core.session.client import JobHandle
-    from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.live import LiveView
@@ -42,7 +39,7 @@ if TYPE_CHECKING:
 NEW_S = 2.0  # a job's master takes a moment to start; till then the first display must not wait for it
 
 
-class Job:
+class Job(Steering):
     """A job under its name; shows its present state.
 
     Every method asks the job's master anew, so that a `Job` never grows stale, and raises `BackendError`, one
@@ -58,14 +55,9 @@ class Job:
     """
 
     def __init__(self, handle: JobHandle, first: Note | None = None) -> None:
-        self.handle = handle
+        super().__init__(handle)
         self._first = first
         self._made_s = time.monotonic()
-
-    @property
-    def name(self) -> str:
-        """The job's name."""
-        return self.handle.name
 
     # what it is
 
@@ -214,240 +206,6 @@ class Job:
         if run is None and self.handle.snapshot().simulated:
             raise NotFoundError(f"job {self.name} is simulated: no history is kept of it; see its status")
         return HistoryView(run_history(self.name, run))
-
-    # decisions
-
-    def accept(self, proposal: str | None = None, *, why: str = "") -> DecisionView:
-        """Accept a proposal, so that its plan is applied.
-
-        Parameters
-        ----------
-        proposal
-            Its id, such as ``"p3"``; None: the open one.
-        why
-            Reason, kept with the decision.
-
-        Returns
-        -------
-        DecisionView
-            The decision with its id, and how far it has got.
-
-        Raises
-        ------
-        NotFoundError
-            When none is open and none was named.
-        StaleDecisionError
-            When it is no longer open, with what happened since.
-
-        Examples
-        --------
-        >>> job.accept("p1", why="worth its money")
-        """
-        return self._decided(self.handle.accept(proposal, why=why))
-
-    def reject(self, proposal: str | None = None, *, why: str = "") -> DecisionView:
-        """Reject a proposal, so that it is not made again until its gain changes.
-
-        Parameters
-        ----------
-        proposal
-            Its id, such as ``"p3"``; None: the open one.
-        why
-            Reason, kept with the decision.
-
-        Raises
-        ------
-        NotFoundError
-            When none is open and none was named.
-        StaleDecisionError
-            When it is no longer open.
-
-        Examples
-        --------
-        >>> job.reject(why="the queue is long today")
-        """
-        return self._decided(self.handle.reject(proposal, why=why))
-
-    def override(  # noqa: PLR0913 - the parts of a plan, each by its name
-        self,
-        plan: ResourcePlan | None = None,
-        *,
-        workers: int | None = None,
-        ps: int | None = None,
-        worker_cpu: float | None = None,
-        ps_cpu: float | None = None,
-        worker_memory_mib: int | None = None,
-        ps_memory_mib: int | None = None,
-        proposal: str | None = None,
-        why: str = "",
-    ) -> DecisionView:
-        """Answer a proposal with a plan of your own, which is applied instead.
-
-        Parameters
-        ----------
-        plan
-            The plan; None: the one that runs, with the parts below.
-        workers, ps
-            Number of workers, and of parameter servers.
-        worker_cpu, ps_cpu
-            Cores of each.
-        worker_memory_mib, ps_memory_mib
-            MiB of each.
-        proposal
-            Id of the proposal that is answered; None: the open one.
-        why
-            Reason, kept with the decision.
-
-        Raises
-        ------
-        InvalidValueError
-            When nothing is given, or a size is none that a node can have.
-        NotFoundError
-            When no proposal is open and none was named; `scale` needs none.
-        CapacityError
-            When the plan breaks a quota or a pin, or does not fit: it says which, and what would do.
-        StaleDecisionError
-            When the proposal is no longer open.
-
-        Examples
-        --------
-        >>> job.override(workers=3, why="the queue is short today")
-        """
-        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
-        return self._decided(self.handle.override(self._plan(plan, sizes), proposal=proposal, why=why))
-
-    def scale(  # noqa: PLR0913 - as above
-        self,
-        plan: ResourcePlan | None = None,
-        *,
-        workers: int | None = None,
-        ps: int | None = None,
-        worker_cpu: float | None = None,
-        ps_cpu: float | None = None,
-        worker_memory_mib: int | None = None,
-        ps_memory_mib: int | None = None,
-        why: str = "",
-    ) -> DecisionView:
-        """Change the running job, whether or not anything was proposed.
-
-        Parameters
-        ----------
-        plan
-            The plan; None: the one that runs, with the parts below.
-        workers, ps
-            Number of workers, and of parameter servers.
-        worker_cpu, ps_cpu
-            Cores of each.
-        worker_memory_mib, ps_memory_mib
-            MiB of each.
-        why
-            Reason, kept with the decision.
-
-        Raises
-        ------
-        InvalidValueError
-            When nothing is given, or a size is none that a node can have.
-        CapacityError
-            When the plan breaks a quota or a pin, or does not fit: it says which, and what would do.
-
-        Examples
-        --------
-        >>> job.scale(ps=2, ps_cpu=0.5)
-        """
-        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
-        return self._decided(self.handle.scale(self._plan(plan, sizes), why=why))
-
-    def undo(self, decision: str | None = None, *, why: str = "") -> DecisionView:
-        """Take back the latest decision that changed the plan, the mode or the pins, whoever made it.
-
-        An undo is a decision too: undone again, it is a redo.
-
-        Parameters
-        ----------
-        decision
-            Id of the one that you saw as the latest, such as ``"d3"``; None: whichever it is now.
-        why
-            Reason, kept with the decision.
-
-        Raises
-        ------
-        NotFoundError
-            When there is nothing to take back.
-        StaleDecisionError
-            When `decision` is no longer the latest change, with who did what since.
-
-        Examples
-        --------
-        >>> job.undo(why="it got slower")
-        """
-        return self._decided(self.handle.undo(decision, why=why))
-
-    def pin(  # noqa: PLR0913 - as above
-        self,
-        *,
-        workers: int | None = None,
-        ps: int | None = None,
-        worker_cpu: float | None = None,
-        ps_cpu: float | None = None,
-        worker_memory_mib: int | None = None,
-        ps_memory_mib: int | None = None,
-        clear: bool = False,
-        why: str = "",
-    ) -> DecisionView:
-        """Fix parts of every plan to come, beside those that are fixed already.
-
-        Parameters
-        ----------
-        workers, ps
-            Number of workers, and of parameter servers.
-        worker_cpu, ps_cpu
-            Cores of each.
-        worker_memory_mib, ps_memory_mib
-            MiB of each.
-        clear
-            Let go of what is fixed so far, first.
-        why
-            Reason, kept with the decision.
-
-        Raises
-        ------
-        InvalidValueError
-            When nothing is given, or just these are pinned already.
-        CapacityError
-            When no plan that keeps to them fits on the machines.
-
-        Examples
-        --------
-        >>> job.pin(worker_memory_mib=4096)
-        """
-        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
-        if not clear:
-            check_given(sizes)
-        pins = sizes.pinned(Pins() if clear else self.handle.snapshot().pins)
-        return self._decided(self.handle.pin(pins, why=why))
-
-    def mode(self, mode: Mode | str, *, why: str = "") -> DecisionView:
-        """Say who decides from now on.
-
-        Parameters
-        ----------
-        mode
-            ``"manual"``, ``"suggest"`` or ``"auto"``.
-        why
-            Reason, kept with the decision.
-
-        Raises
-        ------
-        InvalidValueError
-            For another word.
-
-        Examples
-        --------
-        >>> job.mode("auto")
-        """
-        if mode not in tuple(Mode):
-            raise InvalidValueError(f"unknown mode {mode!r}; known: {', '.join(Mode)}")
-        return self._decided(self.handle.set_mode(Mode(mode), why=why))
 
     # its rows
 
@@ -656,15 +414,6 @@ class Job:
 
         html = report_html(self.handle.snapshot(), self.handle.series())
         return Note(f"Report of {self.name}", f"written to {write(path, html, force=force)}")
-
-    def _plan(self, plan: ResourcePlan | None, sizes: Sizes) -> ResourcePlan:
-        if plan is None:
-            check_given(sizes)
-            plan = self.handle.snapshot().target
-        return sizes.applied_to(plan)
-
-    def _decided(self, decision: Decision) -> DecisionView:
-        return DecisionView(decision, self.handle.snapshot())
 
     def _state(self, snapshot: JobSnapshot) -> StatusView:
         return StatusView(snapshot, self.handle.series())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.jobfile import known_keys, known_values
 from dlrover_nb.core.session import KINDS
 from dlrover_nb.magics.arguments import parser_of, verbs
+from dlrover_nb.magics.cell import looks_like_yaml
 from dlrover_nb.magics.session import Names
 from dlrover_nb.magics.verbs import VERBS
 from dlrover_nb.magics.words import OneOf
@@ -55,7 +56,7 @@ def complete(session: Session, text: str, line: int, column: int) -> tuple[str, 
     lines = text.split("\n")
     before = lines[line][:column]
     if line > 0 and _CELL.match(lines[0]):
-        return _yaml(lines[1:line], before)
+        return _yaml(lines[1:line], before) if looks_like_yaml("\n".join(lines[1:line])) else ("", ())
     found = _LINE.search(before)
     if not found or found["words"] is None:
         return "", ()
@@ -125,7 +126,7 @@ def _files(fragment: str) -> Iterable[str]:
             found = sorted(
                 islice((e.name + "/" * e.is_dir() for e in entries if e.name.startswith(start)), N_FILE)
             )
-    except OSError:
+    except (OSError, ValueError):  # no such folder, or a name that none can have
         return
     for name in found:
         if not re.search(r"[\s'\"\\]", name) and (start or not name.startswith(".")):

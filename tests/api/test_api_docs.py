@@ -28,8 +28,8 @@ def methods() -> dict[str, Callable[..., object]]:
     for kind in (Cluster, Job):
         found |= {
             f"{kind.__name__}.{name}": member
-            for name, member in vars(kind).items()
-            if inspect.isfunction(member) and not name.startswith("_")
+            for name, member in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_")
         }
     return found
 

@@ -14,12 +14,14 @@ from dlrover_nb.magics.session import Names, Session
 from dlrover_nb.magics.shell import loaded
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from IPython.core.interactiveshell import InteractiveShell
 
 SESSION = Session(
     jobs={"ctr-daily": True, "quick": False},
     names={
-        "ctr-daily": Names(proposals=("p3", "p4"), nodes=("worker-0", "ps-0")),
+        "ctr-daily": Names(proposals=("p3", "p4"), nodes=("worker-0", "ps-0"), decisions=("d1",)),
         "quick": Names(proposals=("p1",), set_aside=("7", "12")),
     },
     runs={"quick": ("quick@10.000",)},
@@ -73,9 +75,38 @@ def offered(text: str) -> tuple[str, ...]:
         ("%dlrover submit x --model x", ("xdeepfm",)),
         ("%dlrover submit x --sync ", ("asp", "bsp", "ssp")),
         ("%%time\nep", ()),
+        ("%%dlrover submit x\nimport torch\nna", ()),
+        ("%%dlrover submit x\n# my job\nna", ("name: ",)),
+        ("%dlrover undo ctr-daily ", ("d1",)),
+        ("%dlrover logs ctr-daily w", ("worker-0",)),
+        ("%dlrover export --kind e", ("elasticjob", "elasticjob-0")),
+        ("%dlrover whatif --ps-", ("--ps-cpu", "--ps-memory")),
+        ("%dlrover da", ("dash",)),
+        ("%dlrover import --", ("--check", "--submit", "--apply")),
     ],
 )
 def test_candidates_fit_what_was_typed(text: str, expected: tuple[str, ...]) -> None:
+    assert offered(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("%dlrover import j", ("job.yaml", "jobs/")),
+        ("%dlrover submit --file jobs/", ("jobs/ctr.yaml",)),
+        ("%dlrover export ctr-daily -o jo", ("job.yaml", "jobs/")),
+        ("%dlrover import .h", (".hidden.yaml",)),
+        ("%dlrover import ", ("job.yaml", "jobs/")),
+        ("%dlrover import nowhere/", ()),
+    ],
+)
+def test_files_are_offered_as_in_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs").mkdir()
+    for name in ("job.yaml", "jobs/ctr.yaml", ".hidden.yaml", "with blank.yaml"):
+        (tmp_path / name).touch()
     assert offered(text) == expected
 
 

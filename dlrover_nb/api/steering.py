@@ -1,0 +1,275 @@
+"""What a user decides about a job: each method makes one decision, in the user's name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.api.sizes import Sizes, check_given
+from dlrover_nb.api.views import DecisionView
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.resources import Pins
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.session.client import JobHandle
+    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+
+class Steering:
+    """The decisions about a job; `Job` is what users hold.
+
+    Parameters
+    ----------
+    handle
+        The client's side of the job.
+    """
+
+    def __init__(self, handle: JobHandle) -> None:
+        self.handle = handle
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.handle.name
+
+    def accept(self, proposal: str | None = None, *, why: str = "") -> DecisionView:
+        """Accept a proposal, so that its plan is applied.
+
+        Parameters
+        ----------
+        proposal
+            Its id, such as ``"p3"``; None: the open one.
+        why
+            Reason, kept with the decision.
+
+        Returns
+        -------
+        DecisionView
+            The decision with its id, and how far it has got.
+
+        Raises
+        ------
+        NotFoundError
+            When none is open and none was named.
+        StaleDecisionError
+            When it is no longer open, with what happened since.
+
+        Examples
+        --------
+        >>> job.accept("p1", why="worth its money")
+        """
+        return self._decided(self.handle.accept(proposal, why=why))
+
+    def reject(self, proposal: str | None = None, *, why: str = "") -> DecisionView:
+        """Reject a proposal, so that it is not made again until its gain changes.
+
+        Parameters
+        ----------
+        proposal
+            Its id, such as ``"p3"``; None: the open one.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        NotFoundError
+            When none is open and none was named.
+        StaleDecisionError
+            When it is no longer open.
+
+        Examples
+        --------
+        >>> job.reject(why="the queue is long today")
+        """
+        return self._decided(self.handle.reject(proposal, why=why))
+
+    def override(  # noqa: PLR0913 - the parts of a plan, each by its name
+        self,
+        plan: ResourcePlan | None = None,
+        *,
+        workers: int | None = None,
+        ps: int | None = None,
+        worker_cpu: float | None = None,
+        ps_cpu: float | None = None,
+        worker_memory_mib: int | None = None,
+        ps_memory_mib: int | None = None,
+        proposal: str | None = None,
+        why: str = "",
+    ) -> DecisionView:
+        """Answer a proposal with a plan of your own, which is applied instead.
+
+        Parameters
+        ----------
+        plan
+            The plan; None: the one that runs, with the parts below.
+        workers, ps
+            Number of workers, and of parameter servers.
+        worker_cpu, ps_cpu
+            Cores of each.
+        worker_memory_mib, ps_memory_mib
+            MiB of each.
+        proposal
+            Id of the proposal that is answered; None: the open one.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        InvalidValueError
+            When nothing is given, or a size is none that a node can have.
+        NotFoundError
+            When no proposal is open and none was named; `scale` needs none.
+        CapacityError
+            When the plan breaks a quota or a pin, or does not fit: it says which, and what would do.
+        StaleDecisionError
+            When the proposal is no longer open.
+
+        Examples
+        --------
+        >>> job.override(workers=3, why="the queue is short today")
+        """
+        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
+        return self._decided(self.handle.override(self._plan(plan, sizes), proposal=proposal, why=why))
+
+    def scale(  # noqa: PLR0913 - as above
+        self,
+        plan: ResourcePlan | None = None,
+        *,
+        workers: int | None = None,
+        ps: int | None = None,
+        worker_cpu: float | None = None,
+        ps_cpu: float | None = None,
+        worker_memory_mib: int | None = None,
+        ps_memory_mib: int | None = None,
+        why: str = "",
+    ) -> DecisionView:
+        """Change the running job, whether or not anything was proposed.
+
+        Parameters
+        ----------
+        plan
+            The plan; None: the one that runs, with the parts below.
+        workers, ps
+            Number of workers, and of parameter servers.
+        worker_cpu, ps_cpu
+            Cores of each.
+        worker_memory_mib, ps_memory_mib
+            MiB of each.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        InvalidValueError
+            When nothing is given, or a size is none that a node can have.
+        CapacityError
+            When the plan breaks a quota or a pin, or does not fit: it says which, and what would do.
+
+        Examples
+        --------
+        >>> job.scale(ps=2, ps_cpu=0.5)
+        """
+        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
+        return self._decided(self.handle.scale(self._plan(plan, sizes), why=why))
+
+    def undo(self, decision: str | None = None, *, why: str = "") -> DecisionView:
+        """Take back the latest decision that changed the plan, the mode or the pins, whoever made it.
+
+        An undo is a decision too: undone again, it is a redo.
+
+        Parameters
+        ----------
+        decision
+            Id of the one that you saw as the latest, such as ``"d3"``; None: whichever it is now.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        NotFoundError
+            When there is nothing to take back.
+        StaleDecisionError
+            When `decision` is no longer the latest change, with who did what since.
+
+        Examples
+        --------
+        >>> job.undo(why="it got slower")
+        """
+        return self._decided(self.handle.undo(decision, why=why))
+
+    def pin(  # noqa: PLR0913 - as above
+        self,
+        *,
+        workers: int | None = None,
+        ps: int | None = None,
+        worker_cpu: float | None = None,
+        ps_cpu: float | None = None,
+        worker_memory_mib: int | None = None,
+        ps_memory_mib: int | None = None,
+        clear: bool = False,
+        why: str = "",
+    ) -> DecisionView:
+        """Fix parts of every plan to come, beside those that are fixed already.
+
+        Parameters
+        ----------
+        workers, ps
+            Number of workers, and of parameter servers.
+        worker_cpu, ps_cpu
+            Cores of each.
+        worker_memory_mib, ps_memory_mib
+            MiB of each.
+        clear
+            Let go of what is fixed so far, first.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        InvalidValueError
+            When nothing is given, or just these are pinned already.
+        CapacityError
+            When no plan that keeps to them fits on the machines.
+
+        Examples
+        --------
+        >>> job.pin(worker_memory_mib=4096)
+        """
+        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
+        if not clear:
+            check_given(sizes)
+        pins = sizes.pinned(Pins() if clear else self.handle.snapshot().pins)
+        return self._decided(self.handle.pin(pins, why=why))
+
+    def mode(self, mode: Mode | str, *, why: str = "") -> DecisionView:
+        """Say who decides from now on.
+
+        Parameters
+        ----------
+        mode
+            ``"manual"``, ``"suggest"`` or ``"auto"``.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        InvalidValueError
+            For another word.
+
+        Examples
+        --------
+        >>> job.mode("auto")
+        """
+        if mode not in tuple(Mode):
+            raise InvalidValueError(f"unknown mode {mode!r}; known: {', '.join(Mode)}")
+        return self._decided(self.handle.set_mode(Mode(mode), why=why))
+
+    def _plan(self, plan: ResourcePlan | None, sizes: Sizes) -> ResourcePlan:
+        if plan is None:
+            check_given(sizes)
+            plan = self.handle.snapshot().target
+        return sizes.applied_to(plan)
+
+    def _decided(self, decision: Decision) -> DecisionView:
+        return DecisionView(decision, self.handle.snapshot())
