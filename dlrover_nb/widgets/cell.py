@@ -26,7 +26,7 @@ _HIDE_WHILE_LIVE = (
 )
 # A page that is opened again shows this copy: the live view's half of the page is gone, and it says so.
 AS_LAST_SEEN = "This is the state as last seen; it does not move. Run the cell again for the live view."
-_LAST_LINE = f'<p style="color:#57606a;font:13px system-ui,sans-serif;margin:6px 0">{AS_LAST_SEEN}</p>'
+_FIRST_LINE = f'<p style="color:#57606a;font:13px system-ui,sans-serif;margin:6px 0">{AS_LAST_SEEN}</p>'
 
 
 class Cell:
@@ -80,8 +80,8 @@ def static_bundle(views: Iterable[View]) -> dict[str, str]:
     views = tuple(views)
     html = "".join(view.html() for view in views)
     return {
-        "text/plain": "\n\n".join((*(view.text() for view in views), AS_LAST_SEEN)),
-        "text/html": f'{_HIDE_WHILE_LIVE}<div class="dlrover-static">{html}{_LAST_LINE}</div>',
+        "text/plain": "\n\n".join((AS_LAST_SEEN, *(view.text() for view in views))),
+        "text/html": f'{_HIDE_WHILE_LIVE}<div class="dlrover-static">{_FIRST_LINE}{html}</div>',
     }
 
 

@@ -193,3 +193,9 @@ def test_saved_form_of_a_live_view_is_static_and_complete(master):
     assert "Job quick-start: training" in bundle["text/plain"]
     assert bundle["text/html"].count("<svg") >= 4
     assert "<script" not in bundle["text/html"]
+
+
+def test_a_static_copy_says_first_that_it_does_not_move(master):
+    bundle = LiveView(JobHandle("quick-start", master))._repr_mimebundle_()
+    assert bundle["text/plain"].startswith("This is the state as last seen; it does not move.")
+    assert bundle["text/html"].index("as last seen") < bundle["text/html"].index("<svg")
