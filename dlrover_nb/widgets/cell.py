@@ -65,8 +65,7 @@ class Cell:
 
         self._static_at_s = None if is_last else now_s
         update_display(self._bundle(), raw=True, display_id=self._display_id)
-        if is_last:
-            self.take_back_scripts()
+        self.take_back_scripts()  # where no page has connected by now, none runs them: the file stays small
 
     def take_back_scripts(self) -> None:
         """Take Panel's scripts out of the cell: the page has run them, or will never need them."""

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Protocol
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.shards import BatchChoice, ShardAction, ShardChoice, UserChoice
+from dlrover_nb.core.structs.snapshot import NodePhase
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import Capacity, Pins, ResourcePlan
     from dlrover_nb.core.structs.shards import ShardCounts
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView, SeriesChunk
 
 POLL_S = 0.5
 STOP_TIMEOUT_S = 60.0
@@ -101,7 +102,7 @@ class JobSummary:
 
 def summarize(snapshot: JobSnapshot) -> JobSummary:
     """Return the one line that the list of jobs shows."""
-    train, nodes = snapshot.train, snapshot.nodes
+    train, nodes = snapshot.train, holding(snapshot.nodes)
     return JobSummary(
         name=snapshot.spec.name,
         phase=snapshot.phase,
@@ -120,6 +121,11 @@ def summarize(snapshot: JobSnapshot) -> JobSummary:
         memory_mib=sum(node.memory_mib for node in nodes),
         memory_needs=snapshot.memory_needs,
     )
+
+
+def holding(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
+    """Return the nodes that hold cores and memory: one that is only asked for holds none."""
+    return tuple(node for node in nodes if node.phase is not NodePhase.PENDING)
 
 
 def share_done(train: ShardCounts) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.planner.cluster import JobBid
 from dlrover_nb.core.session import picture
-from dlrover_nb.core.session.client import JobSummary, left_s, share_done
+from dlrover_nb.core.session.client import JobSummary, holding, left_s, share_done
 from dlrover_nb.core.session.logs import N_GONE, newest
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, ProgressMade, Remember, Scale
@@ -146,6 +146,7 @@ class SimulatedRun:
     def summary(self, at_s: float) -> JobSummary:
         """Return what `summarize` makes of a picture, without drawing one: a line in a list of jobs."""
         job, spec, train = self._job, self._job.job.spec, self._job.train_counts
+        nodes = holding(job.nodes)
         return JobSummary(
             name=spec.name,
             phase=job.phase,
@@ -160,8 +161,8 @@ class SimulatedRun:
             at_s=at_s,
             message=job.message,
             left_s=left_s(job.phase, train, job.samples_per_s),
-            cpu=sum(node.cpu for node in job.nodes),
-            memory_mib=sum(node.memory_mib for node in job.nodes),
+            cpu=sum(node.cpu for node in nodes),
+            memory_mib=sum(node.memory_mib for node in nodes),
             memory_needs=self._controller.memory_needs,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import svg, units
@@ -48,22 +49,30 @@ def x_label(picture: shown.Picture) -> str:
 def chart(picture: shown.Picture) -> str:
     """Return the chart as SVG; only the fastest lines are labelled, the table has them all."""
     wide = picture.wide.since(picture.origin_s)
-    step = -(-len(wide.t_s) // N_POINT) or 1
-    t = wide.t_s[step - 1 :: step]
+    groups = _groups(wide.t_s)
+    t = [wide.t_s[end - 1] for _, end in groups]
     fastest = sorted(wide.y, key=lambda name: -_last(wide.y[name]))[:N_LABEL]
     lines = []
     for name, y in wide.y.items():
         color, dash = look(wide.slot[name])
-        thin = _thinned(y, step)[: len(t)]
-        lines.append(svg.Line(t, thin, color, name if name in fastest else "", dash))
+        lines.append(svg.Line(t, _thinned(y, groups), color, name if name in fastest else "", dash))
     desc = f"Throughput of {len(lines)} jobs over time; the table lists their last values."
     return svg.draw(svg.Plot(TITLE, desc, x_label(picture), "samples/s", tuple(lines), x_is_time=True))
 
 
-def _thinned(y: list[float], step: int) -> list[float]:
+def _groups(t_s: list[float]) -> list[tuple[int, int]]:
+    """Return the rows, as (first, end), that fall into each of `N_POINT` equal spans of time."""
+    if not t_s:
+        return []
+    width_s = max((t_s[-1] - t_s[0]) / N_POINT, 1e-9)
+    starts = [i for i in range(len(t_s)) if i == 0 or t_s[i] // width_s != t_s[i - 1] // width_s]
+    return list(pairwise([*starts, len(t_s)]))
+
+
+def _thinned(y: list[float], groups: list[tuple[int, int]]) -> list[float]:
     out: list[float] = []
-    for i in range(0, len(y) - step + 1, step):
-        out.append(moved_most(out[-1] if out else float("nan"), y[i : i + step]))
+    for first, end in groups:
+        out.append(moved_most(out[-1] if out else float("nan"), y[first:end]))
     return out
 
 
