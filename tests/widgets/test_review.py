@@ -4,8 +4,8 @@ import builders as b
 import pytest
 
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.widgets.review import Answer, Asked, Link, card_html, header_html, review
+from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.widgets.review import Answer, Asked, Link, card_html, header_html, review, undo_words
 
 FRESH = Link(0.5)
 TAKEN = Asked(Verdict.ACCEPT, "p2", Answer.TAKEN, Decision(Verdict.ACCEPT, "ada", 0.0, "p2", id="d2"))
@@ -93,3 +93,30 @@ def test_an_override_is_told_as_the_users_own_plan():
         "Your plan instead of p2 as d2: applying"
         in review(with_status(ProposalStatus.APPLYING), mine, FRESH).message
     )
+
+
+def test_the_head_line_counts_down_to_full_memory_and_an_ended_job_has_no_such_clock():
+    assert "PS memory full in 2 min" in header_html(b.snapshot(), FRESH)
+    assert "PS memory full in 63 s" in header_html(b.snapshot(), Link(40.0))
+    assert "PS memory full in moments" in header_html(b.snapshot(), Link(400.0))
+    assert "memory full" not in header_html(b.snapshot(phase=JobPhase.SUCCEEDED), FRESH)
+
+
+def test_a_change_that_answers_no_proposal_is_told_by_what_has_become_of_it():
+    scale = Decision(Verdict.SCALE, "ada", 0.0, plan=b.BETTER_PLAN, id="d2")
+    asked = Asked(Verdict.SCALE, answer=Answer.TAKEN, decision=scale, aim="scale to 2w x 0.5 + 1p x 0.5")
+    waits = review(b.snapshot(), asked, FRESH).message
+    assert "The master took d2, scale to 2w x 0.5 + 1p x 0.5: asked for" in waits
+    assert "Proposal p2 (IMPROVE) waits" in waits
+    runs = b.snapshot(running=b.BETTER_PLAN, target=b.BETTER_PLAN)
+    assert "d2, scale to 2w x 0.5 + 1p x 0.5: applied: the plan runs" in review(runs, asked, FRESH).message
+
+
+def test_undo_says_what_it_goes_back_to():
+    done = Decision(Verdict.MODE, "ada", 0.0, mode=Mode.AUTO, id="d2")
+    back = Decision(Verdict.MODE, "", 0.0, mode=Mode.SUGGEST, undoes="d2")
+    assert (
+        undo_words(b.snapshot(decisions=(done,), undo=back))
+        == "Undo d2 (mode auto) goes back to suggest mode."
+    )
+    assert undo_words(b.snapshot()) == ""
