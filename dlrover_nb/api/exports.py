@@ -23,6 +23,7 @@ from dlrover_nb.core.export import (
     to_yaml,
     write,
 )
+from dlrover_nb.core.export.reading import PICKLED
 from dlrover_nb.core.jobfile import check_known, dump_job, load_mapping
 from dlrover_nb.core.structs.resources import ResourcePlan
 from dlrover_nb.widgets import units
@@ -110,6 +111,13 @@ class ImportView(Shown):
                 f"{self.path} does not hold the whole job ({'; '.join(self.imported.unknown)}); "
                 "submit it from its own job file"
             )
+        own = (("model", spec.model.code, model), ("data", spec.data.path, data))
+        for what, code, given in own:
+            if code.startswith(PICKLED) and given is None:
+                raise InvalidValueError(
+                    f"the user's own {what} is not in {self.path}: only its fingerprint is; give it again, "
+                    f"as in cluster.import_file({self.path!r}).submit({what}=...)"
+                )
         return self._connected().submit(spec, model=model, data=data)
 
     def apply(self, *, why: str = "") -> DecisionView:

@@ -11,7 +11,9 @@ from cluster_double import BETTER
 from IPython.core.error import UsageError
 
 from dlrover_nb.core.export import EXPORTERS
+from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.core.structs.job import ModelSpec
 from dlrover_nb.magics.shell import loaded
 
 if TYPE_CHECKING:
@@ -122,6 +124,18 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     assert "\n" not in str(caught.value)
     assert memory.links["ctr"].state is before
     assert memory.links["ctr"].decisions == []
+
+
+def test_own_code_is_given_again_with_an_import(run, memory: MemoryCluster, shell, tmp_path: Path) -> None:
+    link = memory.links["ctr"]
+    own = ModelSpec(name=CUSTOM, code=f"pickle:{'a' * 64}")
+    link.state = replace(link.state, spec=replace(link.state.spec, name="mine", model=own))
+    run("export ctr -o mine.yaml")
+    with pytest.raises(UsageError, match="the user's own model is not in"):
+        run("import mine.yaml --submit")
+    assert "mine" not in memory.links
+    run("import mine.yaml").submit(model=dict)
+    assert memory.own[-1] == (dict, None)
 
 
 def test_names_seen_in_a_picture_are_offered_afterwards(run, memory: MemoryCluster, shell) -> None:
