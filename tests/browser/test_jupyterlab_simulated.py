@@ -6,6 +6,7 @@ import sys
 import pytest
 from chromium import picture, unnamed
 from lab_notebook import Live, Notebook, write_notebook
+from waiting import until
 
 pytestmark = [
     pytest.mark.browser,
@@ -86,3 +87,19 @@ def test_a_front_end_without_widgets_shows_every_plot(page, lab):
         assert kept.locator("svg").filter(has_text=title).first.is_visible()
     assert "ads (simulated)" in kept.inner_text()
     assert not page.locator(".dlrover-live-on").count()
+
+
+def test_sliders_weigh_a_plan_and_set_it_while_a_cell_is_busy(page, lab):
+    notebook, live = begin(page, lab)
+    notebook.start("wait")
+    assert notebook.is_busy("wait")
+    workers = live.output.get_by_role("slider", name="Workers", exact=True)
+    workers.focus()
+    page.keyboard.press("End")
+    send = live.button("with 4w x").or_(live.button("to 4w x"))
+    send.wait_for()
+    until(send.is_enabled, what="what the plan of the sliders would bring")
+    picture(page, "sliders-busy")
+    send.click()
+    until(lambda: "plan 4w x" in live.head(), what="the plan of the sliders")
+    assert notebook.is_busy("wait")

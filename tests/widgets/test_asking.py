@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.widgets.asking import Latest
@@ -35,6 +35,7 @@ def test_of_questions_that_come_meanwhile_only_the_newest_is_answered():
     assert answered == [3, 6]
 
 
+@settings(deadline=None)
 @given(st.lists(st.booleans()))
 def test_the_last_question_is_always_answered_and_none_after_a_newer_one(steps):
     pool, answered, n = Later(), [], 0

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import builders as b
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.structs.decisions import ProposalStatus
@@ -29,6 +29,7 @@ roles = st.builds(
 plans = st.builds(ResourcePlan, roles, roles)
 
 
+@settings(deadline=None)
 @given(plans)
 def test_sliders_stand_on_the_plan_wherever_it_lies(plan):
     for ladder in ladders(b.snapshot(), plan):
@@ -37,6 +38,7 @@ def test_sliders_stand_on_the_plan_wherever_it_lies(plan):
         assert len(ladder.words) == len(ladder.values)
 
 
+@settings(deadline=None)
 @given(plans, st.sampled_from(Axis), st.integers(0, 99))
 def test_a_move_changes_one_number_and_nothing_else(plan, axis, at):
     values = next(ladder for ladder in ladders(b.snapshot(), plan) if ladder.axis is axis).values
@@ -71,6 +73,7 @@ def test_untouched_sliders_rest_on_the_proposal_else_on_the_job():
     assert rest(closed) == b.NOW_PLAN
 
 
+@settings(deadline=None)
 @given(plans)
 def test_what_the_button_says_is_what_a_press_means(plan):
     words = plan_words(plan, b.NOW_PLAN)
@@ -78,6 +81,7 @@ def test_what_the_button_says_is_what_a_press_means(plan):
     assert read_press(button_label(b.snapshot(proposals=()), plan)) == Press("scale", "", words)
 
 
+@settings(deadline=None)
 @given(plans, plans)
 def test_plans_that_differ_are_named_apart(one, other):
     assert (plan_words(one, b.NOW_PLAN) == plan_words(other, b.NOW_PLAN)) is (one == other)
