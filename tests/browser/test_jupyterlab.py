@@ -59,7 +59,7 @@ def launch_and_watch(notebook):
     notebook.run("submit")
     notebook.run("watch")
     live = Live(notebook, "watch")
-    live.output.wait_for(timeout=30_000)
+    live.output.wait_for(timeout=90_000)
     until(lambda: live.n_point() >= 3, 30, "a curve")
     live.grows()
     assert live.output.locator("canvas").count() >= 4
@@ -131,7 +131,7 @@ def the_job_outlives_a_killed_kernel(notebook, before):
     done_before, n_point_before = before
     notebook.cell("kill").locator(".cm-content").click()
     notebook.page.keyboard.press("Control+Enter")
-    notebook.page.get_by_role("dialog").get_by_role("button", name="OK").click(timeout=30_000)
+    notebook.page.get_by_role("dialog").get_by_role("button", name="OK").click(timeout=90_000)
     notebook.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=60_000)
     for name in ("load again", "connect again", "attach", "status", "plans"):
         notebook.run(name)
@@ -140,7 +140,7 @@ def the_job_outlives_a_killed_kernel(notebook, before):
     assert float(re.search(r"([\d.]+) %: ", head).group(1)) > done_before
     notebook.run("watch again")
     live = Live(notebook, "watch again")
-    live.output.wait_for(timeout=30_000)
+    live.output.wait_for(timeout=90_000)
     assert live.n_point() >= n_point_before
     picture(notebook.page, "attached")
 

@@ -33,7 +33,7 @@ def begin(page, lab):
     for name in ("load", "connect", "submit", "watch"):
         notebook.run(name)
     live = Live(notebook, "watch")
-    live.output.wait_for(timeout=30_000)
+    live.output.wait_for(timeout=90_000)
     live.grows()
     return notebook, live
 
@@ -64,7 +64,7 @@ def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page
     picture(page, "reloaded")
     assert "training" in kept.inner_text()
     notebook.run("watch")
-    live.output.wait_for(timeout=30_000)
+    live.output.wait_for(timeout=90_000)
     live.grows()
     notebook.run("status")
     assert "ads (simulated): training" in notebook.cell("status").inner_text()
