@@ -117,10 +117,19 @@ def saved(folder: Path) -> dict[str, Any]:
     """Execute the quick start as a user would, and weigh the file."""
     import nbformat
     from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+
+    from dlrover_nb.core.backends.ray.head import running_head, stop_head
 
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     began_s = time.monotonic()
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    try:
+        NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    except CellExecutionError as error:
+        raise SystemExit(f"the quick start does not run: {error.ename}: {error.evalue}") from error
+    finally:
+        if running_head() is not None:  # a cell before the shutdown failed
+            stop_head()
     text = nbformat.writes(notebook)
     return {"saved_bytes": len(text.encode()), "saved_seconds": round(time.monotonic() - began_s, 1)}
 
