@@ -143,8 +143,8 @@ class ImportView(Shown):
         if told.plan is not None:
             blocks += plan_view(told.plan).blocks
         blocks += _provenance_blocks(told.provenance)
-        blocks += _listed("Changed since the export", told.differs)
-        blocks += _listed("Not in the file", told.unknown)
+        blocks += _listed("changed since the export", told.differs)
+        blocks += _listed("not in the file", told.unknown)
         return View(f"Import of {self.path}", (*blocks, *self._beside()))
 
     def _beside(self) -> tuple[Block, ...]:
@@ -273,22 +273,18 @@ def _running(cluster: Cluster | None, name: str) -> JobSnapshot | None:
 
 
 def _facts(told: Imported) -> tuple[tuple[str, str], ...]:
-    scale = {
-        None: units.MISSING,
-        True: "DLRover may plan again (autoScale: true)",
-        False: "fixed (autoScale: false)",
-    }
+    scale = {True: "DLRover may plan again (autoScale: true)", False: "fixed (autoScale: false)"}
     job = told.job
     facts = (
         ("job", told.name or units.MISSING),
         ("kind", told.kind),
         ("exported by", f"dlrover-nb {told.version}" if told.version else "another system"),
-        ("replicas are", scale[told.auto_scale]),
+        *((("replicas are", scale[told.auto_scale]),) if told.auto_scale is not None else ()),
     )
     if job is None:
         return facts
     data = f"{job.data.format} {job.data.path}".strip()
-    training = f"{job.model.name}, batch {job.batch_size:,}, {job.n_epoch} epochs"
+    training = f"{job.model.name}, batch {job.batch_size:,}, {job.n_epoch:,} epochs"
     return (*facts, ("data", data), ("training", training))
 
 
@@ -303,4 +299,5 @@ def _provenance_blocks(told: Provenance) -> list[Block]:
 
 
 def _listed(title: str, lines: tuple[str, ...]) -> tuple[Block, ...]:
-    return (Table(title, ("what",), tuple((line,) for line in lines)),) if lines else ()
+    rows = tuple((title if i == 0 else "", line) for i, line in enumerate(lines))
+    return (Facts(rows),) if rows else ()

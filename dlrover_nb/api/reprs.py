@@ -64,7 +64,7 @@ def explanation_view(explanation: Explanation) -> View:
     from dlrover_nb.widgets.why import (  # noqa: PLC0415 - when one is shown
         candidate_facts,
         evidence_table,
-        marginals_table,
+        marginal_blocks,
     )
 
     e = explanation
@@ -74,7 +74,7 @@ def explanation_view(explanation: Explanation) -> View:
     blocks += [Paragraph(f"It lies at a constraint: {each}.") for each in e.binding]
     if e.flip is not None:
         blocks.append(Paragraph(f"What would change it: {e.flip.words}", Tone.HINT))
-    blocks += [marginals_table(e.marginals, "money")] if e.marginals else []
+    blocks += marginal_blocks(e.marginals, "money") if e.marginals else ()
     blocks += [evidence_table(e.evidence)] if e.evidence else []
     return View(f"Why {e.proposal or 'the plan that runs'}: {e.plan.short}", tuple(blocks))
 

@@ -33,7 +33,7 @@ def plan_view(plan: ResourcePlan) -> View:
     """Return a plan as a table."""
     rows = (*(_role_row(plan, role) for role in Role), _total_row(plan))
     head = ("role", "nodes", "cores each", "memory each", "cores", "memory")
-    return View(f"Plan {plan.short}", (Table("What runs", head, rows),))
+    return View(f"Plan {plan.short}", (Table("Nodes of the plan", head, rows),))
 
 
 def _role_row(plan: ResourcePlan, role: Role) -> tuple[str, ...]:
@@ -61,11 +61,12 @@ def _total_row(plan: ResourcePlan) -> tuple[str, ...]:
 
 
 def candidate_view(candidate: Candidate) -> View:
-    """Return a plan with what it would bring and cost."""
-    rows = tuple((t.term, units.duration(t.seconds), units.percent(t.share)) for t in candidate.breakdown)
-    parts = (Table("Predicted parts of an iteration", ("part", "time", "share"), rows),) if rows else ()
+    """Return a plan with what it would bring and cost.
+
+    The parts of its iteration are left out: only beside the fit is known which of them the data tell apart.
+    """
     facts = (*candidate_facts(candidate, _NO_CURRENCY), ("change", str(candidate.scale)))
-    return View(f"Candidate {candidate.plan.short}", (Facts(facts), *parts))
+    return View(f"Candidate {candidate.plan.short}", (Facts(facts),))
 
 
 def front_view(pareto: ParetoFront) -> View:

@@ -21,35 +21,46 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Candidate
     from dlrover_nb.core.structs.questions import Explanation, Marginal, Measured, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot
 
+FINISH = "finish in"
+POSSIBLE = ("possible",)
+UNTOLD = "the plans measured so far do not tell these parts apart."
 UNKNOWN = "Nothing is known to predict it by yet: the fit waits for steady samples."
 
 
 def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
     """Return why a plan is recommended, or why none is, and what would change that."""
     e, money = explanation, currency(snapshot)
-    blocks: list[Block] = [Paragraph(e.why), *_gain_blocks(e, money)]
+    blocks: list[Block] = [Paragraph(e.why), *_gain_blocks(e, snapshot)]
     if e.flip is not None:
         blocks.append(Paragraph(f"What would change it: {e.flip.words}", Tone.HINT))
     if e.marginals:
-        blocks.append(marginals_table(e.marginals, money))
-    blocks += [*_runner_up_blocks(e, money), *_probe_blocks(e), *_breakdown_blocks(e.candidate)]
+        blocks += marginal_blocks(e.marginals, money, ended=snapshot.phase.is_final)
+    blocks += [*_runner_up_blocks(e, money), *_probe_blocks(e), *parts_blocks(e.candidate, snapshot.fit)]
     if e.evidence:
         blocks.append(evidence_table(e.evidence))
     if snapshot.curves:
         blocks.append(CHARTS["curve"].picture(snapshot, None))
-    what = f"proposal {e.proposal}" if e.proposal else "the plan that runs"
+    last = "the last plan" if snapshot.phase.is_final else "the plan that runs"
+    what = f"proposal {e.proposal}" if e.proposal else last
     return View(f"Why {what} of {snapshot.title}: {e.plan.short}", tuple(blocks))
 
 
-def _gain_blocks(e: Explanation, money: str) -> tuple[Block, ...]:
+def _gain_blocks(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
+    money = currency(snapshot)
     if e.candidate is None:
         return (Paragraph(UNKNOWN), *((Facts(_binding(e)),) if e.binding else ()))
     if e.baseline is None or e.plan == e.baseline.plan:
-        return (Facts((*candidate_facts(e.candidate, money), *_binding(e))),)
+        return (Facts((*_as_it_runs(e.candidate, snapshot), *_binding(e))),)
     facts = (("plan", str(e.plan)), *gain_facts(e.candidate, e.baseline, money), *_binding(e))
     return Facts(facts), plans_table(e.baseline.plan, e.plan, "explained")
+
+
+def _as_it_runs(c: Candidate, snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
+    """Return what the plan that runs brings; it needs no reason, and after the end nothing is to finish."""
+    facts = candidate_facts(replace(c, reason=""), currency(snapshot))
+    return facts if not snapshot.phase.is_final else tuple(f for f in facts if f[0] != FINISH)
 
 
 def candidate_facts(c: Candidate, money: str) -> tuple[tuple[str, str], ...]:
@@ -60,7 +71,7 @@ def candidate_facts(c: Candidate, money: str) -> tuple[tuple[str, str], ...]:
         ("90 % band", band_words(c.prediction)),
         ("cost", units.money(c.cost_per_hour, money, per="h")),
         ("per million samples", units.money(c.cost_per_million, money)),
-        ("finish in", units.duration(c.finish_s)),
+        (FINISH, units.duration(c.finish_s)),
         *((("because", c.reason),) if c.reason else ()),
     )
 
@@ -71,11 +82,44 @@ def _binding(e: Explanation) -> tuple[tuple[str, str], ...]:
     return tuple(("lies at" if i == 0 else "", each) for i, each in enumerate(held))
 
 
-def marginals_table(marginals: Sequence[Marginal], money: str) -> Table:
-    """Return what one step along each axis would bring and cost."""
-    head = ("one step", "samples/s", "change", f"{money} per hour", "plan", "possible")
-    note = "All else as in the plan explained; predicted."
-    return Table("What the next step would bring", head, tuple(map(_marginal_row, marginals)), note)
+def marginal_blocks(marginals: Sequence[Marginal], money: str, *, ended: bool = False) -> tuple[Block, ...]:
+    """Return what one step along each axis would bring and cost; of an ended job none is to be had anyway."""
+    told = () if ended else _refused(_refusal_of_all([m.weighed for m in marginals]))
+    return (*told, _marginals_table(marginals, money))
+
+
+def _refused(refusal: str) -> tuple[Block, ...]:
+    """Return that nothing of what follows can be had, and why; nothing where something can."""
+    return (Paragraph(f"None of these could be decided now: {refusal}", Tone.WARNING),) if refusal else ()
+
+
+def _refusal_of_all(weighed: Sequence[Weighed]) -> str:
+    """Return the refusal that is the same for all; empty: there is none."""
+    refusals = {w.refusal for w in weighed}
+    return refusals.pop() if len(refusals) == 1 else ""
+
+
+def _possible(weighed: Sequence[Weighed]) -> list[tuple[str, ...]]:
+    """Return the cells of a column "possible", none where all are refused for one reason, told once above."""
+    if _refusal_of_all(weighed):
+        return [()] * len(weighed)
+    return [(f"no: {w.refusal}" if w.refusal else "yes",) for w in weighed]
+
+
+def _marginals_table(marginals: Sequence[Marginal], money: str) -> Table:
+    possible = _possible([m.weighed for m in marginals])
+    head = (
+        "one step",
+        "samples/s",
+        "change",
+        f"{money} per hour",
+        "plan",
+        *(POSSIBLE if any(possible) else ()),
+    )
+    rows = tuple((*_marginal_row(m), *cell) for m, cell in zip(marginals, possible, strict=True))
+    return Table(
+        "What the next step would bring", head, rows, "All else as in the plan explained; predicted."
+    )
 
 
 def _marginal_row(m: Marginal) -> tuple[str, ...]:
@@ -86,7 +130,6 @@ def _marginal_row(m: Marginal) -> tuple[str, ...]:
         _signed(m.samples_per_s),
         units.PRICE_UNKNOWN if m.cost_per_hour is None else f"{m.cost_per_hour:+.3g}",
         units.unbroken(m.weighed.plan.short),
-        f"no: {m.weighed.refusal}" if m.weighed.refusal else "yes",
     )
 
 
@@ -113,11 +156,22 @@ def _probe_blocks(e: Explanation) -> tuple[Block, ...]:
     return (Paragraph(f"Next best experiment, {e.probe.plan.short}: {e.probe_why}", Tone.HINT),)
 
 
-def _breakdown_blocks(candidate: Candidate | None) -> tuple[Block, ...]:
+def parts_blocks(candidate: Candidate | None, fit: FitReport | None) -> tuple[Block, ...]:
+    """Return the predicted parts of an iteration, as far as the measurements tell one from another."""
     if candidate is None or not candidate.breakdown:
         return ()
-    rows = tuple((t.term, units.duration(t.seconds), units.percent(t.share)) for t in candidate.breakdown)
-    return (Table("Predicted parts of an iteration", ("part", "time", "share"), rows),)
+    known = {c.term for c in fit.coefficients if c.identified} if fit else set()
+    parts = [(t.term, t.seconds, t.share) for t in candidate.breakdown if t.term in known]
+    rest = [t for t in candidate.breakdown if t.term not in known]
+    if rest:
+        names = ", ".join(t.term for t in rest)
+        parts.append((names, sum(t.seconds for t in rest), sum(t.share for t in rest)))
+    if len(rest) == len(candidate.breakdown) > 1:
+        total = units.duration(parts[0][1])
+        return (Paragraph(f"An iteration is predicted to take {total}. Only this sum is known: {UNTOLD}"),)
+    rows = tuple((name, units.duration(seconds), units.percent(share)) for name, seconds, share in parts)
+    note = f"Of {parts[-1][0]} only the sum is known: {UNTOLD}" if len(rest) > 1 else ""
+    return (Table("Predicted parts of an iteration", ("part", "time", "share"), rows, note),)
 
 
 def evidence_table(evidence: Sequence[Measured]) -> Table:
@@ -139,34 +193,57 @@ def _measured_row(m: Measured) -> tuple[str, ...]:
 
 
 def whatif_view(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> View:
-    """Return what plans would bring if they ran instead of today's, and how to ask for one."""
+    """Return what plans would bring if they ran instead of today's, whether they may, and how to ask for one.
+
+    Whether a plan may run stands first: numbers of one that is refused must not read like an offer.
+    """
     one = weighed[0] if len(weighed) == 1 else None
-    blocks: list[Block] = [*_one_blocks(one, snapshot)] if one else [weighed_table(weighed, snapshot)]
+    blocks: list[Block] = [*_verdict(weighed, snapshot)]
+    blocks += _one_blocks(one, snapshot) if one else [weighed_table(weighed, snapshot)]
     if any(w.candidate for w in weighed):
         blocks.append(_asked_picture(weighed, snapshot))
     what = one.plan.short if one else f"{len(weighed)} plans"
-    return View(f"What if {snapshot.title} ran on {what}?", tuple(blocks))
+    ran = "had run" if snapshot.phase.is_final else "ran"
+    return View(f"What if {snapshot.title} {ran} on {what}?", tuple(blocks))
+
+
+def _verdict(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return why none of the plans can be had, if so."""
+    if snapshot.phase.is_final:
+        return (Paragraph(f"The job has {snapshot.phase}: this only tells what would have been.", Tone.HINT),)
+    refusal = _refusal_of_all(weighed)
+    if refusal and len(weighed) == 1:
+        return (Paragraph(f"This plan would be refused: {refusal}", Tone.WARNING),)
+    return _refused(refusal)
 
 
 def _one_blocks(w: Weighed, snapshot: JobSnapshot) -> tuple[Block, ...]:
     money = currency(snapshot)
     now = snapshot.front.current if snapshot.front else None
-    if w.candidate is None:
-        facts: tuple[Block, ...] = (Paragraph(UNKNOWN),)
-    elif now is None:
-        facts = (Facts(candidate_facts(w.candidate, money)),)
-    else:
-        facts = (Facts((("plan", str(w.plan)), *gain_facts(w.candidate, now, money))),)
-    table = plans_table(snapshot.running or snapshot.target, w.plan, "asked about")
-    return (*facts, table, _answer(w, snapshot))
-
-
-def _answer(w: Weighed, snapshot: JobSnapshot) -> Paragraph:
-    if w.refusal:
-        return Paragraph(f"It would be refused: {w.refusal}", Tone.WARNING)
     if w.plan == snapshot.target:
-        return Paragraph("It is what the job runs on, or is changing to.")
-    return Paragraph("Have it with:", Tone.HINT, (scale_command(snapshot.spec.name, w.plan),))
+        told = Facts(_as_it_runs(w.candidate, snapshot)) if w.candidate else Paragraph(UNKNOWN)
+        ended = "It is what the job ran on." if snapshot.phase.is_final else ""
+        return Paragraph(ended or "It is what the job runs on, or is changing to."), told
+    if w.candidate is None:
+        facts: Block = Paragraph(UNKNOWN)
+    elif now is None:
+        facts = Facts(candidate_facts(w.candidate, money))
+    else:
+        facts = Facts((("plan", str(w.plan)), *_gain(w.candidate, now, snapshot)))
+    table = plans_table(snapshot.running or snapshot.target, w.plan, "asked about")
+    return facts, table, *_offer(w, snapshot)
+
+
+def _gain(new: Candidate, now: Candidate, snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
+    facts = gain_facts(new, now, currency(snapshot))
+    over = {FINISH, "transition"} if snapshot.phase.is_final else set()
+    return tuple(f for f in facts if f[0] not in over)
+
+
+def _offer(w: Weighed, snapshot: JobSnapshot) -> tuple[Block, ...]:
+    if w.refusal or snapshot.phase.is_final:
+        return ()
+    return (Paragraph("Have it with:", Tone.HINT, (scale_command(snapshot.spec.name, w.plan),)),)
 
 
 def scale_command(job: str, plan: ResourcePlan) -> str:
@@ -181,15 +258,17 @@ def scale_command(job: str, plan: ResourcePlan) -> str:
 
 def weighed_table(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> Table:
     """Return plans side by side, one a row."""
-    head = ("plan", "samples/s", "90 % band", f"{currency(snapshot)} per hour", "finish", "pause", "possible")
-    return Table("Plans weighed", head, tuple(map(_weighed_row, weighed)))
+    possible = _possible(weighed)
+    money = f"{currency(snapshot)} per hour"
+    head = ("plan", "samples/s", "90 % band", money, "finish", "pause", *(POSSIBLE if any(possible) else ()))
+    rows = tuple((*_weighed_row(w), *cell) for w, cell in zip(weighed, possible, strict=True))
+    return Table("Plans weighed", head, rows)
 
 
 def _weighed_row(w: Weighed) -> tuple[str, ...]:
-    possible = f"no: {w.refusal}" if w.refusal else "yes"
     c = w.candidate
     if c is None:
-        return (units.unbroken(w.plan.short), *(units.MISSING,) * 5, possible)
+        return (units.unbroken(w.plan.short), *(units.MISSING,) * 5)
     return (
         units.unbroken(w.plan.short),
         units.number(c.prediction.samples_per_s),
@@ -197,7 +276,6 @@ def _weighed_row(w: Weighed) -> tuple[str, ...]:
         units.PRICE_UNKNOWN if c.cost_per_hour is None else units.number(c.cost_per_hour),
         units.duration(c.finish_s),
         units.duration(c.transition_s),
-        possible,
     )
 
 

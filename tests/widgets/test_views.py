@@ -9,13 +9,15 @@ import builders as b
 import pytest
 
 from dlrover_nb.core.history.scores import scoreboard
-from dlrover_nb.core.structs.decisions import FlipPoint, Outcome
+from dlrover_nb.core.structs.decisions import FlipPoint, Outcome, TermShare
+from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Measured, Weighed
+from dlrover_nb.core.structs.snapshot import Coefficient
 from dlrover_nb.magics.arguments import parse
 from dlrover_nb.widgets import records
 from dlrover_nb.widgets.logs import logs_view
 from dlrover_nb.widgets.scores import scores_view
-from dlrover_nb.widgets.why import scale_command, whatif_view, why_view
+from dlrover_nb.widgets.why import parts_blocks, scale_command, whatif_view, why_view
 
 LINE = LogLine(b.START_S + 3, "worker-0", "INFO", "reads shard 3")
 
@@ -108,8 +110,65 @@ def test_why_without_measurements_does_not_say_that_nothing_binds():
 def test_what_if_gives_the_command_only_for_what_would_not_be_refused():
     assert "%dlrover scale quick-start --workers 2" in VIEWS["whatif"].text()
     refused = VIEWS["whatif unknown"].text()
-    assert "It would be refused: no room" in refused
+    assert refused.splitlines()[2] == "Warning: This plan would be refused: no room"
     assert "%dlrover scale" not in refused
+
+
+def test_of_an_ended_job_what_if_tells_only_what_would_have_been():
+    over = b.snapshot(phase=JobPhase.SUCCEEDED)
+    asked = Weighed(b.BETTER_PLAN, b.candidate(b.BETTER_PLAN), "it has succeeded")
+    text = whatif_view((asked,), over).text()
+    assert "had run on" in text.splitlines()[0]
+    assert "The job has succeeded: this only tells what would have been." in text.splitlines()[2]
+    assert "it has succeeded" not in text
+    assert "finish in" not in text
+    assert "%dlrover scale" not in text
+
+
+def test_what_if_of_the_plan_that_runs_compares_it_with_nothing():
+    text = whatif_view((Weighed(b.NOW_PLAN, b.candidate(b.NOW_PLAN)),), b.snapshot(target=b.NOW_PLAN)).text()
+    assert "It is what the job runs on" in text
+    assert "(+0.0 %)" not in text
+    assert "same" not in text
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_refusal_of_every_step_is_said_once_and_of_an_ended_job_not_at_all(ended):
+    step = Weighed(b.BETTER_PLAN, b.candidate(b.BETTER_PLAN), "no room")
+    why = explanation(
+        marginals=(Marginal("1 more worker", step, 5.0, 0.1), Marginal("2 more", step, 9.0, 0.2))
+    )
+    text = why_view(why, b.snapshot(**({"phase": JobPhase.STOPPED} if ended else {}))).text()
+    assert text.count("no room") == (0 if ended else 1)
+    assert "possible" not in text
+
+
+def test_two_plans_refused_for_one_reason_have_it_said_once_above():
+    text = whatif_view(
+        (Weighed(b.BETTER_PLAN, None, "no room"), Weighed(b.plan(9), None, "no room")), b.snapshot()
+    ).text()
+    assert text.splitlines()[2] == "Warning: None of these could be decided now: no room"
+    assert text.count("no room") == 1
+
+
+def test_parts_of_an_iteration_are_told_apart_only_where_the_fit_does():
+    shares = (
+        TermShare("gradients", 0.008, 0.5),
+        TermShare("updates", 0.004, 0.25),
+        TermShare("sync", 0.004, 0.25),
+    )
+    asked = replace(b.candidate(b.BETTER_PLAN), breakdown=shares)
+
+    def told(*known: str) -> list[object]:
+        terms = tuple(Coefficient(s.term, 1.0, 0.1, s.term in known) for s in shares)
+        return [*parts_blocks(asked, replace(b.snapshot().fit, coefficients=terms))]
+
+    (nothing,), (one,), (all_of_them,) = told(), told("gradients"), told("gradients", "updates", "sync")
+    assert "16 ms. Only this sum is known" in nothing.text
+    assert one.rows == (("gradients", "8 ms", "50 %"), ("updates, sync", "8 ms", "50 %"))
+    assert "Of updates, sync only the sum is known" in one.note
+    assert [name for name, *_ in all_of_them.rows] == ["gradients", "updates", "sync"]
+    assert not all_of_them.note
 
 
 def test_the_command_that_what_if_gives_asks_for_exactly_that_plan():
