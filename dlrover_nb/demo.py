@@ -28,7 +28,8 @@ from dlrover_nb.widgets.report import write_report
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlrover_nb.core.session.client import Cluster, JobHandle
+    from dlrover_nb.core.session.client import JobHandle
+    from dlrover_nb.core.session.cluster import Cluster
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 THINK_S = 4.0  # how long a proposal stands on the screen before it is accepted

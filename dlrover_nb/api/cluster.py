@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dlrover_nb.api.exports import ImportView
     from dlrover_nb.api.submission import JobText
     from dlrover_nb.api.views import HistoryView, RunsView, ScoresView, Shown
-    from dlrover_nb.core.session.client import Cluster as CoreCluster
-    from dlrover_nb.core.session.client import JobSummary
+    from dlrover_nb.core.session.cluster import Cluster as CoreCluster
+    from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.widgets.many import ManyJobs
 
@@ -76,7 +76,7 @@ class Cluster:
     Parameters
     ----------
     core
-        The cluster underneath, a `dlrover_nb.core.session.client.Cluster`.
+        The cluster underneath, a `dlrover_nb.core.session.cluster.Cluster`.
     """
 
     def __init__(self, core: CoreCluster) -> None:

@@ -16,7 +16,7 @@ from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Tone, Verbatim, V
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.session.client import JobSummary
+    from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 
@@ -38,7 +38,7 @@ _VIEWS = {  # (module, record) -> (module, what makes a view of it)
     (f"{_STRUCTS}.questions", "Weighed"): (_HERE, "weighed_view"),
     (f"{_STRUCTS}.questions", "LogLine"): (_HERE, "line_view"),
     (f"{_STRUCTS}.job", "JobSpec"): (_HERE, "spec_view"),
-    ("dlrover_nb.core.session.client", "JobSummary"): (_HERE, "summary_view"),
+    ("dlrover_nb.core.session.cluster", "JobSummary"): (_HERE, "summary_view"),
     ("dlrover_nb.core.session.past", "RunHistory"): ("dlrover_nb.widgets.history", "history_view"),
     ("dlrover_nb.core.history.scores", "Scoreboard"): ("dlrover_nb.widgets.scores", "scores_view"),
 }

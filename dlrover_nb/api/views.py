@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dlrover_nb.core.history import JobRun, Scoreboard
-    from dlrover_nb.core.session.client import JobSummary
+    from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.session.past import RunHistory
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.job import JobPhase

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         WhatIfView,
         WhyView,
     )
-    from dlrover_nb.core.session.client import Cluster as CoreCluster
+    from dlrover_nb.core.session.cluster import Cluster as CoreCluster
     from dlrover_nb.widgets.live import LiveView
     from dlrover_nb.widgets.many import ManyJobs
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.api.cluster import Cluster
-    from dlrover_nb.core.session.client import JobSummary
+    from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 

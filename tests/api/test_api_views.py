@@ -15,7 +15,7 @@ from dlrover_nb.api.views import (
     PlansView,
     StatusView,
 )
-from dlrover_nb.core.session.client import JobSummary
+from dlrover_nb.core.session.cluster import JobSummary
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.session.client import JobHandle, JobSummary
+from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.session.cluster import JobSummary
 from dlrover_nb.core.session.logs import newest
 from dlrover_nb.core.structs.decisions import (
     Candidate,

@@ -15,7 +15,8 @@ from dlrover_nb.core.backends.process import ProcessBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.runtime.trial import prepare
-from dlrover_nb.core.session.client import JobHandle, JobSummary
+from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.session.cluster import JobSummary
 from dlrover_nb.core.session.driver import JobDriver
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import JobPhase

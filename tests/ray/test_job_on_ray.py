@@ -20,7 +20,7 @@ from dlrover_nb.core.errors import (
     NotFoundError,
     StaleDecisionError,
 )
-from dlrover_nb.core.session.client import summarize
+from dlrover_nb.core.session.cluster import summarize
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 

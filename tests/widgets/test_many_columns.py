@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from builders import HOSTILE, NOW_PLAN
 
-from dlrover_nb.core.session.client import JobSummary
+from dlrover_nb.core.session.cluster import JobSummary
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
 from dlrover_nb.widgets.many import static, table

@@ -8,7 +8,7 @@ from builders import NOW_PLAN
 from waiting import until
 
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.session.client import JobSummary
+from dlrover_nb.core.session.cluster import JobSummary
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
 from dlrover_nb.core.structs.snapshot import SeriesChunk

@@ -10,7 +10,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.session.client import Cluster
+    from dlrover_nb.core.session.cluster import Cluster
 
 KINDS = ("ray", "sim")
 LATER = ("kubernetes", "k8s")  # named by users, and not built yet

@@ -29,7 +29,7 @@ from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import Order, Tell
 from dlrover_nb.core.runtime.wire import JobKeys, new_keys
 from dlrover_nb.core.session import picture
-from dlrover_nb.core.session.client import summarize
+from dlrover_nb.core.session.cluster import summarize
 from dlrover_nb.core.session.commands import Commands
 from dlrover_nb.core.session.facts import Beginning, beginning, evaluate, submitted, traits_of
 from dlrover_nb.core.session.hands import Hands
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.base import Backend
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.controller import Counsel
-    from dlrover_nb.core.session.client import JobSummary
+    from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.planner.cluster import JobBid
 from dlrover_nb.core.session import picture
-from dlrover_nb.core.session.client import JobSummary, holding, left_s, share_done
+from dlrover_nb.core.session.cluster import JobSummary, holding, left_s, share_done
 from dlrover_nb.core.session.logs import N_GONE, newest
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, ProgressMade, Remember, Scale

@@ -11,7 +11,6 @@ written to the user's history, from which real jobs learn.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import threading
 import time
@@ -21,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.session.broker import UNLIMITED, share
-from dlrover_nb.core.session.client import JobHandle, JobSummary
+from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.session.cluster import JobSummary, no_job
 from dlrover_nb.core.session.commands import Commands
 from dlrover_nb.core.session.facts import beginning
 from dlrover_nb.core.session.pace import Pace
@@ -54,7 +54,7 @@ PLENTY = 0.5  # of all cores: while less are in use, nobody stands in anybody's 
 
 
 class SimulatedCluster:
-    """A cluster of machines that do not exist; fits `core.session.client.Cluster`.
+    """A cluster of machines that do not exist; fits `core.session.cluster.Cluster`.
 
     Parameters
     ----------
@@ -134,9 +134,7 @@ class SimulatedCluster:
         """Find a job by name; `NotFoundError` names the nearest ones."""
         names = self._commands.ask(lambda: list(self._runs))
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"{len(names)} jobs are here"
-            raise NotFoundError(f"no job {name!r} in the simulated cluster; {hint}")
+            raise NotFoundError(no_job(name, "in the simulated cluster", names))
         return self._handle(name)
 
     def shutdown(self, *, force: bool = False) -> str:

@@ -19,7 +19,7 @@ from dlrover_nb.widgets.many.grid import Grid
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.session.client import Cluster, JobSummary
+    from dlrover_nb.core.session.cluster import Cluster, JobSummary
 
 FORGET_S = 60.0  # a job of which nothing was heard for so long is gone
 CAPACITY_EVERY = 10  # ticks: machines come and go rarely

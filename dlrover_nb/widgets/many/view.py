@@ -17,7 +17,7 @@ from dlrover_nb.widgets.many.roster import Roster
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlrover_nb.core.session.client import Cluster
+    from dlrover_nb.core.session.cluster import Cluster
     from dlrover_nb.widgets.many.screen import ManyScreen
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlrover_nb.core.backends.ray.cluster import no_job
+from dlrover_nb.core.session.cluster import no_job
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from dlrover_nb.core.backends.ray.cluster import no_job
     ],
 )
 def test_a_job_of_the_history_is_not_just_unknown(name: str, told: str) -> None:
-    assert no_job(name, "here:1", ["views", "ads"], {"clicks"}) == told
+    assert no_job(name, "at here:1", ["views", "ads"], {"clicks"}) == told

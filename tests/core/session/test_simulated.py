@@ -18,7 +18,8 @@ from dlrover_nb.core.errors import (
     StaleDecisionError,
 )
 from dlrover_nb.core.session import connect
-from dlrover_nb.core.session.client import Until, summarize
+from dlrover_nb.core.session.client import Until
+from dlrover_nb.core.session.cluster import summarize
 from dlrover_nb.core.session.imagined import SETTINGS
 from dlrover_nb.core.session.simulated import SimulatedCluster
 from dlrover_nb.core.simulator import (

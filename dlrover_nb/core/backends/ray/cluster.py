@@ -6,7 +6,6 @@ Jobs are named, detached actors in one namespace, so any process that reaches th
 from __future__ import annotations
 
 import contextlib
-import difflib
 import logging
 import os
 import time
@@ -44,12 +43,12 @@ from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
 from dlrover_nb.core.history.store import HistoryStore, JobRun
 from dlrover_nb.core.runtime.folder import writing_to
 from dlrover_nb.core.runtime.trial import prepare
-from dlrover_nb.core.session.client import JobHandle, JobSummary, summarize
+from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.session.cluster import JobSummary, no_job, summarize
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import check_fits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from pathlib import Path
 
     from dlrover_nb.core.structs.job import JobSpec
@@ -128,7 +127,9 @@ class RayCluster:
         """Find a job by name; of one that only the history knows, the error says how to look back on it."""
         names = _job_names()
         if name not in names:
-            raise NotFoundError(no_job(name, self._address, names, {job.name for job in _past_jobs()}))
+            raise NotFoundError(
+                no_job(name, f"at {self._address}", names, {job.name for job in _past_jobs()})
+            )
         return self._handle(name, _actor(name))
 
     def shutdown(self, *, force: bool = False) -> str:
@@ -364,15 +365,6 @@ def _summary(handle: JobHandle) -> JobSummary:
         logger.warning("job %s: %s", handle.name, error)
 
         return JobSummary(handle.name, JobPhase.FAILED, "", 0.0, None, 0.0, 0.0, None, live=False)
-
-
-def no_job(name: str, address: str, names: Collection[str], past: Collection[str]) -> str:
-    """Say that no master of a job is at `address`, and which job may have been meant."""
-    if name in past:
-        return f"job {name} is over and its master is gone; `%dlrover history {name}` shows what it did"
-    near = difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(name, past, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"jobs here: {', '.join(sorted(names)) or 'none'}"
-    return f"no job {name!r} at {address}; {hint}"
 
 
 def _past_jobs() -> list[JobSummary]:

@@ -15,7 +15,7 @@ from dlrover_nb.core.errors import BackendError, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dlrover_nb.core.session.client import JobSummary
+    from dlrover_nb.core.session.cluster import JobSummary
 
 LIMIT_S = 2.0  # a master that trains answers in milliseconds, one that starts takes seconds
 
