@@ -188,14 +188,17 @@ class Page:
     def wait(self, seconds: float) -> None:
         self.page.wait_for_timeout(1000 * seconds)
 
-    def outside(self) -> int:
-        parts = [urlsplit(url) for url in self.asked]
-        return sum(p.scheme not in {"data", "blob"} and p.hostname != "127.0.0.1" for p in parts)
+    def outside(self) -> list[str]:
+        """Return the addresses that were asked for and are not on this machine."""
+        parts = [(url, urlsplit(url)) for url in self.asked]
+        return [url for url, p in parts if p.scheme not in {"data", "blob"} and p.hostname != "127.0.0.1"]
 
     def told(self) -> dict[str, int]:
         unnamed = UNNAMED.findall(self.page.locator("body").aria_snapshot())
+        for url in (outside := self.outside()):
+            print("outside request:", url)
         return {
-            "outside_requests": self.outside(),
+            "outside_requests": len(outside),
             "unnamed_controls": len(unnamed),
             "page_errors": len(self.errors),
         }

@@ -52,7 +52,7 @@ def new_page(browser):
         return page
 
     yield new
-    assert not outside(asked_of)
+    assert not outside(asked_of), "a page asked an outside host"
 
 
 @pytest.fixture
@@ -109,4 +109,4 @@ def unnamed(snapshot):
 def picture(page, name, **options):
     """Keep a screenshot below build/, which CI stores."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png", **options)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")

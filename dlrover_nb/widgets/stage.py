@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import panel as pn
 from bokeh.models import UIElement
 from panel.io.notebook import block_comm, patch_inline_stylesheets
+from panel.io.resources import LOCAL_DIST
 
 from dlrover_nb.widgets.knob import Knob
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from threading import RLock
     from typing import Any
+
+    from bokeh.document import Document
 
 _PLACEHOLDER = (
     '<div style="color:#57606a">Live view: waiting for the kernel. Without one, the state as last seen '
@@ -68,6 +71,7 @@ class Stage:
         self._is_connected = False  # a notebook's page has taken the view in, and not let go of it
         if self._doc is not None:
             self._doc.on_session_destroyed(lambda _context: on_close())
+            _take_style_sheets_from_here(self._doc)
         self._kinds = Knob(visible=False)
         self.layout = pn.Column(body, self._kinds, sizing_mode="stretch_width", css_classes=["dlrover-live"])
 
@@ -144,3 +148,13 @@ class Stage:
             self.layout.css_classes = ["dlrover-live", "dlrover-live-on"]
         self._is_connected = True
         self._on_connect()
+
+
+def _take_style_sheets_from_here(doc: Document) -> None:
+    """Have a session's models name the style sheets of this server.
+
+    Panel has them named so only as it writes the page. A session whose page came late, or came back after a
+    break, was forgotten and is made anew without a page: its style sheets would come from Panel's CDN.
+    """
+    path = pn.state.rel_path
+    doc.template_variables.setdefault("dist_url", f"{path}/{LOCAL_DIST}" if path else LOCAL_DIST)
