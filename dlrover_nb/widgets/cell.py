@@ -61,9 +61,17 @@ class Cell:
         now_s = time.monotonic()
         if self._static_at_s is None or (now_s - self._static_at_s < STATIC_EVERY_S and not is_last):
             return
+        self._static_at_s = None if is_last else now_s
+        self._write()
+
+    def keep(self) -> None:
+        """Write the state as it is now: its cluster is about to end, and a saved file shows what was last."""
+        if self._static_at_s is not None:
+            self._write()
+
+    def _write(self) -> None:
         from IPython.display import update_display  # noqa: PLC0415 - only in a notebook
 
-        self._static_at_s = None if is_last else now_s
         update_display(self._bundle(), raw=True, display_id=self._display_id)
         self.take_back_scripts()  # where no page has connected by now, none runs them: the file stays small
 

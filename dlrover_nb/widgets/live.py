@@ -89,6 +89,10 @@ class LiveView:
         """Show how old the picture has become (called by the poller)."""
         self.flush()
 
+    def keep(self) -> None:
+        """Bring what a saved notebook shows up to date (called before the cluster ends)."""
+        self._cell.keep()
+
     def flush(self) -> None:
         """Bring every screen up to date."""
         with self._lock:

@@ -30,6 +30,10 @@ class Polled(Protocol):
         """Show that time passed, although a poll still runs."""
         ...
 
+    def keep(self) -> None:
+        """Bring what a saved file shows up to date."""
+        ...
+
 
 class Poller:
     """Polls registered views until they are gone.
@@ -62,9 +66,10 @@ class Poller:
             self._views.discard(view)
 
     def look(self) -> None:
-        """Poll every view now, on the caller's thread."""
+        """Poll every view now, on the caller's thread, and keep what it saw: there may be no more."""
         for view in self._all():
             view.poll()
+            view.keep()
 
     def forget_all(self) -> None:
         """Poll no view any more: their masters are gone."""

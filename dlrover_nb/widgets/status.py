@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
@@ -160,10 +161,15 @@ def commands(job: str, proposal: Proposal) -> tuple[str, ...]:
     plan = proposal.candidate.plan
     counts = f"--workers {plan.worker.count} --ps {plan.ps.count}"
     cpus = f"--worker-cpu {plan.worker.cpu:g} --ps-cpu {plan.ps.cpu:g}"
+    memory = "".join(
+        f" --{role}-memory {plan.role(role).memory_mib}"
+        for role in Role
+        if plan.role(role).memory_mib != proposal.baseline.plan.role(role).memory_mib
+    )
     return (
         f"%dlrover accept {job} {proposal.id}",
         f'%dlrover reject {job} {proposal.id} --why "..."',
-        f"%dlrover override {job} {proposal.id} {counts} {cpus}",
+        f"%dlrover override {job} {proposal.id} {counts} {cpus}{memory}",
     )
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import yaml
 
-from dlrover_nb.core.export import check
+from dlrover_nb.core.export import check, read_export
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SANITIZE = Path(__file__).parent / "sanitize.cfg"
@@ -96,12 +96,15 @@ def test_every_cell_of_a_simulated_notebook_runs(name, home):
 @pytest.mark.timeout(400)
 def test_every_cell_of_the_quick_start_runs_and_leaves_its_results(home):
     run_cells("00_quickstart", home)
-    document = yaml.safe_load((home / "elasticjob.yaml").read_text())
+    text = (home / "elasticjob.yaml").read_text()
+    document, exported = yaml.safe_load(text), read_export(text)
     assert check([document]) == ()
+    assert exported.provenance.decision.why == "as advised"
     replicas = {role: spec["replicas"] for role, spec in document["spec"]["replicaSpecs"].items()}
-    assert replicas == {"worker": 2, "ps": 2}
+    assert replicas == {"worker": exported.plan.worker.count, "ps": exported.plan.ps.count}
     report = (home / "quick-start.html").read_text()
     assert "succeeded" in report
+    assert "what does one more of each bring?" in report
     assert report.count("<svg") >= 4
 
 

@@ -58,6 +58,15 @@ def test_predicted_levels_are_separate_lines():
     assert sum(map(math.isnan, level)) == 2
 
 
+def test_two_limits_alike_have_one_name_at_their_line():
+    apart = memory.static(memory.columns(b.snapshot(), b.series()))
+    assert "limit of a worker: 1.00 GiB" in apart
+    plan = replace(b.NOW_PLAN, ps=replace(b.NOW_PLAN.ps, memory_mib=1024))
+    alike = memory.static(memory.columns(replace(b.snapshot(), target=plan), b.series()))
+    assert "limit of a worker and of a ps: 1.00 GiB" in alike
+    assert "limit of a worker:" not in alike
+
+
 def test_memory_forecast_starts_at_the_present_use_and_never_passes_the_limit():
     data = memory.columns(b.snapshot(), b.series())
     for forecast, line in zip(data.forecasts, data.lines, strict=True):

@@ -10,6 +10,7 @@ from masters import Master
 from dlrover_nb.core.session.client import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.widgets.cell import Cell
 from dlrover_nb.widgets.feed import Feed
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
@@ -113,6 +114,9 @@ def test_poller_refreshes_a_view_and_lets_go_of_it():
         def tick(self) -> None:
             pass
 
+        def keep(self) -> None:
+            pass
+
     poller, view = Poller(0.01), View()
     poller.watch(view)
     assert polled.wait(10)
@@ -137,11 +141,17 @@ def test_a_hanging_master_delays_its_own_view_only():
         def tick(self) -> None:
             ticked.set()
 
+        def keep(self) -> None:
+            pass
+
     class Quick:
         def poll(self) -> None:
             other_polled.set()
 
         def tick(self) -> None:
+            pass
+
+        def keep(self) -> None:
             pass
 
     poller, hanging, quick = Poller(0.01), Hanging(), Quick()
@@ -156,13 +166,16 @@ def test_a_hanging_master_delays_its_own_view_only():
 
 def test_a_last_look_polls_every_view_at_once_and_then_none_is_polled_any_more():
     class View:
-        n_poll = 0
+        n_poll = n_kept = 0
 
         def poll(self) -> None:
             self.n_poll += 1
 
         def tick(self) -> None:
             pass
+
+        def keep(self) -> None:
+            self.n_kept = self.n_poll
 
     poller, view = Poller(60), View()
     poller.watch(view)
@@ -171,7 +184,7 @@ def test_a_last_look_polls_every_view_at_once_and_then_none_is_polled_any_more()
     assert wanted.wait(10)
     before = view.n_poll
     poller.look()
-    assert view.n_poll > before
+    assert view.n_kept == view.n_poll > before
     poller.forget_all()
     before = view.n_poll
     poller.look()
@@ -199,3 +212,47 @@ def test_a_static_copy_says_first_that_it_does_not_move(master):
     bundle = LiveView(JobHandle("quick-start", master))._repr_mimebundle_()
     assert bundle["text/plain"].startswith("This is the state as last seen; it does not move.")
     assert bundle["text/html"].index("as last seen") < bundle["text/html"].index("<svg")
+
+
+class Page:
+    """What a notebook shows, by display id."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[str, dict[str, str]] = {}
+
+    def display(self, data: object, *, raw: bool = False, display_id: str = "") -> None:
+        if raw:
+            assert isinstance(data, dict)
+            self.outputs[display_id] = data
+
+    @property
+    def kinds(self) -> set[str]:
+        return {kind for data in self.outputs.values() for kind in data}
+
+    @property
+    def text(self) -> str:
+        return "\n".join(data.get("text/plain", "") for data in self.outputs.values())
+
+
+@pytest.fixture
+def page(monkeypatch) -> Page:
+    page = Page()
+    monkeypatch.setattr("dlrover_nb.widgets.cell.can_show_live", lambda: True)
+    monkeypatch.setattr("dlrover_nb.widgets.scripts._published", lambda: ("<style></style>", "run()"))
+    for where in ("IPython.display", "dlrover_nb.widgets.scripts"):
+        monkeypatch.setattr(f"{where}.display", page.display)
+        monkeypatch.setattr(f"{where}.update_display", page.display)
+    return page
+
+
+def test_a_last_look_leaves_the_newest_state_and_no_scripts_in_the_cell(page):
+    state = {"phase": JobPhase.TRAINING}
+    cell = Cell(lambda: {"text/plain": f"job {state['phase']}"})
+    cell.display(object)
+    assert "application/javascript" in page.kinds
+    state["phase"] = JobPhase.RESCALING
+    cell.renew(is_last=False)
+    assert "job training" in page.text  # it is renewed now and then only
+    cell.keep()
+    assert "job rescaling" in page.text
+    assert "application/javascript" not in page.kinds

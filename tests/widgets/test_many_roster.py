@@ -76,6 +76,11 @@ def test_each_job_gets_its_history_once_and_a_point_a_tick(cluster, roster):
     assert roster.picture().origin_s == 10.0
 
 
+def test_the_chart_counts_from_the_first_start_also_where_time_is_simulated(cluster):
+    cluster.told = {name: replace(job, simulated=True) for name, job in cluster.told.items()}
+    assert Roster(cluster).picture().origin_s == 10.0
+
+
 def test_jobs_come_and_go(cluster, roster, clock):
     cluster.told["mail"] = cluster.job_of("mail")
     cluster.pass_time()

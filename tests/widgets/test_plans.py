@@ -8,6 +8,7 @@ import builders as b
 
 from dlrover_nb.core.structs.decisions import FlipPoint, ProposalStatus
 from dlrover_nb.widgets.plans import change_facts
+from dlrover_nb.widgets.status import commands
 
 
 def test_a_proposal_says_what_would_change_it():
@@ -23,3 +24,11 @@ def test_an_open_proposal_says_what_auto_mode_waits_for():
     assert dict(change_facts(b.proposal(note=note), "USD"))["waits"] == note
     closed = b.proposal(status=ProposalStatus.REJECTED, note="no")
     assert "waits" not in dict(change_facts(closed, "USD"))
+
+
+def test_an_override_to_type_names_memory_only_where_it_changes():
+    *_, same = commands("ads", b.proposal())
+    assert "memory" not in same
+    more = replace(b.NOW_PLAN, ps=replace(b.NOW_PLAN.ps, memory_mib=768))
+    *_, typed = commands("ads", b.proposal(target=more))
+    assert typed.endswith("--worker-cpu 0.5 --ps-cpu 0.25 --ps-memory 768")

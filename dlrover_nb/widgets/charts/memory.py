@@ -113,6 +113,15 @@ def limit_words(role: Role, limit_mib: int) -> str:
     return f"limit of a {role}: {units.memory(limit_mib)}"
 
 
+def _limit_labels(data: Columns) -> dict[Role, str]:
+    """Name the limits at their lines; one name where two lie upon each other."""
+    near = data.near_limits
+    if len(near) > 1 and len(set(near.values())) == 1:
+        mib = next(iter(near.values()))
+        return {Role.WORKER: f"limit of a worker and of a ps: {units.memory(mib)}", Role.PS: ""}
+    return {role: limit_words(role, mib) for role, mib in near.items()}
+
+
 def _forecast(line: MemoryLine, now_s: float) -> Forecast:
     """Return the near part of a role's forecast; it ends where the limit is met, as the node does."""
     ahead_s = min(max(_LEAST_LOOK_AHEAD_S, _LOOK_AHEAD * now_s), line.fan[-1].in_s)
@@ -133,8 +142,9 @@ def static(data: Columns) -> str:
     if not data.nodes.t_s:
         return svg.nothing(data.title, "No node has reported its memory yet.")
     layers = _many(data) if is_many(data.nodes) else _few(data)
+    labels = _limit_labels(data)
     layers += [
-        svg.Rule(mib, limit_words(role, mib), svg.Along.HORIZONTAL, _ROLE_COLOR[role], _limit_dash(role))
+        svg.Rule(mib, labels[role], svg.Along.HORIZONTAL, _ROLE_COLOR[role], _limit_dash(role))
         for role, mib in data.near_limits.items()
     ]
     for f in data.forecasts:
@@ -295,7 +305,7 @@ class Figure:
         return self._limit.show(
             {
                 "mib": [*data.near_limits.values()],
-                "label": [limit_words(role, mib) for role, mib in data.near_limits.items()],
+                "label": [*_limit_labels(data).values()],
                 "color": [_ROLE_COLOR[role] for role in data.near_limits],
             }
         )

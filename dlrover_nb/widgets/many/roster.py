@@ -112,7 +112,7 @@ class Roster:
         running = [job for job in told if not job.phase.is_final] or told
         from_s = min(job.started_at_s for job in running)
         self._grid.open_back(from_s, at_s)
-        if not self._origin_s and not told[0].simulated:  # a simulated clock starts at 0
+        if not self._origin_s:
             self._origin_s = from_s
 
     def _fill(self, name: str) -> None:
