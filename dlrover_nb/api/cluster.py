@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.api.exports import ImportView
     from dlrover_nb.api.submission import JobText
-    from dlrover_nb.api.views import HistoryView, RunsView, ScoresView, Shown
+    from dlrover_nb.api.views import HistoryView, LogsView, RunsView, ScoresView, Shown
     from dlrover_nb.core.session.cluster import Cluster as CoreCluster
     from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.resources import Capacity
@@ -256,6 +256,37 @@ class Cluster:
         >>> cluster.score(days=30)
         """
         return past.score(owner, days)
+
+    def logs(self, job: str, node: str | None = None, *, n: int = 100) -> LogsView:
+        """Return what the nodes of a job wrote, after its master is gone too.
+
+        Parameters
+        ----------
+        job
+            A job's name.
+        node
+            Name of one, such as ``"worker-0"``; None: all.
+        n
+            How many lines.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such job, neither here nor in what jobs left on this machine, or no such node.
+        InvalidValueError
+            When `n` is below 1.
+
+        Examples
+        --------
+        >>> cluster.logs("ads-ctr", "worker-0", n=20)
+        """
+        try:
+            found = self.job(job)
+        except NotFoundError as gone:
+            if self.simulated:
+                raise
+            return past.logs(job, node, n=n, gone=gone)
+        return found.logs(node, n=n)
 
     def dash(self) -> ManyJobs:
         """Return a live view of all jobs; a click on one opens it below, with its buttons.

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.api import past
 from dlrover_nb.api.sizes import Sizes
 from dlrover_nb.api.steering import Steering
 from dlrover_nb.api.views import (
@@ -17,8 +18,9 @@ from dlrover_nb.api.views import (
     StatusView,
     WhatIfView,
     WhyView,
+    logs_title,
 )
-from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.export.files import write
 from dlrover_nb.core.session.client import Until
 
@@ -163,6 +165,8 @@ class Job(Steering):
     def logs(self, node: str | None = None, *, n: int = 100) -> LogsView:
         """Return what nodes wrote, the newest last; nodes that are gone are among them.
 
+        Where the job's master is gone too, these are the lines that it left on this machine.
+
         Parameters
         ----------
         node
@@ -176,13 +180,19 @@ class Job(Steering):
             When no node of that name is known; it names the nearest.
         InvalidValueError
             When `n` is below 1.
+        BackendError
+            When the master cannot be reached, and nothing of the job is on this machine.
 
         Examples
         --------
         >>> job.logs("worker-0", n=20)
         """
-        name = f"{node} of {self.name}" if node else self.name
-        return LogsView(name, self.handle.logs(node, n_line=n))
+        try:
+            return LogsView(logs_title(self.name, node), self.handle.logs(node, n_line=n))
+        except BackendError as gone:
+            if self.handle.simulated:
+                raise
+            return past.logs(self.name, node, n=n, gone=gone)
 
     def history(self, run: str | None = None) -> HistoryView:
         """Look back on this run of the job, or on an earlier one, as the history keeps it.
@@ -211,7 +221,7 @@ class Job(Steering):
 
     def shards(self) -> ShardsView:
         """Return the exact account of rows, and the shards that wait for a decision."""
-        return ShardsView(self.handle.snapshot())
+        return ShardsView(self.handle.snapshot(), self.handle.series())
 
     def retry_shard(self, shard: int, *, why: str = "") -> ShardsView:
         """Train a shard again that ended its workers, after its rows were mended.

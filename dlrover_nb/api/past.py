@@ -9,10 +9,11 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.views import HistoryView, RunsView, ScoresView
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.api.views import HistoryView, LogsView, RunsView, ScoresView, logs_title
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.core.history import JobRun
 
 DAY_S = 86_400.0
@@ -99,6 +100,42 @@ def score(owner: str | None = None, days: float | None = None) -> ScoresView:
 
     since_s = None if days is None else time.time() - days * DAY_S
     return ScoresView(past.scores(owner, since_s))
+
+
+def logs(job: str, node: str | None = None, *, n: int = 100, gone: DlroverError | None = None) -> LogsView:
+    """Return what the nodes of a job wrote that has no master any more, the newest last.
+
+    Parameters
+    ----------
+    job
+        Its name: the newest run of that name on this machine.
+    node
+        Name of one, such as ``"worker-0"``; None: all.
+    n
+        How many lines.
+    gone
+        How a master was missed; raised where the job did not run on this machine either.
+
+    Raises
+    ------
+    NotFoundError
+        When no job of that name ran here, it left no lines, or there was no such node.
+    InvalidValueError
+        When `n` is below 1.
+
+    Examples
+    --------
+    >>> dlrover_nb.api.past.logs("ads-ctr", "worker-0", n=20)
+    """
+    from dlrover_nb.core.session.logs import read_logs  # noqa: PLC0415 - what reads a job loads when asked for
+    from dlrover_nb.core.session.whereabouts import run_folder  # noqa: PLC0415 - as above
+
+    try:
+        folder = run_folder(job)
+    except NotFoundError as nowhere:
+        raise (gone or nowhere) from nowhere
+    told = read_logs(folder, node, n_line=n)
+    return LogsView(f"{logs_title(job, node)}, left in {folder}", told)
 
 
 def ids(found: tuple[JobRun, ...]) -> dict[str, tuple[str, ...]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import history, logs, plans, scores, status, units, why
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, View
+from dlrover_nb.widgets.charts import CHARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,6 +162,11 @@ class DecisionView(Shown):
         return plans.decision_view(self.decision, self.snapshot)
 
 
+def logs_title(job: str, node: str | None) -> str:
+    """Name what logs are of."""
+    return f"{node} of {job}" if node else job
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class LogsView(Shown):
     """Lines that nodes wrote, the newest last."""
@@ -193,9 +199,10 @@ class Note(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ShardsView(Shown):
-    """A job's account of its rows, and the shards that wait for a decision."""
+    """A job's account of its rows over time, and the shards that wait for a decision."""
 
     snapshot: JobSnapshot
+    series: SeriesChunk | None = None
 
     def view(self) -> View:
         """Return the content."""
@@ -210,8 +217,11 @@ class ShardsView(Shown):
             for s in self.snapshot.quarantined
         )
         head = ("shard", "to", "pass", "rows", "workers that it ended")
-        blocks = (status.shards_table(self.snapshot), *((Table("Set aside", head, aside),) if aside else ()))
-        return View(f"Shards of {self.snapshot.title}", blocks)
+        over_time = CHARTS["shards"].picture(self.snapshot, self.series)
+        waiting = (Table("Set aside", head, aside),) if aside else ()
+        return View(
+            f"Shards of {self.snapshot.title}", (over_time, status.shards_table(self.snapshot), *waiting)
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

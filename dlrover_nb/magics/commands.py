@@ -15,7 +15,7 @@ from dlrover_nb.api import past
 from dlrover_nb.api.cluster import Cluster, candidates, only_job
 from dlrover_nb.api.job import Job
 from dlrover_nb.api.views import Note, RunsView, Shown
-from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.session import connect
 from dlrover_nb.magics import requests as rq
 from dlrover_nb.magics.arguments import MAGIC, help_text
@@ -260,11 +260,23 @@ class Commands:
         return self._decided(self.job(request.job).mode(request.mode, why=request.why))
 
     def logs(self, request: rq.Logs) -> LogsView:
-        """Show what nodes wrote."""
-        return self.job(request.job).logs(request.node, n=request.n_line)
+        """Show what nodes wrote; a job that is over is read without a cluster too."""
+        try:
+            cluster = self._cluster()
+        except (NotFoundError, BackendError) as gone:
+            if request.job is None:
+                raise
+            return past.logs(request.job, request.node, n=request.n_line, gone=gone)
+        name = request.job or only_job(self.jobs())
+        return cluster.logs(name, request.node, n=request.n_line)
 
     def history(self, request: rq.History) -> HistoryView | RunsView:
         """Look back; no cluster is needed."""
+        cluster = self.session.cluster
+        if cluster is not None and cluster.simulated and request.run is None:
+            for job in cluster.jobs():
+                if job.name == request.job:
+                    return cluster.job(job.name).history()  # which says that nothing of it is kept
         shown = past.history(request.job, request.run)
         if isinstance(shown, RunsView):
             self.session.runs = past.ids(shown.runs)

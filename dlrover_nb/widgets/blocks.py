@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 TEXT_WIDTH = 100
+EMPTY = "nothing yet"  # what a table without rows says
 _GAP = 2
 _NUMBER = re.compile(r"[-+]?[\d.,]+(-[\d.,]+)?( \S{1,10})?|-")
 
@@ -185,7 +186,7 @@ def table_html(table: Table) -> str:
         f"{escape(name)}</th>"
         for i, name in enumerate(table.head)
     )
-    rows = "".join(_row_html(row, right) for row in table.rows)
+    rows = "".join(_row_html(row, right) for row in table.rows) or _empty_html(len(table.head))
     note = f'<p style="margin:2px 0 6px;color:#57606a">{escape(table.note)}</p>' if table.note else ""
     return (
         '<div style="overflow-x:auto">'
@@ -194,6 +195,10 @@ def table_html(table: Table) -> str:
         f'{escape(table.title)}</caption><thead><tr style="{_ROW}">{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>{note}"
     )
+
+
+def _empty_html(n_column: int) -> str:
+    return f'<tr style="{_ROW}"><td colspan="{n_column}" style="{_CELL}color:#57606a">{EMPTY}</td></tr>'
 
 
 def _row_html(row: Sequence[str], right: Sequence[bool]) -> str:
@@ -258,6 +263,8 @@ def _facts_lines(block: Facts) -> list[str]:
 
 def table_lines(table: Table) -> list[str]:
     """Return a table as lines: columns fitted to the width, long cells wrapped."""
+    if not table.rows:
+        return [f"{table.title}: {EMPTY}", *(textwrap.wrap(table.note, TEXT_WIDTH) if table.note else ())]
     widths = _fit_widths(table)
     right = _right_columns(table)
     note = textwrap.wrap(table.note, TEXT_WIDTH) if table.note else []

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Outcome
     from dlrover_nb.core.structs.past import FitSummary, SeriesRow
 
+NO_RUN = "No run is remembered yet. Each job on a real cluster is, from its start on; run one with:"
+FIRST_STEPS = ("%dlrover connect ray", "%dlrover submit quick-start")
 _GAP = 1.5  # spans of silence after which the line breaks
 N_TWIN_ROW = 12
 
@@ -27,21 +29,22 @@ N_TWIN_ROW = 12
 def runs_view(runs: Sequence[JobRun]) -> View:
     """Return the runs that the history knows, newest first."""
     if not runs:
-        return View("History", (Paragraph("No run is remembered yet."),))
+        return View("History", (Paragraph(NO_RUN, Tone.HINT, FIRST_STEPS),))
     head = ("job", "run", "owner", "started", "ended as", "took", "plan at first", "model")
     rows = tuple(map(_run_row, runs))
     hint = Paragraph("See one with:", Tone.HINT, (f"%dlrover history {runs[0].job} --run {runs[0].run}",))
-    return View("History", (Table(f"{len(runs)} runs, newest first", head, rows), hint))
+    return View("History", (Table(f"{units.counted(len(runs), 'run')}, newest first", head, rows), hint))
 
 
 def _run_row(run: JobRun) -> tuple[str, ...]:
+    took_s = None if run.ended_at_s is None else run.ended_at_s - run.started_at_s
     return (
         run.job,
         run.run,
         run.owner or units.MISSING,
         units.clock(run.started_at_s),
         ended_words(run),
-        units.duration(run.ended_at_s - run.started_at_s) if run.ended_at_s is not None else units.MISSING,
+        units.unbroken(units.duration(took_s)),
         units.unbroken(run.spec.plan.short),
         run.spec.model.name,
     )

@@ -29,10 +29,16 @@ def countdown(line: MemoryLine) -> str:
     )
     if line.full_in_s is None:
         first = f", in {early} at the soonest" if line.full_in_low_s is not None else ""
-        return f"a {line.role} may be full before the end{first}"
+        return f"{headline(line)}{first}"
     known = line.full_in_low_s is not None or line.full_in_high_s is not None
-    band = f" (5 %: {early}, 95 %: {late})" if known else ""
-    return f"a {line.role} is full in {units.duration(line.full_in_s)}{band}"
+    return headline(line) + (f" (5 %: {early}, 95 %: {late})" if known else "")
+
+
+def headline(line: MemoryLine) -> str:
+    """Say when a node is full, without a band: ``a ps is full in 41 min``."""
+    if line.full_in_s is None:
+        return f"a {line.role} may be full before the end"
+    return f"a {line.role} is full in {units.duration(line.full_in_s)}"
 
 
 def clock_words(line: MemoryLine) -> str:

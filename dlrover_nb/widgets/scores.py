@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Block, Paragraph, Picture, Table, View
+from dlrover_nb.widgets.blocks import Block, Paragraph, Picture, Table, Tone, View
 from dlrover_nb.widgets.charts import scores as charts
 
 if TYPE_CHECKING:
@@ -15,18 +16,25 @@ HEAD = ("job", "plans applied", "predicted", "in the 90 % band", "median error",
 NOTE = "Bias: median of predicted over measured minus 1; above zero, too much was promised."
 
 
+NO_SCORE = (
+    "No applied plan was measured yet. A job on a real cluster makes a score where a proposal is accepted, "
+    "or auto mode sets a plan, and then runs for a while:"
+)
+HOW = ("%dlrover plans", "%dlrover accept")
+
+
 def scores_view(scoreboard: Scoreboard) -> View:
     """Return the score of all jobs together, and of each."""
     if not scoreboard.total.n_outcome:
-        text = "No applied plan was measured yet: a score needs one that ran."
-        return View("Prediction scoreboard", (Paragraph(text),))
+        return View("Prediction scoreboard", (Paragraph(NO_SCORE, Tone.HINT, HOW),))
     rows = [score_row(job, score) for job, score in scoreboard.jobs]
     rows += [score_row("all", scoreboard.total)] if len(rows) != 1 else []
     table = Table("Predicted against measured, by job", HEAD, tuple(rows), NOTE)
     blocks: list[Block] = [Paragraph(charts.score_words(scoreboard.total)), table]
     if scoreboard.total.n_predicted:
         data = charts.columns(scoreboard.outcomes)
-        blocks.insert(1, Picture(charts.static(data), charts.twin(data, "job")))
+        twin = replace(charts.twin(data, "job"), note="")  # it stands above
+        blocks.insert(1, Picture(charts.static(data), twin))
     return View("Prediction scoreboard", tuple(blocks))
 
 

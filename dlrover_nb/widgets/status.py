@@ -30,7 +30,10 @@ def jobs_view(jobs: Sequence[JobSummary]) -> View:
     rows = tuple(_job_row(job) for job in jobs)
     note = "Open: a proposal that waits for a decision. (past): known from the history alone." if jobs else ""
     empty = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)),)
-    return View("Jobs", (Table(f"{len(jobs)} jobs, newest first", head, rows, note),) if jobs else empty)
+    return View(
+        "Jobs",
+        (Table(f"{units.counted(len(jobs), 'job')}, newest first", head, rows, note),) if jobs else empty,
+    )
 
 
 def _job_row(job: JobSummary) -> tuple[str, ...]:

@@ -116,6 +116,11 @@ def elapsed(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def counted(n: int, what: str) -> str:
+    """Return a number of things: ``1 job``, ``2 jobs``."""
+    return f"{n:,} {what}{'s' if n != 1 else ''}"
+
+
 def unbroken(text: str) -> str:
     """Return text that no table wraps: with no-break spaces, which plain text turns back."""
     return text.replace(" ", NO_BREAK)

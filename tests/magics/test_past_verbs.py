@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING
 import pytest
 from IPython.core.error import UsageError
 
+from dlrover_nb import cli
 from dlrover_nb.api import past
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.session import whereabouts
+from dlrover_nb.core.session.logs import NodeLogs
+from dlrover_nb.core.session.runfolder import JOB
 from dlrover_nb.core.structs.decisions import Outcome, Prediction
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.messages import LinesWritten
+from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.magics.arguments import CLI
+from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cluster_double import MemoryCluster
     from IPython.core.interactiveshell import InteractiveShell
 
 START_S = 1_750_000_000.0
@@ -81,3 +90,62 @@ def test_a_mistake_is_one_line(told: InteractiveShell, line: str, message: str) 
 def test_the_api_refuses_days_that_are_none() -> None:
     with pytest.raises(InvalidValueError, match="days must be > 0"):
         past.score(days=-1)
+
+
+def test_where_nothing_is_remembered_the_first_steps_are_told(
+    shell: InteractiveShell, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert "%dlrover submit quick-start" in str(shell.run_line_magic("dlrover", "history"))
+    assert "%dlrover accept" in str(shell.run_line_magic("dlrover", "score"))
+
+
+@pytest.fixture
+def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that ran on this machine and left the lines of its nodes."""
+    monkeypatch.setattr(whereabouts, "jobs_folder", lambda: tmp_path)
+    folder = tmp_path / "clicks-20260101T000000-1"
+    folder.mkdir()
+    (folder / JOB).touch()
+    NodeLogs(folder).hear(
+        LinesWritten("worker-0", (LogLine(START_S, "worker-0", "INFO", "last words"),), (0, 0))
+    )
+
+
+@pytest.mark.usefixtures("left")
+@pytest.mark.parametrize(
+    ("before", "missed"), [("help", "not connected"), ("connect ray", "no job 'views' here")]
+)
+def test_logs_of_a_job_that_is_gone_are_those_that_it_left(
+    shell: InteractiveShell, before: str, missed: str
+) -> None:
+    shell.run_line_magic("dlrover", before)
+    for words in ("logs clicks", "logs clicks worker-0"):
+        assert [line.text for line in shell.run_line_magic("dlrover", words)] == ["last words"]
+    with pytest.raises(UsageError, match="no node 'ps-0' in this job; known: worker-0"):
+        shell.run_line_magic("dlrover", "logs clicks ps-0")
+    with pytest.raises(UsageError, match=missed):
+        shell.run_line_magic("dlrover", "logs views")
+
+
+@pytest.mark.usefixtures("left")
+def test_logs_are_there_when_a_master_does_not_answer_any_more(
+    shell: InteractiveShell, memory: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.run_line_magic("dlrover", "connect ray")
+    jobs = {name: shell.run_line_magic("dlrover", f"submit {name}") for name in ("clicks", "views")}
+
+    def gone(node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        raise BackendError("its master is gone")
+
+    for name in jobs:
+        monkeypatch.setattr(memory.links[name], "logs", gone)
+    assert [line.text for line in jobs["clicks"].logs()] == ["last words"]
+    with pytest.raises(BackendError, match="its master is gone"):
+        jobs["views"].logs()
+
+
+@pytest.mark.usefixtures("left")
+def test_the_command_line_reads_them_too(memory: MemoryCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    code = cli.main(["logs", "clicks"], commands=Commands(memory.connect, command=CLI, auto_connect=True))
+    assert (code, "last words" in capsys.readouterr().out) == (0, True)

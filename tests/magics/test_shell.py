@@ -374,6 +374,7 @@ def test_shards_that_ended_their_workers_are_shown_and_decided(magic: Magic) -> 
     told = QuarantinedShard(Purpose.TRAIN, 7, 0, 71_680, 81_920, 0, ("worker-0", "worker-1", "worker-2"))
     magic.link.state = replace(magic.link.state, quarantined=(told, replace(told, shard=9)))
     shown = str(magic("shards ctr"))
+    assert "<svg" in magic("shards ctr")._repr_mimebundle_()["text/html"]
     assert "71,680 to 81,920" in shown
     assert "worker-0, worker-1, worker-2" in shown
     assert magic("shards ctr --skip 7 --why 'damaged rows'").snapshot.quarantined[0].shard == 9

@@ -124,7 +124,7 @@ def test_all_jobs_are_followed_in_one_view(simulated):
 def test_no_history_is_kept_of_a_simulated_job(simulated):
     with pytest.raises(NotFoundError, match="is simulated: no history is kept of it"):
         simulated.run_line_magic("dlrover", "attach quick-start").history()
-    with pytest.raises(UsageError, match="no job 'quick-start'"):
+    with pytest.raises(UsageError, match="is simulated: no history is kept of it"):
         simulated.run_line_magic("dlrover", "history quick-start")
 
 

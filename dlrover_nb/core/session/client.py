@@ -87,10 +87,15 @@ class JobHandle:
         Way to its master.
     user
         Who decides, for the audit trail; the login name by default.
+    simulated
+        Whether nothing of the job is real: it leaves nothing on this machine.
     """
 
-    def __init__(self, name: str, link: MasterLink, *, user: str | None = None) -> None:
+    def __init__(
+        self, name: str, link: MasterLink, *, user: str | None = None, simulated: bool = False
+    ) -> None:
         self.name = name
+        self.simulated = simulated
         self._link = link
         self._user = user or getpass.getuser()
 
@@ -256,7 +261,7 @@ class JobHandle:
         return self.model().predict(rows)
 
     def _open_proposal(self) -> str:
-        snapshot = self.snapshot()
+        snapshot = self._alive()
         if snapshot.open_proposal is None:
             last = snapshot.proposals[-1] if snapshot.proposals else None
             told = f"the last one, {last.id}, is {last.status}" if last else "there was none yet"

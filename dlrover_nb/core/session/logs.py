@@ -159,6 +159,8 @@ def newest(lines: Mapping[str, Sequence[LogLine]], node: str | None, n_line: int
     ----------
     lines
         Of each node that is known, oldest first.
+    node
+        Its name, with or without that of the job before it: charts leave that out.
 
     Raises
     ------
@@ -170,6 +172,9 @@ def newest(lines: Mapping[str, Sequence[LogLine]], node: str | None, n_line: int
     _check.at_least("number of lines", n_line, 1)
     if node is None:
         return tuple(list(merge(*lines.values(), key=lambda line: line.at_s))[-n_line:])
+    short = [name for name in lines if name.endswith(f"-{node}")]
+    if node not in lines and len(short) == 1:
+        node = short[0]
     if node not in lines:
         near = difflib.get_close_matches(node, lines, n=3)
         known = ", ".join(sorted(lines, key=lambda name: (len(name), name))[-_SHOWN:]) or "none yet"

@@ -177,7 +177,7 @@ class SimulatedCluster:
         self._commands.ask(lambda: self._stop(name, by, why))
 
     def _handle(self, name: str) -> JobHandle:
-        return JobHandle(name, _Link(self, name))
+        return JobHandle(name, _Link(self, name), simulated=True)
 
     def _over(self) -> BackendError:
         return BackendError(f"the simulation is over ({self._why_over}); connect sim starts another")

@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import svg, units
 from dlrover_nb.widgets.blocks import Picture, Table
 from dlrover_nb.widgets.charts.chart import Chart
-from dlrover_nb.widgets.oom import countdown, running_out
+from dlrover_nb.widgets.oom import countdown, headline, running_out
 from dlrover_nb.widgets.series import (
     MOST_ROWS,
     N_BUCKET,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, SeriesChunk
 
 TITLE = "Memory per node"
+_MOST_NAMED = 6  # nodes in the legend of a live chart
 _LEAST_LOOK_AHEAD_S = 30.0
 _LOOK_AHEAD = 0.5  # of the time so far: the past stays the larger part of the picture
 _FAR = 4.0  # a limit this many times above the greatest use would flatten the lines: it is said in words
@@ -62,7 +63,8 @@ class Columns:
     lines: tuple[MemoryLine, ...]
     role_of: dict[str, Role]
     limit_mib: dict[Role, int]  # of the plan, which is known before there are reports
-    clock: str  # when the first role is full; empty: none will be
+    clock: str  # when the first role is full, in short; empty: none will be
+    clock_band: str  # the same with its band
     full: tuple[tuple[Role, float], ...]  # when each role is full, as far as the chart reaches
 
     @property
@@ -73,11 +75,13 @@ class Columns:
 
     @property
     def title(self) -> str:
-        """The title: when memory is full; else the limits that lie far above the chart."""
+        """The title, fit for a narrow chart: when memory is full; else that limits lie far above it."""
         if self.clock:
             return f"Memory: {self.clock}"
-        far = [limit_words(r, mib) for r, mib in self.limit_mib.items() if r not in self.near_limits]
-        return f"{TITLE} ({', '.join(far)}: far above)" if far else TITLE
+        far = [role for role in self.limit_mib if role not in self.near_limits]
+        if len(far) > 1:
+            return f"{TITLE} (limits far above)"
+        return f"{TITLE} (limit of a {far[0]} far above)" if far else TITLE
 
 
 def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int = N_BUCKET) -> Columns:
@@ -94,7 +98,8 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int 
         lines=snapshot.memory,
         role_of={name: Role.PS if is_ps else Role.WORKER for name, is_ps in rows.ps_by_name.items()},
         limit_mib={Role.WORKER: plan.worker.memory_mib, Role.PS: plan.ps.memory_mib},
-        clock=countdown(out[0]) if out else "",
+        clock=headline(out[0]) if out else "",
+        clock_band=countdown(out[0]) if out else "",
         full=tuple(_full_at(out, forecasts, now_s)),
     )
 
@@ -205,7 +210,7 @@ def twin(data: Columns) -> Table:
     rows = tuple(_row(data, name, told[name], share[name]) for name in names)
     n_more = len(told) - len(rows)
     more = f"The {len(rows)} fullest; {n_more} more nodes are not shown." if n_more else ""
-    clock = f"By the forecast, {data.clock}." if data.clock else ""
+    clock = f"By the forecast, {data.clock_band}." if data.clock_band else ""
     head = ("node", "first", "last", "greatest", "limit", "used")
     return Table("Memory of each node", head, rows, " ".join(filter(None, (clock, more))))
 
@@ -286,8 +291,8 @@ class Figure:
                 self._drawn.add(name)
                 self._hover.renderers = [*self._hover.renderers, line]
                 self._place_legend(self.root)
-        if self._drawn:  # of many nodes the hover tells the name: a legend of all would hide the lines
-            self.root.legend[0].visible = not is_many(data.nodes)
+        if self._drawn:  # of more nodes the hover tells the name: a legend of all would not fit
+            self.root.legend[0].visible = len(self._drawn) <= _MOST_NAMED
 
     def _show_forecast(self, data: Columns) -> bool:
         color = [_ROLE_COLOR[f.role] for f in data.forecasts]

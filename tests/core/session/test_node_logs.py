@@ -122,6 +122,13 @@ def test_a_master_that_comes_back_has_the_lines_and_goes_on_where_they_end(tmp_p
         read_logs(run(tmp_path), "ps-0")
 
 
+def test_a_node_is_found_by_its_name_without_that_of_the_job() -> None:
+    lines = {name: [line("up", node=name)] for name in ("ads-ps-1", "ads-worker-1", "ads-worker-11")}
+    assert newest(lines, "worker-1", 9) == newest(lines, "ads-worker-1", 9) == (lines["ads-worker-1"][0],)
+    with pytest.raises(NotFoundError, match="no node '1'"):
+        newest(lines, "1", 9)  # it may be a ps or a worker
+
+
 def test_a_job_that_left_no_logs_or_never_was_is_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
