@@ -139,12 +139,11 @@ class ImportView(Shown):
     def view(self) -> View:
         """Return the content."""
         told = self.imported
-        blocks: list[Block] = [Facts(_facts(told))]
+        listed = (*_listed("changed since", told.differs), *_listed("not in the file", told.unknown))
+        blocks: list[Block] = [Facts((*_facts(told), *listed))]
         if told.plan is not None:
             blocks += plan_view(told.plan).blocks
         blocks += _provenance_blocks(told.provenance)
-        blocks += _listed("changed since the export", told.differs)
-        blocks += _listed("not in the file", told.unknown)
         return View(f"Import of {self.path}", (*blocks, *self._beside()))
 
     def _beside(self) -> tuple[Block, ...]:
@@ -298,6 +297,5 @@ def _provenance_blocks(told: Provenance) -> list[Block]:
     return blocks
 
 
-def _listed(title: str, lines: tuple[str, ...]) -> tuple[Block, ...]:
-    rows = tuple((title if i == 0 else "", line) for i, line in enumerate(lines))
-    return (Facts(rows),) if rows else ()
+def _listed(title: str, lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((title if i == 0 else "", line) for i, line in enumerate(lines))

@@ -28,7 +28,8 @@ def jobs_view(jobs: Sequence[JobSummary]) -> View:
     """Return the list of jobs."""
     head = ("job", "phase", "owner", "started", "plan", "samples/s", "done", "open")
     rows = tuple(_job_row(job) for job in jobs)
-    note = "Open: a proposal that waits for a decision. (past): known from the history alone." if jobs else ""
+    note = "Open: a proposal that waits for a decision."
+    note += "" if all(job.live for job in jobs) else " (past): known from the history alone."
     empty = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)),)
     return View(
         "Jobs",

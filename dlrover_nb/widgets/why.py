@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot
 
 FINISH = "finish in"
+FAR = 4.0  # times the cores of the largest plan on the front
 POSSIBLE = ("possible",)
 UNTOLD = "the plans measured so far do not tell these parts apart."
 UNKNOWN = "Nothing is known to predict it by yet: the fit waits for steady samples."
@@ -42,9 +43,14 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
         blocks.append(evidence_table(e.evidence))
     if snapshot.curves:
         blocks.append(CHARTS["curve"].picture(snapshot, None))
-    last = "the last plan" if snapshot.phase.is_final else "the plan that runs"
-    what = f"proposal {e.proposal}" if e.proposal else last
-    return View(f"Why {what} of {snapshot.title}: {e.plan.short}", tuple(blocks))
+    return View(_why_title(e, snapshot), tuple(blocks))
+
+
+def _why_title(e: Explanation, snapshot: JobSnapshot) -> str:
+    if e.proposal:
+        return f"Why proposal {e.proposal} of {snapshot.title}: {e.plan.short}"
+    runs = "ran" if snapshot.phase.is_final else "runs"
+    return f"Why {snapshot.title} {runs} on {e.plan.short}"
 
 
 def _gain_blocks(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
@@ -200,8 +206,9 @@ def whatif_view(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> View:
     one = weighed[0] if len(weighed) == 1 else None
     blocks: list[Block] = [*_verdict(weighed, snapshot)]
     blocks += _one_blocks(one, snapshot) if one else [weighed_table(weighed, snapshot)]
-    if any(w.candidate for w in weighed):
-        blocks.append(_asked_picture(weighed, snapshot))
+    shown = [w.candidate for w in weighed if w.candidate and not _is_far(w.candidate, snapshot)]
+    if shown:
+        blocks.append(_asked_picture(shown, snapshot))
     what = one.plan.short if one else f"{len(weighed)} plans"
     ran = "had run" if snapshot.phase.is_final else "ran"
     return View(f"What if {snapshot.title} {ran} on {what}?", tuple(blocks))
@@ -279,7 +286,14 @@ def _weighed_row(w: Weighed) -> tuple[str, ...]:
     )
 
 
-def _asked_picture(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> Picture:
-    asked = tuple(front.Dot(w.candidate, ("asked about",)) for w in weighed if w.candidate is not None)
+def _is_far(asked: Candidate, snapshot: JobSnapshot) -> bool:
+    """Whether a plan is so large that a picture with it would show nothing of all others."""
+    others = snapshot.front.candidates if snapshot.front else ()
+    largest = max((c.plan.total_cpu for c in others), default=asked.plan.total_cpu)
+    return asked.plan.total_cpu > FAR * largest
+
+
+def _asked_picture(candidates: Sequence[Candidate], snapshot: JobSnapshot) -> Picture:
+    asked = tuple(front.Dot(c, ("asked about",)) for c in candidates)
     data = replace(front.columns(snapshot), asked=asked)
     return Picture(front.static(data), front.twin(data, named_only=True))

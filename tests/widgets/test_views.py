@@ -193,6 +193,13 @@ def test_what_if_draws_the_plan_asked_about_on_the_front():
     assert "asked about" in VIEWS["whatif"].text()
 
 
+def test_a_plan_asked_about_that_dwarfs_all_others_is_not_drawn_over_them():
+    huge = b.plan(400, 1)
+    view = whatif_view((Weighed(huge, b.candidate(huge), "no room"),), b.snapshot())
+    assert "<svg" not in view.html()
+    assert "no room" in view.text()
+
+
 def test_logs_keep_their_order_and_lose_what_steers_a_terminal():
     evil = LogLine(b.START_S + 4, "worker-1", "stdout", "\x1b[2Jgone\x1b]0;title\x07 <b>bold</b>\r\x00")
     view = logs_view("quick-start", (LINE, evil))
