@@ -219,6 +219,8 @@ def _verdict(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> tuple[Block, 
     if snapshot.phase.is_final:
         return (Paragraph(f"The job has {snapshot.phase}: this only tells what would have been.", Tone.HINT),)
     refusal = _refusal_of_all(weighed)
+    if len(weighed) == 1 and weighed[0].plan == snapshot.target:
+        return ()  # that it runs is said below
     if refusal and len(weighed) == 1:
         return (Paragraph(f"This plan would be refused: {refusal}", Tone.WARNING),)
     return _refused(refusal)

@@ -126,8 +126,10 @@ def test_of_an_ended_job_what_if_tells_only_what_would_have_been():
 
 
 def test_what_if_of_the_plan_that_runs_compares_it_with_nothing():
-    text = whatif_view((Weighed(b.NOW_PLAN, b.candidate(b.NOW_PLAN)),), b.snapshot(target=b.NOW_PLAN)).text()
+    asked = Weighed(b.NOW_PLAN, b.candidate(b.NOW_PLAN), "plan must differ from now")
+    text = whatif_view((asked,), b.snapshot(target=b.NOW_PLAN)).text()
     assert "It is what the job runs on" in text
+    assert "must differ" not in text
     assert "(+0.0 %)" not in text
     assert "same" not in text
 
