@@ -11,6 +11,8 @@ from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import dump_job, job_from, known_keys, load_mapping
 from dlrover_nb.core.structs.job import JobSpec
 
+MOST_BYTES = 16 << 20  # of a file that a user named: what is larger is no job file, and may have no end
+
 JobText = JobSpec | Mapping[str, object] | str | Path
 Settings = Iterable[tuple[str, object]]  # (path of a key such as ``plan.worker.count``, value)
 
@@ -60,7 +62,9 @@ def read_text(path: Path | str, what: str) -> str:
     """Return the text of a file that a user named; raises as `read_job_file` does."""
     path = Path(path).expanduser().absolute()
     try:
-        return path.read_text("utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        text = content.decode("utf-8")
     except FileNotFoundError as error:
         raise NotFoundError(f"no {what} {path}; check the path") from error
     except PermissionError as error:
@@ -73,6 +77,11 @@ def read_text(path: Path | str, what: str) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise InvalidValueError(f"cannot read {what} {path}: {error.reason}; expected YAML text") from error
+    if len(content) > MOST_BYTES:
+        raise InvalidValueError(
+            f"cannot read {what} {path}: expected at most {MOST_BYTES >> 20} MiB of YAML text, got more"
+        )
+    return text
 
 
 def _content(job: JobText, base: Path | None) -> tuple[dict[str, object], Path | None]:

@@ -36,6 +36,8 @@ def parse_line(line: str) -> Request:
         For an unknown verb or flag (with the nearest known one), a wrong value, or an unclosed quote.
     """
     line = line.strip()
+    if "\0" in line or any("\ud800" <= character <= "\udfff" for character in line):
+        raise InvalidValueError(f"expected text, got {line!r}; take out the character that is none")
     try:
         words = shlex.split(line.removesuffix(";"))
     except ValueError as error:

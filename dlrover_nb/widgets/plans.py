@@ -285,6 +285,9 @@ def decision_view(decision: Decision, snapshot: JobSnapshot) -> View:
 
 def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnapshot) -> str:
     """Say how far a decision has got, from facts alone: never 'done' before the plan runs."""
+    is_heard = decision.id in {known.id for known in snapshot.decisions}
+    if not is_heard and (proposal is not None or decision.verdict in {Verdict.MODE, Verdict.PIN}):
+        return "the job's next report shows what comes of it"
     if decision.verdict is Verdict.MODE:
         return f"the job is in {snapshot.mode} mode"
     if decision.verdict is Verdict.PIN:

@@ -59,6 +59,17 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
         ("import", "the following arguments are required: FILE"),
         ("dash ctr", "one word too many: 'ctr'"),
         ("history a b", "one word too many: 'b'"),
+        ("wait --timeout nan", "timeout in seconds must be >= 0, got nan; leave it out"),
+        ("wait --timeout -1", "timeout in seconds must be >= 0, got -1"),
+        (f"scale --workers {10**32}", "node count must be <= 100,000, got 1000000"),
+        (f"scale --workers {10**400}", "node count must be <= 100,000, got 1000000"),
+        ("scale --worker-cpu 1e308", "cpu per node must be <= 10,000, got 1e+308"),
+        ("whatif --ps-memory 99999999999", "memory_mib per node must be <= 1,073,741,824, got 99999999999"),
+        ("submit --file a\0b", "take out the character that is none"),
+        ("score --owner \ud800", "take out the character that is none"),
+        ("submit --file /dev/zero", "expected at most 16 MiB of YAML text, got more"),
+        ("export -o /dev/null --force", "/dev/null is a device, expected an ordinary file; name another file"),
+        (f"export -o {'a' * 300}", "File name too long; name another file"),
         ('undo --why "never closed', "unclosed quote in: undo --why"),
         ("connect kubernetes", "jobs cannot be started on Kubernetes yet; use `connect ray` here"),
         ("report -o nowhere/r.html", "no folder"),
@@ -113,7 +124,7 @@ def test_a_file_that_may_not_be_read_is_one_line(
     typed: InteractiveShell, memory: MemoryCluster, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     Path("job.yaml").write_text("name: x\n")
-    monkeypatch.setattr(Path, "read_text", denied)
+    monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(UsageError) as caught:
         typed.run_line_magic("dlrover", line)
     assert "no permission to read" in str(caught.value)

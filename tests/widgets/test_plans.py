@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import builders as b
 
-from dlrover_nb.core.structs.decisions import FlipPoint, ProposalStatus
-from dlrover_nb.widgets.plans import change_facts
+from dlrover_nb.core.structs.decisions import Decision, FlipPoint, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.resources import Pins
+from dlrover_nb.widgets.plans import change_facts, state_words
 from dlrover_nb.widgets.status import commands
 
 
@@ -24,6 +26,17 @@ def test_an_open_proposal_says_what_auto_mode_waits_for():
     assert dict(change_facts(b.proposal(note=note), "USD"))["waits"] == note
     closed = b.proposal(status=ProposalStatus.REJECTED, note="no")
     assert "waits" not in dict(change_facts(closed, "USD"))
+
+
+def test_a_decision_that_the_picture_does_not_know_yet_tells_nothing_of_its_effect():
+    before = b.snapshot(mode=Mode.SUGGEST)
+    mode = Decision(Verdict.MODE, "ada", 0.0, mode=Mode.AUTO, id="d9")
+    pin = Decision(Verdict.PIN, "ada", 0.0, pins=Pins(workers=2), id="d9")
+    accept = Decision(Verdict.ACCEPT, "ada", 0.0, proposal="p2", id="d9")
+    for decision, proposal in ((mode, None), (pin, None), (accept, b.proposal())):
+        assert state_words(decision, proposal, before) == "the job's next report shows what comes of it"
+    after = replace(before, mode=Mode.AUTO, decisions=(*before.decisions, mode))
+    assert state_words(mode, None, after) == "the job is in auto mode"
 
 
 def test_an_override_to_type_names_memory_only_where_it_changes():

@@ -15,22 +15,31 @@ def write(path: Path | str, content: str | bytes, *, force: bool = False) -> Pat
     Raises
     ------
     InvalidValueError
-        When the file is there and `force` is not given, or it cannot be written.
+        When the file is there and `force` is not given, it is no ordinary file (a device would be replaced
+        by one), or it cannot be written.
     NotFoundError
         When its folder is not there.
     """
     path = Path(path).expanduser().absolute()
-    if not path.parent.is_dir():
-        raise NotFoundError(f"no folder {path.parent}; make it first, or name another file")
-    if path.is_dir():
-        raise InvalidValueError(f"{path} is a folder, expected a file; add a file name")
-    if path.exists() and not force:
-        raise InvalidValueError(f"{path} is there already; use --force to overwrite it, or name another file")
     try:
+        _check_free(path, force=force)
         _replace(path, content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise InvalidValueError(f"cannot write {path}: {error.strerror}; name another file") from error
     return path
+
+
+def _check_free(path: Path, *, force: bool) -> None:
+    if not path.parent.is_dir():
+        raise NotFoundError(f"no folder {path.parent}; make it first, or name another file")
+    if path.is_dir():
+        raise InvalidValueError(f"{path} is a folder, expected a file; add a file name")
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise InvalidValueError(f"{path} is a device, expected an ordinary file; name another file")
+    if not force:
+        raise InvalidValueError(f"{path} is there already; use --force to overwrite it, or name another file")
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.shards import BatchChoice, ShardAction, ShardChoice, UserChoice
 
@@ -237,8 +238,12 @@ class JobHandle:
     def wait(self, timeout_s: float | None = None, *, until: Until = Until.END) -> JobSnapshot:
         """Block until the job has ended (or proposes a plan), or `timeout_s` has passed.
 
-        An interrupt leaves the job alone.
+        An interrupt leaves the job alone. `InvalidValueError` when `timeout_s` is no time: it would not end.
         """
+        if timeout_s is not None:
+            _check.at_least(
+                "timeout in seconds", timeout_s, 0, hint="leave it out to wait as long as it takes"
+            )
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while not _is_reached(snapshot := self.snapshot(), until):
             if end is not None and time.monotonic() >= end:

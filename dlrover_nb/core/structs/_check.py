@@ -12,8 +12,14 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
 
 def at_least(what: str, value: float, least: float, *, hint: str = "") -> None:
     """Refuse a value below `least`, NaN or infinite."""
-    if not (math.isfinite(value) and value >= least):
+    if not (_is_finite(value) and value >= least):
         raise InvalidValueError(f"{what} must be >= {least:g}, got {value}{hint and '; ' + hint}")
+
+
+def at_most(what: str, value: float, most: float) -> None:
+    """Refuse a value above `most`."""
+    if value > most:
+        raise InvalidValueError(f"{what} must be <= {most:,}, got {value}; ask for what a cluster can have")
 
 
 def above_zero(what: str, value: float, *, hint: str = "") -> None:
@@ -35,3 +41,7 @@ def job_name(value: str) -> None:
             f"job name must be 1-52 lower-case letters, digits or '-', starting with a letter, "
             f"got {value!r}; for example quick-start"
         )
+
+
+def _is_finite(value: float) -> bool:
+    return isinstance(value, int) or math.isfinite(value)  # a whole number may be too large for a float

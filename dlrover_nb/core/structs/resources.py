@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 CPU_STEP = 0.01  # cores; finer differences mean nothing to any scheduler
+# Beyond any cluster, and small enough that placing so many nodes in thought costs neither memory nor time.
+MOST_NODES = 100_000
+MOST_CPU = 10_000
+MOST_MEMORY_MIB = 1 << 30
 GIB_PER_CORE = 8  # of memory that weigh as much as a core: about the ratio of their list prices
 
 
@@ -34,11 +38,11 @@ class RolePlan:
     Parameters
     ----------
     count
-        Number of nodes, >= 1.
+        Number of nodes, 1 to 100,000.
     cpu
-        Cores per node, > 0, rounded to 1/100.
+        Cores per node, > 0 to 10,000, rounded to 1/100.
     memory_mib
-        Memory per node in MiB, >= 64.
+        Memory per node in MiB, 64 to 2**30.
     """
 
     count: int
@@ -49,6 +53,9 @@ class RolePlan:
         _check.at_least("node count", self.count, 1, hint="a job needs at least 1 worker and 1 PS")
         _check.above_zero("cpu per node", self.cpu)
         _check.at_least("memory_mib per node", self.memory_mib, 64)
+        _check.at_most("node count", self.count, MOST_NODES)
+        _check.at_most("cpu per node", self.cpu, MOST_CPU)
+        _check.at_most("memory_mib per node", self.memory_mib, MOST_MEMORY_MIB)
         object.__setattr__(self, "cpu", round(max(self.cpu, CPU_STEP), 2))
 
     @property
@@ -282,7 +289,7 @@ class PlanBounds:
     Parameters
     ----------
     max_workers, max_ps
-        Largest counts, >= 1.
+        Largest counts, 1 to 100,000.
     worker_cpus, ps_cpus
         Allowed cores per node, ascending, not empty.
     quota_cpu, quota_memory_mib
@@ -302,6 +309,8 @@ class PlanBounds:
                 _check.above_zero(name, getattr(self, name))
         _check.at_least("max_workers", self.max_workers, 1)
         _check.at_least("max_ps", self.max_ps, 1)
+        _check.at_most("max_workers", self.max_workers, MOST_NODES)
+        _check.at_most("max_ps", self.max_ps, MOST_NODES)
         for name in ("worker_cpus", "ps_cpus"):
             values = tuple(sorted({round(float(v), 2) for v in getattr(self, name)}))
             _check.at_least(f"number of {name}", len(values), 1)

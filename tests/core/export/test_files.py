@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.export.files import write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_file_is_overwritten_only_by_force(tmp_path: Path) -> None:
@@ -35,6 +32,17 @@ def test_a_missing_folder_and_a_folder_are_refused(tmp_path: Path) -> None:
         write(tmp_path / "nowhere" / "job.yaml", "x")
     with pytest.raises(InvalidValueError, match="is a folder, expected a file"):
         write(tmp_path, "x", force=True)
+
+
+def test_a_device_is_never_replaced_by_a_file() -> None:
+    with pytest.raises(InvalidValueError, match="/dev/null is a device, expected an ordinary file"):
+        write("/dev/null", "x", force=True)
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_name_that_no_file_can_have_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match="File name too long; name another file"):
+        write(tmp_path / ("a" * 300), "x")
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ def test_a_change_names_only_roles_that_change(current, target):
         ((1, float("nan"), 512), "cpu"),
         ((1, float("inf"), 512), "cpu"),
         ((1, 1, 0), "memory"),
+        ((10**400, 1, 512), "node count must be <= 100,000"),
+        ((1, 1e308, 512), "cpu per node must be <= 10,000"),
+        ((1, 1, 10**12), "memory_mib per node must be <= 1,073,741,824"),
     ],
 )
 def test_impossible_nodes_are_refused_by_name(values, word):
@@ -76,6 +79,8 @@ def test_bounds_sort_their_steps_and_refuse_empty_ones():
     assert PlanBounds(worker_cpus=(1, 0.5, 1)).worker_cpus == (0.5, 1.0)
     with pytest.raises(InvalidValueError, match="worker_cpus"):
         PlanBounds(worker_cpus=())
+    with pytest.raises(InvalidValueError, match="max_workers must be <= 100,000"):
+        PlanBounds(max_workers=10**9)
 
 
 @given(plans)
