@@ -104,6 +104,15 @@ def test_the_clock_counts_down_with_its_band_in_title_table_and_status():
     assert "a ps is full</text>" in picture.svg
 
 
+@pytest.mark.parametrize(("n_node", "named"), [(3, True), (8, False)])
+def test_a_live_legend_names_nodes_as_long_as_they_fit(n_node, named):
+    told = [(float(t), f"worker-{i}", 100.0) for t in range(5) for i in range(n_node)]
+    figure = memory.Figure()
+    figure.update(b.snapshot(memory=()), rows(told, "memory_mib"))
+    assert figure.root.legend[0].visible is named
+    assert len(figure.root.title.text) < 50
+
+
 def test_a_job_that_has_ended_runs_no_clock():
     assert oom.running_out(b.snapshot(phase=JobPhase.STOPPED)) == ()
     assert memory.columns(b.snapshot(phase=JobPhase.STOPPED), b.series()).clock == ""
