@@ -86,6 +86,7 @@ class Gallery:
 
     def update(self, picture: Picture) -> None:
         """Bring what can be seen up to date."""
+        self._hide_others()
         for name in self.shown:
             self.figures[name].update(picture.snapshot, picture.series)
 
@@ -99,7 +100,6 @@ class Gallery:
         self._on_change()
 
     def _choose_chart(self, event: object) -> None:  # noqa: ARG002 - param's signature
-        self._hide_others()
         self._on_change()
 
     def _hide_others(self) -> None:

@@ -17,6 +17,7 @@ from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.status import status_view
 
 if TYPE_CHECKING:
+    from threading import RLock
     from typing import Any
 
     from dlrover_nb.core.session.client import JobHandle
@@ -49,7 +50,7 @@ class LiveView:
 
     def screen_on(self, stage: Stage) -> Screen:
         """Return a screen to be put on the stage of another live view, until `take_off`."""
-        screen = self._new_screen()
+        screen = self._new_screen(stage.lock)
         screen.stage.put_on(stage)
         return screen
 
@@ -57,10 +58,10 @@ class LiveView:
         """Let go of a screen of `screen_on`."""
         self._drop(screen)
 
-    def _new_screen(self) -> Screen:
+    def _new_screen(self, lock: RLock | None = None) -> Screen:
         from dlrover_nb.widgets.screen import Screen  # noqa: PLC0415 - panel takes seconds to import
 
-        screen = Screen(self.feed, on_close=self._drop, on_connect=self._cell.take_back_scripts)
+        screen = Screen(self.feed, self._drop, self._cell.take_back_scripts, lock=lock)
         with self._lock:
             self._screens.append(screen)
         POLLER.watch(self)

@@ -26,6 +26,7 @@ from dlrover_nb.widgets.why import why_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from threading import RLock
 
     from dlrover_nb.core.structs.decisions import Candidate
     from dlrover_nb.widgets.feed import Feed, Picture
@@ -52,6 +53,8 @@ class Screen:
         Told when the page or the cell that shows this screen is gone.
     on_connect
         Told when a notebook's page has taken the view in.
+    lock
+        Held while the screen is drawn; of the stage that it is put on, or its own.
     """
 
     def __init__(
@@ -59,9 +62,11 @@ class Screen:
         feed: Feed,
         on_close: Callable[[Screen], None],
         on_connect: Callable[[], None] = lambda: None,
+        *,
+        lock: RLock | None = None,
     ) -> None:
         self._feed = feed
-        lock = threading.RLock()
+        lock = lock or threading.RLock()
         self.gallery = Gallery(self._tapped, self.flush)
         self.sliders = Sliders(feed, lock, self.flush)
         self.verdicts = Verdicts(feed, lock)

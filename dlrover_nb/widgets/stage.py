@@ -5,6 +5,10 @@ session: `flush` asks for one callback on its next tick and no more until that h
 is no session: changes are made from the poller's thread under our own lock and sent by `push`, and only
 once the browser's side of the comm is open.
 
+What a notebook's page says is taken in while nothing is drawn, and what is to be drawn because of it comes
+after: Panel then lets go of all changes that are held, wherever they come from, and a page that misses one
+new model understands no later message about it.
+
 A page learns kinds of models of our own only as it loads. So each stage holds a slider that nobody sees:
 sliders can then be added later, with the job that somebody opens or in the placeholder's place.
 
@@ -14,7 +18,7 @@ Only `screen` modules and `scripts` import panel beside this one.
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import panel as pn
@@ -26,6 +30,7 @@ from dlrover_nb.widgets.knob import Knob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from threading import RLock
     from typing import Any
 
@@ -35,6 +40,18 @@ _PLACEHOLDER = (
     '<div style="color:#57606a">Live view: waiting for the kernel. Without one, the state as last seen '
     "stands below; run the cell again for the live view.</div>"
 )
+
+_TAKING_IN = threading.local()  # `later`: stages to draw once this thread has taken in its message, or None
+
+
+class _Layout(pn.Column):  # type: ignore[misc]  # panel has no types
+    """The root of a stage, which takes in messages of a notebook's page in its own way."""
+
+    taking_in: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    def _on_msg(self, ref: str, manager: object, msg: object) -> None:
+        with self.taking_in():
+            super()._on_msg(ref, manager, msg)
 
 
 class Stage:
@@ -48,6 +65,7 @@ class Stage:
         Brings the models of `body` up to date.
     lock
         Held while the view is drawn in a notebook; the view's own, where moves of the user wait for it too.
+        A view that is put on another stage shares that one's.
     on_close
         Told when the served page, or the output of the cell, is gone.
     on_connect
@@ -73,13 +91,13 @@ class Stage:
             self._doc.on_session_destroyed(lambda _context: on_close())
             _take_style_sheets_from_here(self._doc)
         self._kinds = Knob(visible=False)
-        self.layout = pn.Column(body, self._kinds, sizing_mode="stretch_width", css_classes=["dlrover-live"])
+        self.layout = _Layout(body, self._kinds, sizing_mode="stretch_width", css_classes=["dlrover-live"])
+        self.layout.taking_in = self._taking_in
 
     def flush(self) -> None:
         """Show what is new, in the way that this front end needs; from any thread."""
         if self._doc is None:
-            with self.lock, self._root.lock:  # in this order everywhere
-                self._flush_notebook()
+            self._flush_notebook()
         elif not self._queued:
             self._queued = True
             self._doc.add_next_tick_callback(self._flush_page)
@@ -113,12 +131,34 @@ class Stage:
 
     def _flush_page(self) -> None:
         self._queued = False
-        self._show()
+        with pn.io.hold(self._doc):  # one message, which the browser paints at once
+            self._show()
 
     def _flush_notebook(self) -> None:
-        if self._root._is_open():  # noqa: SLF001 - of the same class
-            self._show()
-            self.push()
+        later: list[Stage] | None = getattr(_TAKING_IN, "later", None)
+        if later is not None:
+            later.append(self)
+            return
+        with self.lock, self._root.lock:  # one and the same where this stage was put on another
+            if self._root._is_open():  # noqa: SLF001 - of the same class
+                self._show()
+                self.push()
+
+    @contextmanager
+    def _taking_in(self) -> Iterator[None]:
+        """Keep drawing away while a message of the page is taken in, and draw afterwards what asks for it.
+
+        No stage is drawn by this thread meanwhile, so it never waits for the lock of a second one.
+        """
+        with self.lock:
+            later: list[Stage] = []
+            _TAKING_IN.later = later
+            try:
+                yield
+            finally:
+                _TAKING_IN.later = None
+        for stage in dict.fromkeys(later):
+            stage.flush()
 
     def notebook_layout(self) -> Any:  # noqa: ANN401 - panel has no types
         """Return the layout with only a placeholder in it: the rest comes once a live kernel is connected."""

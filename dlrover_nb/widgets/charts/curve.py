@@ -124,6 +124,7 @@ class Figure:
         self._curve = kit.Source(x=[], low=[], high=[], inside=[], outside=[])
         self._samples = kit.Source(x=[], y=[])
         self._now = kit.Source(x=[])
+        self._usual, self._each = self.root.xaxis.ticker, kit.fixed_ticker()
         self._draw(kit.DASH)
         kit.place_legend(self.root)
 
@@ -149,8 +150,8 @@ class Figure:
         data = columns(curve)
         name = AXIS_NAMES.get(data.axis, data.axis)
         self.root.xaxis.axis_label = name
-        if len(data.x) <= _MOST_TICKS:
-            self.root.xaxis.ticker = [*data.x]
+        self._each.ticks = [*data.x]
+        self.root.xaxis.ticker = self._each if len(data.x) <= _MOST_TICKS else self._usual
         self.root.title.text = f"Fitted curve along {name} (dotted: now, {data.at:g})"
         line = {k: [*getattr(data, k)] for k in ("x", "low", "high", "inside", "outside")}
         changed = [

@@ -14,6 +14,7 @@ from bokeh.models import (
     AdaptiveTicker,
     ColumnDataSource,
     FactorRange,
+    FixedTicker,
     HoverTool,
     NumeralTickFormatter,
     Range1d,
@@ -90,6 +91,11 @@ def place_legend(fig: Any) -> None:  # noqa: ANN401 - bokeh has no types
 def numbers() -> Any:  # noqa: ANN401 - bokeh has no types
     """Return the formatter of an axis of numbers."""
     return NumeralTickFormatter(format="0,0[.]00")
+
+
+def fixed_ticker() -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return the ticker of an axis whose ticks are set; a list of ticks would make another each time."""
+    return FixedTicker(ticks=[])
 
 
 def words_hover(*renderers: object) -> Any:  # noqa: ANN401 - bokeh has no types
