@@ -1,3 +1,4 @@
+import json
 import os
 import secrets
 import shutil
@@ -13,8 +14,14 @@ import pytest
 from chromium import free_port
 from waiting import until
 
-# The announcements ask a question at the first start, and fetch from the web.
-NO_NEWS = '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}'
+# What would ask a question over the page: the announcements at the first start, which fetch from the web, and
+# the loading screen after 12 seconds, on a busy machine.
+QUIET = {
+    "disabledExtensions": {
+        "@jupyterlab/apputils-extension:announcements": True,
+        "@jupyterlab/apputils-extension:splash": True,
+    }
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ def lab():
 def _environment(home):
     config = home / "config"
     (config / "labconfig").mkdir(parents=True)
-    (config / "labconfig" / "page_config.json").write_text(NO_NEWS)
+    (config / "labconfig" / "page_config.json").write_text(json.dumps(QUIET))
     (home / "work").mkdir()
     return os.environ | {
         "HOME": str(home),

@@ -57,6 +57,8 @@ class Notebook:
         until(lambda: self.prompt(name) != before, what=f"the start of cell {name}")
 
     def _press_run(self, name):
+        asked = self.page.locator(".jp-Dialog")
+        assert not asked.count(), f"JupyterLab asks: {asked.first.inner_text()}"
         self.cell(name).locator(".cm-content").click()
         self.page.keyboard.press("Control+Enter")
         self.page.wait_for_timeout(1000)
