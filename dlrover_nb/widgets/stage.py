@@ -131,8 +131,7 @@ class Stage:
 
     def _flush_page(self) -> None:
         self._queued = False
-        with pn.io.hold(self._doc):  # one message, which the browser paints at once
-            self._show()
+        self._show()  # not held by Panel: it drops changes of a session that it takes for not connected
 
     def _flush_notebook(self) -> None:
         later: list[Stage] | None = getattr(_TAKING_IN, "later", None)
