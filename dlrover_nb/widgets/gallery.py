@@ -1,7 +1,9 @@
 """The charts of one live screen: four that are always there, and below them one of the others by choice.
 
-A chart that is not shown is not updated: it is brought up to date when it is chosen. A cross marks the plan
-of the what-if sliders on the fitted curve and on the front, red where it is extrapolated.
+A chart that is not shown is not updated: it is brought up to date when it is chosen. The curve and the front
+are of the fit, which moves a little with each window: they are drawn anew every few ticks, and at once when
+something was proposed, decided or changed. A cross marks the plan of the what-if sliders on both, red where
+it is extrapolated.
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.widgets.charts import LiveFigure
     from dlrover_nb.widgets.feed import Picture
 
+OF_THE_FIT = ("curve", "front")
+FIT_EVERY = 5  # ticks
 ALWAYS = ("throughput", "memory", "curve", "front")
 NO_MORE = "none"
 
@@ -62,6 +67,8 @@ class Gallery:
             width=320,
         )  # fmt: skip
         self.more.param.watch(self._choose_chart, "value")
+        self._fit_key: tuple[object, ...] = ()
+        self._n_tick = 0  # since the charts of the fit were drawn
         self._hide_others()
 
     def rows(self) -> tuple[object, ...]:
@@ -87,8 +94,19 @@ class Gallery:
     def update(self, picture: Picture) -> None:
         """Bring what can be seen up to date."""
         self._hide_others()
+        is_due = self._is_fit_due(picture.snapshot)
         for name in self.shown:
-            self.figures[name].update(picture.snapshot, picture.series)
+            if is_due or name not in OF_THE_FIT:
+                self.figures[name].update(picture.snapshot, picture.series)
+
+    def _is_fit_due(self, snapshot: JobSnapshot) -> bool:
+        """Whether to draw the curve and the front: their first sight, news, or the time for it."""
+        key = (*fit_key(snapshot), self._curve.axis)
+        self._n_tick += 1
+        if key == self._fit_key and self._n_tick < FIT_EVERY:
+            return False
+        self._fit_key, self._n_tick = key, 0
+        return True
 
     def mark(self, candidate: Candidate | None) -> None:
         """Mark a plan on the front and on the curve; None: nothing is known of it."""
@@ -106,6 +124,20 @@ class Gallery:
         for name in CHARTS:
             if name not in ALWAYS:
                 self.figures[name].root.visible = name == self.more.value  # type: ignore[attr-defined]  # bokeh
+
+
+def fit_key(snapshot: JobSnapshot) -> tuple[object, ...]:
+    """Return what must not wait to be seen on the curve and the front."""
+    opened, fit, front = snapshot.open_proposal, snapshot.fit, snapshot.front
+    return (
+        snapshot.phase,
+        snapshot.target,
+        opened.id if opened else "",
+        len(snapshot.decisions),
+        snapshot.pins,
+        fit.n_plan if fit else 0,
+        len(front.candidates) if front else 0,
+    )
 
 
 class Cross:

@@ -218,3 +218,15 @@ def test_rows_that_start_anew_are_drawn_at_once():
     pace = kit.Pace()
     assert pace.is_due(SeriesChunk(9, {}, {"at_s": [b.START_S + 99] * 10_000}))
     assert pace.is_due(SeriesChunk(1, {}, {"at_s": [b.START_S] * 10_000}))
+
+
+@pytest.mark.parametrize("name", ["throughput", "memory", "curve", "workers", "shards"])
+def test_entries_of_a_legend_refer_to_nothing_that_ticks(name):
+    figure = CHARTS[name].figure()
+    figure.update(b.snapshot(), b.series(60))
+    items = [item for legend in figure.root.legend for item in legend.items]
+    sources = [renderer.data_source for item in items for renderer in item.renderers]
+    before = [dict(source.data) for source in sources]
+    figure.update(b.snapshot(), b.series(90))
+    assert sources
+    assert repr([dict(source.data) for source in sources]) == repr(before)

@@ -11,7 +11,7 @@ from panel.config import _cleanup_panel
 from dlrover_nb.core.session.client import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.widgets.gallery import NO_MORE
+from dlrover_nb.widgets.gallery import FIT_EVERY, NO_MORE
 from dlrover_nb.widgets.live import POLLER, LiveView
 from dlrover_nb.widgets.review import Answer
 from dlrover_nb.widgets.whatif import Axis
@@ -222,8 +222,30 @@ def test_a_chart_that_is_not_shown_is_not_updated(screen, monkeypatch):
     for name, figure in screen.gallery.figures.items():
         monkeypatch.setattr(type(figure), "update", lambda *_, name=name: updated.append(name))
     screen.gallery.more.value = NO_MORE
-    screen._show(screen._feed.picture())
-    assert sorted(updated) == ["curve", "front", "memory", "throughput"]
+    updated.clear()
+    for _ in range(FIT_EVERY):
+        screen._show(screen._feed.picture())
+    assert set(updated) == {"curve", "front", "memory", "throughput"}
+
+
+def test_charts_of_the_fit_are_drawn_every_few_ticks_and_at_once_when_something_happened(
+    master, view, screen, monkeypatch
+):
+    updated = []
+    for name, figure in screen.gallery.figures.items():
+        monkeypatch.setattr(type(figure), "update", lambda *_, name=name: updated.append(name))
+    for _ in range(4 * FIT_EVERY):
+        screen._show(view.feed.picture())
+    assert [updated.count(name) for name in ("front", "curve", "memory")] == [4, 4, 4 * FIT_EVERY]
+    updated.clear()
+    master.step("p2", ProposalStatus.REJECTED)
+    view.feed.fetch()
+    screen._show(view.feed.picture())
+    assert "front" in updated
+    updated.clear()
+    screen.gallery.axis.value = "ps_cpu"
+    screen._show(view.feed.picture())
+    assert "curve" in updated
 
 
 def test_why_is_asked_for_and_shown_on_request(screen):

@@ -10,14 +10,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from bokeh.core.property.vectorization import Field
 from bokeh.models import (
     AdaptiveTicker,
     ColumnDataSource,
     FactorRange,
     FixedTicker,
     HoverTool,
+    Line,
     NumeralTickFormatter,
     Range1d,
+    Scatter,
+    VArea,
 )
 from bokeh.plotting import figure
 
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 DASH = [6, 3]
 HEIGHT = 260
+_SAMPLE = "sample of a legend"
 
 
 def plain_figure(
@@ -74,8 +79,15 @@ def time_figure(title: str, y_label: str, **ranges: object) -> Any:  # noqa: ANN
 
 
 def place_legend(fig: Any) -> None:  # noqa: ANN401 - bokeh has no types
-    """Move the legend above the plot, where it covers no data; call it once glyphs with labels are there."""
+    """Move the legend above the plot, where it covers no data; call it whenever glyphs with labels came.
+
+    Its entries show samples of the glyphs. Bokeh makes all entries anew, a canvas each, when anything changes
+    that an entry refers to; with the glyphs themselves that is each second, and half of all the painting.
+    """
     legend = fig.legend[0]
+    for item in legend.items:
+        if not isinstance(item.label, Field):
+            item.renderers = [_sample(fig, renderer) for renderer in item.renderers]
     if legend not in fig.above:
         fig.center = [item for item in fig.center if item is not legend]
         fig.add_layout(legend, "above")
@@ -86,6 +98,17 @@ def place_legend(fig: Any) -> None:  # noqa: ANN401 - bokeh has no types
     legend.label_text_font_size = "11px"
     legend.margin = legend.padding = 0
     legend.spacing = 12
+
+
+def _sample(fig: Any, renderer: Any) -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return a line, area or marker of the same look that is nowhere; other glyphs are their own sample."""
+    glyph, columns = renderer.glyph, renderer.data_source.data
+    is_sample = renderer.data_source.tags == [_SAMPLE]
+    is_marker = isinstance(glyph, Scatter) and "color" not in columns
+    if is_sample or not (is_marker or isinstance(glyph, (Line, VArea))):
+        return renderer
+    nowhere = ColumnDataSource({name: [math.nan] for name in columns}, tags=[_SAMPLE])
+    return fig.add_glyph(nowhere, glyph.clone())
 
 
 def numbers() -> Any:  # noqa: ANN401 - bokeh has no types

@@ -256,8 +256,11 @@ class Figure:
             line_color="color",
             line_dash="dotted",
             line_width=2,
-            legend_label="forecast, 90 % band",
         )
+        self.root.line(
+            [math.nan], [math.nan], line_color=svg.INK, line_dash="dotted", line_width=2,
+            legend_label="forecast, 90 % band",
+        )  # fmt: skip
 
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
         """Show new data; a node that joins gets a line, one that leaves keeps it."""
