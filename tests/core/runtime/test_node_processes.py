@@ -103,21 +103,22 @@ def test_a_worker_in_step_goes_on_when_another_is_killed():
         victim = processes.start("w0", Role.WORKER)
         processes.start("w1", Role.WORKER)
         train = world.start_ps(2)
-        for i, name in enumerate(("w0", "w1")):
+        for name in ("w0", "w1"):
             world.receive(Hello, name)
             world.send(name, train)
             world.receive(ShardAsked, name)
+        for i, name in enumerate(("w0", "w1")):  # both are there: none trains alone, and is done before
             world.send(name, Granted(shard(i, n_batch=300)))
-        while not all(n_row_of(world, name) for name in ("w0", "w1")):
+        while not all(has_trained(world, name) for name in ("w0", "w1")):
             world.receive(Report)
         victim.kill()
         world.send("ps0", Forget("w0"))  # as the master does when a heartbeat is missing
-        assert world.receive(ShardFinished)[0].lease == shard(1).lease
+        assert world.receive(ShardFinished, "w1")[0].lease == shard(1).lease
         world.send("w1", Stop())
 
 
-def n_row_of(world, name):
-    return max((r.n_row_done for r in world.reports if r.sample.node == name), default=0)
+def has_trained(world, name):
+    return any(r.sample.n_sample for r in world.reports if r.sample.node == name)
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"]])
