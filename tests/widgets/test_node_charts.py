@@ -312,3 +312,12 @@ def test_thinning_for_a_picture_keeps_the_greatest_value_of_every_node():
 
 def test_throughput_without_rows_says_that_nothing_was_measured():
     assert "nothing measured yet" in throughput.picture(b.snapshot(), None).svg
+
+
+@pytest.mark.parametrize("chart", [workers, memory])
+def test_nodes_that_come_one_by_one_get_lines_that_differ(chart):
+    figure = chart.Figure()
+    for names in (("worker-2",), ("worker-1", "worker-2")):
+        figure.update(b.snapshot(), b.series(30, nodes=names))
+    lines = [r.glyph for r in figure.root.renderers if r.name and r.name.startswith("worker")]
+    assert len({(line.line_color, tuple(line.line_dash)) for line in lines}) == 2

@@ -284,9 +284,9 @@ class Figure:
         return any(changed)
 
     def _add_lines(self, data: Columns) -> None:
-        for i, name in enumerate(data.nodes.values):
+        for name in data.nodes.values:
             if name not in self._drawn:
-                color, dash = svg.line_look(i)
+                color, dash = svg.line_look(len(self._drawn))
                 line = self.root.line(
                     "t", name, name=name, source=self._nodes.model, width=2, color=color,
                     line_dash=[int(d) for d in dash.split()], legend_label=name,

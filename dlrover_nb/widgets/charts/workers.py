@@ -158,10 +158,11 @@ class Figure:
             line.visible = not data.is_many
         if self._drawn:
             self.root.legend[0].visible = not data.is_many
-        for i, name in enumerate(() if data.is_many else data.workers.values):
+        for name in () if data.is_many else data.workers.values:
             if name not in self._drawn:
+                line = self._add_line(len(self._drawn), name)
                 self._drawn.add(name)
-                self._hover.renderers = [*self._hover.renderers, self._add_line(i, name)]
+                self._hover.renderers = [*self._hover.renderers, line]
                 self._place_legend(self.root)
 
     def _add_line(self, i: int, name: str) -> object:
