@@ -321,3 +321,12 @@ def test_nodes_that_come_one_by_one_get_lines_that_differ(chart):
         figure.update(b.snapshot(), b.series(30, nodes=names))
     lines = [r.glyph for r in figure.root.renderers if r.name and r.name.startswith("worker")]
     assert len({(line.line_color, tuple(line.line_dash)) for line in lines}) == 2
+
+
+@pytest.mark.parametrize("chart", [workers, memory])
+def test_a_legend_is_in_its_place_before_the_first_node_comes(chart):
+    figure = chart.Figure()
+    before = [*figure.root.above]
+    figure.update(b.snapshot(), b.series(30, nodes=("worker-1",)))
+    assert [*figure.root.legend] == before
+    assert [*figure.root.above] == before

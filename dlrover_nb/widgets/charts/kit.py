@@ -17,6 +17,7 @@ from bokeh.models import (
     FactorRange,
     FixedTicker,
     HoverTool,
+    Legend,
     Line,
     NumeralTickFormatter,
     Range1d,
@@ -83,7 +84,11 @@ def place_legend(fig: Any) -> None:  # noqa: ANN401 - bokeh has no types
 
     Its entries show samples of the glyphs. Bokeh makes all entries anew, a canvas each, when anything changes
     that an entry refers to; with the glyphs themselves that is each second, and half of all the painting.
+    Figures whose labels come later call it before as well: a legend that comes with its first entry, and is
+    moved in the same message, is one that a notebook's page has not heard of when it reads of the entry.
     """
+    if not fig.legend:
+        fig.add_layout(Legend(items=[]), "above")
     legend = fig.legend[0]
     for item in legend.items:
         if not isinstance(item.label, Field):

@@ -237,6 +237,7 @@ class Figure:
         self._drawn: set[str] = set()
         self._place_legend = kit.place_legend
         self._draw()
+        self._place_legend(self.root)
 
     def _draw(self) -> None:
         limit = self._limit.model

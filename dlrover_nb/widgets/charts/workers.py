@@ -125,6 +125,7 @@ class Figure:
         self.root.line("t", "mid", source=source, color=svg.BLUE, width=2)
         self._hover = kit.line_hover("samples/s")
         self.root.add_tools(self._hover)
+        self._place_legend(self.root)
         self._band = self.root.renderers[:]
         self._with_gaps, self._pace = kit.with_gaps, kit.Pace()
 
