@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["chromium"]  # fixtures of every test with a browser
+pytest_plugins = ["chromium", "kube"]  # fixtures of every test with a browser, or with a Kubernetes
 
 # Read when Ray is imported, by whichever test comes first.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -29,5 +29,5 @@ def own_home():
 
 def pytest_collection_modifyitems(items):
     """Run what needs a cluster or a browser last: the quick answers come first."""
-    order = {"ray": 1, "browser": 2}
+    order = {"ray": 1, "kube": 2, "pods": 3, "browser": 4}
     items.sort(key=lambda item: max((order.get(m.name, 0) for m in item.iter_markers()), default=0))

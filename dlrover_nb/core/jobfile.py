@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import difflib
 import types
-from dataclasses import fields, is_dataclass, replace
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,7 @@ from dlrover_nb.core.usercode import is_import
 from dlrover_nb.core.yamltext import load_documents, named, to_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
 
 T = TypeVar("T")
 
@@ -175,16 +176,39 @@ def _with_model(content: dict[str, object]) -> dict[str, object]:
 
 def _record(content: Mapping[str, object], default: T, path: str) -> T:
     """Return `default` with the values of `content`."""
-    kinds = _kinds(type(default))  # type: ignore[arg-type]  # mypy doubts that a type can be hashed
-    given = {}
+    given = _values(content, type(default), default, path)
+    if path == "prices" and content.keys() & {"cpu_hour", "gib_hour"}:
+        given.setdefault("assumed", False)  # a price that the user gives is none that we assumed
+    with _placed(path):
+        return replace(default, **given)  # type: ignore[type-var]  # only records come here
+
+
+def _new_record(content: Mapping[str, object], kind: Any, path: str) -> object:  # noqa: ANN401 - as above
+    """Return a record of `content` alone."""
+    given = _values(content, kind, None, path)
+    needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    if missing := [name for name in needed if name not in given]:
+        raise InvalidValueError(f"{path} needs {' and '.join(missing)}; its keys: {', '.join(_kinds(kind))}")
+    with _placed(path):
+        return kind(**given)
+
+
+def _values(content: Mapping[str, object], kind: type, default: object, path: str) -> dict[str, Any]:
+    """Return the fields that `content` sets; a group that is set in part begins from that of `default`."""
+    kinds, given = _kinds(kind), {}
     for key, value in content.items():
         check_known(f"key in {path}" if path else "key", str(key), tuple(kinds))
-        name, kind = kinds[str(key)]
-        given[name] = _value(value, kind, getattr(default, name), f"{path}.{key}" if path else str(key))
-    if path == "prices" and given.keys() & {"cpu_hour", "gib_hour"}:
-        given.setdefault("assumed", False)  # a price that the user gives is none that we assumed
+        name, field_kind = kinds[str(key)]
+        place = f"{path}.{key}" if path else str(key)
+        given[name] = _value(value, field_kind, getattr(default, name, None), place)
+    return given
+
+
+@contextmanager
+def _placed(path: str) -> Iterator[None]:
+    """Say of what a record refuses where in the file it stands."""
     try:
-        return replace(default, **given)  # type: ignore[type-var]  # only records come here
+        yield
     except InvalidValueError as error:
         raise InvalidValueError(f"{path}: {error}" if path else str(error)) from error
 
@@ -206,7 +230,7 @@ def _value(value: object, kind: type, default: object, path: str) -> object:
             raise InvalidValueError(
                 f"{path} must be a group of {', '.join(known_keys(path))}, got {named(value)}"
             )
-        return _record(value, kind() if default is None else default, path)
+        return _new_record(value, kind, path) if default is None else _record(value, default, path)
     if get_origin(kind) is types.UnionType:  # of one kind and None
         return None if value is None else _value(value, _given(kind), None, path)
     if get_origin(kind) is tuple:

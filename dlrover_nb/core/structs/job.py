@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.resources import Pins, PlanBounds, PriceTable, ResourcePlan, RolePlan
 
 
@@ -262,6 +263,8 @@ class JobSpec:
         How parameters get to other PS.
     early_stopping
         When to end training before its last pass; None means never.
+    kubernetes
+        How its pods are made, where it runs in pods.
     """
 
     name: str
@@ -289,6 +292,7 @@ class JobSpec:
     checkpoint_url: str = ""
     migration: Migration = Migration.SEAMLESS
     early_stopping: EarlyStopping | None = None
+    kubernetes: KubernetesSpec = field(default_factory=KubernetesSpec)
 
     def __post_init__(self) -> None:
         _check.at_least("staleness", self.staleness, 1)

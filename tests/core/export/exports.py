@@ -31,6 +31,7 @@ from dlrover_nb.core.structs.job import (
     Optimizer,
     Sync,
 )
+from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.resources import Pins, PlanBounds, PriceTable, ResourcePlan, RolePlan
 from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
 
@@ -142,6 +143,34 @@ pins = st.builds(
     st.none() | memories,
     st.none() | memories,
 )
+words = st.lists(names, max_size=2).map(tuple)
+pairs = st.lists(names.map(lambda name: f"{name}=x"), max_size=2).map(tuple)
+volumes = st.builds(
+    lambda mount, kind, *, read_only: Volume(f"/{mount}", read_only=read_only, **{kind: f"/{mount}"}),
+    names,
+    st.sampled_from(["claim", "host_path", "config_map", "secret"]),
+    read_only=st.booleans(),
+)
+pods = st.builds(
+    KubernetesSpec,
+    image=texts,
+    pull_policy=st.sampled_from(["", "Always", "IfNotPresent", "Never"]),
+    pull_secrets=words,
+    python=texts,
+    volumes=st.lists(volumes, max_size=2, unique_by=lambda volume: volume.mount).map(tuple),
+    env=pairs,
+    env_secrets=words,
+    node_selector=pairs,
+    tolerations=words,
+    priority_class=texts,
+    spread=st.booleans(),
+    service_account=texts,
+    code_url=texts,
+    master_cpu=cores,
+    master_memory_mib=st.integers(128, 4096),
+    run_as_user=st.integers(1, 65535),
+    linger_s=st.floats(1, 3600),
+)
 jobs = st.builds(
     JobSpec,
     name=names,
@@ -170,6 +199,7 @@ jobs = st.builds(
         ["", "s3://bucket/run 1", "file:///tmp/x", "abfs://box@account.example/x"]
     ),
     migration=st.sampled_from(Migration),
+    kubernetes=st.just(KubernetesSpec()) | pods,
     early_stopping=st.none()
     | st.builds(EarlyStopping, st.sampled_from(Metric), st.integers(1, 9), st.floats(0, 1)),
 )

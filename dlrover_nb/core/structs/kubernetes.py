@@ -1,0 +1,135 @@
+"""How a job's pods are to be made, where that is not the plan's to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs import _check
+
+DEFAULT_IMAGE = "dlrover-nb:0.1.0"
+STATE = "/dlrover-nb/state"  # where run folders lie in pods; a volume here outlives them
+_PULL_POLICIES = ("", "Always", "IfNotPresent", "Never")
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """Something that every pod of a job mounts: data, or a place for its state.
+
+    Parameters
+    ----------
+    mount
+        Absolute path in the pods. A volume at `STATE` keeps the run folder: without one a job does not
+        outlive its master's pod, and a parameter server that is lost takes its parameters with it.
+    claim, host_path, config_map, secret
+        What is mounted, just one of them: a PersistentVolumeClaim (ReadWriteMany where pods run on several
+        machines), a folder of the machines themselves, a ConfigMap or a Secret.
+    read_only
+        Whether pods may only read it.
+    """
+
+    mount: str
+    claim: str = ""
+    host_path: str = ""
+    config_map: str = ""
+    secret: str = ""
+    read_only: bool = False
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("claim", "host_path", "config_map", "secret") if getattr(self, name)]
+        if len(given) != 1:
+            got = " and ".join(given) or "none"
+            raise InvalidValueError(f"a volume is one of claim, host_path, config_map or secret, got {got}")
+        for name in ("mount", "host_path"):
+            path = getattr(self, name)
+            if path and not path.startswith("/"):
+                raise InvalidValueError(f"{name} of a volume must be an absolute path, got {path!r}")
+        if not self.mount:
+            raise InvalidValueError("a volume needs the path where pods see it; add mount: /data")
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSpec:
+    """How the pods of a job are made; of no concern to other clusters.
+
+    What is left empty here is taken from the ConfigMap ``dlrover-nb`` of the namespace, where the people who
+    run the cluster keep what holds for all jobs.
+
+    Parameters
+    ----------
+    image
+        Image with this package and its extras ``torch`` and ``kubernetes``; empty: the namespace's, else
+        `DEFAULT_IMAGE`.
+    pull_policy
+        ``Always``, ``IfNotPresent``, ``Never``; empty: the cluster's own rule.
+    pull_secrets
+        Names of Secrets with which images are pulled.
+    python
+        Interpreter in the image.
+    volumes
+        What all pods mount.
+    env
+        Variables of all pods, ``NAME=VALUE`` each; nothing secret, for they stand in pods.
+    env_secrets
+        Names of Secrets whose keys become variables: credentials of storage, or of the history
+        (``DLROVER_NB_HISTORY``, a database URL).
+    node_selector
+        Labels of the machines to run on, ``KEY=VALUE`` each.
+    tolerations
+        Taints to bear, as ``kubectl taint`` writes them: ``KEY=VALUE:EFFECT``, ``KEY:EFFECT`` or ``KEY``.
+    priority_class
+        Of all pods.
+    spread
+        Whether parameter servers, and workers, rather stand on machines of their own.
+    service_account
+        An existing one for the master; empty: each job makes its own, with no more rights than it needs.
+    code_url
+        Folder, as any URL that fsspec knows, for a notebook's code that is too large for a Secret.
+    master_cpu, master_memory_mib
+        What the job's master gets.
+    run_as_user
+        User id in the containers; never root.
+    linger_s
+        How long the master answers after the job's end, > 0; then its pod ends, and what it knew last stays
+        with the Job.
+    """
+
+    image: str = ""
+    pull_policy: str = ""
+    pull_secrets: tuple[str, ...] = ()
+    python: str = ""
+    volumes: tuple[Volume, ...] = ()
+    env: tuple[str, ...] = ()
+    env_secrets: tuple[str, ...] = ()
+    node_selector: tuple[str, ...] = ()
+    tolerations: tuple[str, ...] = ()
+    priority_class: str = ""
+    spread: bool = True
+    service_account: str = ""
+    code_url: str = ""
+    master_cpu: float = 0.25
+    master_memory_mib: int = 768
+    run_as_user: int = 65532
+    linger_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        if self.pull_policy not in _PULL_POLICIES:
+            raise InvalidValueError(
+                f"pull_policy must be Always, IfNotPresent or Never, got {self.pull_policy!r}"
+            )
+        for name in ("env", "node_selector"):
+            for item in getattr(self, name):
+                if not item.partition("=")[1] or item.startswith("="):
+                    raise InvalidValueError(f"{name} must hold NAME=VALUE, got {item!r}")
+        mounts = [volume.mount.rstrip("/") for volume in self.volumes]
+        if doubled := {mount for mount in mounts if mounts.count(mount) > 1}:
+            raise InvalidValueError(f"one volume to a path, got several at {', '.join(sorted(doubled))}")
+        _check.above_zero("master_cpu", self.master_cpu)
+        _check.at_least("master_memory_mib", self.master_memory_mib, 128)
+        _check.at_least("run_as_user", self.run_as_user, 1, hint="pods do not run as root")
+        _check.above_zero("linger_s", self.linger_s)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the run folder outlives pods."""
+        return any(volume.mount.rstrip("/") == STATE for volume in self.volumes)

@@ -1,0 +1,175 @@
+"""Fixtures of tests against a real Kubernetes: a control plane alone, or one with nodes that run real pods.
+
+They start the test cluster that lies in ``kube`` of the folder that ``DLROVER_NB_SHARED`` names (``../shared``
+by default) and end it with the run. With ``DLROVER_NB_TEST_KUBE`` (run directory of a cluster with nodes that is up) the pods
+run there, and it is left up.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = Path(os.environ.get("DLROVER_NB_SHARED", ROOT.parent / "shared"))
+KUBE = SHARED / "kube"
+INSTALLED = Path(
+    os.environ.get("TESTKUBE_HOME")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "testkube-1.20.2"
+)
+UP_LIMIT_S = 180
+IMAGE = "docker.io/local/host:1"  # empty: pods mount this machine's own files
+
+
+@dataclass(frozen=True)
+class TestCluster:
+    """A test cluster that is up."""
+
+    __test__ = False
+
+    run: Path
+
+    @property
+    def kubeconfig(self) -> str:
+        return str(self.run / "kubeconfig")
+
+    @property
+    def alice(self) -> str:
+        """Kubeconfig of a user without any rights."""
+        return str(self.run / "alice.kubeconfig")
+
+    def script(self, name: str, *arguments: str) -> str:
+        """Run one of the test cluster's scripts on it; return what it said."""
+        done = subprocess.run(
+            [str(KUBE / name), *arguments],
+            env=os.environ | {"TESTKUBE_RUN": str(self.run)},
+            capture_output=True,
+            text=True,
+            timeout=UP_LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{name} {' '.join(arguments)}: {done.stderr or done.stdout}"
+        return done.stdout
+
+
+def _why_not(mode: str) -> str:
+    """Return why no test cluster can be started here; empty: it can."""
+    if not (KUBE / "up.sh").exists():
+        return f"no test cluster in {KUBE}"
+    if not (INSTALLED / "kube-apiserver").exists():
+        return f"the test cluster is not installed; run {KUBE / 'install.sh'}"
+    if mode == "node" and os.geteuid() != 0:
+        return "nodes of the test cluster need root"
+    if mode == "node" and not Path("/sys/fs/cgroup/memory").is_dir():
+        return "nodes of the test cluster need cgroup v1"
+    return ""
+
+
+def _started(mode: str, **variables: str):
+    why = _why_not(mode)
+    if why and os.environ.get("CI") == "true":
+        pytest.fail(f"in CI the Kubernetes tests run: {why}")
+    if why:
+        pytest.skip(why)
+    run = Path(tempfile.mkdtemp(prefix="tk-"))
+    cluster = TestCluster(run)
+    environment = os.environ | variables | {"TESTKUBE_RUN": str(run)}
+    try:
+        subprocess.run(
+            [str(KUBE / "up.sh"), mode], env=environment, check=True, capture_output=True, timeout=UP_LIMIT_S
+        )
+    except subprocess.CalledProcessError as error:
+        shutil.rmtree(run, ignore_errors=True)
+        pytest.fail(f"the test cluster does not start: {error.stderr.decode()}")
+    try:
+        yield cluster
+    finally:
+        cluster.script("down.sh")
+        shutil.rmtree(run, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def control_plane():
+    """A control plane of this run, without nodes; it may be stopped and broken by tests that mend it."""
+    yield from _started("cp")
+
+
+@pytest.fixture(scope="session")
+def nodes():
+    """A cluster with two nodes that run real pods."""
+    if there := os.environ.get("DLROVER_NB_TEST_KUBE"):
+        yield TestCluster(Path(there))
+        return
+    yield from _started("node", NODES="2")
+
+
+@pytest.fixture
+def namespace(request):
+    """Make fresh namespaces on a cluster: ``namespace(cluster)``; they go with the test."""
+    made: list[tuple[object, str]] = []
+
+    def make(cluster: TestCluster) -> str:
+        core, name = core_api(cluster), f"t-{uuid.uuid4().hex[:8]}"
+        core.create_namespace({"metadata": {"name": name}})
+        made.append((core, name))
+        _await_account(core, name)
+        return name
+
+    yield make
+    for core, name in made:
+        for pod in core.list_namespaced_pod(name).items:
+            _delete_pod(core, name, pod.metadata.name)
+        core.delete_namespace(name)
+
+
+def core_api(cluster: TestCluster):
+    """Return the client's own CoreV1Api of the administrator."""
+    return client.CoreV1Api(config.new_client_from_config(cluster.kubeconfig))
+
+
+def _await_account(core, name):
+    """Wait for the default service account: pods are refused before."""
+    end = time.monotonic() + 20
+    while not core.list_namespaced_service_account(name).items:
+        assert time.monotonic() < end, f"namespace {name} has no service account"
+        time.sleep(0.1)
+
+
+def _delete_pod(core, namespace, name):
+    try:
+        core.delete_namespaced_pod(name, namespace, grace_period_seconds=0)
+    except ApiException as error:
+        if error.status != 404:
+            raise
+
+
+def host_files() -> dict[str, object]:
+    """Return the `KubernetesSpec` fields with which pods run this machine's Python and this checkout."""
+    places = []
+    wanted = {"/usr", "/etc", str(ROOT), sys.prefix, sys.base_prefix, *map(str, _linked())}
+    for place in sorted(wanted, key=len):
+        if not any(place == p or place.startswith(f"{p}/") for p in places):
+            places.append(place)
+    return {
+        "image": IMAGE,
+        "pull_policy": "Never",
+        "python": sys.executable,
+        "env": [f"PYTHONPATH={ROOT}", "PYTHONDONTWRITEBYTECODE=1"],
+        "volumes": [{"mount": place, "host_path": place, "read_only": True} for place in places],
+    }
+
+
+def _linked() -> list[Path]:
+    """Return where the interpreter really lies, when the virtual environment's is a link."""
+    return [Path(sys.executable).resolve().parent.parent]
