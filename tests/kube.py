@@ -8,6 +8,7 @@ run there, and it is left up.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,9 +18,12 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+from waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("DLROVER_NB_SHARED", ROOT.parent / "shared"))
@@ -61,6 +65,43 @@ class TestCluster:
         )
         assert done.returncode == 0, f"{name} {' '.join(arguments)}: {done.stderr or done.stdout}"
         return done.stdout
+
+    def stop_api(self) -> None:
+        """Kill the API server; `start_api` brings it back with what it knew."""
+        server = self._api_server()
+        (self.run / "api-command").write_text(shlex.join(server.cmdline()))
+        server.kill()
+        until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE, what="its end")
+
+    def start_api(self) -> None:
+        """Start the API server that `stop_api` killed, and wait until it answers."""
+        command = (self.run / "api-command").read_text()
+        inside = self.run / "pids" / "init"  # with nodes: the cluster has namespaces of its own
+        enter = f"nsenter -t {inside.read_text().split()[0]} -m -p -n -u -i " if inside.exists() else ""
+        log = shlex.quote(str(self.run / "log" / "kube-apiserver.log"))
+        started = f"setsid {enter}{command} >>{log} 2>&1 </dev/null & echo $!"
+        pid = subprocess.run(
+            ["bash", "-c", started], check=True, capture_output=True, text=True
+        ).stdout.strip()
+        if not enter:
+            ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+            (self.run / "pids" / "kube-apiserver").write_text(f"{pid} {ticks}\n")  # down.sh ends it
+        until(self._is_ready, timeout_s=60, what="a ready API server")
+
+    def _api_server(self) -> psutil.Process:
+        """Return the process of this cluster's API server, by the certificates that it was given."""
+        mark = f"--client-ca-file={self.run}/certs/ca.crt"
+        for process in psutil.process_iter(["name", "cmdline"]):
+            if process.info["name"] == "kube-apiserver" and mark in (process.info["cmdline"] or ()):
+                return process
+        raise AssertionError(f"no API server of {self.run} runs")
+
+    def _is_ready(self) -> bool:
+        try:
+            core_api(self).list_namespace(limit=1, _request_timeout=2)
+        except (ApiException, HTTPError):
+            return False
+        return True
 
 
 def _why_not(mode: str) -> str:
