@@ -104,6 +104,12 @@ def load(code: str, folder: Path | None) -> object:
     return _imported(_checked(code)) if path is None else _unpickled(code, path)
 
 
+def file_of(code: str) -> str:
+    """Return the name of the file in the run folder that holds this code; empty: it is imported."""
+    found = _PICKLED.fullmatch(code)
+    return "" if found is None else f"code-{found['sha256']}.pickle"
+
+
 def name_of(thing: object) -> str:
     """Return what to call a user's code in a text."""
     return getattr(thing, "__name__", None) or (thing if isinstance(thing, str) else type(thing).__name__)
@@ -116,8 +122,8 @@ def _checked(code: str) -> str:
 
 
 def _path(code: str, folder: Path) -> Path | None:
-    found = _PICKLED.fullmatch(code)
-    return None if found is None else folder / f"code-{found['sha256']}.pickle"
+    name = file_of(code)
+    return folder / name if name else None
 
 
 def _imported(code: str) -> object:

@@ -17,6 +17,7 @@ import os
 import socket as host_socket
 import struct
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -199,6 +200,16 @@ class Agent:
                 f"{self._config.node} had no connection to its master {self._config.master} "
                 f"for {limit_s:g} s, so it ends"
             )
+
+
+def read_endpoint(path: str) -> str:
+    """Return the master's endpoint as a file names it; empty: there is no file, or nothing in it."""
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
 
 
 def _ignore(_message: ToNode) -> None:

@@ -24,7 +24,8 @@ class NodeConfig:
 
     `folder` is the job's private run folder (ipc sockets, keys, checkpoints); `master` the endpoint to
     say Hello to; `public_key`/`secret_key` the job's CURVE pair (Z85), used on tcp. `listen` is the
-    prefix of the endpoint that a PS binds: ``ipc`` or ``tcp://ADDRESS``.
+    prefix of the endpoint that a PS binds: ``ipc`` or ``tcp://ADDRESS``. `master_file` names the file
+    that holds the master's endpoint when that may change; empty: it never does.
     """
 
     node: str
@@ -38,6 +39,7 @@ class NodeConfig:
     folder: str
     public_key: str
     secret_key: str = field(repr=False)
+    master_file: str = ""
 
 
 # node -> master

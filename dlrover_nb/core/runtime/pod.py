@@ -1,0 +1,177 @@
+"""Run one node in its pod: ``python -m dlrover_nb.core.runtime.pod``.
+
+A pod is told what it is in three ways: by the job's Secret (`PodJob`), by variables, and by a file that names
+the master's endpoint and changes when the master comes back under another address. From these the
+`NodeConfig` is made that other clusters hand over whole.
+
+Exit codes are those of `core.runtime.node`. The one line why a node failed is left where the kubelet looks
+for it, so that the pod's own status tells it, after its log is gone too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.runtime.agent import read_endpoint
+from dlrover_nb.core.runtime.delivery import receive
+from dlrover_nb.core.runtime.node import run
+from dlrover_nb.core.runtime.output import log_lines
+from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.pods import (
+    CPU_VAR,
+    END_FILE,
+    FOLDER_VAR,
+    IP_VAR,
+    JOB_FILE,
+    MASTER_FILE,
+    MEMORY_VAR,
+    NODE_VAR,
+    ROLE_VAR,
+    PodJob,
+)
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import FrameType
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOK_EVERY_S = 0.2
+TOLD_WITHIN_S = 120.0  # the kubelet brings a changed Secret to its pods within a minute or so
+MOST_LETTERS = 2000  # of the line why a pod failed; the kubelet keeps 4096 bytes
+
+
+def read_pod_job(path: Path = Path(JOB_FILE)) -> PodJob:
+    """Return what this pod's job is.
+
+    Raises
+    ------
+    NotFoundError
+        When the Secret is not there.
+    WireError
+        When it holds something else.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise NotFoundError(
+            f"the pod has no {path} ({error.strerror}); mount the job's Secret there"
+        ) from error
+    return from_json(data, PodJob)
+
+
+def node_config(
+    job: PodJob, variables: Mapping[str, str], *, master: str, master_file: str = MASTER_FILE
+) -> NodeConfig:
+    """Return the configuration of the node that the pod's variables describe.
+
+    Raises
+    ------
+    InvalidValueError
+        When a variable is missing or says something else.
+    """
+    if job.features is None:
+        raise InvalidValueError("the job's data were not looked at; its master does that before nodes start")
+    address = _told(variables, IP_VAR)
+    return NodeConfig(
+        node=_told(variables, NODE_VAR),
+        role=_parsed(variables, ROLE_VAR, Role),
+        spec=job.spec,
+        features=job.features,
+        cpu=_parsed(variables, CPU_VAR, float),
+        memory_mib=_parsed(variables, MEMORY_VAR, int),
+        master=master,
+        listen=f"tcp://[{address}]" if ":" in address else f"tcp://{address}",
+        folder=_told(variables, FOLDER_VAR),
+        public_key=job.public_key,
+        secret_key=job.secret_key,
+        master_file=master_file,
+    )
+
+
+def _told(variables: Mapping[str, str], name: str) -> str:
+    if not variables.get(name):
+        raise InvalidValueError(f"variable {name} is not set; a node's pod is made by the job's master")
+    return variables[name]
+
+
+def _parsed(variables: Mapping[str, str], name: str, kind: Callable[[str], T]) -> T:
+    text = _told(variables, name)
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise InvalidValueError(f"expected a value in variable {name}, got {text!r}") from error
+
+
+def await_told(look: Callable[[], T | None], what: str, *, sleep: Callable[[float], None] = time.sleep) -> T:
+    """Look until something is there.
+
+    Raises
+    ------
+    BackendError
+        When it does not come.
+    """
+    for _ in range(round(TOLD_WITHIN_S / LOOK_EVERY_S)):
+        if (found := look()) is not None:
+            return found
+        sleep(LOOK_EVERY_S)
+    raise BackendError(f"the pod was not told {what} within {TOLD_WITHIN_S:g} s; look at the job's master")
+
+
+def _prepared_job() -> PodJob | None:
+    """Return the job once its data are known; a Secret that was changed comes to its pods a little later."""
+    job = read_pod_job()
+    return job if job.features is not None else None
+
+
+def run_pod() -> None:
+    """Run the node of this pod to its end; raises as `core.runtime.node.run`, and what is wrong before it."""
+    job = await_told(_prepared_job, "what the job's data are")
+    master = await_told(lambda: read_endpoint(MASTER_FILE) or None, "where the job's master is")
+    config = node_config(job, os.environ, master=master)
+    receive(job.spec, Path(config.folder), url=job.code_url)
+    run(config)
+
+
+def tell_end(error: BaseException, path: Path = Path(END_FILE)) -> str:
+    """Leave one line why the pod failed for its status; return it."""
+    text = str(error) if isinstance(error, DlroverError) else f"{type(error).__name__}: {error}"
+    line = " ".join(text.split())[:MOST_LETTERS]
+    with contextlib.suppress(OSError):  # there is none outside a pod
+        path.write_text(line)
+    return line
+
+
+def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(0)
+
+
+def main() -> int:
+    """Run this pod's node; return the exit code."""
+    log_lines()
+    signal.signal(signal.SIGTERM, _exit)  # the first process of a pod ends by a signal only if it says so
+    try:
+        run_pod()
+    except DlroverError as error:
+        _log.error("%s", tell_end(error))
+        return 1
+    except Exception as error:  # noqa: BLE001 - a bug ends the pod too, and is logged with its traceback
+        _log.exception("%s", tell_end(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
