@@ -170,8 +170,11 @@ class HandedOut:
     def poll(self) -> tuple[()]:
         return ()
 
-    def waiting(self) -> frozenset[str]:
-        return frozenset()
+    def meet(self, endpoint: str) -> None:
+        raise AssertionError(endpoint)
+
+    def waiting(self) -> dict[str, str]:
+        return {}
 
     def close(self) -> None:
         """Close nothing."""

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import waits_told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,19 +134,20 @@ def _nodes(nodes: Sequence[NodeView]) -> RenderableType:
     table.add_column("most of it")
     for node in nodes:
         table.add_row(*_node_cells(node))
-    if all(node.cpu_enforced and node.memory_enforced for node in nodes):
-        return table
-    return Group(table, Text("* advisory: this machine does not hold the node to this limit", style="dim"))
+    below = [Text(line, style="yellow") for line in waits_told(nodes)]
+    if not all(node.cpu_enforced and node.memory_enforced for node in nodes):
+        below.append(Text("* advisory: this machine does not hold the node to this limit", style="dim"))
+    return Group(table, *below)
 
 
 def _node_cells(node: NodeView) -> tuple[str, ...]:
     may = f"{node.cpu:g}{'' if node.cpu_enforced else '*'}"
     memory = f"{node.memory_mib} MiB{'' if node.memory_enforced else '*'}"
     if (last := node.last) is None:
-        return (node.id, node.phase, f"- / {may}", f"- / {memory}", "", "")
+        return (node.id, node.state, f"- / {may}", f"- / {memory}", "", "")
     return (
         node.id,
-        node.phase,
+        node.state,
         f"{last.cpu_cores:.2f} / {may}",
         f"{last.memory_mib:.0f} / {memory}",
         f"{last.iter_s * 1e3:.1f} ms",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
@@ -187,7 +187,8 @@ def nodes_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     n_more = len(nodes) - len(shown)
     more = f"{n_more} more nodes, ready and with less memory in use, are not shown." if n_more else ""
     note = " ".join(filter(None, (more, _limits_note(nodes))))
-    return (Table("Nodes", head, tuple(_node_row(n) for n in shown), note),)
+    waits = (Paragraph(f"{line[0].upper()}{line[1:]}", Tone.WARNING) for line in waits_told(nodes))
+    return (Table("Nodes", head, tuple(_node_row(n) for n in shown), note), *waits)
 
 
 def _outstanding(nodes: Sequence[NodeView]) -> tuple[NodeView, ...]:
@@ -204,7 +205,7 @@ def _node_row(node: NodeView) -> tuple[str, ...]:
     last = node.last
     return (
         node.id,
-        str(node.phase),
+        node.state,
         f"{units.cores(last.cpu_cores) if last else units.MISSING} / {node.cpu:g}",
         units.memory(last.memory_mib if last else None),
         units.percent(last.memory_mib / node.memory_mib if last else None),

@@ -12,13 +12,17 @@ from dlrover_nb.core.history.scores import scoreboard
 from dlrover_nb.core.structs.decisions import FlipPoint, Outcome, TermShare
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Measured, Weighed
-from dlrover_nb.core.structs.snapshot import Coefficient
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import ROOM, Coefficient, NodePhase, NodeView
 from dlrover_nb.magics.arguments import parse
 from dlrover_nb.widgets import records
+from dlrover_nb.widgets.blocks import Paragraph, Table
 from dlrover_nb.widgets.logs import logs_view
 from dlrover_nb.widgets.scores import scores_view
+from dlrover_nb.widgets.status import nodes_blocks
 from dlrover_nb.widgets.why import parts_blocks, scale_command, whatif_view, why_view
 
+INSUFFICIENT = "0/2 nodes are available: 2 Insufficient cpu."
 LINE = LogLine(b.START_S + 3, "worker-0", "INFO", "reads shard 3")
 
 
@@ -224,3 +228,19 @@ def test_scoreboard_counts_hits_per_job_and_over_all():
 
 def test_a_scoreboard_without_outcomes_says_so():
     assert "No applied plan was measured yet" in scores_view(scoreboard({})).text()
+
+
+def test_nodes_that_wait_stand_as_such_and_each_reason_below_with_its_nodes():
+    waits = [("worker-8", INSUFFICIENT), ("worker-9", INSUFFICIENT), ("ps-9", ROOM)]
+    waiting = tuple(
+        NodeView(name, Role(name[:-2]), NodePhase.PENDING, 1.0, 512, False, b.START_S, waits_for=why)
+        for name, why in waits
+    )
+    snapshot = b.snapshot()
+    table, *told = nodes_blocks(replace(snapshot, nodes=(*snapshot.nodes, *waiting)))
+    assert isinstance(table, Table)
+    assert [row[1] for row in table.rows].count("waiting") == 3
+    assert [block.text for block in told if isinstance(block, Paragraph)] == [
+        f"Waiting: {INSUFFICIENT} (worker-8, worker-9)",
+        "Waiting for room: ps-9",
+    ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from dlrover_nb.core.structs.messages import NodeConfig
     from dlrover_nb.core.structs.resources import Capacity
@@ -91,8 +91,18 @@ class Backend(Protocol):
         """Return the nodes that ended since the last call, each once, those of `stop_node` too."""
         ...
 
-    def waiting(self) -> frozenset[str]:
-        """Return the started nodes that have no place yet, because others hold what they need."""
+    def meet(self, endpoint: str) -> None:
+        """Let nodes that were started find the master at `endpoint`; return at once.
+
+        For a master that came back under another address. A backend whose masters keep theirs does nothing.
+        """
+        ...
+
+    def waiting(self) -> Mapping[str, str]:
+        """Return the started nodes that cannot begin yet, and why, in the cluster's words.
+
+        An empty reason: others hold the room that they need.
+        """
         ...
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
 
@@ -140,9 +140,12 @@ class ProcessBackend:
         stillborn, self._stillborn = self._stillborn, []
         return (*stillborn, *(self._exited(node, process) for node, process in ended))
 
-    def waiting(self) -> frozenset[str]:
+    def meet(self, endpoint: str) -> None:
+        """Do nothing: a master that comes back to this machine has the endpoint that it had."""
+
+    def waiting(self) -> Mapping[str, str]:
         """Return no node: a process waits for nothing."""
-        return frozenset()
+        return {}
 
     def close(self) -> None:
         """Kill all processes and wait until they are gone."""

@@ -51,7 +51,7 @@ from dlrover_nb.core.structs.messages import (
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -265,9 +265,9 @@ class JobMaster:
         self._state.capacity = capacity
         return self._settle(at_s)
 
-    def see_waiting(self, nodes: Collection[str], at_s: float) -> tuple[Order, ...]:
-        """Hear from the backend which nodes it has no room for yet."""
-        watch.see_waiting(self._state, nodes, at_s)
+    def see_waiting(self, reasons: Mapping[str, str], at_s: float) -> tuple[Order, ...]:
+        """Hear from the backend which nodes cannot begin yet, and why; an empty reason: there is no room."""
+        watch.see_waiting(self._state, reasons, at_s)
         return self._settle(at_s)
 
     def manifest_written(self, number: int, at_s: float) -> tuple[Order, ...]:

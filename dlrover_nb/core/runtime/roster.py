@@ -39,6 +39,7 @@ class Node:
     is_draining: bool = False
     has_worked: bool = False  # a worker: batches of it were acknowledged
     asked_s: float = 0.0  # since when it has had room to start in
+    waits_for: str = ""  # what its start waits for; empty: nothing
     endpoint: str = ""
     pid: int | None = None
     cpu_enforced: bool = False
@@ -85,6 +86,7 @@ class Node:
             self.pid,
             self.last,
             self.memory_enforced,
+            self.waits_for,
         )
 
 
@@ -119,7 +121,7 @@ class Roster:
 
     def greet(self, node: Node, hello: Hello, at_s: float) -> None:
         """Note what a node says of itself when it is up."""
-        node.is_up, node.is_adopted, node.since_s = True, False, at_s
+        node.is_up, node.is_adopted, node.since_s, node.waits_for = True, False, at_s, ""
         node.endpoint, node.pid = hello.endpoint, hello.pid
         node.cpu_enforced, node.memory_enforced = hello.cpu_enforced, hello.memory_enforced
 

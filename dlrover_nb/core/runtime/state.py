@@ -202,7 +202,7 @@ class JobState:
     is_blocked: bool = False  # nothing is left but shards in quarantine
     n_dropped: int = 0  # messages that nodes did not understand
     usual_rows_per_s: float = 0.0  # of the median worker; 0: not known
-    waits_for: str = ""  # room that the cluster does not have now; empty: every node has a place
+    waits_for: str = ""  # what nodes wait for before they can begin, in words; empty: none waits
     last_step_s: float = 0.0  # when a node last came a step further: what a stuck plan is measured by
     batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers that have another than the job's
     n_coordinated: int = 0  # the group whose coordinator was told of them

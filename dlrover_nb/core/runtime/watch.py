@@ -13,9 +13,10 @@ from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import Stop
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import ROOM
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Mapping, Sequence
 
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
@@ -93,36 +94,55 @@ def _check_plan(state: JobState, at_s: float) -> None:
 
 
 def _why_stuck(state: JobState) -> str:
-    if state.waits_for:
-        return f"no room was found within {PLAN_LIMIT_S:g} s: it {state.waits_for}; choose a smaller plan"
-    return (
-        f"its nodes did not come up within {PLAN_LIMIT_S:g} s; look at their logs, or choose a smaller plan"
-    )
+    nodes = [node for node in state.roster.nodes if node.waits_for]
+    if nodes and all(node.waits_for == ROOM for node in nodes):
+        return f"no room was found within {PLAN_LIMIT_S:g} s: it {_needs(nodes)}; choose a smaller plan"
+    late = f"its nodes did not come up within {PLAN_LIMIT_S:g} s"
+    if nodes:
+        return f"{late}, {_told(nodes)}; see to that, or choose a smaller plan"
+    return f"{late}; look at their logs, or choose a smaller plan"
 
 
-def see_waiting(state: JobState, names: Collection[str], at_s: float) -> None:
-    """Note for which nodes the cluster has no room now: their start has not begun, so it is not late.
+def see_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> None:
+    """Note which nodes the cluster cannot begin now, and why: their start has not begun, so it is not late.
 
     A job that has no other plan to go back to waits for room as long as it takes; a change of plan is given
     up after the usual time.
     """
-    nodes = [node for node in state.roster.nodes if node.id in names and not node.is_up]
+    nodes = [node for node in state.roster.nodes if node.id in reasons and not node.is_up]
+    for node in state.roster.nodes:
+        node.waits_for = ""
     for node in nodes:
-        node.asked_s = at_s
+        node.asked_s, node.waits_for = at_s, reasons[node.id] or ROOM
     if state.is_ended or state.is_stopping:
         return
     if nodes and (state.applied is None or state.change is None or state.change.is_fallback):
         state.last_step_s = at_s
-    before, state.waits_for = state.waits_for, _needs(nodes)
+    before, state.waits_for = state.waits_for, _told(nodes)
     if state.waits_for not in {"", before}:
-        state.note(f"waiting for room: {state.waits_for}; other jobs hold the rest", at_s)
+        state.note(state.waits_for, at_s)
     elif before and not nodes:
-        state.note("room was found", at_s)
+        state.note(
+            "room was found"
+            if before.startswith(f"waiting for {ROOM}")
+            else "what nodes waited for is there",
+            at_s,
+        )
+
+
+def _told(nodes: Sequence[Node]) -> str:
+    """Return what nodes wait for, each reason with the nodes that it holds up."""
+    reasons = dict.fromkeys(node.waits_for for node in nodes)
+    return "; ".join(_told_of(why, [n for n in nodes if n.waits_for == why]) for why in reasons)
+
+
+def _told_of(why: str, nodes: Sequence[Node]) -> str:
+    if why == ROOM:
+        return f"waiting for {ROOM}: {_needs(nodes)}; other jobs hold the rest"
+    return f"waiting: {why} ({', '.join(n.id for n in nodes)})"
 
 
 def _needs(nodes: Sequence[Node]) -> str:
-    if not nodes:
-        return ""
     cpu, memory_mib = sum(n.cpu for n in nodes), sum(n.memory_mib for n in nodes)
     return f"needs {cpu:g} cores and {memory_mib} MiB for {', '.join(n.id for n in nodes)}"
 

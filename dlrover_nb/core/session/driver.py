@@ -189,6 +189,7 @@ class JobDriver:
         self._hands = self._hands_for(job)
         self._logs.again([node.id for node in record.nodes])
         self._backend.adopt([node.id for node in record.nodes])
+        self._backend.meet(self._line.endpoint)
         orders = self._master.resume(record, kept, self._now_s())
         controller = self._hearing.controller
         if not controller.is_submitted:

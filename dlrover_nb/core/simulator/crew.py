@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
+from dlrover_nb.core.structs.snapshot import ROOM, NodePhase, NodeView
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place, SimCluster
@@ -74,6 +74,7 @@ class SimNode:
             memory_enforced=True,
             since_s=self.since_s,
             last=self.last,
+            waits_for=ROOM if self.place is None else "",
         )
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Prediction, Proposal
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import Capacity, Pins, ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
 from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class NodePhase(StrEnum):
@@ -22,9 +26,15 @@ class NodePhase(StrEnum):
     GONE = "gone"
 
 
+ROOM = "room"  # what a node waits for when all that is known is that others hold what it needs
+
+
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node as the master knows it."""
+    """One node as the master knows it.
+
+    `waits_for` says what its start waits for: `ROOM`, or a reason in the cluster's words; empty: nothing.
+    """
 
     id: str
     role: Role
@@ -36,6 +46,24 @@ class NodeView:
     pid: int | None = None
     last: NodeSample | None = None
     memory_enforced: bool = False
+    waits_for: str = ""
+
+    @property
+    def state(self) -> str:
+        """Its phase in one word, `waiting` when its start waits for something."""
+        return "waiting" if self.waits_for else str(self.phase)
+
+
+def waits_told(nodes: Iterable[NodeView]) -> tuple[str, ...]:
+    """Return in words what nodes wait for, one line a reason with the nodes that it holds up."""
+    held: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.waits_for:
+            held.setdefault(node.waits_for, []).append(node.id)
+    return tuple(
+        f"waiting for {ROOM}: {', '.join(names)}" if why == ROOM else f"waiting: {why} ({', '.join(names)})"
+        for why, names in held.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it_and_then_to_the_beg
     assert len(world.learnt) == 8000
 
 
-def waits(world: World, seconds: int, *names: str) -> None:
+def waits(world: World, seconds: int, *names: str, why: str = "") -> None:
     """Let time pass for a job whose nodes `names` find no place."""
     for _ in range(seconds):
         for name in world.living(Role.WORKER) + world.living(Role.PS):
@@ -114,7 +114,7 @@ def waits(world: World, seconds: int, *names: str) -> None:
                 while world.hear(name):
                     pass
         world.tick(1.0)
-        world.do(world.master.see_waiting(names, world.at_s))
+        world.do(world.master.see_waiting(dict.fromkeys(names, why), world.at_s))
 
 
 def test_a_first_plan_without_room_waits_as_long_as_it_takes_and_says_for_what() -> None:
@@ -124,7 +124,7 @@ def test_a_first_plan_without_room_waits_as_long_as_it_takes_and_says_for_what()
     needs = "waiting for room: needs 0.75 cores and 1024 MiB for ps-0, worker-0"
     assert needs in world.master.message
     assert str(world.told(PhaseChanged)).count(needs) == 1
-    world.do(world.master.see_waiting((), world.at_s))
+    world.do(world.master.see_waiting({}, world.at_s))
     assert world.master.message == "room was found"
     world.run_to_end()
     trained_every_row(world)
@@ -149,6 +149,31 @@ def test_a_lost_worker_without_room_for_its_successor_waits_while_others_train()
     assert world.living(Role.WORKER) == ["worker-1", "worker-2"]
     assert world.master.phase is JobPhase.TRAINING
     assert "waiting for room" in world.master.message
+
+
+def test_the_clusters_own_reason_is_told_with_the_nodes_that_it_holds_up() -> None:
+    world, why = World(spec()), "0/2 nodes are available: 2 Insufficient cpu."
+    waits(world, 200, "worker-0", "ps-0", why=why)
+    assert world.master.phase is JobPhase.STARTING
+    assert world.master.message == f"waiting: {why} (ps-0, worker-0)"
+    assert [node.state for node in world.master.nodes] == ["waiting", "waiting"]
+    world.do(world.master.see_waiting({"ps-0": why}, world.at_s))
+    assert {node.id: node.waits_for for node in world.master.nodes} == {"ps-0": why, "worker-0": ""}
+    world.do(world.master.see_waiting({}, world.at_s))
+    assert world.master.message == "what nodes waited for is there"
+    world.run_to_end()
+    trained_every_row(world)
+
+
+def test_a_change_of_plan_that_waited_in_vain_says_for_what() -> None:
+    world = World(spec(), features(80_000))
+    world.run_until(lambda: in_place(world, plan()))
+    world.do(world.master.set_target(plan(2, 1), world.at_s))
+    waits(world, 130, "worker-1", why="exceeded quota: small")
+    (failed,) = world.told(PlanFailed)
+    assert isinstance(failed, PlanFailed)
+    assert "within 120 s, waiting: exceeded quota: small (worker-1); see to that" in failed.why
+    assert world.master.running == plan()
 
 
 def test_many_deaths_between_which_the_job_advances_are_no_failure() -> None:

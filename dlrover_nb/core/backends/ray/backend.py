@@ -210,8 +210,11 @@ class RayBackend:
         ended, _ = ray.wait(list(self._refs), num_returns=len(self._refs), timeout=0)
         return (*gone, *(self._ended(ref) for ref in ended))
 
-    def waiting(self) -> frozenset[str]:
-        """Return the nodes that Ray has not placed and that no machine has room for now."""
+    def meet(self, endpoint: str) -> None:
+        """Do nothing: a master that comes back to its machine has the endpoint that it had."""
+
+    def waiting(self) -> Mapping[str, str]:
+        """Return the nodes that Ray has not placed and that no machine has room for now; Ray says no more."""
         try:
             for node in [node for node, asked in self._unplaced.items() if _is_placed(asked.actor)]:
                 del self._unplaced[node]
@@ -221,9 +224,9 @@ class RayBackend:
             gang = self._gang.nodes.intersection(asked) if asked and self._gang.waits else frozenset()
         except (RayError, ConnectionError) as error:
             logger.warning("job %s cannot see what Ray has room for: %s", self._job, error)
-            return frozenset()
+            return {}
         alone = {n for n, (cpu, mib) in asked.items() if not any(c >= cpu and m >= mib for c, m in room)}
-        return gang | alone.difference(self._gang.nodes)
+        return dict.fromkeys(gang | alone.difference(self._gang.nodes), "")
 
     def close(self) -> None:
         """Kill all actors that still run."""
