@@ -20,7 +20,7 @@ demo: install  ## the main job, end to end, on this machine: about two minutes
 lab: install  ## JupyterLab on the quick start
 	$(BIN)/jupyter lab notebooks/00_quickstart.ipynb
 
-test: install browser postgresql check unit  ## all that must pass
+test: install browser postgresql kube check unit  ## all that must pass
 
 check: lint types imports
 
@@ -59,6 +59,14 @@ postgresql:  ## PostgreSQL's programs for the tests of the history; they start a
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 	      postgresql >/dev/null; status=$$?; rm -f $(POSTGRESQL_CONF); exit $$status; \
 	  else echo "PostgreSQL is not here: half of the history's tests will be skipped"; fi; }
+
+KUBE_CLUSTER := $(or $(DLROVER_NB_SHARED),../shared)/kube/install.sh
+.PHONY: kube
+kube:  ## the programs of the test cluster for the Kubernetes tests, where it lies beside this checkout
+	@if [ -x $(KUBE_CLUSTER) ] && { [ "$$CI" = true ] || [ "$$(id -u)" = 0 ]; }; then $(KUBE_CLUSTER) >/dev/null; \
+	elif [ "$$CI" = true ]; then echo "no $(KUBE_CLUSTER), and in CI the Kubernetes tests must run" >&2; exit 1; \
+	elif [ -x $(KUBE_CLUSTER) ]; then echo "$(KUBE_CLUSTER) was left to you: without it the Kubernetes tests may be skipped"; \
+	else echo "no test cluster beside this checkout: the Kubernetes tests will be skipped"; fi
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(OUT)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.session.client import JobHandle
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
-ADDRESS = "DLROVER_NB_ADDRESS"  # environment variable: the cluster; unset: this machine
+ADDRESS = "DLROVER_NB_ADDRESS"  # variable: HOST:PORT or kubernetes://CONTEXT/NAMESPACE; unset: this machine
 REDRAW_S = 1.0
 MISTAKE, INTERRUPTED = 2, 130
 

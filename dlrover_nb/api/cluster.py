@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.many import ManyJobs
 
 
-def connect(
+def connect(  # noqa: PLR0913 - each kind of cluster has its two options, and help() shows them
     kind: str = "ray",
     address: str | None = None,
     *,
@@ -32,13 +32,16 @@ def connect(
     start: bool = True,
     machines: int | None = None,
     speed: float | None = None,
+    context: str | None = None,
+    namespace: str | None = None,
 ) -> Cluster:
     """Connect to a place where jobs run.
 
     Parameters
     ----------
     kind
-        ``"ray"``, or ``"sim"`` for a simulated cluster in this process, of which nothing is real.
+        ``"ray"``, ``"kubernetes"``, or ``"sim"`` for a simulated cluster in this process, of which nothing is
+        real.
     address
         ``host:port`` of an existing Ray; None for one of our own on this machine, started when there is none.
     cpus
@@ -47,6 +50,9 @@ def connect(
         Whether one of our own may be started when none runs.
     machines, speed
         Of a simulated cluster: how many, and how many of its seconds pass in a real one.
+    context, namespace
+        Of Kubernetes: a context of the kubeconfig, and the namespace where jobs go; each the current one by
+        default. Without a kubeconfig, in a pod, the cluster around it is meant.
 
     Returns
     -------
@@ -67,7 +73,17 @@ def connect(
     >>> cluster = dlrover_nb.connect("sim", machines=4, speed=600)
     >>> job = cluster.submit("name: ads-ctr", epochs=100)
     """
-    return Cluster(connect_core(kind, address, cpus=cpus, start=start, machines=machines, speed=speed))
+    core = connect_core(
+        kind,
+        address,
+        start=start,
+        cpus=cpus,
+        machines=machines,
+        speed=speed,
+        context=context,
+        namespace=namespace,
+    )
+    return Cluster(core)
 
 
 class Cluster:

@@ -17,6 +17,7 @@ from dlrover_nb.api.job import Job
 from dlrover_nb.api.views import Note, RunsView, Shown
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.session import connect
+from dlrover_nb.core.session.place import read_address
 from dlrover_nb.magics import requests as rq
 from dlrover_nb.magics.arguments import MAGIC, help_text
 from dlrover_nb.magics.session import Session
@@ -24,6 +25,8 @@ from dlrover_nb.magics.submission import own_code, spec_of
 from dlrover_nb.widgets.blocks import Verbatim, View
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from dlrover_nb.api.exports import CheckView, ExportView, ImportView
     from dlrover_nb.api.views import (
         DecisionView,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
         WhyView,
     )
     from dlrover_nb.core.session.cluster import Cluster as CoreCluster
+    from dlrover_nb.core.session.place import Options
     from dlrover_nb.widgets.live import LiveView
     from dlrover_nb.widgets.many import ManyJobs
 
@@ -45,14 +49,7 @@ class Connector(Protocol):
     """How to get a cluster; `core.session.connect` is the one."""
 
     def __call__(
-        self,
-        kind: str,
-        address: str | None,
-        *,
-        cpus: float | None = None,
-        start: bool = True,
-        machines: int | None = None,
-        speed: float | None = None,
+        self, kind: str, address: str | None, *, start: bool = True, **options: Unpack[Options]
     ) -> CoreCluster:
         """Connect."""
         ...
@@ -85,7 +82,7 @@ class Commands:
         What the user types before a verb, for texts.
     auto_connect, address
         Whether a verb that needs a cluster connects by itself, as each call of the command line must (a
-        notebook says `connect` once), and where to; None is this machine.
+        notebook says `connect` once), and where to, as `read_address` reads it; None is this machine.
     namespace
         The user's variables: a cell in Python runs among them, and a job may name its own model or data.
     """
@@ -178,7 +175,13 @@ class Commands:
         if self.session.cluster is not None and self.session.cluster.simulated:
             self.session.cluster.shutdown()
         core = self._connector(
-            request.kind, request.address, cpus=request.cpus, machines=request.machines, speed=request.speed
+            request.kind,
+            request.address,
+            cpus=request.cpus,
+            machines=request.machines,
+            speed=request.speed,
+            context=request.context,
+            namespace=request.namespace,
         )
         cluster = self.session.cluster = Cluster(core)
         self.session.note_jobs(cluster.jobs())
@@ -390,7 +393,8 @@ class Commands:
         if self.session.cluster is None:
             if not self._auto_connect:
                 raise NotFoundError(f"not connected; `{self._command} connect ray` starts or joins a cluster")
-            self.session.cluster = Cluster(self._connector("ray", self._address, start=start))
+            kind, address, options = read_address(self._address)
+            self.session.cluster = Cluster(self._connector(kind, address, start=start, **options))
         return self.session.cluster
 
     def _maybe_cluster(self) -> Cluster | None:

@@ -104,11 +104,13 @@ OUTPUT_HELP = "file to write"
 FORCE = _argument("--force", action="store_true", help="overwrite it")
 OUTPUT = (_argument("-o", "--output", metavar="FILE", required=True, help=OUTPUT_HELP), FORCE)
 CONNECT = (
-    _argument("kind", metavar="KIND", nargs="?", default="ray", help="ray, or sim: nothing real"),
-    _argument("address", metavar="ADDRESS", nargs="?", help="of a cluster; left out: this machine"),
-    _argument("--cpus", type=number, metavar="N", help="cores that a cluster of our own offers"),
+    _argument("kind", metavar="KIND", nargs="?", default="ray", help="ray, kubernetes, or sim: nothing real"),
+    _argument("address", metavar="ADDRESS", nargs="?", help="of a Ray; left out: this machine"),
+    _argument("--cpus", type=number, metavar="N", help="cores that a Ray of our own offers"),
     _argument("--machines", type=whole, metavar="N", help="of a simulated cluster"),
     _argument("--speed", type=number, metavar="X", help="simulated seconds in a second"),
+    _argument("--context", metavar="CONTEXT", help="of the kubeconfig; left out: its current one"),
+    _argument("--namespace", metavar="NAMESPACE", help="where jobs go; left out: the context's"),
 )
 SUBMIT = (
     _argument("name", metavar="NAME", nargs="?", help="of the job"),

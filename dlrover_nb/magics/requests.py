@@ -21,6 +21,8 @@ class Connect:
     cpus: float | None
     machines: int | None = None
     speed: float | None = None
+    context: str | None = None
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ _VERBS = (
     Verb(
         "connect",
         "start or join where jobs run",
-        lambda p: rq.Connect(p.kind, p.address, p.cpus, p.machines, p.speed),
+        lambda p: rq.Connect(p.kind, p.address, p.cpus, p.machines, p.speed, p.context, p.namespace),
         flags.CONNECT,
         "ray",
     ),

@@ -163,6 +163,7 @@ class MemoryCluster:
         self.links: dict[str, Link] = {}
         self.connected: list[tuple[str, str | None, float | None]] = []
         self.may_start: list[bool] = []
+        self.options: list[dict[str, object]] = []
         self.own: list[tuple[object, object]] = []
 
     def connect(
@@ -170,15 +171,13 @@ class MemoryCluster:
         kind: str,
         address: str | None,
         *,
-        cpus: float | None = None,
         start: bool = True,
-        machines: int | None = None,
-        speed: float | None = None,
+        **options: object,
     ) -> MemoryCluster:
-        assert (machines, speed) == (None, None)
-        if kind != "ray":
+        if kind not in {"ray", "kubernetes"}:
             raise InvalidValueError(f"cannot connect to {kind!r}; known: ray")
-        self.connected.append((kind, address, cpus))
+        self.connected.append((kind, address, options.pop("cpus", None)))
+        self.options.append({name: value for name, value in options.items() if value is not None})
         self.may_start.append(start)
         return self
 

@@ -53,6 +53,7 @@ PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
         ("connect", rq.Connect("ray", None, None)),
         ("connect ray 10.0.0.1:6379 --cpus 2", rq.Connect("ray", "10.0.0.1:6379", 2.0)),
         ("connect sim --machines 1000 --speed 60", rq.Connect("sim", None, None, 1000, 60.0)),
+        ("connect k8s --namespace ml", rq.Connect("k8s", None, None, namespace="ml")),
         ("pin ads --worker-memory 24576", rq.Pin("ads", Sizes(worker_memory_mib=24576), clear=False, why="")),
         ("pin --clear", rq.Pin(None, Sizes(), clear=True, why="")),
         ("submit ads --warm-start", rq.Submit(None, (("name", "ads"), ("warm_start", True)))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,31 @@ def test_verbs_connect_by_themselves_and_print_text(run, memory: MemoryCluster) 
     assert "Job ctr: training" in out
     assert memory.connected == [("ray", None, None)] * 2
     assert memory.may_start == [True, False], "only a submit may start a cluster of our own"
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("10.0.0.1:6379", ("ray", "10.0.0.1:6379", {})),
+        ("kubernetes://staging/ml", ("kubernetes", None, {"context": "staging", "namespace": "ml"})),
+        ("kubernetes:///ml", ("kubernetes", None, {"namespace": "ml"})),
+        ("kubernetes://", ("kubernetes", None, {})),
+        ("kubernetes://arn:aws:eks:eu:1:cluster%2Fads/", ("kubernetes", None, {"context": "arn:aws:eks:eu:1:cluster/ads"})),
+    ],
+)  # fmt: skip
+def test_the_variable_names_the_cluster_of_every_verb(
+    memory: MemoryCluster, monkeypatch, address: str, told
+) -> None:
+    monkeypatch.setattr(cli, "Commands", partial(Commands, memory.connect))
+    monkeypatch.setenv(cli.ADDRESS, address)
+    assert cli.main(["jobs"]) == 0
+    assert (*memory.connected[0][:2], memory.options[0]) == told
+
+
+def test_an_address_with_too_many_parts_says_what_is_expected(run, monkeypatch, capsys) -> None:
+    monkeypatch.setenv(cli.ADDRESS, "kubernetes://arn:cluster/ads/ml")
+    assert cli.main(["jobs"]) == 2
+    assert "expected kubernetes://CONTEXT/NAMESPACE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

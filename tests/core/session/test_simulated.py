@@ -265,10 +265,14 @@ def test_connect_makes_one_and_a_users_job_runs_there():
 
 
 def test_options_of_another_kind_of_cluster_are_refused():
-    with pytest.raises(InvalidValueError, match="no address and no cpus"):
-        connect("sim", "host:1")
-    with pytest.raises(InvalidValueError, match="simulated cluster"):
+    with pytest.raises(InvalidValueError, match="a simulated cluster takes no address and no cpus"):
+        connect("sim", "host:1", cpus=2)
+    with pytest.raises(InvalidValueError, match="Ray takes no machines; it takes address and cpus"):
         connect("ray", machines=3)
+    with pytest.raises(
+        InvalidValueError, match="Kubernetes takes no address; it takes context and namespace"
+    ):
+        connect("k8s", "host:1")
     with pytest.raises(InvalidValueError, match="machines must be >= 1"):
         connect("sim", machines=0)
     assert isinstance(SETTINGS, ControllerSettings)
