@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.foreign import ForeignSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.resources import Pins, PlanBounds, PriceTable, ResourcePlan, RolePlan
 
@@ -265,6 +266,9 @@ class JobSpec:
         When to end training before its last pass; None means never.
     kubernetes
         How its pods are made, where it runs in pods.
+    foreign
+        Programs that it runs instead of ours, in pods alone; data, model and what else says how we train
+        are of no concern then, except that a step of unknown size counts as `batch_size` samples.
     """
 
     name: str
@@ -293,6 +297,7 @@ class JobSpec:
     migration: Migration = Migration.SEAMLESS
     early_stopping: EarlyStopping | None = None
     kubernetes: KubernetesSpec = field(default_factory=KubernetesSpec)
+    foreign: ForeignSpec | None = None
 
     def __post_init__(self) -> None:
         _check.at_least("staleness", self.staleness, 1)

@@ -17,6 +17,7 @@ from dlrover_nb.core.export import Options, Provenance
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
+from dlrover_nb.core.structs.foreign import Counting, ForeignRole, ForeignSpec, Framework
 from dlrover_nb.core.structs.job import (
     DataFormat,
     DataSpec,
@@ -171,6 +172,19 @@ pods = st.builds(
     run_as_user=st.integers(1, 65535),
     linger_s=st.floats(1, 3600),
 )
+programs = st.builds(ForeignRole, st.lists(texts, min_size=1, max_size=3).map(tuple), image=texts, env=pairs)
+foreigners = st.builds(
+    ForeignSpec,
+    programs,
+    st.integers(1, 1 << 40),
+    ps=programs,
+    framework=st.sampled_from(Framework),
+    chief=st.booleans(),
+    n_process=st.integers(1, 8),
+    port=st.integers(1024, 65534),
+    counting=st.sampled_from(Counting),
+    step_log=st.sampled_from(["", r"step (?P<step>\d+) loss (?P<loss>\S+)"]),
+)
 jobs = st.builds(
     JobSpec,
     name=names,
@@ -200,6 +214,7 @@ jobs = st.builds(
     ),
     migration=st.sampled_from(Migration),
     kubernetes=st.just(KubernetesSpec()) | pods,
+    foreign=st.none() | foreigners,
     early_stopping=st.none()
     | st.builds(EarlyStopping, st.sampled_from(Metric), st.integers(1, 9), st.floats(0, 1)),
 )
