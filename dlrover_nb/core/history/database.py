@@ -12,6 +12,7 @@ too few for a time in seconds, and what no test runs on should not keep what can
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,12 +36,16 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import ConnectionPoolEntry
 
 BUSY_S = 15.0  # to wait for another writer's lock
+HISTORY_VAR = "DLROVER_NB_HISTORY"  # the URL of a team's history
 CONNECT_S = 10  # to wait for a server, where the URL does not say
 
 
 def default_url() -> str:
-    """Return the URL of the user's own history file."""
-    return f"sqlite:///{Path(platformdirs.user_data_dir('dlrover-nb')) / 'history.db'}"
+    """Return the URL that the environment names, else that of the user's own history file."""
+    return (
+        os.environ.get(HISTORY_VAR)
+        or f"sqlite:///{Path(platformdirs.user_data_dir('dlrover-nb')) / 'history.db'}"
+    )
 
 
 def is_there(url: str) -> bool:

@@ -21,7 +21,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import BackendError, StaleDecisionError
+from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.runtime.diary import read_back
 from dlrover_nb.core.runtime.flash import MemoryClaim, free_memory
 from dlrover_nb.core.runtime.folder import writing_to
@@ -36,11 +36,19 @@ from dlrover_nb.core.session.hands import Hands
 from dlrover_nb.core.session.hearing import Hearing
 from dlrover_nb.core.session.line import MasterLine
 from dlrover_nb.core.session.logs import NodeLogs
+from dlrover_nb.core.session.lookout import Lookout
 from dlrover_nb.core.session.record import examples
-from dlrover_nb.core.session.runfolder import JobFile, MasterLock, read_diary, read_job, write_job
+from dlrover_nb.core.session.runfolder import (
+    JobFile,
+    MasterLock,
+    listen_again,
+    read_diary,
+    read_job,
+    write_job,
+)
+from dlrover_nb.core.session.shown import Shown
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import Decided, Remember, RoomChanged, Ticked
-from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import LinesWritten
 from dlrover_nb.core.structs.resources import Role, check_fits
 
@@ -49,7 +57,6 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.base import Backend
     from dlrover_nb.core.clock import Clock
-    from dlrover_nb.core.controller import Counsel
     from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
@@ -61,7 +68,6 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 0.25
 SECOND_S = 1.0
-ROOM_EVERY_S = 5.0
 PUBLISH_S = 0.5
 
 
@@ -82,6 +88,8 @@ class JobDriver:
         The time.
     job
         The job of a driver before this one, which this one goes on with; None: a new one.
+    keys
+        Of a new job, where its nodes have them already; None: made here.
     """
 
     def __init__(  # noqa: PLR0913 - what a job is made of, all but the first by keyword
@@ -94,6 +102,7 @@ class JobDriver:
         history_url: str | None,
         clock: Clock,
         job: JobFile | None = None,
+        keys: JobKeys | None = None,
     ) -> None:
         self._features, self._backend = features, backend
         self._folder, self._clock = folder, clock
@@ -105,7 +114,7 @@ class JobDriver:
         self._spec = spec = self._begun.spec
         self._master = JobMaster(spec, features, self._capacity, folder=str(folder), evaluate=evaluate)
         self._hearing = Hearing(spec.name, folder, history_url)
-        self._keys = JobKeys(job.public_key, job.secret_key) if job else new_keys()
+        self._keys = JobKeys(job.public_key, job.secret_key) if job else keys or new_keys()
         self._logs = NodeLogs(folder, secrets=(self._keys.secret, self._keys.public))
         self._held = contextlib.ExitStack()  # what no other process may have while this one lives
         self._commands = Commands(
@@ -115,12 +124,10 @@ class JobDriver:
         )
         self._first: tuple[Order, ...] = ()
         self._broken = ""
-        self._loss: float | None = None
-        self._room, self._room_at_s = self._capacity, 0.0
+        self._lookout = Lookout(spec.name, backend, self._capacity)
         self._ticked_at_s = self._second_at_s = self._published_at_s = clock.now_s()
         self._started_at_s = job.started_at_s if job else self._ticked_at_s
-        self._snapshot: JobSnapshot | None = None
-        self._counsel: Counsel | None = None
+        self._shown = Shown(spec.name)
         self._thread = threading.Thread(target=self._run, name=f"driver-{spec.name}", daemon=True)
 
     @classmethod
@@ -180,16 +187,19 @@ class JobDriver:
     def _come_back(self, job: JobFile) -> tuple[Order, ...]:
         """Go on with a job whose master died; return the first orders.
 
-        The endpoint is bound first: nodes that are connected again wait for as long as it takes.
+        The endpoint is bound first: nodes that are connected again wait for as long as it takes. Where this
+        host has another address, nodes learn the new endpoint from the backend.
         """
         record, kept = read_back(self._master, read_diary(self._folder))
-        listen = "ipc" if job.endpoint.startswith("ipc") else job.endpoint
-        self._line = MasterLine(listen, self._folder, self._keys)
+        self._line = MasterLine(listen_again(job, self._backend.listen()), self._folder, self._keys)
+        if job.endpoint != self._line.endpoint:
+            job = replace(job, endpoint=self._line.endpoint)
+            write_job(self._folder, job)
         self._hearing.again()
         self._hands = self._hands_for(job)
         self._logs.again([node.id for node in record.nodes])
         self._backend.adopt([node.id for node in record.nodes])
-        self._backend.meet(self._line.endpoint)
+        self._backend.meet(self._line.endpoint)  # unchanged too: a master before this may have died before it
         orders = self._master.resume(record, kept, self._now_s())
         controller = self._hearing.controller
         if not controller.is_submitted:
@@ -212,11 +222,14 @@ class JobDriver:
     def _submit(self) -> None:
         self._hands.tell(submitted(self._begun, self._capacity, self._now_s()))
 
+    @property
+    def spec(self) -> JobSpec:
+        """What runs: what was asked for, completed by what past jobs taught."""
+        return self._spec
+
     def snapshot(self) -> JobSnapshot:
         """Return the newest picture of the job."""
-        if self._snapshot is None:
-            raise BackendError(f"job {self._spec.name} has not begun; call start first")
-        return self._snapshot
+        return self._shown.snapshot
 
     def summary(self) -> JobSummary:
         """Return the one line that a list of jobs shows."""
@@ -240,11 +253,11 @@ class JobDriver:
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
         """Say of each plan what it would bring, and why it would be refused; see `Counsel`."""
-        return self._asked.weigh(plans)
+        return self._shown.counsel.weigh(plans)
 
     def explain(self, proposal: str | None) -> Explanation:
         """Say why a proposal was made, the open one by default; `NotFoundError` when there is no such one."""
-        return self._asked.explain(proposal)
+        return self._shown.counsel.explain(proposal)
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return the newest lines that a node, dead ones included, or any node wrote; see `logs.newest`."""
@@ -319,22 +332,12 @@ class JobDriver:
             self._publish()
 
     def _see_room(self, at_s: float) -> None:
-        """Look for machines that came or went, and for what other jobs leave once this one has its plan."""
-        if at_s < self._room_at_s + ROOM_EVERY_S:
-            return
-        self._room_at_s = at_s
-        try:
-            capacity = self._backend.capacity()
-            room = self._backend.room() if self._master.running is not None else self._room
-        except BackendError as error:
-            logger.warning("job %s cannot see what is free: %s", self._spec.name, error)
-            return
-        if capacity != self._capacity:
-            self._capacity = capacity
-            self._hands.carry_out(self._master.see_capacity(capacity, at_s))
-        if room != self._room:
-            self._room = room
-            self._hands.tell(RoomChanged(at_s, room))
+        seen = self._lookout.look(at_s, is_running=self._master.running is not None)
+        if seen is not None and seen.capacity is not None:
+            self._capacity = seen.capacity
+            self._hands.carry_out(self._master.see_capacity(seen.capacity, at_s))
+        if seen is not None and seen.room is not None:
+            self._hands.tell(RoomChanged(at_s, seen.room))
 
     def _see_exits(self, at_s: float) -> None:
         for exited in self._backend.poll():
@@ -358,13 +361,13 @@ class JobDriver:
 
     def _publish(self) -> None:
         at_s = self._published_at_s = self._now_s()
-        self._snapshot = picture.draw(
+        snapshot = picture.draw(
             at_s,
             spec=self._spec,
             capacity=self._capacity,
             started_at_s=self._started_at_s,
             ended_at_s=at_s if self._master.phase.is_final else None,
-            loss=self._loss,
+            loss=self._shown.loss,
             samples_per_s=picture.samples_per_s(self._master.nodes, at_s),
             master=self._master,
             controller=self._hearing.controller,
@@ -372,8 +375,7 @@ class JobDriver:
             n_refused=self._line.n_refused,
             folder=str(self._folder),
         )
-        self._loss = self._snapshot.loss
-        self._counsel = self._hearing.controller.counsel()
+        self._shown.show(snapshot, self._hearing.controller.counsel())
 
     def _fail(self, why: str) -> None:
         """End the job though something is broken: what can still be carried out, is."""
@@ -397,22 +399,13 @@ class JobDriver:
             self._publish()
         except Exception:
             logger.exception("no last picture of job %s could be drawn", self._spec.name)
-        last = self.snapshot()
-        if not last.phase.is_final:
-            why = self._broken or "the job master ended without a reason"
-            self._snapshot = replace(
-                last, phase=JobPhase.FAILED, message=why, ended_at_s=self._now_s(), running=None
-            )
-
-    @property
-    def _asked(self) -> Counsel:
-        if self._counsel is None:
-            raise BackendError(f"job {self._spec.name} has not begun; call start first")
-        return self._counsel
+        self._shown.end(self._broken or "the job master ended without a reason", self._now_s())
 
     def _decide(self, decision: Decision) -> Decision:
         instructions = self._hands.tell(Decided(self._now_s(), decision))
-        self._counsel = self._hearing.controller.counsel()  # who hears the answer asks about what followed
+        self._shown.counsel = (
+            self._hearing.controller.counsel()
+        )  # who hears the answer asks about what followed
         taken = [i.record for i in instructions if isinstance(i, Remember)]
         return next(record for record in taken if isinstance(record, Decision))
 

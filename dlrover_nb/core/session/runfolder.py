@@ -78,6 +78,23 @@ def read_job(folder: Path) -> JobFile:
         raise CheckpointError(f"{folder} is no run folder of a job: {error}; submit the job again") from error
 
 
+def listen_again(job: JobFile, listen: str) -> str:
+    """Return what a master that goes on with a job binds, where its backend says `listen` now.
+
+    The endpoint that nodes know, unless this host has another address now.
+    """
+    if job.endpoint.startswith("ipc"):
+        return "ipc"
+    has_moved = listen.startswith("tcp") and _address(listen) != _address(job.endpoint)
+    return listen if has_moved else job.endpoint
+
+
+def _address(endpoint: str) -> str:
+    """Return ``tcp://ADDRESS`` of an endpoint or its prefix."""
+    address, _, port = endpoint.rpartition(":")
+    return address if port.isdecimal() or port == "*" else endpoint
+
+
 class MasterLock:
     """Held by the one master of a run folder for as long as its process lives.
 

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import psutil
@@ -19,9 +20,10 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.session.driver import JobDriver
 from dlrover_nb.core.session.record import JOURNAL, read_journal
-from dlrover_nb.core.session.runfolder import DIARY, JOB, read_diary
+from dlrover_nb.core.session.runfolder import DIARY, JOB, JobFile, listen_again, read_diary, read_job
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import Role
@@ -91,8 +93,8 @@ class Comeback:
         self.master.kill()
         self.master.wait()
 
-    def come_back(self) -> None:
-        backend = ProcessBackend(self.folder, cpus=3.0, outlive=True)
+    def come_back(self, backend: ProcessBackend | None = None) -> None:
+        backend = backend or ProcessBackend(self.folder, cpus=3.0, outlive=True)
         self.driver = JobDriver.resume(
             backend, folder=self.folder, history_url=self.history, clock=SystemClock()
         )
@@ -210,6 +212,70 @@ def test_the_files_of_a_master_are_its_owners_alone_and_a_folder_without_them_is
         JobDriver.resume(
             ProcessBackend(tmp_path), folder=tmp_path, history_url=job.history, clock=SystemClock()
         )
+
+
+class Elsewhere(ProcessBackend):
+    """As if its master came back under another address; it keeps what nodes were told."""
+
+    met = ""
+
+    def listen(self) -> str:
+        return "tcp://127.0.0.2"
+
+    def meet(self, endpoint: str) -> None:
+        self.met = endpoint
+
+
+def test_a_master_that_comes_back_under_another_address_lets_its_nodes_know(
+    begin: Callable[..., Comeback],
+) -> None:
+    job = begin("tcp")
+    job.until(lambda now: now.running)
+    before = read_job(job.folder)
+    job.kill_master()
+    backend = Elsewhere(job.folder, cpus=3.0, outlive=True)
+    job.come_back(backend)
+    after = read_job(job.folder)
+    assert before.endpoint.startswith("tcp://127.0.0.1:")
+    assert after.endpoint.startswith("tcp://127.0.0.2:")
+    assert after == replace(before, endpoint=after.endpoint)
+    assert backend.met == after.endpoint
+
+
+@pytest.mark.parametrize(
+    ("known", "listen", "bound"),
+    [
+        ("ipc:///run/master", "ipc", "ipc"),
+        ("tcp://10.0.0.1:4711", "ipc", "tcp://10.0.0.1:4711"),
+        ("tcp://10.0.0.1:4711", "tcp://10.0.0.1", "tcp://10.0.0.1:4711"),
+        ("tcp://10.0.0.1:7070", "tcp://10.0.0.1:7070", "tcp://10.0.0.1:7070"),
+        ("tcp://10.0.0.1:7070", "tcp://10.0.0.11:7070", "tcp://10.0.0.11:7070"),
+        ("tcp://10.0.0.11:4711", "tcp://10.0.0.1", "tcp://10.0.0.1"),
+    ],
+)
+def test_the_endpoint_that_nodes_know_is_bound_wherever_the_host_still_has_it(
+    known: str, listen: str, bound: str, features: FeatureSpec
+) -> None:
+    job = JobFile(JobSpec("again"), features, 0.0, known, "public", "secret")
+    assert listen_again(job, listen) == bound
+
+
+def test_a_job_uses_the_keys_that_its_nodes_have_already(features: FeatureSpec, tmp_path: Path) -> None:
+    keys, folder = new_keys(), tmp_path / "run"
+    backend = ProcessBackend(folder, cpus=3.0)
+    driver = JobDriver(
+        JobSpec("keyed", plan=plan()),
+        features,
+        backend,
+        folder=folder,
+        history_url=f"sqlite:///{tmp_path / 'history.db'}",
+        clock=SystemClock(),
+        keys=keys,
+    )
+    driver.start()
+    job = read_job(folder)
+    driver.close()
+    assert (job.public_key, job.secret_key) == (keys.public, keys.secret)
 
 
 def test_a_torn_last_entry_of_a_diary_was_told_to_nobody_and_is_left_out(
