@@ -9,6 +9,7 @@ pytest_plugins = ["chromium", "kube"]  # fixtures of every test with a browser, 
 
 # Read when Ray is imported, by whichever test comes first.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.pop("DLROVER_NB_HISTORY", None)  # no test writes to a team's history
 
 
 @pytest.fixture(scope="session", autouse=True)

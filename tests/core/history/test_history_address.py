@@ -41,6 +41,14 @@ def test_default_is_a_file_in_the_users_data_folder(tmp_path, monkeypatch):
     assert (tmp_path / "dlrover-nb" / "history.db").exists()
 
 
+def test_a_team_names_its_history_in_the_environment(url, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("DLROVER_NB_HISTORY", url)
+    HistoryStore().remember("clicks", 1.0, SPEC)
+    assert [run.job for run in HistoryStore(url).jobs()] == ["clicks"]
+    assert not (tmp_path / "dlrover-nb" / "history.db").exists()
+
+
 def test_locked_file_says_so(store, url, tmp_path, monkeypatch):
     monkeypatch.setattr(database_module, "BUSY_S", 0.05)
     impatient = HistoryStore(url)

@@ -1,0 +1,185 @@
+"""What all pods of a job have in common: labels, who may do what in them, what they mount.
+
+Every pod is closed by default: no root, a read-only root file system, no capabilities, the runtime's own
+seccomp profile, no token of a service account. What is to be written goes to volumes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, STATE
+from dlrover_nb.core.structs.pods import CODE_FOLDER, JOB_FOLDER, POD_ENV, PodJob
+from dlrover_nb.core.usercode import file_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
+
+Doc = dict[str, Any]
+
+PREFIX = "dlrover-nb/"
+JOB_LABEL, RUN_LABEL = f"{PREFIX}job", f"{PREFIX}run"
+ROLE_LABEL, NODE_LABEL = f"{PREFIX}role", f"{PREFIX}node"
+MASTER_ROLE = "master"
+
+GONE_S = 10  # a pod on a machine that went silent is given up after so long; stock: 300 s
+READ_BY_GROUP = 0o440
+
+
+def secret_name(job: str) -> str:
+    """Return the name of the Secret that says what a job is."""
+    return f"{job}-job"
+
+
+def code_name(job: str) -> str:
+    """Return the name of the Secret with a user's own code."""
+    return f"{job}-code"
+
+
+def master_name(job: str) -> str:
+    """Return the name of the master's service account, its Role and its RoleBinding."""
+    return f"{job}-master"
+
+
+def end_name(job: str) -> str:
+    """Return the name of the ConfigMap with a job's last picture."""
+    return f"{job}-end"
+
+
+def labels(job: str, run: str, role: str = "", node: str = "") -> dict[str, str]:
+    """Return the labels of an object of a job."""
+    told = {ROLE_LABEL: role, NODE_LABEL: node}
+    return {
+        "app.kubernetes.io/managed-by": "dlrover-nb",
+        "app.kubernetes.io/part-of": job,
+        JOB_LABEL: job,
+        RUN_LABEL: run,
+        **{key: value for key, value in told.items() if value},
+    }
+
+
+def owned_by(job: Mapping[str, Any]) -> list[Doc]:
+    """Return the owner references of what goes with a Job.
+
+    It is no controller: the Job controller counts the pods that it controls.
+    """
+    head = job["metadata"]
+    return [{"apiVersion": "batch/v1", "kind": "Job", "name": head["name"], "uid": head["uid"]}]
+
+
+def pod_frame(kube: KubernetesSpec) -> Doc:
+    """Return what all pods of a job have in their specification; containers and volumes come to it."""
+    frame: Doc = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": kube.run_as_user,
+            "runAsGroup": kube.run_as_user,
+            "fsGroup": kube.run_as_user,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "tolerations": [
+            *(_gone(taint) for taint in ("not-ready", "unreachable")),
+            *map(_toleration, kube.tolerations),
+        ],
+    }
+    if kube.node_selector:
+        frame["nodeSelector"] = dict(_pair(item) for item in kube.node_selector)
+    if kube.priority_class:
+        frame["priorityClassName"] = kube.priority_class
+    if kube.pull_secrets:
+        frame["imagePullSecrets"] = [{"name": name} for name in kube.pull_secrets]
+    return frame
+
+
+def container_frame(kube: KubernetesSpec, name: str, module: str) -> Doc:
+    """Return what the container of every pod of a job has; resources, variables and mounts come to it."""
+    frame: Doc = {
+        "name": name,
+        "image": kube.image or DEFAULT_IMAGE,
+        "command": [kube.python or "python", "-m", module],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    if kube.pull_policy:
+        frame["imagePullPolicy"] = kube.pull_policy
+    if kube.env_secrets:
+        frame["envFrom"] = [{"secretRef": {"name": name}} for name in kube.env_secrets]
+    return frame
+
+
+def variables(kube: KubernetesSpec, own: Mapping[str, str]) -> list[Doc]:
+    """Return a container's variables: ours, the user's, and those that the kubelet fills in."""
+    user = dict(_pair(item) for item in kube.env)
+    told = POD_ENV | user | dict(own)
+    given = [{"name": name, "value": value} for name, value in told.items()]
+    return [*given, {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+
+
+def volumes(job: PodJob) -> tuple[list[Doc], list[Doc]]:
+    """Return the volumes that every pod of a job has, and where a container mounts them."""
+    kube, found, mounts = job.spec.kubernetes, [], []
+
+    def add(name: str, mount: str, *, read_only: bool, **source: object) -> None:
+        found.append({"name": name, **source})
+        mounts.append({"name": name, "mountPath": mount, **({"readOnly": True} if read_only else {})})
+
+    add("job", JOB_FOLDER, read_only=True, secret=_secret(secret_name(job.spec.name)))
+    if has_code(job):
+        add("code", CODE_FOLDER, read_only=True, secret=_secret(code_name(job.spec.name)))
+    add("tmp", "/tmp", read_only=False, emptyDir={})  # noqa: S108 - of the pod alone
+    if not kube.keeps_state:
+        add("state", STATE, read_only=False, emptyDir={})
+    for index, volume in enumerate(kube.volumes):
+        add(f"user-{index}", volume.mount, read_only=volume.read_only, **_source(volume))
+    return found, mounts
+
+
+def has_code(job: PodJob) -> bool:
+    """Whether the job has a Secret with a user's own code."""
+    return not job.code_url and any(map(file_of, (job.spec.model.code, job.spec.data.path)))
+
+
+def _secret(name: str) -> Doc:
+    return {"secretName": name, "defaultMode": READ_BY_GROUP}
+
+
+def _source(volume: Volume) -> Doc:
+    if volume.claim:
+        return {"persistentVolumeClaim": {"claimName": volume.claim, "readOnly": volume.read_only}}
+    if volume.host_path:
+        return {"hostPath": {"path": volume.host_path}}
+    if volume.config_map:
+        return {"configMap": {"name": volume.config_map}}
+    return {"secret": _secret(volume.secret)}
+
+
+def _gone(taint: str) -> Doc:
+    return {
+        "key": f"node.kubernetes.io/{taint}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": GONE_S,
+    }
+
+
+def _toleration(text: str) -> Doc:
+    """Return a toleration from ``KEY=VALUE:EFFECT``, ``KEY:EFFECT`` or ``KEY``."""
+    taint, _, effect = text.partition(":")
+    key, has_value, value = taint.partition("=")
+    told: Doc = (
+        {"key": key, "operator": "Equal", "value": value} if has_value else {"key": key, "operator": "Exists"}
+    )
+    return told | ({"effect": effect} if effect else {})
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, _, value = item.partition("=")
+    return name, value
