@@ -1,0 +1,137 @@
+"""Who needs which rights in a namespace, and why: the one table behind Roles, checks and documents.
+
+Kubernetes lets nobody grant what he does not have. Each job makes a Role for its master, so that `USER` must
+hold all that `MASTER` says; a test holds that against the table. `deploy/` and what `connect` prints are made
+from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_RBAC = "rbac.authorization.k8s.io"
+_DLROVER = "elastic.iml.github.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What may be done to one kind of objects.
+
+    Parameters
+    ----------
+    resource
+        As Roles write it: ``pods``, ``pods/log``.
+    verbs
+        What may be done.
+    why
+        What a job, or a person, cannot do without it; half a sentence.
+    group
+        Of the API; the group of pods and the like is empty.
+    names
+        Of the only objects that are meant; empty: all of the namespace.
+    cluster
+        Whether it is of the cluster as a whole, which a Role of a namespace cannot give.
+    optional
+        Whether all works without it, with less to show.
+    """
+
+    resource: str
+    verbs: tuple[str, ...]
+    why: str
+    group: str = ""
+    names: tuple[str, ...] = ()
+    cluster: bool = False
+    optional: bool = False
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        """As a rule of a Role."""
+        named = {"resourceNames": [*self.names]} if self.names else {}
+        return {"apiGroups": [self.group], "resources": [self.resource], "verbs": [*self.verbs]} | named
+
+
+SEE_NODES = Right(
+    "nodes",
+    ("get", "list"),
+    "see the machines and what they offer; else a job plans with the namespace's quota alone",
+    cluster=True,
+    optional=True,
+)
+USER = (
+    Right("jobs", ("create", "delete", "get", "list", "patch", "watch"), "start, list and end jobs", "batch"),
+    Right("secrets", ("create", "delete", "get", "patch"), "give a job its keys and code, and speak with it"),
+    Right("configmaps", ("create", "delete", "get", "list", "patch"), "read defaults and how a job ended"),
+    Right("serviceaccounts", ("create", "delete", "get"), "give a job's master an account of its own"),
+    Right("roles", ("create", "delete", "get"), "give that account its few rights", _RBAC),
+    Right("rolebindings", ("create", "delete", "get"), "bind them to it", _RBAC),
+    Right("pods/proxy", ("create", "get"), "speak with a job's master"),
+    Right(
+        "pods",
+        ("create", "delete", "get", "list", "patch", "watch"),
+        "see a job's pods, and let its master make and end them",
+    ),
+    Right("pods/log", ("get",), "read what pods wrote"),
+    Right("events", ("get", "list", "watch"), "say why a pod waits"),
+    Right("resourcequotas", ("get", "list"), "plan within the namespace's quota", optional=True),
+    Right("persistentvolumeclaims", ("get", "list"), "check a job's volumes before it starts", optional=True),
+    Right(
+        "elasticjobs",
+        ("create", "delete", "get", "list", "patch", "watch"),
+        "start jobs of DLRover's operator and follow them",
+        _DLROVER,
+        optional=True,
+    ),
+    Right(
+        "scaleplans",
+        ("create", "delete", "get", "list", "watch"),
+        "apply accepted plans to them",
+        _DLROVER,
+        optional=True,
+    ),
+)
+OPERATOR = (
+    Right("jobs", ("get", "list", "watch"), "list jobs", "batch"),
+    Right("secrets", ("get",), "speak with a job: its access token lies in its Secret"),
+    Right("configmaps", ("get", "list"), "read how a job ended"),
+    Right("pods/proxy", ("create", "get"), "speak with a job's master: follow it, answer its proposals"),
+    Right("pods", ("get", "list", "watch"), "see which pods a job has"),
+    Right("pods/log", ("get",), "read what pods wrote"),
+    Right("events", ("get", "list", "watch"), "say why a pod waits"),
+    Right("resourcequotas", ("get", "list"), "show the namespace's quota", optional=True),
+    Right(
+        "elasticjobs", ("get", "list", "watch"), "list jobs of DLRover's operator", _DLROVER, optional=True
+    ),
+    Right("scaleplans", ("get", "list", "watch"), "show which plan they have", _DLROVER, optional=True),
+)
+
+
+def master_rights(job: str) -> tuple[Right, ...]:
+    """Return what a job's master needs: its own objects by name, and the pods of its namespace."""
+    return (
+        Right("pods", ("create", "delete", "get", "list", "patch", "watch"), "make the job's nodes"),
+        Right("secrets", ("get", "patch"), "read its keys", names=(f"{job}-job",)),
+        Right("jobs", ("get", "patch"), "own what it makes", "batch", names=(job,)),
+        Right("configmaps", ("create",), "leave how the job ended"),
+        Right("configmaps", ("get", "patch"), "leave how the job ended", names=(f"{job}-end",)),
+        Right("events", ("list", "watch"), "say why a pod waits"),
+        Right("resourcequotas", ("get", "list"), "plan within the namespace's quota"),
+    )
+
+
+def role(
+    name: str, rights: Iterable[Right], *, namespace: str = "", labels: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the Role that gives these rights, or the ClusterRole where they are of the cluster."""
+    given = tuple(rights)
+    cluster = any(right.cluster for right in given)
+    metadata = {"name": name} | ({"namespace": namespace} if namespace and not cluster else {})
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole" if cluster else "Role",
+        "metadata": metadata | ({"labels": dict(labels)} if labels else {}),
+        "rules": [right.rule for right in given],
+    }

@@ -1,0 +1,165 @@
+"""The roles of `deploy/`: what is written is what the table says, and what a real API server makes of it."""
+
+import importlib.util
+import uuid
+from pathlib import Path
+
+import pytest
+import yaml
+from kubernetes import client, config, dynamic
+from kustomize_reader import build
+
+from dlrover_nb.core.backends.kubernetes.rights import OPERATOR, SEE_NODES, USER, master_rights, role
+from dlrover_nb.core.jobfile import parse_job
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def made_by_tool():
+    spec = importlib.util.spec_from_file_location("make_roles", ROOT / "tools" / "make_roles.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    return tool.files()
+
+
+@pytest.mark.parametrize("path", ["base/roles.yaml", "components/nodes/nodes.yaml", "README.md"])
+def test_files_say_what_the_table_of_rights_says(path):
+    assert (DEPLOY / path).read_text() == made_by_tool()[path], "run python tools/make_roles.py"
+
+
+def granted(rights):
+    return {(r.group, r.resource, verb) for r in rights for verb in r.verbs}
+
+
+def test_a_user_holds_all_that_his_jobs_master_is_given():
+    assert granted(master_rights("ads")) <= granted(USER), "nobody may grant more than he has"
+
+
+def test_an_operator_may_do_less_than_a_user_and_makes_nothing_but_calls():
+    assert granted(OPERATOR) < granted(USER)
+    changing = {what for what in granted(OPERATOR) if what[2] not in {"get", "list", "watch"}}
+    assert changing == {("", "pods/proxy", "create")}
+
+
+def test_defaults_of_the_namespace_are_keys_of_a_job_file():
+    [defaults] = [o for o in build(DEPLOY / "base") if o["kind"] == "ConfigMap"]
+    given = yaml.safe_load(defaults["data"]["defaults.yaml"])
+    job = parse_job(yaml.safe_dump({"name": "ads", "kubernetes": given}))
+    assert {key: getattr(job.kubernetes, key) for key in given} == given
+
+
+# on a real API server
+
+
+def installed(cluster, namespace):
+    """Return what the example for a team makes, in a namespace of this test; applied, after a dry run."""
+    objects = build(DEPLOY / "examples" / "team")
+    suffix = f"dlrover-nb-nodes-{namespace}"
+    for obj in objects:
+        renamed(obj, namespace, suffix)
+    api = dynamic.DynamicClient(config.new_client_from_config(cluster.kubeconfig))
+    [place] = [o for o in objects if o["kind"] == "Namespace"]
+    for obj in (place, *(o for o in objects if o is not place)):
+        kind = api.resources.get(api_version=obj["apiVersion"], kind=obj["kind"])
+        if obj["kind"] != "Namespace":
+            kind.create(obj, namespace=namespace, dry_run="All")
+        kind.create(obj, namespace=namespace)
+    return objects
+
+
+def renamed(obj, namespace, nodes):
+    """Give an object names of this test alone: cluster-wide ones stay behind otherwise."""
+    meta = obj["metadata"]
+    if obj["kind"] == "Namespace":
+        meta["name"] = namespace
+    elif "namespace" in meta:
+        meta["namespace"] = namespace
+    if obj["kind"].startswith("ClusterRole"):
+        meta["name"] = nodes
+    if obj.get("roleRef", {}).get("kind") == "ClusterRole":
+        obj["roleRef"]["name"] = nodes
+    for subject in obj.get("subjects", ()):
+        subject["name"] = subject["name"].replace("team-ads", namespace)
+        if "namespace" in subject:
+            subject["namespace"] = namespace
+
+
+@pytest.fixture(scope="module")
+def team(control_plane):
+    """Install the example once; alice of group dev is a user, and the dashboard's account an operator."""
+    namespace = f"team-{uuid.uuid4().hex[:8]}"
+    objects = installed(control_plane, namespace)
+    yield control_plane, namespace
+    api = config.new_client_from_config(control_plane.kubeconfig)
+    client.CoreV1Api(api).delete_namespace(namespace)
+    rbac = client.RbacAuthorizationV1Api(api)
+    [nodes] = [o["metadata"]["name"] for o in objects if o["kind"] == "ClusterRole"]
+    rbac.delete_cluster_role(nodes)
+    rbac.delete_cluster_role_binding(nodes)
+
+
+def may(api, namespace, group, resource, verb, name=None):
+    """Ask the API server whether who asks may do that."""
+    plural, _, subresource = resource.partition("/")
+    asked = client.V1ResourceAttributes(
+        group=group, resource=plural, subresource=subresource, verb=verb, namespace=namespace, name=name
+    )
+    review = client.V1SelfSubjectAccessReview(
+        spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=asked)
+    )
+    reviews = client.AuthorizationV1Api(api)
+    return reviews.create_self_subject_access_review(review).status.allowed
+
+
+def as_account(cluster, user):
+    api = config.new_client_from_config(cluster.kubeconfig)
+    api.set_default_header("Impersonate-User", user)
+    api.set_default_header("Impersonate-Group", f"system:serviceaccounts:{user.split(':')[2]}")
+    return api
+
+
+EVERYTHING = sorted(
+    {("", r, v) for r in ("pods", "secrets", "configmaps", "nodes", "services", "pods/exec")
+     for v in ("create", "delete", "get", "list", "patch", "watch", "escalate")}
+    | granted(USER) | {("rbac.authorization.k8s.io", "roles", v) for v in ("bind", "escalate", "patch")}
+)  # fmt: skip
+
+
+@pytest.mark.kube
+@pytest.mark.parametrize("who", ["user", "operator", "master's account"])
+def test_each_role_may_do_what_its_table_says_and_nothing_else(team, who):
+    cluster, namespace = team
+    account = f"system:serviceaccount:{namespace}"
+    api, rights = {
+        "user": (lambda: config.new_client_from_config(cluster.alice), USER),
+        "operator": (lambda: as_account(cluster, f"{account}:dlrover-nb-dashboard"), (*OPERATOR, SEE_NODES)),
+        "master's account": (lambda: as_account(cluster, f"{account}:ads-master"), (SEE_NODES,)),
+    }[who]
+    asks = api()
+    allowed = {what for what in EVERYTHING if may(asks, namespace, *what)}
+    assert allowed == granted(rights) & set(EVERYTHING)
+    elsewhere = {what for what in granted(USER) if may(asks, "default", *what)}
+    assert not elsewhere
+
+
+@pytest.mark.kube
+def test_a_user_can_give_his_jobs_master_its_rights_and_an_operator_cannot(team):
+    cluster, namespace = team
+    roles = client.RbacAuthorizationV1Api(config.new_client_from_config(cluster.alice))
+    wanted = role("ads-master", master_rights("ads"), namespace=namespace)
+    roles.create_namespaced_role(namespace, wanted)
+    more = role("too-much", [*master_rights("ads"), SEE_NODES], namespace=namespace)
+    more["kind"] = "Role"
+    with pytest.raises(client.ApiException) as refused:
+        roles.create_namespaced_role(namespace, more)
+    assert refused.value.status == 403
+    dashboard = f"system:serviceaccount:{namespace}:dlrover-nb-dashboard"
+    pods = client.CoreV1Api(as_account(cluster, dashboard))
+    with pytest.raises(client.ApiException) as refused:
+        pods.create_namespaced_pod(namespace, pod("intruder"))
+    assert refused.value.status == 403
+
+
+def pod(name):
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
