@@ -1,0 +1,428 @@
+"""Asks the API server for objects as plain JSON: one function to a verb, no model classes.
+
+Every call has a limit of time and is safe from several threads; what went wrong is an `ApiError`, whose text
+is one line for people, and whose class says what a program is to do (`answers`).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple, Self
+from urllib.parse import quote
+
+import msgspec
+from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+from dlrover_nb.core.backends.kubernetes.answers import (
+    ApiError,
+    Asked,
+    Conflict,
+    Forbidden,
+    Gone,
+    NotThere,
+    OverQuota,
+    PodAnswered,
+    Refused,
+    Status,
+    Unauthorized,
+    Unreachable,
+    error_of,
+    proxy_error,
+    status_of,
+)
+from dlrover_nb.core.backends.kubernetes.connection import Connection, Request, load_login, reason_of
+from dlrover_nb.core.backends.kubernetes.kinds import POD, Doc, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import urllib3
+
+__all__ = [
+    "Api",
+    "ApiError",
+    "Conflict",
+    "Doc",
+    "Forbidden",
+    "Gone",
+    "Kind",
+    "Listing",
+    "NotThere",
+    "OverQuota",
+    "PodAnswered",
+    "Refused",
+    "Unauthorized",
+    "Unreachable",
+    "Watch",
+    "connect_api",
+]
+
+CALL_LIMIT_S = 20.0
+WATCH_S = 300.0  # after which the server ends a watch; the client begins the next
+_SILENCE_S = 15.0  # that a server may take to end a watch whose time is over
+_PAGE = 500  # objects to an answer
+_TRIES = 5  # of a create that another one on the same quota got in the way of
+_JSON = ("Content-Type", "application/json")
+_MERGE = ("Content-Type", "application/merge-patch+json")
+_ACCEPT = ("Accept", "application/json")
+
+
+class Listing(NamedTuple):
+    """Objects, and the version of the store at which they were so: where a watch goes on from."""
+
+    items: list[Doc]
+    resource_version: str
+
+
+def connect_api(
+    context: str | None = None, namespace: str | None = None, kubeconfig: str | None = None
+) -> Api:
+    """Return the way to an API server, as a kubeconfig or the pod's own account has it; nothing is sent.
+
+    Parameters
+    ----------
+    context
+        In the kubeconfig; None: its current one.
+    namespace
+        To work in; None: the context's.
+    kubeconfig
+        Path or paths; None: ``KUBECONFIG``, ``~/.kube/config``, else the account of the pod that this is.
+
+    Raises
+    ------
+    BackendError
+        When there is no configuration, or it is of no use.
+    """
+    connection = Connection(lambda: load_login(context, kubeconfig))
+    return Api(connection, namespace or connection.login.namespace)
+
+
+class Api:
+    """The API server, seen from one namespace; held by any number of threads.
+
+    Parameters
+    ----------
+    connection
+        The way to it.
+    namespace
+        Where namespaced kinds are looked for; empty: lists and watches span all namespaces.
+    """
+
+    def __init__(self, connection: Connection, namespace: str) -> None:
+        self._connection, self.namespace = connection, namespace
+        self._served: dict[str, frozenset[str]] = {}
+
+    def __repr__(self) -> str:
+        return f"Api({self.host}, context={self.context}, namespace={self.namespace})"
+
+    @property
+    def host(self) -> str:
+        """URL of the API server."""
+        return self._connection.host
+
+    @property
+    def context(self) -> str:
+        """Name of the kubeconfig's context; ``in-cluster`` in a pod."""
+        return self._connection.login.context
+
+    @property
+    def user(self) -> str:
+        """Name of the kubeconfig's user; how the cluster calls him may differ."""
+        return self._connection.login.user
+
+    @property
+    def n_request(self) -> int:
+        """How many requests were sent over this connection, by all that share it."""
+        return self._connection.n_request
+
+    def within(self, namespace: str) -> Api:
+        """Return the same connection, seen from another namespace."""
+        return Api(self._connection, namespace)
+
+    def close(self) -> None:
+        """Close connections at rest; a later call opens new ones."""
+        self._connection.close()
+
+    def get(self, kind: Kind, name: str, *, subresource: str = "") -> Doc:
+        """Return one object.
+
+        Raises
+        ------
+        NotThere
+            When there is none of that name.
+        """
+        return self._call("GET", self._asked("get", kind, name, subresource))
+
+    def list(self, kind: Kind, *, selector: str = "", fields: str = "") -> Listing:
+        """Return all objects that match a label selector and a field selector."""
+        items: list[Doc] = []
+        page = self._page(kind, selector, fields, ("limit", str(_PAGE)))
+        while more := page["metadata"].get("continue"):
+            items += page["items"]
+            try:
+                page = self._page(kind, selector, fields, ("limit", str(_PAGE)), ("continue", more))
+            except Gone:  # it took too long: the store has forgotten that version
+                items, page = [], self._page(kind, selector, fields)
+        items += page["items"] or []
+        return Listing(items, page["metadata"]["resourceVersion"])
+
+    def create(self, kind: Kind, doc: Doc, *, dry_run: bool = False) -> Doc:
+        """Create an object and return it as it is stored.
+
+        Raises
+        ------
+        Conflict
+            When there is one of that name.
+        OverQuota
+            When the quota of the namespace has no room for it now.
+        Refused
+            When it is not valid, or a rule of the cluster is against it.
+        """
+        asked = self._asked("create", kind)._replace(name=doc.get("metadata", {}).get("name", ""))
+        path = kind.path(self.namespace)
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._call("POST", asked, _JSON, body=doc, query=_dry(dry_run=dry_run), path=path)
+            except Conflict as error:  # two creates at once, and the quota counted the other one
+                if error.reason == "AlreadyExists" or not left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def patch(self, kind: Kind, name: str, doc: Doc, *, subresource: str = "", dry_run: bool = False) -> Doc:
+        """Merge fields into an object (RFC 7396: None removes one, a list replaces); return the result."""
+        asked = self._asked("patch", kind, name, subresource)
+        return self._call("PATCH", asked, _MERGE, body=doc, query=_dry(dry_run=dry_run))
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        grace_s: int | None = None,
+        propagation: str | None = None,
+        uid: str | None = None,
+    ) -> None:
+        """Delete an object; one that is gone already is fine.
+
+        Parameters
+        ----------
+        kind, name
+            Which.
+        grace_s
+            Seconds that its program has to end; None: as the object says.
+        propagation
+            What becomes of all that it owns: ``Foreground``, ``Background``, ``Orphan``.
+        uid
+            Of the very object that is meant: another one of the same name is left alone.
+        """
+        options = {
+            "gracePeriodSeconds": grace_s,
+            "propagationPolicy": propagation,
+            "preconditions": {"uid": uid} if uid else None,
+        }
+        body = {key: value for key, value in options.items() if value is not None}
+        try:
+            self._call("DELETE", self._asked("delete", kind, name), _JSON, body=body)
+        except NotThere:
+            return
+        except Conflict as error:
+            if uid is None or "UID" not in error.message:
+                raise
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        selector: str = "",
+        resource_version: str = "",
+        timeout_s: float = WATCH_S,
+    ) -> Watch:
+        """Return what happens to objects from a version on, until `timeout_s` is over.
+
+        Raises
+        ------
+        Gone
+            Here or from the iterator, when that version is too old: list again.
+        Unreachable
+            From the iterator, when the connection breaks.
+        """
+        query = [
+            ("watch", "1"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", resource_version),
+            ("timeoutSeconds", str(max(1, round(timeout_s)))),
+        ]
+        if selector:
+            query.append(("labelSelector", selector))
+        asked = self._asked("watch", kind)
+        return Watch(self._stream(asked, kind.path(self.namespace), query, timeout_s + _SILENCE_S), asked)
+
+    def proxy(
+        self,
+        pod: str,
+        port: int,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = CALL_LIMIT_S,
+    ) -> bytes:
+        """Ask a program in a pod over HTTP, through the API server; POST when there is a body, else GET.
+
+        Raises
+        ------
+        PodAnswered
+            When the program answers without success.
+        Unreachable
+            When it, or the API server, does not answer.
+        """
+        method = "GET" if body is None else "POST"
+        asked = self._asked("get" if body is None else "create", POD, pod, "proxy")
+        at = f"{POD.path(self.namespace)}/http:{pod}:{port}/proxy/{path.lstrip('/')}"
+        request = Request(method, at, asked, (), body, tuple((headers or {}).items()), timeout_s)
+        answer = self._connection.send(request)
+        if answer.code >= 300:
+            raise proxy_error(asked, answer.code, answer.body)
+        return answer.body
+
+    def log(
+        self, pod: str, *, follow: bool = False, since_s: int | None = None, timeout_s: float = WATCH_S
+    ) -> Iterator[str]:
+        """Yield what a pod's program wrote, by lines; with `follow` until it is silent for `timeout_s`."""
+        asked = self._asked("get", POD, pod, "log")
+        query = [("follow", "true")] if follow else []
+        if since_s is not None:
+            query.append(("sinceSeconds", str(max(1, since_s))))
+        lines = _Lines(self._stream(asked, POD.path(self.namespace, pod, "log"), query, timeout_s), asked)
+        for line in lines:
+            yield line.decode(errors="replace")
+
+    def version(self) -> str:
+        """Return the API server's version, such as ``v1.31.2``."""
+        asked = Asked("get", None, name="/version")
+        return str(self._call("GET", asked, path="/version")["gitVersion"])
+
+    def has(self, kind: Kind, *, subresource: str = "") -> bool:
+        """Whether the API server serves a kind, or a subresource of it, such as ``resize`` of pods."""
+        wanted = f"{kind.plural}/{subresource}" if subresource else kind.plural
+        if wanted in self._served.get(kind.root, ()):
+            return True
+        try:
+            told = self._call("GET", Asked("get", None, name=kind.root), path=kind.root)
+        except NotThere:
+            return False
+        self._served[kind.root] = frozenset(each["name"] for each in told["resources"])
+        return wanted in self._served[kind.root]
+
+    def _asked(self, verb: str, kind: Kind, name: str = "", subresource: str = "") -> Asked:
+        return Asked(verb, kind, self.namespace if kind.namespaced else "", name, subresource)
+
+    def _page(self, kind: Kind, selector: str, fields: str, *more: tuple[str, str]) -> Doc:
+        query = [("labelSelector", selector), ("fieldSelector", fields), *more]
+        asked = self._asked("list", kind)
+        return self._call("GET", asked, query=tuple(pair for pair in query if pair[1]))
+
+    def _call(
+        self,
+        method: str,
+        asked: Asked,
+        *headers: tuple[str, str],
+        path: str = "",
+        query: tuple[tuple[str, str], ...] = (),
+        body: Doc | None = None,
+    ) -> Doc:
+        if not path:
+            assert asked.kind is not None
+            path = asked.kind.path(self.namespace, quote(asked.name, safe=""), asked.subresource)
+        sent = None if body is None else msgspec.json.encode(body)
+        request = Request(method, path, asked, query, sent, (_ACCEPT, *headers), CALL_LIMIT_S)
+        answer = self._connection.send(request)
+        if answer.code >= 300:
+            raise error_of(asked, answer.code, answer.body)
+        return _decode(answer.body, asked)
+
+    def _stream(
+        self, asked: Asked, path: str, query: Sequence[tuple[str, str]], silence_s: float
+    ) -> urllib3.BaseHTTPResponse:
+        request = Request("GET", path, asked, tuple(query), None, (), silence_s)
+        answer = self._connection.send(request, stream=True)
+        if answer.stream is None:
+            raise error_of(asked, answer.code, answer.body)
+        return answer.stream
+
+
+class _Lines:
+    """Lines of an answer that goes on; `close` from any thread ends them."""
+
+    def __init__(self, stream: urllib3.BaseHTTPResponse, asked: Asked) -> None:
+        self._response, self._asked, self._closed = stream, asked, threading.Event()
+
+    def close(self) -> None:
+        """End it now, also for a thread that waits for the next line."""
+        self._closed.set()
+        try:
+            self._response.shutdown()
+        except (ValueError, RuntimeError, OSError):
+            return  # it has ended by itself
+
+    def __iter__(self) -> Iterator[bytes]:
+        rest: list[bytes] = []
+        try:
+            for part in self._response.stream(1 << 16):
+                first, *others = part.split(b"\n")
+                rest.append(first)
+                for other in others:
+                    yield b"".join(rest)
+                    rest = [other]
+        except ReadTimeoutError:
+            return
+        except (HTTPError, OSError, AttributeError) as error:
+            if not self._closed.is_set():
+                text = f"the connection for {self._asked} broke ({reason_of(error)}); try again"
+                raise Unreachable(text, Status(0), self._asked) from error
+        finally:
+            self._response.close()
+        if any(rest) and not self._closed.is_set():
+            yield b"".join(rest)
+
+
+class Watch:
+    """Events of a watch: ``{"type": "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK", "object": ...}``.
+
+    A bookmark's object holds nothing but the version up to which all was told.
+    """
+
+    def __init__(self, stream: urllib3.BaseHTTPResponse, asked: Asked) -> None:
+        self._lines, self._asked = _Lines(stream, asked), asked
+
+    def __iter__(self) -> Iterator[Doc]:
+        for line in self._lines:
+            event = _decode(line, self._asked)
+            if event.get("type") == "ERROR":
+                status = status_of(event["object"])
+                raise error_of(self._asked, status.code or 500, msgspec.json.encode(event["object"]))
+            yield event
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it now, also for a thread that waits for the next event."""
+        self._lines.close()
+
+
+def _decode(body: bytes, asked: Asked) -> Doc:
+    try:
+        doc = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        text = f"the answer to {asked} is no JSON: is this the URL of an API server?"
+        raise Unreachable(text, Status(0), asked) from error
+    if not isinstance(doc, dict):
+        raise Unreachable(f"the answer to {asked} is no object", Status(0), asked)
+    return doc
+
+
+def _dry(*, dry_run: bool) -> tuple[tuple[str, str], ...]:
+    return (("dryRun", "All"),) if dry_run else ()

@@ -1,0 +1,79 @@
+"""The kinds of objects that are asked for: where each lies in the API, as a literal table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Doc: TypeAlias = dict[str, Any]  # an object as the API writes it: JSON, whose shape its kind defines
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object.
+
+    Parameters
+    ----------
+    name
+        As in ``kind:``.
+    plural
+        As in URLs and in the rules of Roles.
+    group, version
+        Of its API; the group of Pods and the like is empty.
+    namespaced
+        False when its objects belong to the cluster as a whole.
+    """
+
+    name: str
+    plural: str
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As in ``apiVersion:``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def root(self) -> str:
+        """Path of its API's group and version, where discovery answers."""
+        return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        """Return where its objects lie, or one of them; an empty namespace: those of all namespaces."""
+        inside = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        parts = [part for part in (name, subresource) if part]
+        return "/".join((f"{self.root}{inside}/{self.plural}", *parts))
+
+
+_RBAC = "rbac.authorization.k8s.io"
+_REVIEWS = "authorization.k8s.io"
+
+POD = Kind("Pod", "pods")
+SECRET = Kind("Secret", "secrets")
+CONFIG_MAP = Kind("ConfigMap", "configmaps")
+SERVICE = Kind("Service", "services")
+SERVICE_ACCOUNT = Kind("ServiceAccount", "serviceaccounts")
+QUOTA = Kind("ResourceQuota", "resourcequotas")
+LIMIT_RANGE = Kind("LimitRange", "limitranges")
+CLAIM = Kind("PersistentVolumeClaim", "persistentvolumeclaims")
+EVENT = Kind("Event", "events")
+NODE = Kind("Node", "nodes", namespaced=False)
+NAMESPACE = Kind("Namespace", "namespaces", namespaced=False)
+JOB = Kind("Job", "jobs", "batch")
+ROLE = Kind("Role", "roles", _RBAC)
+ROLE_BINDING = Kind("RoleBinding", "rolebindings", _RBAC)
+CLUSTER_ROLE = Kind("ClusterRole", "clusterroles", _RBAC, namespaced=False)
+CLUSTER_ROLE_BINDING = Kind("ClusterRoleBinding", "clusterrolebindings", _RBAC, namespaced=False)
+PRIORITY_CLASS = Kind("PriorityClass", "priorityclasses", "scheduling.k8s.io", namespaced=False)
+CRD = Kind("CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io", namespaced=False)
+ACCESS_REVIEW = Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", _REVIEWS, namespaced=False)
+RULES_REVIEW = Kind("SelfSubjectRulesReview", "selfsubjectrulesreviews", _REVIEWS, namespaced=False)
+SELF_REVIEW = Kind("SelfSubjectReview", "selfsubjectreviews", "authentication.k8s.io", namespaced=False)
+ELASTIC_JOB = Kind("ElasticJob", "elasticjobs", "elastic.iml.github.io", "v1alpha1")
+SCALE_PLAN = Kind("ScalePlan", "scaleplans", "elastic.iml.github.io", "v1alpha1")
+TF_JOB = Kind("TFJob", "tfjobs", "kubeflow.org")
+PYTORCH_JOB = Kind("PyTorchJob", "pytorchjobs", "kubeflow.org")
+RAY_JOB = Kind("RayJob", "rayjobs", "ray.io")
+JOB_SET = Kind("JobSet", "jobsets", "jobset.x-k8s.io", "v1alpha2")
