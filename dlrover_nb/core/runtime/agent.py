@@ -6,6 +6,11 @@ is healthy (a PS may hear nothing for hours); one without a connection is gone. 
 also when a host vanishes. A node that is connected again says Hello again, for it may be another master that
 took the place of the first. A node whose master stays away for four heartbeat time-outs ends itself, so that
 nothing is left behind when a cluster kills the master.
+
+Where a master may come back under another address, a file names the present one (`NodeConfig.master_file`).
+The node looks at it once a second, also while it is connected: a host that lost its power keeps a connection
+for half a minute, and a master that was cut off and replaced keeps it for as long as it lives. What a node
+says while it has no connection waits with it, and not in a socket to a master that may never be there again.
 """
 
 from __future__ import annotations
@@ -14,8 +19,10 @@ import contextlib
 import logging
 import math
 import os
+import re
 import socket as host_socket
 import struct
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +31,7 @@ import zmq
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.intake import Intake, receive
-from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, encode
+from dlrover_nb.core.runtime.wire import HIGH_WATER, JobKeys, encode, new_dealer
 from dlrover_nb.core.structs.messages import FromNode, Hello, LinesWritten, NodeConfig, Report, ToNode
 
 if TYPE_CHECKING:
@@ -41,9 +48,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-REPORT_EVERY_S = 1.0
+REPORT_EVERY_S = LOOK_EVERY_S = 1.0
 GONE_AFTER_HEARTBEATS = 4
 _MONITOR_EVENT = struct.Struct("=hi")  # number of the event, its value
+_ENDPOINT = re.compile(r"tcp://\S+:\d+")
 _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 
 
@@ -70,15 +78,14 @@ class Agent:
         meter: Meter,
         output: Output | None = None,
     ) -> None:
-        self._config, self._clock, self._meter, self._output = config, clock, meter, output
-        keys = JobKeys(config.public_key, config.secret_key)
-        self._socket = connect_dealer(context, config.master, config.node, keys)
-        self._monitor = self._socket.get_monitor_socket(_EVENTS)
+        self._context, self._config = context, config
+        self._clock, self._meter, self._output = clock, meter, output
         self._intake = Intake(config.node, ToNode)
         self._poller = zmq.Poller()
-        self._poller.register(self._socket, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
+        self._unsent: deque[list[bytes]] = deque()  # while there is no connection
+        self._connect(config.master)
         self._apart_since_s: float | None = clock.now_s()  # None: connected
+        self._look_at_s = clock.now_s() + LOOK_EVERY_S
         self._report_at_s: float | None = None  # None: not before Hello
         self._hello: Hello | None = None
         self._must_greet = False
@@ -101,10 +108,23 @@ class Agent:
         BackendError
             When a thousand messages wait to be sent: the master reads nothing any more.
         """
+        frames = encode(message, arrays)
+        if self._apart_since_s is None:
+            self._send_now(frames)
+        elif len(self._unsent) < HIGH_WATER:
+            self._unsent.append([bytes(frame) for frame in frames])
+        else:
+            raise BackendError(f"a thousand messages wait for the job master at {self._master}")
+
+    def _send_now(self, frames: list[Any]) -> None:
         try:
-            self._socket.send_multipart(encode(message, arrays), zmq.NOBLOCK)
+            self._socket.send_multipart(frames, zmq.NOBLOCK)
         except zmq.Again as error:
             raise BackendError("the job master reads no messages; look at its log") from error
+
+    def _send_rest(self) -> None:
+        while self._unsent:
+            self._send_now(self._unsent.popleft())
 
     def watch(self, socket: Socket) -> None:
         """Let `wait` wake for this socket too."""
@@ -140,8 +160,9 @@ class Agent:
             self._follow_connection()
         if self._socket in ready:
             self._read_orders()
+        ready -= {self._socket, self._monitor}  # the tick may replace them
         self.tick()
-        return ready - {self._socket, self._monitor}
+        return ready
 
     def tick(self) -> None:
         """Send the report if it is due; long work between two waits calls this."""
@@ -151,6 +172,9 @@ class Agent:
             report = self.describe(self._meter.take(self._config.node, self._config.role))
             self.send(replace(report, n_dropped=report.n_dropped + self._intake.n_dropped))
             self.send_output()
+        if now_s >= self._look_at_s:
+            self._look_at_s = now_s + LOOK_EVERY_S
+            self._look_for_master(now_s)
         self._check_master(now_s)
 
     def send_output(self, *, is_last: bool = False) -> None:
@@ -162,9 +186,37 @@ class Agent:
         """Tell what was written last, and close the sockets; last messages have `linger_s` to leave."""
         with contextlib.suppress(BackendError):
             self.send_output(is_last=True)
+            self._send_rest()
+        self._disconnect(linger_s)
+
+    def _connect(self, endpoint: str) -> None:
+        """Connect to a master; the sockets are new, so that what they tell is of this one alone."""
+        keys = JobKeys(self._config.public_key, self._config.secret_key)
+        self._socket = new_dealer(self._context, endpoint, self._config.node, keys)
+        self._monitor = self._socket.get_monitor_socket(_EVENTS)  # before there is anything to miss
+        self._socket.connect(endpoint)
+        self._master = endpoint
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
+
+    def _disconnect(self, linger_s: float) -> None:
+        self._poller.unregister(self._socket)
+        self._poller.unregister(self._monitor)
         self._socket.disable_monitor()
         self._monitor.close()
         self._socket.close(linger=round(linger_s * 1000))
+
+    def _look_for_master(self, now_s: float) -> None:
+        """Go to the master that the file names, if it is another one; it is greeted once it is there."""
+        endpoint = read_endpoint(self._config.master_file)
+        if not endpoint or endpoint == self._master:
+            return
+        _log.info("the master of %s is at %s now, no longer at %s", self._config.node, endpoint, self._master)
+        self._disconnect(0.0)
+        self._connect(endpoint)
+        self._must_greet = True
+        if self._apart_since_s is None:
+            self._apart_since_s = now_s
 
     def _until_due_s(self) -> float:
         if self._report_at_s is None:
@@ -177,7 +229,7 @@ class Agent:
                 frames = receive(self._socket)
             except zmq.Again:
                 return
-            order = self._intake.read(frames, self._config.master)
+            order = self._intake.read(frames, self._master)
             if order is not None:
                 self.obey(order[0])
 
@@ -188,6 +240,7 @@ class Agent:
                 self._apart_since_s = None
                 if self._must_greet and self._hello is not None:
                     self.send(self._hello)
+                self._send_rest()
             else:
                 self._must_greet = True
                 if self._apart_since_s is None:
@@ -197,19 +250,20 @@ class Agent:
         limit_s = GONE_AFTER_HEARTBEATS * self._config.spec.heartbeat_timeout_s
         if self._apart_since_s is not None and now_s - self._apart_since_s > limit_s:
             raise BackendError(
-                f"{self._config.node} had no connection to its master {self._config.master} "
+                f"{self._config.node} had no connection to its master {self._master} "
                 f"for {limit_s:g} s, so it ends"
             )
 
 
 def read_endpoint(path: str) -> str:
-    """Return the master's endpoint as a file names it; empty: there is no file, or nothing in it."""
+    """Return the master's endpoint as a file names it; empty: there is no file, or none in it."""
     if not path:
         return ""
     try:
-        return Path(path).read_text().strip()
-    except OSError:
+        text = Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError):
         return ""
+    return text if _ENDPOINT.fullmatch(text) else ""
 
 
 def _ignore(_message: ToNode) -> None:

@@ -97,7 +97,7 @@ def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tup
         endpoint = listen if listen.rpartition(":")[2].isdecimal() else f"{listen}:*"
     else:
         raise InvalidValueError(f"listen must be ipc or tcp://ADDRESS, got {listen!r}")
-    socket = _new_socket(context, zmq.ROUTER)
+    socket = _new_socket(context, zmq.ROUTER, endpoint)
     socket.router_handover = True  # a node that connects again under its name takes it over
     if endpoint.startswith("tcp"):
         _guard(socket, context, keys)
@@ -111,13 +111,19 @@ def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tup
 
 def connect_dealer(context: Context, endpoint: str, identity: str, keys: JobKeys) -> Socket:
     """Return a DEALER socket that connects, now or as soon as it can, to a router of the job."""
-    socket = _new_socket(context, zmq.DEALER)
+    socket = new_dealer(context, endpoint, identity, keys)
+    socket.connect(endpoint)
+    return socket
+
+
+def new_dealer(context: Context, endpoint: str, identity: str, keys: JobKeys) -> Socket:
+    """Return a DEALER socket that is ready to `connect` to a router of the job, for who watches that."""
+    socket = _new_socket(context, zmq.DEALER, endpoint)
     socket.identity = identity.encode()
     socket.reconnect_ivl_max = 2_000  # ms
     if endpoint.startswith("tcp"):
         socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
         socket.curve_serverkey = keys.public.encode()
-    socket.connect(endpoint)
     return socket
 
 
@@ -215,8 +221,9 @@ def _memory(array: NDArray[Any]) -> memoryview | bytes:
     return memoryview(array.data).cast("B") if array.size and array.ndim else array.tobytes()
 
 
-def _new_socket(context: Context, kind: int) -> Socket:
+def _new_socket(context: Context, kind: int, endpoint: str) -> Socket:
     socket: Socket = context.socket(kind)
+    socket.ipv6 = endpoint.startswith("tcp://[")
     socket.linger = 0
     socket.sndhwm = socket.rcvhwm = HIGH_WATER
     socket.maxmsgsize = MAX_FRAME_BYTES

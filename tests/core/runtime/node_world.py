@@ -81,6 +81,8 @@ class World:
         self.folder = Path(self._folder.name)
         self.context = zmq.Context()
         self.router, self.endpoint = bind_router(self.context, listen, self.folder / "m", self.keys)
+        self.router_before = self.router
+        self.master_file = self.folder / "endpoint"
         self.threads, self.errors = {}, {}
         self.reports = deque(maxlen=1000)
         self._waiting = []
@@ -95,13 +97,14 @@ class World:
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
         self.router.close(linger=0)
+        self.router_before.close(linger=0)
         self.context.term()
         self._folder.cleanup()
 
     def config(self, node, role):
         return NodeConfig(
             node, role, self.spec, FEATURES, 2.0, 512, self.endpoint, self.listen, str(self.folder),
-            self.keys.public, self.keys.secret,
+            self.keys.public, self.keys.secret, str(self.master_file),
         )  # fmt: skip
 
     def start(self, node, role, on_loss=None):
@@ -123,6 +126,13 @@ class World:
             except BackendError:
                 assert time.monotonic() < until
         assert endpoint == self.endpoint
+        self._waiting.clear()
+
+    def move_master(self):
+        """Let another master listen elsewhere, and be named in the file; that of before is left as it is."""
+        self.router_before = self.router
+        self.router, self.endpoint = bind_router(self.context, self.listen, self.folder / "m", self.keys)
+        self.master_file.write_text(self.endpoint)
         self._waiting.clear()
 
     def end(self, node):

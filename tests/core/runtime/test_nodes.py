@@ -560,6 +560,35 @@ def test_nodes_greet_a_master_that_came_back_and_train_on_where_they_were(listen
         assert not world.errors
 
 
+def test_nodes_follow_a_master_that_came_back_elsewhere_and_say_what_it_missed():
+    gate = Gate(at=3)
+    with World(listen="tcp://127.0.0.1") as world:
+        world.start("w0", Role.WORKER, on_loss=gate)
+        train = world.start_ps(1)
+        world.send("w0", train)
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        gate.reached()
+        world.move_master()
+        world.router_before.close(linger=0)
+        assert (world.receive(Hello, "ps0")[0].endpoint,) == train.endpoints
+        gate.open()
+        assert world.receive(Hello, "w0")
+        assert world.receive(ShardFinished)[0].lease == SHARDS[0].lease
+        assert len(gate.losses) == 10
+        world.send("w0", train)
+        world.train("w0", [SHARDS[1]])
+        assert not world.errors
+
+
+def test_nodes_leave_a_master_that_was_replaced_though_it_lives_on():
+    with World(listen="tcp://127.0.0.1") as world:
+        endpoint = world.start("ps0", Role.PS).endpoint
+        world.move_master()
+        assert world.receive(Hello)[0].endpoint == endpoint
+        world.load(["ps0"], (endpoint,))
+
+
 def test_nodes_end_when_their_master_is_gone():
     with World(spec=with_heartbeat(0.1)) as world:
         train = world.start_ps(1)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import zmq
@@ -21,6 +23,7 @@ MESSAGES = (
     Granted(Shard(Lease(Purpose.TRAIN, 4, 2), 1, 10, 20, 3, 7)),
     Load(1, 0, 2, (0, 1) * 128, (PartSource("a", "b", MemoryPart("m", 1, "00", 5)),)),
 )
+IPV6 = ["tcp://[::1]"] if Path("/proc/net/if_inet6").exists() else []
 ARRAYS = hnp.arrays(
     st.sampled_from(["<f4", "<f8", "<i4", "<i8", "u1"]), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0)
 )
@@ -90,7 +93,7 @@ def test_arrays_are_read_without_a_copy():
     assert np.shares_memory(array, np.frombuffer(frame))
 
 
-@pytest.mark.parametrize("listen", ["ipc", "tcp://127.0.0.1"])
+@pytest.mark.parametrize("listen", ["ipc", "tcp://127.0.0.1", *IPV6])
 def test_messages_cross_a_socket_both_ways(context, tmp_path, listen):
     keys = new_keys()
     router, endpoint = bind_router(context, listen, tmp_path / "s", keys)
