@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, STATE
-from dlrover_nb.core.structs.pods import CODE_FOLDER, JOB_FOLDER, POD_ENV, PodJob
+from dlrover_nb.core.structs.pods import CODE_FOLDER, JOB_FOLDER, POD_ENV, POD_FOLDER, PodJob
 from dlrover_nb.core.usercode import file_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,13 @@ MASTER_ROLE = "master"
 
 GONE_S = 10  # a pod on a machine that went silent is given up after so long; stock: 300 s
 READ_BY_GROUP = 0o440
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_OURS = (JOB_FOLDER, CODE_FOLDER, POD_FOLDER)
+_SCRATCH: tuple[tuple[str, str, Doc], ...] = (
+    ("tmp", "/tmp", {}),  # noqa: S108 - of the pod alone
+    ("shm", "/dev/shm", {"medium": "Memory"}),  # noqa: S108 - as above; it counts as the pod's memory
+    ("state", STATE, {}),
+)
 
 
 def secret_name(job: str) -> str:
@@ -124,19 +132,30 @@ def variables(kube: KubernetesSpec, own: Mapping[str, str]) -> list[Doc]:
 
 
 def volumes(job: PodJob) -> tuple[list[Doc], list[Doc]]:
-    """Return the volumes that every pod of a job has, and where a container mounts them."""
+    """Return the volumes that every pod of a job has, and where a container mounts them.
+
+    Raises
+    ------
+    InvalidValueError
+        When the user's stand where the job's own are; in the place of scratch folders they may.
+    """
     kube, found, mounts = job.spec.kubernetes, [], []
 
     def add(name: str, mount: str, *, read_only: bool, **source: object) -> None:
         found.append({"name": name, **source})
         mounts.append({"name": name, "mountPath": mount, **({"readOnly": True} if read_only else {})})
 
+    taken = {volume.mount.rstrip("/") for volume in kube.volumes}
+    if clash := sorted(taken.intersection(_OURS)):
+        raise InvalidValueError(
+            f"a volume may not be at {clash[0]}, where the job's own is; choose another path"
+        )
     add("job", JOB_FOLDER, read_only=True, secret=_secret(secret_name(job.spec.name)))
     if has_code(job):
         add("code", CODE_FOLDER, read_only=True, secret=_secret(code_name(job.spec.name)))
-    add("tmp", "/tmp", read_only=False, emptyDir={})  # noqa: S108 - of the pod alone
-    if not kube.keeps_state:
-        add("state", STATE, read_only=False, emptyDir={})
+    for name, mount, medium in _SCRATCH:
+        if mount not in taken:
+            add(name, mount, read_only=False, emptyDir=medium)
     for index, volume in enumerate(kube.volumes):
         add(f"user-{index}", volume.mount, read_only=volume.read_only, **_source(volume))
     return found, mounts
@@ -172,8 +191,13 @@ def _gone(taint: str) -> Doc:
 
 def _toleration(text: str) -> Doc:
     """Return a toleration from ``KEY=VALUE:EFFECT``, ``KEY:EFFECT`` or ``KEY``."""
-    taint, _, effect = text.partition(":")
+    taint, has_effect, effect = text.partition(":")
     key, has_value, value = taint.partition("=")
+    if not key or (has_effect and effect not in EFFECTS):
+        raise InvalidValueError(
+            f"a toleration must be KEY=VALUE:EFFECT, KEY:EFFECT or KEY, with one of {', '.join(EFFECTS)}, "
+            f"got {text!r}"
+        )
     told: Doc = (
         {"key": key, "operator": "Equal", "value": value} if has_value else {"key": key, "operator": "Exists"}
     )

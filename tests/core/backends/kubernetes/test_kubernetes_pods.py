@@ -5,22 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kube import core_api
 
-from dlrover_nb.core.backends.kubernetes.pods import (
-    MASTER_NOTE,
-    Owner,
-    PodNode,
-    labels,
-    node_pod,
-    node_selector,
-    pod_name,
-    pod_spec,
-    tolerations,
-)
+from dlrover_nb.core.backends.kubernetes.parts import pod_frame
+from dlrover_nb.core.backends.kubernetes.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
+from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.resources import Role
 
-OWNER = Owner("quick-start", "0a1b2c3d", "3f0c3a4e-8f3f-4b39-a5c5-1a0dba3d5f0e")
 NODE = PodNode("worker-3", Role.WORKER, 0.25, 512)
 MASTER = "tcp://10.1.2.3:7070"
 FULL = KubernetesSpec(
@@ -43,8 +35,13 @@ FULL = KubernetesSpec(
 names = st.text("abcdefghijklmnopqrstuvwxyz-0123456789", min_size=1, max_size=10).filter(str.isidentifier)
 
 
-def made(spec=FULL, owner=OWNER, node=NODE):
-    return node_pod(spec, owner, node, master=MASTER)
+def made(spec=FULL, node=NODE, job="quick-start"):
+    told = PodJob(JobSpec(job, kubernetes=spec), None, "0a1b2c3d", "p" * 40, "s" * 40, "t" * 32)
+    return node_pod(told, node, master=MASTER)
+
+
+def tolerations(spec):
+    return pod_frame(spec)["tolerations"]
 
 
 def program(pod):
@@ -93,28 +90,22 @@ def test_a_pod_may_as_little_as_it_can():
     assert pod["spec"]["restartPolicy"] == "Never"
 
 
-def test_a_pod_is_found_by_its_labels_and_goes_with_its_job():
+def test_a_pod_is_found_by_its_labels_and_says_where_the_master_is():
     pod = made()
     assert pod["metadata"]["name"] == pod_name("quick-start", "0a1b2c3d", "worker-3")
     found = pod["metadata"]["labels"]
     for term in node_selector("quick-start", "0a1b2c3d").split(","):
         key, equals, value = term.partition("=")
         assert found[key] == value if equals else key in found
-    (owner,) = pod["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"], owner["uid"]) == ("Job", "quick-start", OWNER.uid)
-    assert "controller" not in owner
     assert pod["metadata"]["annotations"] == {MASTER_NOTE: MASTER}
-    assert "ownerReferences" not in made(owner=Owner("quick-start", "0a1b2c3d"))["metadata"]
-
-
-def test_a_master_is_no_node():
-    assert "dlrover-nb/node" not in labels("quick-start", "0a1b2c3d", "master")
+    (told,) = mounts(pod)["/dlrover-nb/pod"]["downwardAPI"]["items"]
+    assert told == {"path": "master", "fieldRef": {"fieldPath": f"metadata.annotations['{MASTER_NOTE}']"}}
 
 
 def test_no_secret_stands_in_a_pod():
-    mounted = mounts(made())
-    assert mounted["/dlrover-nb/job"]["secret"]["secretName"] == "quick-start-job"
-    assert mounted["/dlrover-nb/code"]["secret"]["optional"] is True
+    pod = made()
+    assert mounts(pod)["/dlrover-nb/job"]["secret"]["secretName"] == "quick-start-job"
+    assert not any(secret in str(pod) for secret in ("p" * 40, "s" * 40, "t" * 32))
 
 
 def test_volumes_of_all_kinds_are_mounted_where_the_user_says():
@@ -122,7 +113,7 @@ def test_volumes_of_all_kinds_are_mounted_where_the_user_says():
     assert mounted["/data"]["persistentVolumeClaim"] == {"claimName": "census", "readOnly": True}
     assert mounted["/scratch"]["hostPath"] == {"path": "/mnt/scratch"}
     assert mounted["/settings"]["configMap"] == {"name": "settings"}
-    assert mounted["/keys"]["secret"] == {"secretName": "keys"}
+    assert mounted["/keys"]["secret"] == {"secretName": "keys", "defaultMode": 0o440}
 
 
 @pytest.mark.parametrize("path", ["/tmp", "/dev/shm", "/dlrover-nb/state", "/dlrover-nb/state/"])
@@ -144,7 +135,7 @@ def test_what_we_tell_a_node_wins_over_what_the_user_sets():
 
 
 def test_tolerations_are_read_as_kubectl_writes_taints():
-    assert tolerations(FULL)[:3] == [
+    assert tolerations(FULL)[-3:] == [
         {"key": "team", "operator": "Equal", "value": "ads", "effect": "NoSchedule"},
         {"key": "spot", "operator": "Exists", "effect": "NoExecute"},
         {"key": "gpu", "operator": "Exists"},
@@ -161,19 +152,11 @@ def test_a_toleration_that_is_none_is_refused(text):
 
 @given(names, st.integers(0, 9))
 def test_pods_of_a_role_rather_stand_apart_and_need_not(name, n):
-    pod = made(owner=Owner(name, "0a1b2c3d"), node=dataclasses.replace(NODE, id=f"worker-{n}"))
+    pod = made(job=name, node=dataclasses.replace(NODE, id=f"worker-{n}"))
     (rather,) = pod["spec"]["affinity"]["podAntiAffinity"].values()
     wanted = rather[0]["podAffinityTerm"]["labelSelector"]["matchLabels"]
     assert wanted.items() <= pod["metadata"]["labels"].items()
     assert "affinity" not in made(KubernetesSpec(spread=False))["spec"]
-
-
-def test_any_pod_of_the_job_is_made_the_same_way():
-    spec = pod_spec(FULL, OWNER, {"name": "other"})
-    assert spec["containers"][0]["securityContext"] == program(made())["securityContext"]
-    assert spec["priorityClassName"] == "system-cluster-critical"
-    assert spec["nodeSelector"] == {"disk": "ssd"}
-    assert spec["imagePullSecrets"] == [{"name": "registry"}]
 
 
 @pytest.mark.kube
