@@ -322,6 +322,29 @@ class Cluster:
 
         return ManyJobs(self.core)
 
+    def delete(self, name: str, *, force: bool = False) -> Note:
+        """Remove a job and all that it left, also where it is over; its history is kept.
+
+        Parameters
+        ----------
+        name
+            Of the job.
+        force
+            Remove it even while it runs; it is stopped.
+
+        Raises
+        ------
+        InvalidValueError
+            When it runs and `force` is not given.
+        NotFoundError
+            When there is no such job.
+
+        Examples
+        --------
+        >>> cluster.delete("ads-ctr")
+        """
+        return Note(f"Deleted {name}", self.core.delete(name, force=force))
+
     def shutdown(self, *, force: bool = False) -> Note:
         """End the cluster if this product started it, else only let go of it; live views keep what they saw.
 

@@ -154,6 +154,8 @@ class Commands:
                 return self.wait(request)
             case rq.Stop():
                 return self.stop(request)
+            case rq.Delete():
+                return self.delete(request)
             case rq.Shards():
                 return self.shards(request)
             case rq.Report():
@@ -338,6 +340,13 @@ class Commands:
         shown = job.stop(why=request.why)
         self.session.jobs[job.name] = not shown.phase.is_final
         return shown
+
+    def delete(self, request: rq.Delete) -> Note:
+        """Remove a job."""
+        told = self._cluster().delete(request.job, force=request.force)
+        for known in (self.session.jobs, self.session.names, self.session.shown):
+            known.pop(request.job, None)
+        return told
 
     def shards(self, request: rq.Shards) -> ShardsView:
         """Show the account of rows, after a shard was decided about if one is named."""

@@ -179,6 +179,10 @@ SHARDS = (
     _argument("--skip", type=whole, metavar="SHARD", help="go on without it"),
     WHY,
 )
+DELETE = (
+    _argument("job", metavar="JOB", help="its name"),
+    _argument("--force", action="store_true", help="even while it runs"),
+)
 SHUTDOWN = (_argument("--force", action="store_true", help="even while jobs run"),)
 DEMO = (_argument("--out", metavar="FOLDER", default="demo-output", help="where results are written"),)
 HELP = (_argument("verb", metavar="VERB", nargs="?", help="one verb"),)

@@ -215,6 +215,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a job and what it left."""
+
+    job: str
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Shards:
     """Show a job's account of its rows; `retry` or `skip` decide about a shard that was set aside."""
 
@@ -273,5 +281,5 @@ Request = (
     (Connect | Submit | Jobs | Status | Watch | Plans | Why | WhatIf)
     | (Accept | Reject | Override | Undo | Pin | SetMode | Scale)
     | (Logs | History | Score | Export | Import)
-    | (Attach | Wait | Stop | Shards | Report | Predict | Dash | Shutdown | Demo | Help)
+    | (Attach | Wait | Stop | Delete | Shards | Report | Predict | Dash | Shutdown | Demo | Help)
 )

@@ -242,6 +242,13 @@ _VERBS = (
         'quick-start --why "good enough"',
     ),
     Verb(
+        "delete",
+        "remove a job and all that it left but its history",
+        lambda p: rq.Delete(p.job, p.force),
+        flags.DELETE,
+        "quick-start",
+    ),
+    Verb(
         "shards",
         "show the account of rows, and decide about those set aside",
         _shards,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.session.client import JobHandle
-from dlrover_nb.core.session.cluster import JobSummary
+from dlrover_nb.core.session.cluster import JobSummary, still_runs
 from dlrover_nb.core.session.logs import newest
 from dlrover_nb.core.structs.decisions import (
     Candidate,
@@ -208,6 +208,13 @@ class MemoryCluster:
             near = difflib.get_close_matches(name, self.links, n=1)
             raise NotFoundError(f"no job {name!r} here" + (f"; did you mean {near[0]}?" if near else ""))
         return JobHandle(name, self.links[name], user="ada")
+
+    def delete(self, name: str, *, force: bool = False) -> str:
+        phase = self.job(name).snapshot().phase
+        if not phase.is_final and not force:
+            raise InvalidValueError(still_runs(name, phase))
+        del self.links[name]
+        return f"job {name} is deleted"
 
     def shutdown(self, *, force: bool = False) -> str:
         if self.links and not force:

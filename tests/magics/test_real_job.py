@@ -83,6 +83,9 @@ class HereCluster:
             raise NotFoundError(f"no job {name!r} here")
         return JobHandle(name, self._drivers[name], user="ada")
 
+    def delete(self, name: str, *, force: bool = False) -> str:
+        raise NotImplementedError
+
     def shutdown(self, *, force: bool = False) -> str:
         if not force:
             raise InvalidValueError("jobs run here; shutdown --force ends them")

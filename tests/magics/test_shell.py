@@ -283,6 +283,12 @@ def test_report_is_one_file_without_outside_links(magic: Magic, tmp_path: Path) 
     assert "is there already" in magic.refused("report -o report.html")
 
 
+def test_a_job_that_runs_is_deleted_only_by_force(magic: Magic) -> None:
+    assert "job ctr runs (training); stop ctr first, or delete ctr --force" in magic.refused("delete ctr")
+    assert "job ctr is deleted" in str(magic("delete ctr --force"))
+    assert "no job 'ctr'" in magic.refused("delete ctr")
+
+
 def test_stop_and_shutdown(magic: Magic) -> None:
     assert "still run here" in magic.refused("shutdown")
     assert isinstance(magic("stop --why 'good enough'"), StatusView)

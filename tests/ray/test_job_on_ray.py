@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
@@ -154,6 +155,22 @@ def test_an_ended_job_makes_room_for_the_next_of_its_name(cluster):
     second = cluster.submit(job("again"))
     assert not second.snapshot().phase.is_final
     second.stop()
+
+
+def test_a_deleted_job_leaves_nothing_and_one_that_runs_is_not_deleted_by_mistake(cluster, wait_until):
+    handle = cluster.submit(job("unwanted"))
+    wait_until(lambda: handle.snapshot().running, what="training")
+    folder = Path(handle.snapshot().folder)
+    with pytest.raises(
+        InvalidValueError, match=r"job unwanted runs \(training\); stop unwanted first, or delete"
+    ):
+        cluster.delete("unwanted")
+    assert folder.exists()
+    assert "with 1 run folder" in cluster.delete("unwanted", force=True)
+    assert not folder.exists()
+    assert "unwanted" not in {each.name for each in cluster.live_jobs()}
+    with pytest.raises(NotFoundError):
+        cluster.delete("unwanted")
 
 
 def test_the_head_listens_on_loopback_alone(cluster):

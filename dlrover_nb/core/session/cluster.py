@@ -72,6 +72,18 @@ class Cluster(Protocol):
         """Find a job by name; `NotFoundError` names the nearest ones."""
         ...
 
+    def delete(self, name: str, *, force: bool = False) -> str:
+        """Remove a job and what it left, all but its history, and say what was done.
+
+        Raises
+        ------
+        InvalidValueError
+            When it runs and `force` is not given, or where jobs leave nothing.
+        NotFoundError
+            When there is no such job.
+        """
+        ...
+
     def shutdown(self, *, force: bool = False) -> str:
         """End the cluster if this product started it, and say what was done; else only let go of it."""
         ...
@@ -137,6 +149,11 @@ def left_s(phase: JobPhase, train: ShardCounts, samples_per_s: float) -> float |
     if phase.is_final or samples_per_s <= 0:
         return None
     return (train.n_sample_total - train.n_sample_done) / samples_per_s
+
+
+def still_runs(name: str, phase: JobPhase) -> str:
+    """Say that a job which runs is not deleted."""
+    return f"job {name} runs ({phase}); stop {name} first, or delete {name} --force"
 
 
 def no_job(name: str, where: str, names: Collection[str], past: Collection[str] = ()) -> str:

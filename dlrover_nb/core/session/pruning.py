@@ -89,6 +89,29 @@ def prune(jobs: Path, at_s: float) -> int:
     return n_gone
 
 
+def remove(jobs: Path, job: str) -> int:
+    """Delete all run folders of one job, and return how many.
+
+    Raises
+    ------
+    BackendError
+        When its master still lives, or a folder cannot be deleted; what is deleted by then is gone.
+    """
+    found = [folder.path for folder in _folders(jobs) if folder.job == job]
+    for path in found:
+        try:
+            lock = MasterLock(path)
+            try:
+                shutil.rmtree(path)
+            finally:
+                lock.release()
+        except OSError as error:
+            raise BackendError(
+                f"the run folder {path} cannot be deleted ({error.strerror}); delete it by hand"
+            ) from error
+    return len(found)
+
+
 def _folders(jobs: Path) -> list[RunFolder]:
     """Return the run folders in a folder; what has another name is none of ours."""
     found = []

@@ -137,6 +137,11 @@ class SimulatedCluster:
             raise NotFoundError(no_job(name, "in the simulated cluster", names))
         return self._handle(name)
 
+    def delete(self, name: str, *, force: bool = False) -> str:  # noqa: ARG002 - as in the protocol
+        """Refuse: there is nothing to delete."""
+        self.job(name)
+        raise InvalidValueError(f"a simulated job leaves nothing; stop {name} ends it, shutdown ends all")
+
     def shutdown(self, *, force: bool = False) -> str:
         """End the simulation; refused while jobs run, unless forced."""
         if self._why_over:

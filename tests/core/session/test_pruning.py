@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.session.pruning import KEPT_S, N_KEPT, RunFolder, prune, too_old
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.session.pruning import KEPT_S, N_KEPT, RunFolder, prune, remove, too_old
 from dlrover_nb.core.session.runfolder import JobFile, MasterLock, write_job
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 
@@ -114,3 +115,17 @@ def test_a_folder_without_a_job_in_it_goes_too_and_no_folder_at_all_is_fine(
     assert prune(jobs, NOW_S) == 1
     assert not empty.exists()
     assert prune(tmp_path / "nowhere", NOW_S) == 0
+
+
+def test_all_runs_of_a_deleted_job_go_and_those_of_others_stay(jobs: Path) -> None:
+    before = sorted(jobs.iterdir())
+    first, last = (_made(jobs, "ctr", i, NOW_S, model=True) for i in (1, 2))
+    other = _made(jobs, "ctr-b", 1, NOW_S)
+    lock = MasterLock(last)
+    with pytest.raises(BackendError, match="has a living master"):
+        remove(jobs, "ctr")
+    lock.release()
+    remove(jobs, "ctr")
+    assert sorted(jobs.iterdir()) == sorted([*before, other])
+    assert remove(jobs, "ctr") == 0
+    assert not first.exists()

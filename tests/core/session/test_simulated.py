@@ -260,6 +260,8 @@ def test_connect_makes_one_and_a_users_job_runs_there():
         assert cluster.capacity().total_cpu == 64
         handle = cluster.submit(JobSpec("quick-start", n_epoch=200))
         until("training", lambda: handle.snapshot().train.n_sample_done > 0)
+        with pytest.raises(InvalidValueError, match="a simulated job leaves nothing; stop quick-start"):
+            cluster.delete("quick-start", force=True)
     finally:
         cluster.shutdown(force=True)
 

@@ -44,11 +44,13 @@ from dlrover_nb.core.history.store import HistoryStore, JobRun
 from dlrover_nb.core.runtime.folder import writing_to
 from dlrover_nb.core.runtime.trial import prepare
 from dlrover_nb.core.session.client import JobHandle
-from dlrover_nb.core.session.cluster import JobSummary, no_job, summarize
+from dlrover_nb.core.session.cluster import JobSummary, no_job, still_runs, summarize
+from dlrover_nb.core.session.pruning import remove
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import check_fits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from dlrover_nb.core.structs.job import JobSpec
@@ -132,6 +134,22 @@ class RayCluster:
             )
         return self._handle(name, _actor(name))
 
+    def delete(self, name: str, *, force: bool = False) -> str:
+        """Remove a job: its master, its run folders on this machine; see `Cluster.delete`."""
+        is_here = name in _job_names()
+        if is_here:
+            handle = self._handle(name, _actor(name))
+            with contextlib.suppress(BackendError):  # its master is gone: nothing runs any more
+                phase = handle.snapshot().phase
+                if not phase.is_final and not force:
+                    raise InvalidValueError(still_runs(name, phase))
+                handle.stop(why="deleted")
+            self._let_go(name)
+        n = _patiently(lambda: remove(jobs_folder(), name))
+        if not (is_here or n):
+            self.job(name)  # which says that there is none, and which may have been meant
+        return f"job {name} is deleted, with {n} run folder{'s' * (n != 1)}; its history is kept"
+
     def shutdown(self, *, force: bool = False) -> str:
         """End the local head, or let go of a cluster that is not ours."""
         if self._head is None:
@@ -185,6 +203,10 @@ class RayCluster:
                     f"a job named {name} is here already ({phase}); "
                     f"attach {name}, stop {name}, or choose another name"
                 )
+        self._let_go(name)
+
+    def _let_go(self, name: str) -> None:
+        """End a job's master and what it left on the cluster."""
         with contextlib.suppress(NotFoundError):
             ray.kill(_actor(name))
         clear_left(name)
@@ -341,6 +363,18 @@ def _await_name_free(name: str, timeout_s: float = 10.0) -> None:
         if time.monotonic() > end:
             raise BackendError(f"the master of the ended job {name} does not go; choose another name")
         time.sleep(0.02)
+
+
+def _patiently(remove_runs: Callable[[], int], timeout_s: float = 10.0) -> int:
+    """Remove, again and again while a master that was killed still holds its folder."""
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            return remove_runs()
+        except BackendError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.05)
 
 
 def _run_folder(name: str) -> Path:
