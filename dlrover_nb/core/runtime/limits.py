@@ -52,6 +52,15 @@ def thread_count(cpu: float) -> int:
     return max(1, int(cpu))
 
 
+def thread_variables(cpu: float) -> dict[str, str]:
+    """Return the variables that give libraries as many threads as the plan has cores, none of them spinning.
+
+    They are read when a library is loaded.
+    """
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_NUM_THREADS")
+    return dict.fromkeys(names, str(thread_count(cpu))) | {"OMP_WAIT_POLICY": "PASSIVE"}
+
+
 class Enforced(NamedTuple):
     """What the kernel keeps a node to; the rest of its plan is advisory."""
 
@@ -147,6 +156,11 @@ def sweep_groups(root: Path = ROOT) -> None:
 
 def _is_v2(root: Path) -> bool:
     return (root / "cgroup.controllers").exists()
+
+
+def own_group(controller: str, root: Path = ROOT) -> tuple[Path, bool]:
+    """Return the group of this process for a controller, and whether it is of v2; raises `OSError`."""
+    return _places(root, controller)[0], _is_v2(root)
 
 
 def _places(root: Path, controller: str) -> tuple[Path, Path]:

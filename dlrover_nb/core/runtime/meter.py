@@ -11,7 +11,6 @@ let go with `forget`. A PS waits between requests for as long as nobody asks; it
 
 from __future__ import annotations
 
-import os
 import time
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -22,6 +21,8 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dlrover_nb.core.clock import Clock
 
 _MIB = 1 << 20
@@ -39,18 +40,24 @@ class Part(StrEnum):
     PEERS = "peers_s"
 
 
+def own_memory() -> int:
+    """Return the bytes of memory that this process holds."""
+    return int(psutil.Process().memory_info().rss)
+
+
 class Meter:
     """Sums of one node over the window since the last `take`; begins idle.
 
     Parameters
     ----------
     clock
-        Of wall time; CPU time and memory are those of this process.
+        Of wall time; CPU time is that of this process.
+    n_byte
+        How many bytes the node takes of its memory now.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._process = psutil.Process(os.getpid())
+    def __init__(self, clock: Clock, n_byte: Callable[[], int] = own_memory) -> None:
+        self._clock, self.n_byte = clock, n_byte
         self._part = self._last = Part.IDLE
         self._last_s = self._stretch_s = 0.0
         self._open = dict.fromkeys(Part, 0.0)
@@ -109,7 +116,7 @@ class Meter:
             iter_s=split.total_s,
             split=split,
             cpu_cores=(cpu_s - self._cpu_s) / window_s,
-            memory_mib=self._process.memory_info().rss / _MIB,
+            memory_mib=self.n_byte() / _MIB,
             loss=self._loss_sum / self._n_iter if role is Role.WORKER and self._n_iter else None,
             n_byte_sent=self._n_byte_sent,
             n_byte_received=self._n_byte_received,

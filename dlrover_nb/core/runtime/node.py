@@ -27,24 +27,41 @@ from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.flash import MemoryClaim, sweep_memory
-from dlrover_nb.core.runtime.limits import Limits, thread_count
-from dlrover_nb.core.runtime.meter import Meter
+from dlrover_nb.core.runtime.limits import Limits, thread_count, thread_variables
+from dlrover_nb.core.runtime.meter import Meter, own_memory
 from dlrover_nb.core.runtime.output import captured
 from dlrover_nb.core.structs.messages import NodeConfig, NodeFailed
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.runtime.container import ContainerLimits
     from dlrover_nb.core.runtime.wire import Context
+
+    AnyLimits = Limits | ContainerLimits
 
 _log = logging.getLogger(__name__)
 
 
-def run(config: NodeConfig) -> None:
+def run(
+    config: NodeConfig,
+    *,
+    limits: AnyLimits | None = None,
+    memory: Callable[[], int] | None = None,
+) -> None:
     """Run the node until it is stopped, drained or fails; then leave nothing behind.
+
+    Parameters
+    ----------
+    config
+        What it is.
+    limits
+        What keeps it to its plan; None: groups that it makes for itself.
+    memory
+        Tells how many bytes it takes; None: what its process holds.
 
     Raises
     ------
@@ -53,11 +70,12 @@ def run(config: NodeConfig) -> None:
     SystemExit
         On SIGTERM, after all was cleaned up.
     """
-    _calm_threads(config.cpu)
+    for name, value in thread_variables(config.cpu).items():
+        os.environ.setdefault(name, value)
     keep_freed(config.role)
     clock = SystemClock()
-    meter = Meter(clock)
-    limit = Limits(f"{config.spec.name}-{config.node}")
+    meter = Meter(clock, memory or own_memory)
+    limit = limits or Limits(f"{config.spec.name}-{config.node}")
     context: Context = zmq.Context()
     claim = MemoryClaim(config.spec.name, config.folder)
     with captured(config, clock) as output:
@@ -73,7 +91,7 @@ def run(config: NodeConfig) -> None:
 
 
 def _serve(
-    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: Limits
+    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: AnyLimits
 ) -> None:
     if config.role is Role.PS:
         _serve_ps(context, config, agent, meter, limit)
@@ -81,7 +99,7 @@ def _serve(
         _serve_worker(context, config, agent, meter, clock, limit)
 
 
-def _serve_ps(context: Context, config: NodeConfig, agent: Agent, meter: Meter, limit: Limits) -> None:
+def _serve_ps(context: Context, config: NodeConfig, agent: Agent, meter: Meter, limit: AnyLimits) -> None:
     from dlrover_nb.core.runtime.ps import ParameterServer  # noqa: PLC0415 - a worker needs none
 
     sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
@@ -92,7 +110,7 @@ def _serve_ps(context: Context, config: NodeConfig, agent: Agent, meter: Meter, 
 
 
 def _serve_worker(
-    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: Limits
+    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: AnyLimits
 ) -> None:
     from dlrover_nb.core.data import ShardReader  # noqa: PLC0415 - a PS takes no pyarrow
     from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch
@@ -107,14 +125,6 @@ def _serve_worker(
     with contextlib.closing(worker):
         agent.hello("", limit.apply(config.cpu, config.memory_mib))
         worker.run()
-
-
-def _calm_threads(cpu: float) -> None:
-    """Give libraries, before their import, as many threads as the plan has cores, none of them spinning."""
-    n_thread = str(thread_count(cpu))
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_NUM_THREADS"):
-        os.environ.setdefault(name, n_thread)
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @contextlib.contextmanager

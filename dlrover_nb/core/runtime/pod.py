@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.runtime.agent import read_endpoint
+from dlrover_nb.core.runtime.container import ContainerLimits, charged_bytes
 from dlrover_nb.core.runtime.delivery import receive
+from dlrover_nb.core.runtime.meter import own_memory
 from dlrover_nb.core.runtime.node import run
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.structs.messages import NodeConfig
@@ -142,7 +144,13 @@ def run_pod() -> None:
     master = await_told(lambda: read_endpoint(MASTER_FILE) or None, "where the job's master is")
     config = node_config(job, os.environ, master=master)
     receive(job.spec, Path(config.folder), url=job.code_url)
-    run(config)
+    run(config, limits=ContainerLimits(), memory=_memory)
+
+
+def _memory() -> int:
+    """Return the bytes that count against the pod's limit, or, where nobody tells, what the process holds."""
+    charged = charged_bytes()
+    return own_memory() if charged is None else charged
 
 
 def tell_end(error: BaseException, path: Path = Path(END_FILE)) -> str:

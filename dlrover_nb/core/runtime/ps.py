@@ -14,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import checkpoint
@@ -148,7 +146,7 @@ class ParameterServer:
 
     def _spare_bytes(self) -> int:
         """Return what the node's memory leaves for copies of its parameters, and some room to breathe."""
-        n_used = psutil.Process().memory_info().rss - self._flash.n_byte
+        n_used = self._meter.n_byte() - self._flash.n_byte
         return round(self._config.memory_mib * _MIB * _MOST_USED) - n_used
 
     # moves

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.runtime.limits import Limits, _sweep, quota_us, thread_count, was_out_of_memory
+from dlrover_nb.core.runtime.limits import (
+    Limits,
+    _sweep,
+    quota_us,
+    thread_count,
+    thread_variables,
+    was_out_of_memory,
+)
 
 
 @given(cpu=st.floats(0.01, 64))
@@ -23,6 +30,11 @@ def test_the_quota_is_the_share_of_the_period_within_what_the_kernel_takes(cpu):
 
 def test_threads_are_whole_cores():
     assert [thread_count(cpu) for cpu in (0.1, 1, 1.9, 2, 7.5)] == [1, 1, 1, 2, 7]
+
+
+def test_libraries_get_as_many_threads_as_the_plan_has_whole_cores():
+    assert thread_variables(2.5)["OMP_NUM_THREADS"] == "2"
+    assert thread_variables(0.25)["OPENBLAS_NUM_THREADS"] == "1"
 
 
 def test_where_groups_cannot_be_made_the_share_is_advisory(tmp_path):

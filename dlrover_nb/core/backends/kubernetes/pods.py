@@ -27,6 +27,7 @@ from dlrover_nb.core.backends.kubernetes.parts import (
     variables,
     volumes,
 )
+from dlrover_nb.core.runtime.limits import thread_variables
 from dlrover_nb.core.structs.pods import (
     CPU_VAR,
     END_FILE,
@@ -127,6 +128,7 @@ def _told(job: PodJob, node: PodNode) -> dict[str, str]:
         CPU_VAR: f"{node.cpu:g}",
         MEMORY_VAR: str(node.memory_mib),
         FOLDER_VAR: state_folder(job.spec.name, job.run),
+        **thread_variables(node.cpu),
     }
 
 
