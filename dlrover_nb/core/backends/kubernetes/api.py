@@ -255,7 +255,11 @@ class Api:
         if selector:
             query.append(("labelSelector", selector))
         asked = self._asked("watch", kind)
-        return Watch(self._stream(asked, kind.path(self.namespace), query, timeout_s + _SILENCE_S), asked)
+        response = self._stream(asked, kind.path(self.namespace), query, CALL_LIMIT_S)
+        socket = getattr(response.connection, "sock", None)
+        if socket is not None:  # it answered in time; now it may be silent for as long as nothing happens
+            socket.settimeout(timeout_s + _SILENCE_S)
+        return Watch(response, asked)
 
     def proxy(
         self,

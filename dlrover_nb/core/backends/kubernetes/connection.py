@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 CONNECT_LIMIT_S = 5.0
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_AGENT = ("User-Agent", "dlrover-nb")
 _CHUNK = 1 << 16
 _PAUSE_S = 1.0  # before the next try, where a server that is too busy does not say how long
 _SAFE_TWICE = {"GET", "DELETE", "PATCH"}  # a create that was lost on the way may have been done
@@ -150,7 +151,7 @@ class Connection:
             raise _silence(login, request, error) from error
 
     def _exchange(self, login: Login, request: Request) -> urllib3.BaseHTTPResponse:
-        headers = urllib3.HTTPHeaderDict((*login.headers, *request.headers))  # names may come twice
+        headers = urllib3.HTTPHeaderDict((_AGENT, *login.headers, *request.headers))  # names may come twice
         with self._lock:  # credentials are refreshed by one thread
             self._n_request += 1
             headers.update(_credentials(login))
