@@ -6,14 +6,16 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a summary is decoded by its annotations
+from dlrover_nb.core.structs.resources import ResourcePlan  # noqa: TC001 - as above
 from dlrover_nb.core.structs.snapshot import NodePhase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from dlrover_nb.core.session.client import JobHandle
-    from dlrover_nb.core.structs.job import JobPhase, JobSpec
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
 

@@ -20,7 +20,6 @@ from dlrover_nb.core.backends.kubernetes.parts import (
     Doc,
     code_name,
     container_frame,
-    end_name,
     labels,
     master_name,
     owned_by,
@@ -29,6 +28,7 @@ from dlrover_nb.core.backends.kubernetes.parts import (
     variables,
     volumes,
 )
+from dlrover_nb.core.backends.kubernetes.rights import master_rights, role
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import job_from, load_mapping
@@ -48,6 +48,7 @@ READY_PATH = "/ready"
 BEGIN_CPU = 1.0  # cores that a master may use where they are free: its beginning is a second of imports
 N_RETRY = 6  # failed pods and restarts of the master before its Job is given up
 END_GRACE_S = 10
+POD_VAR, NAMESPACE_VAR = "POD_NAME", "POD_NAMESPACE"
 
 
 def job_documents(job: PodJob, *, code: Mapping[str, bytes], namespace: str) -> tuple[Doc, ...]:
@@ -150,39 +151,18 @@ def _secret(job: PodJob, name: str, files: Mapping[str, bytes], namespace: str) 
 def _rights(job: PodJob, namespace: str) -> tuple[Doc, ...]:
     name = master_name(job.spec.name)
     head = _head(job, name, namespace)
-    rbac = "rbac.authorization.k8s.io"
+    given = role(name, master_rights(job.spec.name))
     return (
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": head},
-        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": head, "rules": master_rules(job.spec.name)},
+        given | {"metadata": head},
         {
-            "apiVersion": f"{rbac}/v1",
+            "apiVersion": given["apiVersion"],
             "kind": "RoleBinding",
             "metadata": head,
-            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
+            "roleRef": {"apiGroup": given["apiVersion"].partition("/")[0], "kind": "Role", "name": name},
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
         },
     )
-
-
-def master_rules(job: str) -> list[Doc]:
-    """Return what a job's master may do in its namespace, and no more than it needs.
-
-    A right to create cannot be given for one name alone.
-    """
-    return [
-        _rule("", "pods", ["create", "delete", "get", "list", "watch", "patch"]),
-        _rule("", "pods/log", ["get"]),
-        _rule("", "resourcequotas", ["get", "list"]),
-        _rule("", "secrets", ["get", "patch"], secret_name(job)),
-        _rule("", "configmaps", ["create"]),
-        _rule("", "configmaps", ["get", "patch"], end_name(job)),
-        _rule("batch", "jobs", ["get", "patch"], job),
-    ]
-
-
-def _rule(group: str, resource: str, verbs: list[str], name: str = "") -> Doc:
-    named = {"resourceNames": [name]} if name else {}
-    return {"apiGroups": [group], "resources": [resource], "verbs": verbs, **named}
 
 
 def _master_pod(job: PodJob) -> Doc:
@@ -192,14 +172,14 @@ def _master_pod(job: PodJob) -> Doc:
     container |= {
         "env": [
             *variables(kube, {}),
-            _field("POD_NAME", "metadata.name"),
-            _field("NAMESPACE", "metadata.namespace"),
+            _field(POD_VAR, "metadata.name"),
+            _field(NAMESPACE_VAR, "metadata.namespace"),
         ],
         "ports": [
             {"name": "http", "containerPort": HTTP_PORT},
             {"name": "wire", "containerPort": WIRE_PORT},
         ],
-        "readinessProbe": {"httpGet": {"path": READY_PATH, "port": HTTP_PORT}, "periodSeconds": 2},
+        "readinessProbe": {"httpGet": {"path": READY_PATH, "port": HTTP_PORT}, "periodSeconds": 1},
         "resources": _resources(kube),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,

@@ -1,0 +1,273 @@
+"""The way of a client to a job's master: calls through the API server's proxy of the master's pod.
+
+The pod has no fixed name: it is looked up by its labels when it is not known, or no longer answers. What
+then is found decides: a master that begins (an image is pulled, no machine has room) is no error but a job
+that has not begun, one that comes back is waited for, and of a job that ended the last picture is shown.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from dlrover_nb.core import errors
+from dlrover_nb.core.backends.kubernetes.answers import NotThere, PodAnswered, Unreachable
+from dlrover_nb.core.backends.kubernetes.calls import (
+    ANSWERS,
+    CALLS,
+    AskExplain,
+    AskLogs,
+    AskSeries,
+    AskSnapshot,
+    AskSummary,
+    AskWeigh,
+    Choose,
+    Decide,
+    Desk,
+    Done,
+    Failed,
+    Lines,
+    NotBegun,
+    Picture,
+    Stop,
+    Unchanged,
+    Weights,
+)
+from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of, without_master
+from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, POD, SECRET
+from dlrover_nb.core.backends.kubernetes.objects import HTTP_PORT
+from dlrover_nb.core.backends.kubernetes.parts import (
+    JOB_LABEL,
+    MASTER_ROLE,
+    ROLE_LABEL,
+    RUN_LABEL,
+    end_name,
+    secret_name,
+)
+from dlrover_nb.core.backends.kubernetes.service import ACCESS_HEADER, CALL_PATH
+from dlrover_nb.core.backends.kubernetes.whereabouts import Answering, Beginning, Over, Replaced, whereabouts
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.errors import BackendError, NotFoundError
+from dlrover_nb.core.session.cluster import JobSummary
+from dlrover_nb.core.structs.decisions import Decision
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.questions import Explanation
+from dlrover_nb.core.structs.shards import ShardChoice
+from dlrover_nb.core.structs.snapshot import SeriesChunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.calls import Answer, Call
+    from dlrover_nb.core.structs.questions import LogLine, Weighed
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+T = TypeVar("T")
+
+CALL_LIMIT_S = 20.0
+BACK_LIMIT_S = 60.0  # for a master that comes back: a pod, its imports, its journal; or for the API server
+BACK_EVERY_S = 0.5
+
+
+class KubernetesLink:
+    """Way to a job master through the pod proxy; fits `MasterLink`.
+
+    Parameters
+    ----------
+    api
+        The API server, at the job's namespace.
+    job
+        The job as its Secret says it, with the token that a request must carry.
+    back_limit_s
+        Seconds to wait for a master, or an API server, that is to come back.
+    sleep
+        How to wait.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        job: PodJob,
+        *,
+        back_limit_s: float = BACK_LIMIT_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._api, self._job, self._name = api, job, job.spec.name
+        self._n_try, self._sleep = 1 + round(back_limit_s / BACK_EVERY_S), sleep
+        self._pod: str | None = None
+        self._picture: Picture | None = None
+        self._ended: Ended | None = None
+        self._desk = Desk("ended")
+        self._since_s = time.time()
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest picture of the job; one without nodes before its master begins."""
+        last = self._picture
+        answer = self._ask(AskSnapshot(last.tag if last else ""))
+        match answer:
+            case Picture():
+                self._picture = answer
+                return answer.snapshot
+            case NotBegun(why):
+                return self._without_master(JobPhase.STARTING, why)
+            case Unchanged() if last is not None:
+                return last.snapshot
+        raise _unexpected(answer)
+
+    def summary(self, *, timeout_s: float) -> JobSummary | None:
+        """Return the one line that a list of jobs shows; None when it is not told at once."""
+        answer = self._ask_once(AskSummary(), timeout_s)
+        return answer if isinstance(answer, JobSummary) else None
+
+    def series(self, cursor: int) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        answer = self._ask(AskSeries(cursor))
+        return SeriesChunk(cursor, {}, {}) if isinstance(answer, NotBegun) else _is(SeriesChunk, answer)
+
+    def decide(self, decision: Decision) -> Decision:
+        """Hand in a decision; one whose answer was lost is not handed in again."""
+        return _is(Decision, self._ask(Decide(decision), n_try=1))
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Say of each plan what it would bring, and why a decision for it would be refused now."""
+        return _is(Weights, self._ask(AskWeigh(plans))).weighed
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Say why a proposal was made."""
+        return _is(Explanation, self._ask(AskExplain(proposal)))
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines that a node wrote, or all nodes together."""
+        return _is(Lines, self._ask(AskLogs(node, n_line))).lines
+
+    def choose(self, choice: UserChoice) -> None:
+        """Decide about a shard in quarantine, or about batch sizes."""
+        call = Choose(shard=choice) if isinstance(choice, ShardChoice) else Choose(batches=choice)
+        _is(Done, self._ask(call, n_try=1))
+
+    def stop(self, by: str, why: str) -> None:
+        """End the job's nodes."""
+        _is(Done, self._ask(Stop(by, why)))
+
+    def _ask(self, call: Call, *, n_try: int = 0) -> Answer:
+        """Ask the master; a question whose answer was lost with it is put again when it is back."""
+        n_try = n_try or self._n_try
+        for left in reversed(range(n_try)):
+            try:
+                answer = self._ask_once(call, CALL_LIMIT_S)
+            except Unreachable:
+                if not left:
+                    raise
+            else:
+                if not isinstance(answer, NotBegun) or self._picture is None:
+                    return _raised(answer)
+                if not left:
+                    raise BackendError(
+                        f"the master of job {self._name} is gone and comes back ({answer.why}); try again"
+                    )
+            self._sleep(BACK_EVERY_S)
+        raise AssertionError("the last try returns or raises")
+
+    def _ask_once(self, call: Call, limit_s: float) -> Answer:
+        if self._ended is not None:
+            return self._desk.answer(self._ended, call)
+        if self._pod is None:
+            found = self._find(call)
+            if not isinstance(found, str):
+                return found
+            self._pod = found
+        try:
+            sent = CALLS.pack(call)
+            headers = {ACCESS_HEADER: self._job.access, "Content-Type": "application/octet-stream"}
+            return ANSWERS.unpack(self._api.proxy(self._pod, HTTP_PORT, CALL_PATH, sent, headers, limit_s))
+        except PodAnswered as error:
+            raise BackendError(self._refusal(error)) from None
+        except NotThere:  # the pod is gone
+            self._pod = None
+            return NotBegun("its master's pod is gone")
+        except Unreachable:
+            self._pod = None
+            raise
+
+    def _find(self, call: Call) -> str | Answer:
+        """Return the master's pod, or what is to be answered in its place."""
+        selector = f"{JOB_LABEL}={self._name},{RUN_LABEL}={self._job.run},{ROLE_LABEL}={MASTER_ROLE}"
+        try:
+            job = self._api.get(JOB, self._name)
+        except NotThere as error:
+            raise NotFoundError(
+                f"job {self._name} was deleted from namespace {self._api.namespace}; submit it again"
+            ) from error
+        match whereabouts(job, self._api.list(POD, selector=selector).items, run=self._job.run):
+            case Answering(pod):
+                return pod
+            case Beginning(why):
+                return NotBegun(why)
+            case Over(why):
+                self._ended = Ended(self._last_picture(why))
+                return self._desk.answer(self._ended, call)
+            case Replaced():
+                raise NotFoundError(
+                    f"this run of job {self._name} is over and another one is there; attach {self._name}"
+                )
+
+    def _last_picture(self, why: str) -> JobSnapshot:
+        try:
+            return end_of(self._api.get(CONFIG_MAP, end_name(self._name)))
+        except NotThere:
+            pass
+        told = f"its master failed: {why}" if why else "its master left no word of how it ended"
+        if self._picture is not None and self._picture.snapshot.phase.is_final:
+            return self._picture.snapshot
+        return self._without_master(JobPhase.FAILED, told)
+
+    def _without_master(self, phase: JobPhase, why: str) -> JobSnapshot:
+        return without_master(self._job, phase, why, at_s=time.time(), started_at_s=self._since_s)
+
+    def _refusal(self, error: PodAnswered) -> str:
+        if error.status == 401:
+            return (
+                f"the master of job {self._name} does not take this client's access token: it is of "
+                f"another run; attach {self._name} again"
+            )
+        return (
+            f"the master of job {self._name} refused a call ({error.status}); use its own release to ask it"
+        )
+
+
+def read_job(api: Api, name: str) -> PodJob:
+    """Return what a job is, as its Secret says.
+
+    Raises
+    ------
+    NotThere
+        When there is none of that name.
+    """
+    document = api.get(SECRET, secret_name(name))
+    return from_json(base64.b64decode(document["data"]["job.json"]), PodJob)
+
+
+def _raised(answer: Answer) -> Answer:
+    """Return the answer, or raise what it tells of."""
+    if isinstance(answer, Failed):
+        raise getattr(errors, answer.error, BackendError)(answer.text)
+    return answer
+
+
+def _is(kind: type[T], answer: Answer) -> T:
+    if isinstance(answer, kind):
+        return answer
+    if isinstance(answer, NotBegun):
+        raise BackendError(f"the job has not begun: {answer.why}; try again when it has")
+    raise _unexpected(answer)
+
+
+def _unexpected(answer: Answer) -> BackendError:
+    return BackendError(
+        f"the job's master answered with a {type(answer).__name__}; use its own release to ask it"
+    )

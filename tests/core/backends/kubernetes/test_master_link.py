@@ -1,0 +1,332 @@
+"""A client's link against the master's real HTTP server; the API server between them is played.
+
+The real one stands between them in `test_jobs_in_pods`; here it is made to lose pods and answers.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from dataclasses import replace
+
+import builders
+import pytest
+from masters import Master
+from waitress.server import create_server
+
+from dlrover_nb.core.backends.kubernetes.answers import Asked, NotThere, Status, Unreachable, proxy_error
+from dlrover_nb.core.backends.kubernetes.calls import CALLS, AskSnapshot
+from dlrover_nb.core.backends.kubernetes.ended import end_document, end_of, packed
+from dlrover_nb.core.backends.kubernetes.kinds import POD
+from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
+from dlrover_nb.core.backends.kubernetes.service import ACCESS_HEADER, CALL_PATH, MOST_BYTES, MasterService
+from dlrover_nb.core.errors import (
+    BackendError,
+    InvalidValueError,
+    NotFoundError,
+    StaleDecisionError,
+    WireError,
+)
+from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.session.cluster import summarize
+from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
+
+JOB = PodJob(JobSpec("quick-start"), None, "0123abcd", "public", "secret-key", "the-token")
+LABELS = {"dlrover-nb/job": "quick-start", "dlrover-nb/run": "0123abcd"}
+
+
+class Served(Master):
+    """A master that remembers what it was told."""
+
+    choices: tuple = ()
+    stopped = ""
+    still = False
+
+    def snapshot(self):
+        return self.state if self.still else super().snapshot()
+
+    def summary(self):
+        return summarize(self.state)
+
+    def choose(self, choice):
+        self.choices += (choice,)
+
+    def stop(self, by, why):
+        self.stopped = f"{by}: {why}"
+
+    def logs(self, node, n_line):
+        if n_line < 1:
+            raise InvalidValueError(f"lines must be >= 1, got {n_line}")
+        return super().logs(node, n_line)
+
+
+class Way:
+    """An API server that has one Job, and passes requests on to a port of this machine."""
+
+    namespace = "n"
+
+    def __init__(self, port: int) -> None:
+        self.port, self.n_asked, self.n_lost = port, 0, 0
+        self.job = {"metadata": {"labels": dict(LABELS)}, "spec": {"parallelism": 1}, "status": {}}
+        self.pods = [pod("m-1")]
+        self.end = None
+        self.n_byte = 0
+
+    def get(self, kind, name):
+        if kind.name == "Job" and self.job:
+            return self.job
+        if kind.name == "ConfigMap" and self.end:
+            return self.end
+        raise NotThere(f"no {kind.name} {name}", Status(404), Asked("get", kind, "n", name))
+
+    def list(self, kind, *, selector):  # noqa: ARG002 - pods alone are listed
+        assert selector == "dlrover-nb/job=quick-start,dlrover-nb/run=0123abcd,dlrover-nb/role=master"
+        return type("Listing", (), {"items": list(self.pods)})
+
+    def proxy(self, name, port, path, body, headers, timeout_s):  # noqa: ARG002 - its own port and limit
+        self.n_asked += 1
+        asked = Asked("create", POD, "n", name, "proxy")
+        if name not in {each["metadata"]["name"] for each in self.pods}:
+            raise NotThere(f"no pod {name}", Status(404), asked)
+        if self.n_lost:
+            self.n_lost -= 1
+            raise Unreachable("the API server cannot be reached", Status(0), asked)
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body, headers, method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                read = answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise proxy_error(asked, error.code, error.read()) from None
+        self.n_byte = len(read)
+        return read
+
+
+def pod(name: str, *, ready: bool = True, **status: object) -> dict:
+    conditions = [{"type": "Ready", "status": str(ready)}, *status.pop("conditions", ())]  # type: ignore[misc]
+    return {
+        "metadata": {"name": name, "creationTimestamp": f"2026-01-01T00:00:0{name[-1]}Z"},
+        "status": {"phase": "Running" if ready else "Pending", "conditions": conditions, **status},
+    }
+
+
+@pytest.fixture
+def service():
+    return MasterService("the-token")
+
+
+@pytest.fixture
+def served(service):
+    master = Served()
+    service.serve(master)
+    return master
+
+
+@pytest.fixture
+def way(service):
+    server = create_server(service, host="127.0.0.1", port=0, threads=2)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    yield Way(server.effective_port)
+    server.task_dispatcher.shutdown()
+    server.close()
+
+
+@pytest.fixture
+def naps():
+    return []
+
+
+@pytest.fixture
+def link(way, naps):
+    return KubernetesLink(way, JOB, sleep=naps.append)
+
+
+def test_every_call_arrives_and_its_answer_comes_back(served, link):
+    job = JobHandle("quick-start", link, user="ada")
+    assert job.snapshot() == served.state
+    assert job.series().node == builders.series().node
+    taken = job.accept(why="good")
+    assert (taken.by, taken.why, taken.id) == ("ada", "good", served.asked[0].id)
+    plan = served.state.target
+    assert [each.plan for each in job.weigh(plan, plan)] == [plan, plan]
+    assert job.explain() == served.explain(None)
+    assert job.logs(n_line=5) == served.logs(None, 5)
+    choice = ShardChoice(3, ShardAction.RETRY, "ada", "mended")
+    link.choose(choice)
+    assert served.choices == (choice,)
+    link.stop("ada", "enough")
+    assert served.stopped == "ada: enough"
+    assert link.summary(timeout_s=5) == summarize(served.state)
+
+
+def test_an_error_for_the_user_arrives_as_itself(served, link):
+    with pytest.raises(InvalidValueError, match="lines must be >= 1, got 0"):
+        link.logs(None, 0)
+    with pytest.raises(StaleDecisionError, match="p9 is no longer open\n  t\\+299 superseded by p3"):
+        JobHandle("quick-start", link).accept("p9")
+
+
+def test_an_error_of_the_masters_own_is_told_without_what_is_in_it(served, link, monkeypatch, caplog):
+    monkeypatch.setattr(served, "weigh", lambda _: 1 / 0)
+    with pytest.raises(BackendError, match=r"failed to answer \(ZeroDivisionError\)"):
+        link.weigh(())
+    assert "a call AskWeigh could not be answered" in caplog.text
+
+
+def test_a_picture_that_the_client_has_is_not_sent_again(served, way, link):
+    served.still = True
+    first = link.snapshot()
+    n_byte = way.n_byte
+    assert link.snapshot() is first
+    assert way.n_byte < 100 < n_byte
+    served.state = replace(served.state, message="news")
+    assert link.snapshot().message == "news"
+
+
+@pytest.mark.parametrize("token", ["", "the-toke", "the-token2"])
+def test_who_does_not_know_the_token_is_told_nothing_but_that(served, way, token):
+    other = KubernetesLink(way, replace(JOB, access=token), sleep=lambda _: None)
+    with pytest.raises(BackendError, match=r"does not take this client.s access token") as caught:
+        other.snapshot()
+    assert not token or token not in str(caught.value)
+    assert not served.asked
+
+
+def test_what_is_no_call_is_refused(served, way):
+    def status(path: str = CALL_PATH, body: bytes | None = b"", method: str = "POST", **headers: str) -> int:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{way.port}{path}", body, {ACCESS_HEADER: "the-token", **headers}, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    assert status(body=CALLS.pack(AskSnapshot())) == 200
+    assert status(body=b"not a call") == 400
+    assert status(body=json.dumps(["AskSnapshot", {}]).encode()) == 400
+    assert status(body=b"x" * (MOST_BYTES + 1)) == 413
+    assert status(body=None, method="GET") == 405
+    assert status("/elsewhere") == 404
+    assert status("/ready", None, "GET", **{ACCESS_HEADER: ""}) == 200
+
+
+def test_before_the_job_begins_its_picture_says_what_it_waits_for(service, link, way):
+    service.tell("its master looks at the data")
+    now = link.snapshot()
+    assert (now.phase, now.message) == (JobPhase.STARTING, "its master looks at the data")
+    assert link.series(0).cursor == 0
+    with pytest.raises(BackendError, match="has not begun: its master looks at the data"):
+        link.weigh(())
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]},
+            "waits for a machine: Unschedulable: 0/2 nodes",
+        ),
+        (
+            {"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]},
+            "waits: ImagePullBackOff: no such image",
+        ),
+        (
+            {
+                "containerStatuses": [
+                    {
+                        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+                        "lastState": {"terminated": {"message": "No module named dlrover_nb"}},
+                    }
+                ]
+            },
+            "waits: CrashLoopBackOff: No module named dlrover_nb",
+        ),
+        ({}, "on its way to a machine"),
+    ],
+)  # fmt: skip
+def test_a_master_that_is_not_up_yet_is_no_error_and_says_why(way, link, status, told):
+    way.pods = [pod("m-1", ready=False, **status)]
+    now = link.snapshot()
+    assert now.phase is JobPhase.STARTING
+    assert told in now.message
+
+
+def test_a_replaced_master_is_found_again(served, way, link, naps):
+    link.snapshot()
+    way.pods = [pod("m-2")]
+    assert link.snapshot().spec.name == "quick-start"
+    assert len(naps) == 1
+    way.pods = [pod("m-2"), pod("m-3")]
+    assert link.snapshot().spec.name == "quick-start"
+
+
+def test_a_master_that_does_not_come_back_is_waited_for_in_vain(served, way, naps):
+    link = KubernetesLink(way, JOB, back_limit_s=2.0, sleep=naps.append)
+    link.snapshot()
+    way.pods = []
+    with pytest.raises(BackendError, match="is gone and comes back"):
+        link.snapshot()
+    assert sum(naps) == 2.0
+
+
+def test_an_api_server_that_was_away_is_asked_again_but_a_decision_is_not(served, way, link, naps):
+    way.n_lost = 3
+    assert link.snapshot().phase is JobPhase.TRAINING
+    way.n_lost = 1
+    with pytest.raises(Unreachable):
+        link.decide(builders.snapshot().decisions[0])
+    assert not served.asked
+
+
+def test_an_ended_job_shows_its_last_picture(way, link):
+    last = builders.snapshot(phase=JobPhase.SUCCEEDED, message="done", ended_at_s=builders.START_S + 300)
+    way.end = end_document(last, run="0123abcd", namespace="n")
+    way.job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    way.pods = []
+    job = JobHandle("quick-start", link)
+    assert job.wait() == last
+    assert job.series().job == {}
+    assert job.logs() == ()
+    link.stop("ada", "")
+    with pytest.raises(StaleDecisionError, match="has succeeded"):
+        job.scale(last.target)
+
+
+def test_a_job_whose_master_could_not_run_has_failed_with_the_reason(way, link):
+    way.job["status"] = {
+        "conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "6 times"}]
+    }  # fmt: skip
+    way.pods = []
+    now = link.snapshot()
+    assert (now.phase, now.message) == (JobPhase.FAILED, "its master failed: BackoffLimitExceeded: 6 times")
+
+
+def test_a_deleted_job_and_another_run_of_its_name_are_told_apart(served, way, link):
+    way.pods = []
+    way.job["metadata"]["labels"]["dlrover-nb/run"] = "ffffffff"
+    with pytest.raises(NotFoundError, match="another one is there; attach quick-start"):
+        link.snapshot()
+    way.job = None
+    with pytest.raises(NotFoundError, match="was deleted from namespace n"):
+        link.snapshot()
+
+
+def test_a_last_picture_comes_back_whole_and_a_huge_one_loses_its_oldest_parts():
+    whole = builders.snapshot()
+    assert end_of(end_document(whole, run="r", namespace="n")) == whole
+    story = tuple(f"{i:x} {hash(str(i)):x}" for i in range(20_000))
+    huge = replace(whole, story=story)
+    fitted = packed(huge, most_bytes=50_000)
+    assert len(fitted) <= 50_000
+    document = end_document(huge, run="r", namespace="n")
+    assert end_of(document).story[-1] == story[-1]
+    with pytest.raises(WireError, match="holds no picture"):
+        end_of({"metadata": {"name": "x-end"}, "binaryData": {"snapshot": "AAAA"}})
