@@ -28,6 +28,12 @@ def above_zero(what: str, value: float, *, hint: str = "") -> None:
         raise InvalidValueError(f"{what} must be > 0, got {value}{hint and '; ' + hint}")
 
 
+def finite(what: str, value: float) -> None:
+    """Refuse NaN and infinities."""
+    if not math.isfinite(value):
+        raise InvalidValueError(f"{what} must be a finite number, got {value}")
+
+
 def fraction(what: str, value: float) -> None:
     """Refuse a value outside [0, 1)."""
     if not 0 <= value < 1:

@@ -110,3 +110,46 @@ def _check_step_log(pattern: str) -> None:
         raise InvalidValueError(
             f"step_log has named groups of {', '.join(STEP_GROUPS)}, got {', '.join(unknown)}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StepsDone:
+    """What one program has done since it began: totals, so that a word lost or said twice changes nothing.
+
+    Parameters
+    ----------
+    node
+        Where it runs.
+    program
+        Tells it from others of the node, and from itself before a restart.
+    rank
+        Of the program among those of its node; the first one's iterations count.
+    at_s
+        When, by the program's own clock.
+    n_iter, n_sample
+        Steps, and samples in them.
+    n_done
+        Samples of the whole job, by the program's own count; None: it does not say.
+    cpu_s
+        CPU time.
+    memory_mib
+        Resident memory; 0: not known.
+    """
+
+    node: str
+    program: str
+    rank: int = 0
+    at_s: float = 0.0
+    n_iter: int = 0
+    n_sample: int = 0
+    n_done: int | None = None
+    loss: float | None = None
+    cpu_s: float = 0.0
+    memory_mib: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "n_iter", "n_sample", "cpu_s", "memory_mib"):
+            _check.at_least(name, getattr(self, name), 0)
+        for name in ("at_s", "loss"):
+            if getattr(self, name) is not None:
+                _check.finite(name, getattr(self, name))
