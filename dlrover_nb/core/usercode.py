@@ -14,6 +14,7 @@ import inspect
 import os
 import pickle
 import re
+import secrets
 import sys
 import sysconfig
 from contextlib import contextmanager
@@ -49,8 +50,8 @@ class Packed:
         path = _path(self.code, folder)
         if path is None or path.exists():
             return
-        temporary = path.with_suffix(f".{os.getpid()}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        temporary = path.with_suffix(f".{secrets.token_hex(8)}")  # pods share folders, and each is process 1
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(self.content)
         temporary.replace(path)

@@ -1,7 +1,8 @@
-"""A user's own code on its way into pods: in a Secret where it is small, else in a folder of the user's.
+"""What pods must have of a user's: code, rows, and a place for checkpoints.
 
-Nothing is trusted on the way: a job names its code by SHA-256, and what is not that is refused before anybody
-unpickles it.
+Code travels in a Secret where it is small, else in a folder of the user's. Nothing is trusted on the way: a
+job names its code by SHA-256, and what is not that is refused before anybody unpickles it. Rows do not
+travel: pods see what is mounted into them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.runtime.flash import place_of, told
+from dlrover_nb.core.structs.job import DataFormat
 from dlrover_nb.core.structs.pods import CODE_BYTES, CODE_FOLDER
 from dlrover_nb.core.usercode import Packed, file_of
 
@@ -98,6 +100,25 @@ def receive(spec: JobSpec, folder: Path, *, url: str, mounted: Path = Path(CODE_
                 f"{place}/{name} is not the code that was submitted; submit the job again"
             )
         Packed(code, content).write(folder)
+
+
+def sees_rows(spec: JobSpec) -> bool:
+    """Whether the client sees the job's rows as its pods do; else the job's master has to look at them.
+
+    Raises
+    ------
+    InvalidValueError
+        When they are a file of the client's that no pod sees.
+    """
+    if spec.data.format in {DataFormat.CENSUS, DataFormat.OWN}:
+        return True
+    path, mounts = Path(spec.data.path), [Path(volume.mount) for volume in spec.kubernetes.volumes]
+    if not any(path.is_relative_to(mount) for mount in mounts) and path.exists():
+        raise InvalidValueError(
+            f"pods do not see {path}; mount a volume that holds it, such as kubernetes.volumes: "
+            f"[{{mount: {path.parent}, claim: NAME, read_only: true}}], or give the rows as an object (data=)"
+        )
+    return False
 
 
 def _upload(url: str, content: bytes) -> None:

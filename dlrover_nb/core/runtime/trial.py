@@ -9,17 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.structs.job import DataFormat, FeatureSpec, JobSpec
-from dlrover_nb.core.usercode import Packed, is_import, load, pack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from dlrover_nb.core.usercode import Packed, file_of, is_import, load, pack
 
 N_TRIED = 64  # rows of a tried batch
 
@@ -53,6 +49,18 @@ def prepare(spec: JobSpec, *, model: object = None, data: object = None) -> Prep
     NotFoundError, InvalidValueError
         What is wrong with the data, or with the code.
     """
+    spec, packed = pack_code(spec, model=model, data=data)
+    with TemporaryDirectory(prefix="dlrover-nb-") as name:
+        for code in packed:
+            code.write(Path(name))
+        spec, features = look(spec, Path(name))
+    return Prepared(spec, features, packed)
+
+
+def pack_code(
+    spec: JobSpec, *, model: object = None, data: object = None
+) -> tuple[JobSpec, tuple[Packed, ...]]:
+    """Return the specification with the user's own code named in it, and that code; as `prepare`."""
     packed: list[Packed] = []
     if model is not None:
         packed.append(pack(model))
@@ -60,14 +68,23 @@ def prepare(spec: JobSpec, *, model: object = None, data: object = None) -> Prep
     if data is not None:
         packed.append(pack(data))
         spec = replace(spec, data=replace(spec.data, format=DataFormat.OWN, path=packed[-1].code))
-    with TemporaryDirectory(prefix="dlrover-nb-") as name:
-        for code in packed:
-            code.write(Path(name))
-        _check_codes(spec, {code.code for code in packed})
-        features = make_features(spec.data, spec.model, folder=Path(name))
-        _check_passes(spec, features)
-        spec = _tried(spec, features, Path(name))
-    return Prepared(spec, features, tuple(packed))
+    return spec, tuple(packed)
+
+
+def look(spec: JobSpec, folder: Path) -> tuple[JobSpec, FeatureSpec]:
+    """Open the data, try the code that lies in `folder`, and return the completed specification.
+
+    Where only the job's nodes see its data, its master does this instead of the client.
+
+    Raises
+    ------
+    NotFoundError, InvalidValueError
+        What is wrong with the data, or with the code.
+    """
+    _check_codes(spec, folder)
+    features = make_features(spec.data, spec.model, folder=folder)
+    _check_passes(spec, features)
+    return _tried(spec, features, folder), features
 
 
 def _check_passes(spec: JobSpec, features: FeatureSpec) -> None:
@@ -77,11 +94,11 @@ def _check_passes(spec: JobSpec, features: FeatureSpec) -> None:
         raise InvalidValueError("early stopping looks at held-out rows, and there are none; set data.holdout")
 
 
-def _check_codes(spec: JobSpec, packed: Iterable[str]) -> None:
+def _check_codes(spec: JobSpec, folder: Path) -> None:
     """Refuse code that was pickled for an earlier job: it lies in that job's folder."""
     codes = {"model": spec.model.code, "data": spec.data.path if spec.data.format is DataFormat.OWN else ""}
     for argument, code in codes.items():
-        if code and code not in packed and not is_import(code):
+        if code and not is_import(code) and not (file_of(code) and (folder / file_of(code)).exists()):
             raise InvalidValueError(
                 f"the {argument} {code[:20]} is not named package.module:name; "
                 f"give the object itself as {argument}"

@@ -72,3 +72,21 @@ def run_name(job: str, run: str) -> str:
 def state_folder(job: str, run: str) -> str:
     """Return the run folder in pods."""
     return f"{STATE}/{run_name(job, run)}"
+
+
+def keeps_checkpoints(spec: JobSpec) -> bool:
+    """Whether checkpoints outlive the pods that write them."""
+    return bool(spec.checkpoint_url) or spec.kubernetes.keeps_state
+
+
+def storage_advice(spec: JobSpec) -> str:
+    """Return one line about what is lost with pods for want of a place; empty: nothing."""
+    lasting = f"mount a volume at {STATE}"
+    if not keeps_checkpoints(spec):
+        return (
+            "nothing outlives this job's pods: a parameter server that is lost makes it begin anew, and no "
+            f"model is left; set checkpoint_url, or {lasting}"
+        )
+    if not spec.kubernetes.keeps_state:
+        return f"the job does not outlive its master's pod; {lasting} if it is to"
+    return ""

@@ -6,9 +6,10 @@ import pytest
 from node_world import SPEC
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.runtime.delivery import receive, send
+from dlrover_nb.core.runtime.delivery import receive, sees_rows, send
 from dlrover_nb.core.structs.job import DataFormat, DataSpec
-from dlrover_nb.core.structs.pods import CODE_BYTES
+from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
+from dlrover_nb.core.structs.pods import CODE_BYTES, storage_advice
 from dlrover_nb.core.usercode import Packed, load, pack
 
 RUN = "ctr-0a1b2c3d"
@@ -108,3 +109,38 @@ def test_code_that_is_gone_is_told_with_where_it_should_be(tmp_path, memory):
         receive(spec_with(model), tmp_path / "run", url="", mounted=tmp_path / "secret")
     with pytest.raises(NotFoundError, match=r"cannot read the job's code at memory://gone/code-"):
         receive(spec_with(model), tmp_path / "run", url="memory://gone")
+
+
+def spec_of(path, *volumes, kind=DataFormat.PARQUET):
+    mounted = KubernetesSpec(volumes=tuple(Volume(mount, claim="rows") for mount in volumes))
+    return replace(SPEC, data=DataSpec(kind, path), kubernetes=mounted)
+
+
+def test_rows_that_ship_with_the_package_or_the_code_are_seen_by_all():
+    assert sees_rows(SPEC)
+    assert sees_rows(spec_of("package.rows:Rows", kind=DataFormat.OWN))
+
+
+def test_rows_on_a_volume_are_looked_at_in_the_cluster(tmp_path):
+    (tmp_path / "rows.parquet").touch()  # a client may see another file there
+    assert not sees_rows(spec_of(str(tmp_path / "rows.parquet"), str(tmp_path)))
+    assert not sees_rows(spec_of("/data/day/rows.parquet", "/other", "/data/"))
+
+
+def test_rows_that_the_image_may_hold_are_looked_at_in_the_cluster(tmp_path):
+    assert not sees_rows(spec_of(str(tmp_path / "none.parquet"), "/data"))
+
+
+def test_rows_of_the_client_that_no_pod_sees_are_refused_with_what_to_mount(tmp_path):
+    (tmp_path / "rows.parquet").touch()
+    with pytest.raises(InvalidValueError, match=rf"pods do not see .*mount: {tmp_path}, claim: NAME"):
+        sees_rows(spec_of(str(tmp_path / "rows.parquet"), f"{tmp_path}-other"))
+
+
+def test_what_is_lost_with_pods_is_told_with_the_way_out():
+    assert "no model is left; set checkpoint_url" in storage_advice(SPEC)
+    assert "does not outlive its master's pod" in storage_advice(replace(SPEC, checkpoint_url="s3://b"))
+    assert (
+        storage_advice(replace(SPEC, kubernetes=KubernetesSpec(volumes=(Volume(f"{STATE}/", claim="c"),))))
+        == ""
+    )

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime.trial import prepare
+from dlrover_nb.core.runtime.trial import look, pack_code, prepare
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
 
 SPEC = JobSpec("try")
@@ -89,3 +89,17 @@ def test_code_of_an_earlier_job_is_asked_for_again():
 def test_an_unknown_model_is_refused_before_anything_starts():
     with pytest.raises(InvalidValueError, match="model must be one of dcn_v2, wide_deep, xdeepfm, or custom"):
         prepare(replace(SPEC, model=ModelSpec(name="deepwide")))
+
+
+def test_a_master_that_looks_instead_of_the_client_finds_the_same(tmp_path):
+    prepared = prepare(SPEC, model=Net)
+    spec, packed = pack_code(SPEC, model=Net)
+    for code in packed:
+        code.write(tmp_path)
+    assert look(spec, tmp_path) == (prepared.spec, prepared.features)
+
+
+def test_code_that_did_not_arrive_is_told_before_it_is_tried(tmp_path):
+    spec, _ = pack_code(SPEC, model=Net)
+    with pytest.raises(InvalidValueError, match="give the object itself as model"):
+        look(spec, tmp_path)
