@@ -51,7 +51,7 @@ def main(words: Sequence[str] | None = None, *, commands: Commands | None = None
         sys.stderr.write(f"{CLI}: {error}\n")
         return 1
     except DlroverError as error:
-        sys.stderr.write(f"{CLI}: {error}\n")
+        sys.stderr.write(f"{CLI}: {error.told}\n")
         return MISTAKE
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.session.cluster import Cluster as CoreCluster
     from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.standing import Standing
     from dlrover_nb.widgets.many import ManyJobs
 
 
@@ -369,11 +370,31 @@ class Cluster:
         POLLER.forget_all()
         return Note("Shutdown", told)
 
+    def standing(self) -> Standing:
+        """Return what you are told of the cluster beside its capacity, and what you may do there.
+
+        Raises
+        ------
+        BackendError
+            When the cluster does not answer.
+
+        Examples
+        --------
+        >>> print(cluster.standing().ask)  # the Role to ask for; empty where nothing is missing
+        """
+        return self.core.standing()
+
     def _shown(self) -> Shown:
         try:
-            return ConnectionView(self.description, self.capacity())
+            description, standing = self.description, self.standing()
         except DlroverError as error:
             return Note("Cluster", str(error))
+        capacity: Capacity | DlroverError
+        try:
+            capacity = self.capacity()
+        except DlroverError as error:
+            capacity = error
+        return ConnectionView(description, capacity, standing)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return self._shown()._repr_mimebundle_(include, exclude)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.structs.standing import NOTHING
 from dlrover_nb.widgets import history, logs, plans, scores, status, units, why
-from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, View
+from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim, View
 from dlrover_nb.widgets.charts import CHARTS
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.standing import Allowed, Standing
+    from dlrover_nb.widgets.blocks import Block
 
 
 class Shown:
@@ -226,16 +230,37 @@ class ShardsView(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ConnectionView(Shown):
-    """Where jobs will run, and what is there to use."""
+    """Where jobs will run, what is there to use, and what who is connected may do."""
 
     description: str
-    capacity: Capacity
+    capacity: Capacity | DlroverError  # why nothing is known of it
+    standing: Standing = NOTHING
 
     def view(self) -> View:
         """Return the content."""
+        facts, told = self.standing.facts, _allowed_blocks(self.standing)
+        if isinstance(self.capacity, DlroverError):
+            return View(self.description, (Facts(facts), Paragraph(str(self.capacity), Tone.WARNING), *told))
         c = self.capacity
-        total = Facts((("in all", f"{c.total_cpu:g} cores, {units.memory(c.total_memory_mib)}"),))
+        total = Facts((*facts, ("in all", f"{c.total_cpu:g} cores, {units.memory(c.total_memory_mib)}")))
         rows = tuple((f"{s.count}", f"{s.cpu:g}", units.memory(s.memory_mib)) for s in c.shapes)
-        return View(
-            self.description, (total, Table("Machines", ("machines", "cores each", "memory each"), rows))
-        )
+        machines = Table("Machines", ("machines", "cores each", "memory each"), rows)
+        return View(self.description, (total, machines, *told))
+
+
+def _allowed_blocks(told: Standing) -> tuple[Block, ...]:
+    """Say what is allowed, and what to ask for; nothing where everybody may do all."""
+    if not told.allowed:
+        return ()
+    rows = tuple((each.what, each.right, _verdict(each)) for each in told.allowed)
+    table = Table("What you may do here", ("to", "rights to", "allowed"), rows)
+    if not told.ask:
+        return (table,)
+    ask = "Jobs need more rights than you have here; hand this to who administrates the cluster."
+    return (table, Paragraph(ask, Tone.WARNING), Verbatim(told.ask))
+
+
+def _verdict(each: Allowed) -> str:
+    if not each.missing:
+        return "yes"
+    return f"no: {', '.join(each.missing)}" + " (not needed)" * each.optional

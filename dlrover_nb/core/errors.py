@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 
 class DlroverError(Exception):
-    """Base of all errors that are meant for the user."""
+    """Base of all errors that are meant for the user; a note, where there is one, is something to use."""
+
+    @property
+    def told(self) -> str:
+        """All there is to show: the one line, and below it the notes."""
+        return "\n".join((str(self), *getattr(self, "__notes__", ())))
 
 
 class InvalidValueError(DlroverError, ValueError):

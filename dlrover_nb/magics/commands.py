@@ -8,6 +8,7 @@ better one has taken its place since; only where none was shown it means the ope
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol, assert_never
 
@@ -186,7 +187,8 @@ class Commands:
             namespace=request.namespace,
         )
         cluster = self.session.cluster = Cluster(core)
-        self.session.note_jobs(cluster.jobs())
+        with contextlib.suppress(BackendError):  # what is shown says it, and what is allowed
+            self.session.note_jobs(cluster.jobs())
         return cluster
 
     def submit(self, request: rq.Submit, cell: str | None) -> Job:

@@ -54,7 +54,7 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
         except DetachedError as detached:
             return Note("Detached", str(detached))
         except DlroverError as error:
-            raise UsageError(str(error)) from error
+            raise UsageError(error.told) from error
 
     dlrover.__doc__ = help_text()
 

@@ -19,6 +19,7 @@ from dlrover_nb.core.session.cluster import JobSummary
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role
+from dlrover_nb.core.structs.standing import Allowed, Standing
 
 
 def views(hostile: str = ""):
@@ -44,7 +45,11 @@ def views(hostile: str = ""):
         "decision": DecisionView(decision, snapshot),
         "export": ExportView("job.yaml", f"kind: ElasticJob\nname: {hostile}"),
         "note": Note(f"Stopped {hostile}", "all nodes are gone"),
-        "connection": ConnectionView(f"Ray on this machine {hostile}", Capacity((NodeShape(2, 8192, 3),))),
+        "connection": ConnectionView(
+            f"Ray on this machine {hostile}",
+            Capacity((NodeShape(2, 8192, 3),)),
+            Standing((("you are", hostile),), (Allowed(hostile, hostile, (hostile,)),), hostile),
+        ),
     }
 
 

@@ -27,6 +27,7 @@ from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, RolePlan, diff
 from dlrover_nb.core.structs.shards import ShardChoice, ShardCounts
 from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+from dlrover_nb.core.structs.standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,6 +190,9 @@ class MemoryCluster:
 
     def capacity(self) -> Capacity:
         return CAPACITY
+
+    def standing(self) -> Standing:
+        return Standing()
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         self.own.append((model, data))

@@ -20,6 +20,7 @@ from dlrover_nb.core.session.cluster import JobSummary
 from dlrover_nb.core.session.driver import JobDriver
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.standing import Standing
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 
@@ -53,6 +54,9 @@ class HereCluster:
 
     def capacity(self) -> Capacity:
         return ProcessBackend(self._folder, cpus=4).capacity()
+
+    def standing(self) -> Standing:
+        return Standing()
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         folder = self._folder / spec.name

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+    from dlrover_nb.core.structs.standing import Standing
 
 
 class Cluster(Protocol):
@@ -35,6 +36,10 @@ class Cluster(Protocol):
 
     def capacity(self) -> Capacity:
         """Return what jobs may use."""
+        ...
+
+    def standing(self) -> Standing:
+        """Return what who is connected is told beside capacity: facts, and what he may do."""
         ...
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:

@@ -29,6 +29,7 @@ from dlrover_nb.core.session.simrun import SimulatedRun
 from dlrover_nb.core.structs.events import Decided, QuotaChanged
 from dlrover_nb.core.structs.resources import check_fits
 from dlrover_nb.core.structs.shards import BatchChoice
+from dlrover_nb.core.structs.standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +107,10 @@ class SimulatedCluster:
     def capacity(self) -> Capacity:
         """Return what jobs may use."""
         return self._world.cluster.capacity
+
+    def standing(self) -> Standing:
+        """Return nothing: whoever reaches it may do all."""
+        return Standing()
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""

@@ -8,11 +8,12 @@ Kubernetes' own sources, the same in all versions since 1.9 and with every autho
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from dlrover_nb.core.backends.kubernetes.rights import right_to, role_text
 from dlrover_nb.core.errors import BackendError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Forbidden(ApiError):  # noqa: N818 - as above
     user
         As the API server calls who asked; empty when it does not tell.
     verb, group, resource, name, namespace
-        The right that is missing, as Roles write it.
+        The right that is missing, as Roles write it. A note on the error has the Role that gives it.
     """
 
     def __init__(self, text: str, status: Status, asked: Asked) -> None:
@@ -123,6 +124,10 @@ class Forbidden(ApiError):  # noqa: N818 - as above
         self.verb, self.resource = asked.verb, asked.resource
         self.group = asked.kind.group if asked.kind else ""
         self.name, self.namespace = asked.name, asked.namespace
+        if asked.kind is not None:
+            right = replace(right_to(self.resource, self.group, self.verb), cluster=not asked.kind.namespaced)
+            text = role_text([right], self.user, self.namespace)
+            self.add_note(f"the Role to ask an administrator for:\n{text}")
 
 
 class Refused(ApiError):  # noqa: N818 - as above
@@ -252,7 +257,7 @@ def _forbidden(asked: Asked, status: Status, message: str) -> tuple[type[ApiErro
         user = denied["user"]
         if user == "system:anonymous":
             return Unauthorized, f"the API server got no credentials with which to {asked}; sign in again"
-        ask = "%dlrover connect kubernetes prints the Role to ask an administrator for"
+        ask = "`connect kubernetes` shows all that is allowed, and the Role to ask an administrator for"
         return Forbidden, f"{user} may not {asked}; {ask}"
     if _OVER_QUOTA.search(status.message):
         return OverQuota, f"the quota of the namespace has no room to {asked}: {message}"

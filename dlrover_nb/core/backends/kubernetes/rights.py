@@ -10,9 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+ROLE_NAME = "dlrover-nb-user"
+NOBODY = "NAME-OF-THE-USER"  # where nobody says how the cluster calls who asks
 _RBAC = "rbac.authorization.k8s.io"
 _DLROVER = "elastic.iml.github.io"
 
@@ -135,3 +139,41 @@ def role(
         "metadata": metadata | ({"labels": dict(labels)} if labels else {}),
         "rules": [right.rule for right in given],
     }
+
+
+def binding(name: str, user: str, *, namespace: str) -> dict[str, Any]:
+    """Return the RoleBinding that gives the Role `name` to a user, or to a service account by full name."""
+    account = user.split(":") if user.startswith("system:serviceaccount:") else []
+    subject = (
+        {"kind": "ServiceAccount", "namespace": account[2], "name": account[3]}
+        if len(account) == 4
+        else {"apiGroup": _RBAC, "kind": "User", "name": user}
+    )
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": name, "namespace": namespace},
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+        "subjects": [subject],
+    }
+
+
+def role_text(rights: Iterable[Right], user: str, namespace: str) -> str:
+    """Return a Role with these rights and its binding to a user, as YAML: what to ask an administrator for.
+
+    Where one of them is of the whole cluster, it is a ClusterRole, and bound for all of it.
+    """
+    given = role(ROLE_NAME, rights, namespace=namespace)
+    bound = binding(ROLE_NAME, user or NOBODY, namespace=namespace)
+    if given["kind"] == "ClusterRole":
+        bound |= {"kind": "ClusterRoleBinding", "metadata": {"name": ROLE_NAME}}
+        bound["roleRef"]["kind"] = "ClusterRole"
+    return yaml.safe_dump_all([given, bound], sort_keys=False)
+
+
+def right_to(resource: str, group: str, verb: str) -> Right:
+    """Return the right of the tables that a refused request needs, or else just what it asked for."""
+    for right in (*USER, SEE_NODES):
+        if (right.resource, right.group) == (resource, group) and verb in right.verbs:
+            return right
+    return Right(resource, (verb,), "what was asked for", group)

@@ -48,6 +48,7 @@ from dlrover_nb.core.session.cluster import JobSummary, no_job, still_runs, summ
 from dlrover_nb.core.session.pruning import remove
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import check_fits
+from dlrover_nb.core.structs.standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +99,10 @@ class RayCluster:
     def capacity(self) -> Capacity:
         """Return what jobs may use."""
         return ray_capacity()
+
+    def standing(self) -> Standing:
+        """Return nothing: whoever reaches it may do all."""
+        return Standing()
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""
