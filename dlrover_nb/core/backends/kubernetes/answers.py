@@ -120,7 +120,7 @@ class Forbidden(ApiError):  # noqa: N818 - as above
     def __init__(self, text: str, status: Status, asked: Asked) -> None:
         super().__init__(text, status, asked)
         found = _DENIED.search(status.message)
-        self.user = found["user"] if found else ""
+        self.user = _unquoted(found["user"]) if found else ""
         self.verb, self.resource = asked.verb, asked.resource
         self.group = asked.kind.group if asked.kind else ""
         self.name, self.namespace = asked.name, asked.namespace
@@ -242,6 +242,14 @@ def _one_line(text: str) -> str:
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
+def _unquoted(text: str) -> str:
+    """Return a name as it was before it was quoted; those of directories hold a backslash."""
+    try:
+        return msgspec.json.decode(f'"{text}"', type=str)
+    except msgspec.DecodeError:  # an escape that JSON does not have
+        return text
+
+
 def _meaning(asked: Asked, status: Status) -> tuple[type[ApiError], str]:
     message = status.message or status.reason or "no reason given"
     if status.code == 403:
@@ -254,7 +262,7 @@ def _meaning(asked: Asked, status: Status) -> tuple[type[ApiError], str]:
 
 def _forbidden(asked: Asked, status: Status, message: str) -> tuple[type[ApiError], str]:
     if denied := _DENIED.search(status.message):
-        user = denied["user"]
+        user = _unquoted(denied["user"])
         if user == "system:anonymous":
             return Unauthorized, f"the API server got no credentials with which to {asked}; sign in again"
         ask = "`connect kubernetes` shows all that is allowed, and the Role to ask an administrator for"

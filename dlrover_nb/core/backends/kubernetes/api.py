@@ -137,7 +137,9 @@ class Api:
 
     def within(self, namespace: str) -> Api:
         """Return the same connection, seen from another namespace."""
-        return Api(self._connection, namespace)
+        other = Api(self._connection, namespace)
+        other._served = self._served
+        return other
 
     def close(self) -> None:
         """Close connections at rest; a later call opens new ones."""

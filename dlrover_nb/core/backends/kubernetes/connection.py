@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 
 import urllib3
 import yaml
-from urllib3.exceptions import HTTPError, ProtocolError, SSLError
+from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, SSLError
 from urllib3.exceptions import TimeoutError as LateError
 
 from dlrover_nb.core.backends.kubernetes.answers import Asked, Status, Unreachable, is_status
@@ -174,6 +174,7 @@ class Connection:
         with self._lock:
             if self.login is refused:
                 self.login = self._load()
+                refused.client.close()
 
 
 def _credentials(login: Login) -> dict[str, str]:
@@ -211,7 +212,7 @@ def _silence(login: Login, request: Request, error: Exception) -> Unreachable:
     if isinstance(error, SSLError):
         what = f"the API server {host} cannot be trusted, or does not trust us ({why})"
         advice = "check the certificates of this context in the kubeconfig"
-    elif isinstance(error, LateError):
+    elif isinstance(error, LateError) and not isinstance(error, NewConnectionError):  # a kind of the former
         what = f"the API server {host} did not answer within {request.limit_s:g} s"
         advice = "check the network and whether it is overloaded"
     else:
