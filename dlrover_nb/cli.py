@@ -17,7 +17,7 @@ from dlrover_nb.core.errors import DlroverError, InvalidValueError, JobFailedErr
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.magics.arguments import CLI, parse
 from dlrover_nb.magics.commands import Commands, DetachedError
-from dlrover_nb.magics.requests import Connect, Demo, Wait, Watch
+from dlrover_nb.magics.requests import Connect, Demo, Submit, Wait, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,11 @@ def _run(words: Sequence[str], commands: Commands) -> int:
         return 0
     shown = commands.run(request)
     sys.stdout.write(f"{shown}\n")
-    return _exit_code(shown.snapshot) if isinstance(request, Wait) and isinstance(shown, StatusView) else 0
+    return (
+        _exit_code(shown.snapshot)
+        if isinstance(request, Submit | Wait) and isinstance(shown, StatusView)
+        else 0
+    )
 
 
 def _exit_code(snapshot: JobSnapshot) -> int:

@@ -23,7 +23,7 @@ from dlrover_nb.core.export import (
     to_yaml,
     write,
 )
-from dlrover_nb.core.export.reading import PICKLED
+from dlrover_nb.core.export.alone import PICKLED
 from dlrover_nb.core.jobfile import check_known, dump_job, load_mapping
 from dlrover_nb.core.structs.resources import ResourcePlan
 from dlrover_nb.widgets import units

@@ -191,14 +191,16 @@ class Commands:
             self.session.note_jobs(cluster.jobs())
         return cluster
 
-    def submit(self, request: rq.Submit, cell: str | None) -> Job:
-        """Start a job."""
+    def submit(self, request: rq.Submit, cell: str | None) -> Job | StatusView:
+        """Start a job, and wait for its end where that was asked."""
         if not self._auto_connect:
             self._cluster()  # no code of the user runs where no job can
         spec = spec_of(request, cell, self._namespace)
         job = self._cluster(start=True).submit(spec, **own_code(spec, self._namespace))
         self.session.jobs[spec.name] = True
         self.session.shown.pop(spec.name, None)
+        if request.wait:
+            return self.wait(rq.Wait(spec.name, None))
         text = f"{spec.plan}; mode {spec.mode}\n{self._command} watch {spec.name} follows it"
         return Job(job.handle, Note(f"Submitted {spec.name}", text))
 

@@ -122,6 +122,7 @@ SUBMIT = (
     _argument(
         "--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="any key of a job file"
     ),
+    _argument("--wait", action="store_true", help="block until it has ended; exit code 1 when it failed"),
 )
 MODE = _argument("mode", metavar="MODE", type=_mode, help="manual, suggest or auto")
 CLEAR = _argument("--clear", action="store_true", help="let go of what is fixed so far")
@@ -139,7 +140,7 @@ EXPORT = (
         metavar="KIND",
         type=one_of("kind of export", EXPORTERS),
         default="elasticjob",
-        help="elasticjob, elasticjob-0 (the older schema), scaleplan or pods",
+        help=f"one of {', '.join(EXPORTERS)}; elasticjob-0 is the older schema",
     ),
     _argument("--plan", metavar="PLAN", default="current", help="current, or a proposal's id"),
     _argument("-o", "--output", metavar="FILE", help=OUTPUT_HELP),

@@ -27,10 +27,11 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Start a job: `file` holds YAML, `settings` are (path, value) that win over it."""
+    """Start a job: `file` holds YAML, `settings` are (path, value) that win over it; `wait` for its end."""
 
     file: str | None
     settings: tuple[tuple[str, object], ...]
+    wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def _submitted(parsed: argparse.Namespace) -> rq.Submit:
     given = tuple((path, values[path]) for _, path, *_ in flags.SUBMIT_FLAGS if values[path] is not None)
     name = (("name", parsed.name),) if parsed.name else ()
     warm = (("warm_start", True),) if parsed.warm_start else ()
-    return rq.Submit(parsed.file, (*parsed.set, *name, *given, *warm))
+    return rq.Submit(parsed.file, (*parsed.set, *name, *given, *warm), parsed.wait)
 
 
 def _shards(parsed: argparse.Namespace) -> rq.Shards:
@@ -206,7 +206,7 @@ _VERBS = (
     ),
     Verb(
         "export",
-        "write a plan as YAML: ElasticJob, ScalePlan or plain pods",
+        "write a plan as YAML: ElasticJob, ScalePlan, TFJob, RayJob or others",
         lambda p: rq.Export(
             p.job, p.kind, p.plan, p.output, p.force, p.auto_scale, p.check, p.image, p.namespace
         ),

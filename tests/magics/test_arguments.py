@@ -111,6 +111,7 @@ PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
         ("report -o r.html", rq.Report(None, "r.html", force=False)),
         ("shutdown --force", rq.Shutdown(force=True)),
         ("submit", rq.Submit(None, ())),
+        ("submit --file j.yaml --wait", rq.Submit("j.yaml", (), wait=True)),
         (
             "submit ctr --file j.yaml --ps 2 --numeric age,price",
             rq.Submit("j.yaml", (("name", "ctr"), ("data.numeric", ["age", "price"]), ("plan.ps.count", 2))),

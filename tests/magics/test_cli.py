@@ -113,6 +113,20 @@ def test_wait_tells_by_its_exit_code_how_the_job_ended(run, memory: MemoryCluste
         assert run("watch", "ctr")[0] == code
 
 
+def test_submit_can_wait_for_the_end_of_its_job(run, memory: MemoryCluster) -> None:
+    begin = memory.submit
+
+    def submit_one_that_fails(spec, *rest, **options):
+        job = begin(spec, *rest, **options)
+        memory.links[spec.name].end(JobPhase.FAILED)
+        return job
+
+    memory.submit = submit_one_that_fails  # type: ignore[method-assign]
+    code, shown, _ = run("submit", "ctr", "--wait")
+    assert code == 1
+    assert "failed" in shown
+
+
 @pytest.mark.parametrize("verb", ["wait", "watch"])
 def test_ctrl_c_lets_go_of_the_job(run, memory: MemoryCluster, verb: str) -> None:
     def interrupt() -> None:

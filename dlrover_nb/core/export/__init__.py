@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.export import elasticjob
 from dlrover_nb.core.export.files import write
 from dlrover_nb.core.export.gathering import documents_in
+from dlrover_nb.core.export.jobset import jobset
+from dlrover_nb.core.export.kubeflow import pytorchjob, tfjob
 from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.export.pods import pods
 from dlrover_nb.core.export.provenance import Provenance, provenance_of
+from dlrover_nb.core.export.rayjob import rayjob
 from dlrover_nb.core.export.reading import Imported, read_export
 from dlrover_nb.core.export.scaleplan import scaleplan
 from dlrover_nb.core.export.schemas import check
@@ -42,5 +45,14 @@ __all__ = [
 
 Exporter = Callable[[JobSpec, ResourcePlan, Provenance, Options], tuple[dict[str, object], ...]]
 EXPORTERS: Mapping[str, Exporter] = MappingProxyType(
-    {"elasticjob": elasticjob.present, "elasticjob-0": elasticjob.older, "scaleplan": scaleplan, "pods": pods}
+    {
+        "elasticjob": elasticjob.present,
+        "elasticjob-0": elasticjob.older,
+        "scaleplan": scaleplan,
+        "tfjob": tfjob,
+        "pytorchjob": pytorchjob,
+        "rayjob": rayjob,
+        "jobset": jobset,
+        "pods": pods,
+    }
 )

@@ -14,6 +14,9 @@ Two generations of the schema are in circulation, under one name and version:
     pods by itself (as `autoScale`), `enableDynamicSharding` whether its master hands out the data (no: ours
     does). An API server with the present schema refuses both under strict validation.
 
+A foreign job's roles run their own image and command, which find DLRover's master and each other by the
+variables that DLRover sets. Torch has no parameter servers: its workers stand alone.
+
 No label is put on pod templates: in the older schema their metadata has no fields, and the API server would
 drop them silently.
 """
@@ -23,6 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.export.nodes import Options, container, head
+from dlrover_nb.core.export.podspec import pod_spec
 from dlrover_nb.core.export.provenance import (
     PREFIX,
     Context,
@@ -30,6 +34,7 @@ from dlrover_nb.core.export.provenance import (
     context,
     notes_of,
 )
+from dlrover_nb.core.structs.foreign import Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 API_VERSION = "elastic.iml.github.io/v1alpha1"
+PARAMETER_SERVER, ALL_REDUCE = "ParameterServerStrategy", "AllreduceStrategy"
 RESTARTS = 3  # DLRover's usual number of restarts of one replica
 FIXED = "off: replicas and resources are those of the plan, DLRover plans nothing by itself"
 FREE = "on: DLRover begins with this plan and may change it"
@@ -63,10 +69,13 @@ def _document(
 ) -> dict[str, object]:
     told = context(kind, job, plan, provenance, auto_scale=options.auto_scale)
     chosen = {f"{PREFIX}auto-scale": FREE if options.auto_scale else FIXED}
-    spec: dict[str, object] = {"distributionStrategy": "ParameterServerStrategy"}
+    torch = told.job.foreign is not None and told.job.foreign.framework is Framework.TORCH
+    spec: dict[str, object] = {"distributionStrategy": ALL_REDUCE if torch else PARAMETER_SERVER}
     if options.auto_scale and (limits := _limits(job)):
         spec["resourceLimits"] = limits
-    spec["replicaSpecs"] = {str(role): _replica(told, role, options) for role in Role}
+    spec["replicaSpecs"] = {
+        str(role): _replica(told, role, options) for role in ((Role.WORKER,) if torch else Role)
+    }
     return {
         "apiVersion": API_VERSION,
         "kind": "ElasticJob",
@@ -88,7 +97,7 @@ def _replica(told: Context, role: Role, options: Options) -> dict[str, object]:
         "replicas": told.plan.role(role).count,
         "autoScale": options.auto_scale,
         "restartCount": RESTARTS,
-        "template": {"spec": {"restartPolicy": "Never", "containers": [container(told, role, options)]}},
+        "template": {"spec": pod_spec(told.job, container(told, role, options))},
     }
 
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export.nodes import JOB_VARIABLE
-from dlrover_nb.core.export.pods import JOB_LABEL, ROLE_LABEL
+from dlrover_nb.core.export.alone import JOB_FILE
+from dlrover_nb.core.export.nodes import JOB_LABEL, JOB_VARIABLE, ROLE_LABEL
 from dlrover_nb.core.export.quantities import MIB, amount
+from dlrover_nb.core.export.replicas import Group, child, group, items, misfits, replicas_of
 from dlrover_nb.core.export.scaleplan import JOB_LABELS
+from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.yamltext import load_documents, named
@@ -22,7 +24,19 @@ from dlrover_nb.core.yamltext import load_documents, named
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-KINDS = {"ElasticJob": "elasticjob", "ScalePlan": "scaleplan", "Pod": "pods"}
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+KINDS = {  # resource -> kind of export; of several the first is whose file it is
+    "ElasticJob": "elasticjob",
+    "TFJob": "tfjob",
+    "PyTorchJob": "pytorchjob",
+    "RayJob": "rayjob",
+    "JobSet": "jobset",
+    "ScalePlan": "scaleplan",
+    "Pod": "pods",
+}
+JOBS = tuple(kind for kind in KINDS if kind not in {"ScalePlan", "Pod"})
 FIELDS = {  # of `Pins`, in the documents' words
     "workers": "worker replicas",
     "worker_cpu": "worker cpu",
@@ -36,7 +50,7 @@ _LISTS = ("List", *(f"{kind}List" for kind in KINDS))
 _ROLE_LABELS = (ROLE_LABEL, "elasticjob.dlrover/replica-type")  # ours, and that of DLRover's own pods
 _JOB_LABELS = (JOB_LABEL, *JOB_LABELS)
 
-Group = dict[str, Any]
+Nodes = tuple[int | None, Group]  # how many, and what each may use
 
 
 @dataclass(slots=True)
@@ -46,6 +60,7 @@ class Said:
     names: list[str] = field(default_factory=list)
     parts: dict[str, Any] = field(default_factory=dict)
     auto_scale: bool | None = None
+    filed: JobSpec | None = None  # what a job file beside the resource says: it is what runs
     jobs: list[str] = field(default_factory=list)
     differs: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -65,8 +80,8 @@ def documents_in(text: str) -> list[Group]:
 def _opened(documents: Iterable[object]) -> Iterator[Group]:
     for number, document in enumerate(documents, start=1):
         if document is not None:
-            content = _group(document, f"document {number}")
-            yield from _opened(_list(content, "items")) if content.get("kind") in _LISTS else (content,)
+            content = group(document, f"document {number}")
+            yield from _opened(items(content, "items")) if content.get("kind") in _LISTS else (content,)
 
 
 def gather(documents: Sequence[Group]) -> Said:
@@ -78,11 +93,15 @@ def gather(documents: Sequence[Group]) -> Said:
         When they are of several jobs, or hold a value that cannot be.
     """
     by_kind = {kind: [d for d in documents if d["kind"] == kind] for kind in KINDS}
-    for kind in ("ElasticJob", "ScalePlan"):
+    for kind in (*JOBS, "ScalePlan"):
         _check_one(kind, [str(metadata(d).get("name")) for d in by_kind[kind]])
     said = Said()
-    for job in by_kind["ElasticJob"]:
-        _job(job, said)
+    for document in documents:
+        if holds_job_file(document):
+            _filed(document, said)
+    for kind in JOBS:
+        for job in by_kind[kind]:
+            _job(job, said)
     for plan in by_kind["ScalePlan"]:
         _scaleplan(plan, said)
     if by_kind["Pod"]:
@@ -92,14 +111,19 @@ def gather(documents: Sequence[Group]) -> Said:
     return said
 
 
+def holds_job_file(document: Group) -> bool:
+    """Whether a document is the ConfigMap with the job file of a job that runs as a whole."""
+    return document.get("kind") == "ConfigMap" and JOB_FILE in child(document, "data")
+
+
 def metadata(document: Group) -> Group:
     """Return the head of a resource."""
-    return _child(document, "metadata")
+    return child(document, "metadata")
 
 
 def annotation(document: Group, key: str) -> str | None:
     """Return an annotation of a resource; None where there is none."""
-    text = _child(metadata(document), "annotations").get(key)
+    text = child(metadata(document), "annotations").get(key)
     return None if text is None else str(text)
 
 
@@ -110,44 +134,82 @@ def _check_one(what: str, names: Sequence[str]) -> None:
         )
 
 
+def _filed(document: Group, said: Said) -> None:
+    """Note what a job file says."""
+    try:
+        job = said.filed = parse_job(str(document["data"][JOB_FILE]))
+    except InvalidValueError as error:
+        raise InvalidValueError(
+            f"{JOB_FILE} of ConfigMap {metadata(document).get('name')}: {error}"
+        ) from error
+    said.names.append(job.name)
+    said.parts |= dict(zip(FIELDS, plan_fields(job.plan), strict=True))
+
+
+def plan_fields(plan: ResourcePlan) -> tuple[int, float, int, int, float, int]:
+    """Return a plan in the order of `FIELDS`."""
+    worker, ps = plan.worker, plan.ps
+    return worker.count, worker.cpu, worker.memory_mib, ps.count, ps.cpu, ps.memory_mib
+
+
 def _job(document: Group, said: Said) -> None:
+    if said.filed is not None:
+        said.differs += misfits(document, said.filed)
+        return
     said.names.append(str(metadata(document).get("name") or ""))
-    replicas = _child(_child(document, "spec"), "replicaSpecs")
-    flags = []
-    for role, key in _roles(replicas, said):
-        replica = _child(replicas, key)
+    flags, by_role = [], dict[Role, list[Nodes]]()
+    for key, replica, template in replicas_of(document):
+        if (role := _role_of(key)) is None:
+            said.unknown.append(f"{key}: no role that this product has")
+            continue
         if "autoScale" in replica:
             flags.append(replica["autoScale"] is True)
-        main = _main(_child(replica, "template"), said)
-        _role(role, replica.get("replicas"), _limits(role, main, said), said)
+        limits = _limits(role, _main(template, said), said)
+        by_role.setdefault(role, []).append((_count(role, replica.get("replicas")), limits))
+    for role, nodes in by_role.items():
+        _together(role, nodes, "replicas", said)
     said.auto_scale = any(flags) if flags else None
 
 
+def _together(role: Role, nodes: list[Nodes], what: str, said: Said) -> None:
+    """Note the nodes of a role, all of which a plan gives the same: what most of them have counts."""
+    usual = Counter[tuple[tuple[str, str], ...]]()
+    for count, limits in nodes:
+        usual[tuple(sorted((k, str(v)) for k, v in limits.items()))] += count or 1
+    if len(usual) > 1:
+        said.differs.append(f"{role}: its {what} have different resources, the most usual ones count")
+    counts = [count for count, _ in nodes if count is not None]
+    _role(role, sum(counts) if counts else None, dict(usual.most_common(1)[0][0]), said)
+
+
+def _role_of(key: object) -> Role | None:
+    """Return the role of a replica: a chief or a master is the first of the workers."""
+    name = str(key).lower()
+    return Role.WORKER if name in {"chief", "master"} else Role(name) if name in set(Role) else None
+
+
 def _scaleplan(document: Group, said: Said) -> None:
-    spec = _child(document, "spec")
-    labels = _child(metadata(document), "labels")
+    spec = child(document, "spec")
+    labels = child(metadata(document), "labels")
     said.names.append(str(spec.get("ownerJob") or _labelled(labels, _JOB_LABELS)))
-    replicas = _child(spec, "replicaResourceSpecs")
+    replicas = child(spec, "replicaResourceSpecs")
     for role, key in _roles(replicas, said):
-        replica = _child(replicas, key)
-        _role(role, replica.get("replicas"), _child(replica, "resource"), said)
+        replica = child(replicas, key)
+        _role(role, _count(role, replica.get("replicas")), child(replica, "resource"), said)
 
 
 def _pods(documents: Sequence[Group], said: Said) -> None:
     """Count pods by role; a plan gives all nodes of a role the same, so the most usual resources count."""
     by_role: dict[str, list[Group]] = {}
     for document in documents:
-        labels = _child(metadata(document), "labels")
+        labels = child(metadata(document), "labels")
         said.names.append(_labelled(labels, _JOB_LABELS))
         by_role.setdefault(_labelled(labels, _ROLE_LABELS), []).append(document)
     for document in by_role.pop("", []):
         said.unknown.append(f"pod {metadata(document).get('name')}: no label says its role")
     for role, key in _roles(by_role, said):
-        limits = [_limits(role, _main(pod, said), said) for pod in by_role[key]]
-        usual = Counter(tuple(sorted((k, str(v)) for k, v in limit.items())) for limit in limits)
-        if len(usual) > 1:
-            said.differs.append(f"{role}: its pods have different resources, the most usual ones count")
-        _role(role, len(by_role[key]), dict(usual.most_common(1)[0][0]), said)
+        nodes: list[Nodes] = [(1, _limits(role, _main(pod, said), said)) for pod in by_role[key]]
+        _together(role, nodes, "pods", said)
 
 
 def _roles(replicas: dict[str, Any], said: Said) -> Iterator[tuple[Role, str]]:
@@ -158,10 +220,14 @@ def _roles(replicas: dict[str, Any], said: Said) -> Iterator[tuple[Role, str]]:
             said.unknown.append(f"{key}: no role that this product has")
 
 
-def _role(role: Role, count: object, resources: Group, said: Said) -> None:
-    """Note what a document says of one role, as far as it says it."""
+def _count(role: Role, count: object) -> int | None:
     if isinstance(count, bool) or not isinstance(count, int | None):
         raise InvalidValueError(f"{role} replicas must be a whole number, got {named(count)}")
+    return count
+
+
+def _role(role: Role, count: int | None, resources: Group, said: Said) -> None:
+    """Note what a document says of one role, as far as it says it."""
     if count is not None and count < 1:
         said.unknown.append(f"{role} replicas: {count} there, a job needs at least 1")
     elif count is not None:
@@ -185,8 +251,8 @@ def _cores(role: Role, value: object, said: Said) -> float:
 
 def _limits(role: Role, main: Group, said: Said) -> Group:
     """Return what a container may use: its limits, or where there are none its requests."""
-    resources = _child(main, "resources")
-    limits, requests = _child(resources, "limits"), _child(resources, "requests")
+    resources = child(main, "resources")
+    limits, requests = child(resources, "limits"), child(resources, "requests")
     for what in ("cpu", "memory"):
         both = [amount(of[what], f"{role} {what}") for of in (limits, requests) if what in of]
         if len(set(both)) > 1:
@@ -198,33 +264,15 @@ def _limits(role: Role, main: Group, said: Said) -> Group:
 
 def _main(pod: Group, said: Said) -> Group:
     """Return the container that trains, the one named main or the first, and note the job that it is told."""
-    containers = [_group(c, "container") for c in _list(_child(pod, "spec"), "containers")]
+    containers = [group(c, "container") for c in items(child(pod, "spec"), "containers")]
     main: Group = next(
         (c for c in containers if c.get("name") == "main"), containers[0] if containers else {}
     )
-    for variable in _list(main, "env"):
-        if _group(variable, "env").get("name") == JOB_VARIABLE:
+    for variable in items(main, "env"):
+        if group(variable, "env").get("name") == JOB_VARIABLE:
             said.jobs.append(str(variable.get("value")))
     return main
 
 
 def _labelled(labels: Group, keys: Iterable[str]) -> str:
     return next((str(labels[key]) for key in keys if key in labels), "")
-
-
-def _child(group: Group, key: str) -> Group:
-    value = group.get(key)
-    return {} if value is None else _group(value, key)
-
-
-def _group(value: object, where: str) -> Group:
-    if not isinstance(value, dict):
-        raise InvalidValueError(f"{where} must be a group of keys and values, got {named(value)}")
-    return value
-
-
-def _list(group: Group, key: str) -> list[Any]:
-    value = group.get(key)
-    if not isinstance(value, list | None):
-        raise InvalidValueError(f"{key} must be a list, got {named(value)}")
-    return value or []

@@ -6,15 +6,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.export.podspec import container_of, image_of, variables
+from dlrover_nb.core.export.provenance import PREFIX
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.export.provenance import Context
-    from dlrover_nb.core.structs.resources import Role
 
-DEFAULT_IMAGE = "dlrover-nb:0.1.0"
 NODE_CONFIG = "/etc/dlrover-nb/node.json"
+MAIN = "main"  # DLRover's operator looks for this name
+JOB_LABEL, ROLE_LABEL = f"{PREFIX}job", f"{PREFIX}role"
 JOB_VARIABLE, ROLE_VARIABLE, NODE_VARIABLE = "DLROVER_NB_JOB", "DLROVER_NB_ROLE", "DLROVER_NB_NODE"
 
 
@@ -25,8 +29,9 @@ class Options:
     Parameters
     ----------
     image
-        Image with this package and its `torch` extra. The default is a name, no published image: build
-        one under it, or give your own.
+        Image with this package and its extra `torch`; kinds that run the whole job by itself (`alone`,
+        `rayjob`) need the extra `ray` too. Empty: the job's own (``kubernetes.image``), else a name that is
+        no published image: build one under it. A foreign job's roles keep the images that they name.
     command
         Program of every node. It reads a `NodeConfig` from `NODE_CONFIG`, a file that the cluster has to
         provide: it names the job's master and holds its keys, which no export may contain. The role and the
@@ -37,7 +42,7 @@ class Options:
         Whether DLRover may plan again from there. Not by default: what the user accepted is what runs.
     """
 
-    image: str = DEFAULT_IMAGE
+    image: str = ""
     command: tuple[str, ...] = ("python", "-m", "dlrover_nb.core.runtime.node", NODE_CONFIG)
     namespace: str | None = None
     auto_scale: bool = False
@@ -47,21 +52,64 @@ def container(told: Context, role: Role, options: Options, *, node: str = "") ->
     """Return the container of a node; requests equal limits (the Guaranteed class).
 
     The throughput was predicted for just these cores. ``$(`` in the job is doubled, as Kubernetes would
-    expand it.
+    expand it. A foreign job's container runs its own program.
     """
+    if told.job.foreign is not None:
+        return program(told, role, options, name=MAIN)
     running = replace(told.job, plan=told.plan)
-    quantities = resources_of(told.plan.role(role))
     values = {
         ROLE_VARIABLE: str(role),
         NODE_VARIABLE: node,
         JOB_VARIABLE: to_json(running).decode().replace("$(", "$$("),
     }
+    return container_of(
+        told.job,
+        {
+            "name": MAIN,
+            "image": image_of(told.job, options.image),
+            "command": list(options.command),
+            "env": [{"name": name, "value": value} for name, value in values.items() if value],
+            "resources": guaranteed(resources_of(told.plan.role(role))),
+        },
+    )
+
+
+def program(told: Context, role: Role, options: Options, *, name: str) -> dict[str, object]:
+    """Return the container of a foreign job's role, under the name that its operator looks for."""
+    foreign = told.job.foreign
+    assert foreign is not None
+    own = foreign.worker if role is Role.WORKER else foreign.ps
+    return container_of(
+        told.job,
+        {
+            "name": name,
+            "image": own.image or image_of(told.job, options.image),
+            "command": [word.replace("$(", "$$(") for word in own.command],
+            "env": variables(own.env),
+            "resources": guaranteed(resources_of(told.plan.role(role))),
+        },
+    )
+
+
+def guaranteed(quantities: dict[str, str]) -> dict[str, object]:
+    """Return resources whose requests equal their limits."""
+    return {"requests": quantities, "limits": dict(quantities)}
+
+
+def fixed_plan(what: str, options: Options) -> None:
+    """Refuse to let DLRover plan where it is not there; `what` begins the sentence."""
+    if options.auto_scale:
+        raise InvalidValueError(
+            f"{what} sets a plan and cannot let DLRover change it; export an elasticjob to let it plan"
+        )
+
+
+def labels_of(job: JobSpec) -> dict[str, str]:
+    """Return the labels of all that belongs to a job."""
     return {
-        "name": "main",  # DLRover's operator looks for this name
-        "image": options.image,
-        "command": list(options.command),
-        "env": [{"name": name, "value": value} for name, value in values.items() if value],
-        "resources": {"requests": quantities, "limits": dict(quantities)},
+        "app.kubernetes.io/part-of": job.name,
+        "app.kubernetes.io/managed-by": "dlrover-nb",
+        JOB_LABEL: job.name,
     }
 
 

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export.nodes import Options, container, head
-from dlrover_nb.core.export.provenance import PREFIX, Context, Provenance, context, notes_of
+from dlrover_nb.core.export.nodes import (
+    ROLE_LABEL,
+    Options,
+    container,
+    fixed_plan,
+    head,
+    labels_of,
+)
+from dlrover_nb.core.export.podspec import pod_spec
+from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
-
-JOB_LABEL, ROLE_LABEL = f"{PREFIX}job", f"{PREFIX}role"
 
 
 def pods(
@@ -31,8 +36,7 @@ def pods(
     InvalidValueError
         When something should scale them: nothing does.
     """
-    if options.auto_scale:
-        raise InvalidValueError("plain pods are scaled by nobody; export an elasticjob to let DLRover plan")
+    fixed_plan("a set of plain pods", options)
     told = context("pods", job, plan, provenance, auto_scale=False)
     notes = notes_of(told)
     return tuple(
@@ -44,15 +48,10 @@ def pods(
 
 def _pod(told: Context, role: Role, index: int, options: Options, notes: dict[str, str]) -> dict[str, object]:
     node = f"{role}-{index}"
-    labels = {
-        "app.kubernetes.io/part-of": told.job.name,
-        "app.kubernetes.io/managed-by": "dlrover-nb",
-        JOB_LABEL: told.job.name,
-        ROLE_LABEL: str(role),
-    }
+    labels = {**labels_of(told.job), ROLE_LABEL: str(role)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {**head(f"{told.job.name}-{node}", options), "labels": labels, "annotations": notes},
-        "spec": {"restartPolicy": "Never", "containers": [container(told, role, options, node=node)]},
+        "spec": pod_spec(told.job, container(told, role, options, node=node)),
     }

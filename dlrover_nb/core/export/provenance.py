@@ -25,6 +25,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan  # noqa: TC001 - the 
 from dlrover_nb.core.structs.snapshot import FitReport  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.structs.foreign import ForeignRole, ForeignSpec
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 PREFIX = "dlrover-nb/"  # of annotation and label keys
@@ -34,6 +35,13 @@ MAX_FIT = 16 << 10  # bytes of a fit that goes along
 MAX_JOB = 96 << 10  # bytes of a job: one variable of a process holds 128 KiB
 MAX_TOTAL = 256 << 10  # bytes of all annotations of one resource, by Kubernetes
 _USERINFO = re.compile(r"(?<=://)[^/?#@\s]*:[^/?#@\s]*@")
+_SIGNED = re.compile(
+    r"(?<=\w)\?[^#\s]*(?:sig|signature|token|key|secret|password|credential)[^=\s]*=[^#\s]*", re.IGNORECASE
+)
+_SECRETIVE = re.compile(
+    r"secret|token|passw|pwd|credential|private|api_?key|access_?key|auth|dsn|conn(ection)?_?str",
+    re.IGNORECASE,
+)
 _QUERY = re.compile(r"\?[^#]*")
 
 
@@ -129,11 +137,57 @@ def context(
 
 
 def without_secrets(job: JobSpec) -> tuple[JobSpec, tuple[str, ...]]:
-    """Return the job without credentials in its URL, and what was left out, in words."""
-    bare = _QUERY.sub("", _USERINFO.sub("", job.checkpoint_url))
-    if bare == job.checkpoint_url:
-        return job, ()
-    return replace(job, checkpoint_url=bare), ("the credentials of checkpoint_url",)
+    """Return the job without credentials in URLs and variables, and what was left out, in words.
+
+    Nobody can know all secrets by their looks: a variable counts as one by its name, a URL by what stands
+    before its host and in its query.
+    """
+    left: list[str] = []
+    pods = job.kubernetes
+    bare = replace(
+        job,
+        checkpoint_url=_noted(
+            _QUERY.sub("", _USERINFO.sub("", job.checkpoint_url)), job.checkpoint_url, "checkpoint_url", left
+        ),
+        data=replace(job.data, path=_text(job.data.path, "data.path", left)),
+        kubernetes=replace(
+            pods,
+            code_url=_text(pods.code_url, "kubernetes.code_url", left),
+            env=_env(pods.env, "kubernetes", left),
+        ),
+        foreign=None if job.foreign is None else _bare_programs(job.foreign, left),
+    )
+    return bare, tuple(dict.fromkeys(left))
+
+
+def _bare_programs(foreign: ForeignSpec, left: list[str]) -> ForeignSpec:
+    def bare(role: ForeignRole, where: str) -> ForeignRole:
+        words = tuple(_text(word, f"the command of foreign.{where}", left) for word in role.command)
+        return replace(role, command=words, env=_env(role.env, f"foreign.{where}", left))
+
+    return replace(foreign, worker=bare(foreign.worker, "worker"), ps=bare(foreign.ps, "ps"))
+
+
+def _env(items: tuple[str, ...], where: str, left: list[str]) -> tuple[str, ...]:
+    kept = []
+    for item in items:
+        name, _, value = item.partition("=")
+        if _SECRETIVE.search(name):
+            left.append(f"the variable {name} of {where} (name a Secret with it in kubernetes.env_secrets)")
+        else:
+            kept.append(f"{name}={_text(value, f'the variable {name} of {where}', left)}")
+    return tuple(kept)
+
+
+def _text(text: str, where: str, left: list[str]) -> str:
+    """Return a text without the credentials of URLs in it."""
+    return _noted(_SIGNED.sub("", _USERINFO.sub("", text)), text, where, left)
+
+
+def _noted(bare: str, text: str, where: str, left: list[str]) -> str:
+    if bare != text:
+        left.append(f"the credentials of {where}")
+    return bare
 
 
 def notes_of(told: Context) -> dict[str, str]:

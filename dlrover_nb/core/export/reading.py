@@ -7,23 +7,32 @@ annotations gives the plan as far as it has one, and what is not known is told a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
-from dlrover_nb.core.export.gathering import FIELDS, KINDS, annotation, documents_in, gather, metadata
+from dlrover_nb.core.export.alone import PICKLED, fixed
+from dlrover_nb.core.export.gathering import (
+    FIELDS,
+    KINDS,
+    annotation,
+    documents_in,
+    gather,
+    holds_job_file,
+    metadata,
+    plan_fields,
+)
 from dlrover_nb.core.export.nodes import job_in
 from dlrover_nb.core.export.provenance import CONTEXT, Context, Provenance
 from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from dlrover_nb.core.export.gathering import Group, Said
+    from dlrover_nb.core.export.gathering import Said
+    from dlrover_nb.core.export.replicas import Group
     from dlrover_nb.core.structs.job import JobSpec
-
-PICKLED = "pickle:"  # code that lies in the run folder of its job
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +90,7 @@ def read_export(text: str) -> Imported:
         value that cannot be.
     """
     documents = documents_in(text)
-    known = [d for d in documents if d.get("kind") in KINDS]
+    known = [d for d in documents if d.get("kind") in KINDS or holds_job_file(d)]
     if not known:
         got = ", ".join(str(d.get("kind", "a document without kind")) for d in documents[:3]) or "nothing"
         raise InvalidValueError(f"an import reads {', '.join(KINDS)}, got {got}")
@@ -99,6 +108,8 @@ def _other(document: Group) -> str:
 
 def _kind(documents: Sequence[Group], told: Context | None) -> str:
     kinds = [KINDS[kind] for kind in KINDS if any(d["kind"] == kind for d in documents)]
+    if not kinds:
+        return told.kind if told is not None else "job file"
     return told.kind if told is not None and told.kind.startswith(kinds[0]) else kinds[0]
 
 
@@ -116,7 +127,7 @@ def _context(documents: Sequence[Group], said: Said) -> Context | None:
 
 
 def _merged(kind: str, said: Said, told: Context | None) -> Imported:
-    job = told.job if told else _job_of_nodes(said)
+    job = _job(said, told)
     exported = told.plan if told else job.plan if job else None
     parts = Pins(**said.parts)
     plan = parts.applied(exported) if exported else _whole(parts)
@@ -138,6 +149,39 @@ def _merged(kind: str, said: Said, told: Context | None) -> Imported:
         differs=tuple(dict.fromkeys(said.differs)),
         unknown=tuple(dict.fromkeys([*said.unknown, *_left_open(job, told)])),
     )
+
+
+def _job(said: Said, told: Context | None) -> JobSpec | None:
+    """Return the job: what a job file says now, else what was exported, else what the nodes are told."""
+    if said.filed is None:
+        return told.job if told else _job_of_nodes(said)
+    if told is None:
+        return said.filed
+    exported = fixed(told.job, said.filed.plan)
+    changed = dict(_changed(exported, said.filed))
+    said.differs += changed.values()
+    kept = {name: getattr(told.job, name) for name in ("plan", "mode", "warm_start") if name not in changed}
+    return replace(said.filed, **kept, name=told.job.name)
+
+
+def _changed(before: JobSpec, now: JobSpec) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a job that are not the same, and the difference in words; its name is not one."""
+    for each in fields(before):
+        here, there = getattr(now, each.name), getattr(before, each.name)
+        if here != there and each.name != "name":
+            yield each.name, f"{each.name}: {_words(here, there)} now, {_words(there, here)} when exported"
+
+
+def _words(value: object, other: object) -> str:
+    """Return a value in words; of a group what is different in the other one."""
+    if not is_dataclass(value) or not is_dataclass(other):
+        return str(value)
+    parts = [
+        f"{each.name} {getattr(value, each.name)}"
+        for each in fields(value)
+        if getattr(value, each.name) != getattr(other, each.name, None)
+    ]
+    return ", ".join(parts)
 
 
 def _job_of_nodes(said: Said) -> JobSpec | None:
@@ -179,9 +223,7 @@ def _note_changes(said: Said, parts: Pins, exported: ResourcePlan) -> None:
 
 def _fields(plan: ResourcePlan) -> dict[str, float]:
     """Return a plan as the fields of `Pins`."""
-    worker, ps = plan.worker, plan.ps
-    values = (worker.count, worker.cpu, worker.memory_mib, ps.count, ps.cpu, ps.memory_mib)
-    return dict(zip(FIELDS, values, strict=True))
+    return dict(zip(FIELDS, plan_fields(plan), strict=True))
 
 
 def _named(job: JobSpec | None, name: str, said: Said) -> JobSpec | None:

@@ -17,8 +17,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export.nodes import Options, head
+from dlrover_nb.core.export.nodes import Options, fixed_plan, head
 from dlrover_nb.core.export.provenance import PREFIX, Provenance, context, notes_of
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RoleChange, diff
@@ -40,10 +39,7 @@ def scaleplan(
     InvalidValueError
         When DLRover should plan by itself from there: that is said of a job, not of a plan.
     """
-    if options.auto_scale:
-        raise InvalidValueError(
-            "a ScalePlan sets a plan and cannot let DLRover change it; export an elasticjob"
-        )
+    fixed_plan("a ScalePlan", options)
     told = context("scaleplan", job, plan, provenance, auto_scale=False)
     notes = {f"{PREFIX}rounding": _rounding(plan)} if _rounding(plan) else {}
     spec: dict[str, object] = {

@@ -219,6 +219,28 @@ jobs = st.builds(
     | st.builds(EarlyStopping, st.sampled_from(Metric), st.integers(1, 9), st.floats(0, 1)),
 )
 
+
+def fits(kind: str, job: JobSpec) -> bool:
+    """Whether a kind of export can say what a job runs."""
+    framework = None if job.foreign is None else job.foreign.framework
+    return {
+        "tfjob": framework is not Framework.TORCH,
+        "pytorchjob": framework is not Framework.TENSORFLOW,
+        "rayjob": framework is None,
+    }.get(kind, True)
+
+
+def jobs_of(kind: str) -> st.SearchStrategy[JobSpec]:
+    return jobs.filter(lambda job: fits(kind, job))
+
+
+TRAIN = ("python", "/app/train.py", "--step", "$(STEP)")
+TENSORFLOW = ForeignSpec(
+    ForeignRole(TRAIN, image="registry/deepctr:3", env=("STEP=8",)), 80_000, ForeignRole(TRAIN)
+)
+TORCH = ForeignSpec(
+    ForeignRole(("torchrun", "/app/train.py")), 80_000, framework=Framework.TORCH, n_process=2, port=29500
+)
 JOB = JobSpec("ctr-daily", owner="ada", data=DataSpec(DataFormat.PARQUET, "/data/day1.parquet"))
 BEFORE = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.2, 512))
 PLAN = ResourcePlan(worker=RolePlan(2, 0.5, 1024), ps=RolePlan(1, 0.4, 1024))

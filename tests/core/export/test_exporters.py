@@ -153,7 +153,7 @@ def test_where_dlrover_plans_it_keeps_to_the_quota() -> None:
     assert "resourceLimits" not in fixed["spec"]
 
 
-@pytest.mark.parametrize("kind", ["scaleplan", "pods"])
+@pytest.mark.parametrize("kind", ["scaleplan", "tfjob", "pytorchjob", "rayjob", "jobset", "pods"])
 def test_what_nobody_scales_cannot_be_left_to_scale(kind: str) -> None:
     with pytest.raises(InvalidValueError, match="export an elasticjob"):
         EXPORTERS[kind](JOB, PLAN, TOLD, Options(auto_scale=True))

@@ -15,15 +15,26 @@ if TYPE_CHECKING:
 
     from jsonschema import Draft202012Validator
 
-# resource -> kinds of export that are one, the most usual first
-KINDS = {"ElasticJob": ("elasticjob", "elasticjob-0"), "ScalePlan": ("scaleplan",), "Pod": ("pods",)}
+# resource -> schemas of which it has to fit one, the most usual first
+KINDS = {
+    "ElasticJob": ("elasticjob", "elasticjob-0"),
+    "ScalePlan": ("scaleplan",),
+    "TFJob": ("tfjob",),
+    "PyTorchJob": ("pytorchjob",),
+    "RayJob": ("rayjob",),
+    "JobSet": ("jobset",),
+    "Pod": ("Pod",),
+    "Job": ("Job",),
+    **{kind: (kind,) for kind in ("ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding")},
+}
 
 
 def check(documents: Iterable[object]) -> tuple[str, ...]:
     """Return what the real schemas find wrong with documents, unknown fields included; none: all are valid.
 
     An ElasticJob is held against the generation that it was exported for; one that does not say so has to fit
-    one of them. A Pod's spec is held against Kubernetes' own, which the ElasticJob's schema contains.
+    one of them. The specs of a Pod and a Job are held against Kubernetes' own, which the schemas of
+    ElasticJob and JobSet contain.
     """
     return tuple(
         f"{_named(document, number)}: {problem}"
@@ -76,19 +87,42 @@ def _named(document: object, number: int) -> str:
 def _validator(kind: str) -> Draft202012Validator:
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - 0.1 s that only a check needs
 
-    return Draft202012Validator(_pod_schema() if kind == "pods" else _schema(kind))
+    return Draft202012Validator(_schema_of(kind))
 
 
-def _schema(kind: str) -> dict[str, Any]:
-    text = resources.files(__name__).joinpath(f"{kind}.schema.json").read_text("utf-8")
+def _schema_of(kind: str) -> dict[str, Any]:
+    match kind:
+        case "Pod":
+            template = _part(_schema("elasticjob"), "spec.replicaSpecs.*.template")
+            return _resource("elasticjob", "v1", "Pod", template["properties"]["spec"])
+        case "Job":
+            template = _part(_schema("jobset"), "spec.replicatedJobs.*.template")
+            return _resource("jobset", "batch/v1", "Job", template["properties"]["spec"])
+        case "ConfigMap" | "Secret" | "ServiceAccount" | "Role" | "RoleBinding":
+            core: dict[str, Any] = _schema("core")[kind]
+            return core
+    return _schema(kind)
+
+
+@cache
+def _schema(name: str) -> dict[str, Any]:
+    text = resources.files(__name__).joinpath(f"{name}.schema.json").read_text("utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
 
 
-def _pod_schema() -> dict[str, Any]:
-    """Return the schema of a Pod: the head of any resource, and the spec of an ElasticJob's pod template."""
-    whole = _schema("elasticjob")
-    replica = whole["properties"]["spec"]["properties"]["replicaSpecs"]["additionalProperties"]
-    spec = replica["properties"]["template"]["properties"]["spec"]
-    parts = {"apiVersion": {"const": "v1"}, "kind": {"const": "Pod"}, "spec": spec}
+def _resource(source: str, api: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a resource whose spec another one contains, with what that refers to."""
+    whole = _schema(source)
+    parts = {"apiVersion": {"const": api}, "kind": {"const": kind}, "spec": spec}
     return {**whole, "properties": {**whole["properties"], **parts}}
+
+
+def _part(schema: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the schema at a path of keys; ``*`` is any key of a map, and any item of a list."""
+    part = schema
+    for key in path.split("."):
+        part = part.get("additionalProperties") or part["items"] if key == "*" else part["properties"][key]
+        if "$ref" in part:
+            part = schema["$defs"][part["$ref"].rpartition("/")[2]]
+    return part

@@ -1,0 +1,135 @@
+"""A whole job in one pod, for systems that start pods and know nothing of our runtime.
+
+Our nodes find each other through their master and its keys, not through ``TF_CONFIG`` or ``MASTER_ADDR``,
+and no export holds keys. So a TFJob, PyTorchJob or JobSet of our own job has one replica, in which the job
+runs as on a notebook's machine: the command line submits its job file to a Ray of its own, makes the keys,
+and waits for the end. Parameter servers and workers are processes there, each with what the plan gives it.
+The pod asks for all of the plan together, so a queue admits or refuses the job as one; it needs a machine of
+that size, and what runs on several machines is an export to `pods` or `rayjob`.
+
+The job file lies in a ConfigMap beside it. It is the same that ``submit --file`` takes anywhere, and what is
+changed there is what runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.export.nodes import Options, guaranteed, head, labels_of
+from dlrover_nb.core.export.podspec import container_of, image_of, pod_spec
+from dlrover_nb.core.export.provenance import notes_of
+from dlrover_nb.core.jobfile import dump_job
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.kubernetes import STATE
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.export.provenance import Context
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+PICKLED = "pickle:"  # code that lies in the run folder of its job
+FOLDER, JOB_FILE = "/etc/dlrover-nb", "job.yaml"
+RAY_MIB = 2048  # of a Ray head and the command line that talks to it, beside what nodes get
+_PLACES: tuple[dict[str, object], ...] = (
+    {"name": "job", "mountPath": FOLDER, "readOnly": True},
+    {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the pod alone
+)
+_SHM: dict[str, object] = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 - as above, for Ray's object store
+
+
+def job_file(told: Context, options: Options) -> dict[str, object]:
+    """Return the ConfigMap with the job on its plan, as a job file.
+
+    Raises
+    ------
+    InvalidValueError
+        When the job's code is in a notebook: a file cannot hold it.
+    """
+    for what, place in (("model", told.job.model.code), ("data", told.job.data.path)):
+        if place.startswith(PICKLED):
+            raise InvalidValueError(
+                f"the user's own {what} of job {told.job.name} is only in the notebook that made it; put it "
+                f"into a module of the image and name it as module:name, or export an elasticjob"
+            )
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            **head(config_name(told.job.name), options),
+            "labels": labels_of(told.job),
+            "annotations": notes_of(told),
+        },
+        "data": {JOB_FILE: dump_job(fixed(told.job, told.plan))},
+    }
+
+
+def fixed(job: JobSpec, plan: ResourcePlan) -> JobSpec:
+    """Return the job as it runs on `plan` and stays on it: nothing decides by itself."""
+    mode = Mode.SUGGEST if job.mode is Mode.AUTO else job.mode
+    return replace(job, plan=plan, warm_start=False, mode=mode)
+
+
+def config_name(job: str) -> str:
+    """Return the name of the ConfigMap with a job's file."""
+    return f"{job}-job"
+
+
+def command(job: JobSpec) -> list[str]:
+    """Return the words that submit the job file and wait for the job's end."""
+    python = job.kubernetes.python or "python"
+    return [python, "-m", "dlrover_nb.cli", "submit", "--file", f"{FOLDER}/{JOB_FILE}", "--wait"]
+
+
+def whole(told: Context, options: Options, *, name: str) -> dict[str, object]:
+    """Return the spec of the pod that runs all of a job; `name` is the container's."""
+    main = submitter(told, options, name=name, quantities=need(told.plan, told.job))
+    return secured(told.job, pod_spec(told.job, main, beside=volumes(told.job)))
+
+
+def submitter(
+    told: Context, options: Options, *, name: str, quantities: dict[str, str], starts: bool = True
+) -> dict[str, object]:
+    """Return a container with the job file; `starts` is whether it submits by itself."""
+    fields: dict[str, object] = {
+        "name": name,
+        "image": image_of(told.job, options.image),
+        **({"command": command(told.job)} if starts else {}),
+        "env": environment(told.job),
+        "resources": guaranteed(quantities),
+    }
+    return container_of(told.job, fields, mounts=(*_PLACES, _SHM))
+
+
+def environment(job: JobSpec) -> list[dict[str, object]]:
+    """Return the variables of a user without a name: where its home and its jobs' folders lie."""
+    state = {"XDG_STATE_HOME": STATE} if job.kubernetes.keeps_state else {}
+    return [{"name": k, "value": v} for k, v in {"HOME": "/tmp", "USER": "dlrover-nb", **state}.items()]  # noqa: S108
+
+
+def volumes(job: JobSpec) -> list[dict[str, object]]:
+    """Return the volumes that a submitter mounts."""
+    return [
+        {"name": "job", "configMap": {"name": config_name(job.name)}},
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+    ]
+
+
+def secured(job: JobSpec, pod: dict[str, object]) -> dict[str, object]:
+    """Return a pod's spec without what our programs do not need."""
+    context = {
+        "runAsNonRoot": True,
+        "runAsUser": job.kubernetes.run_as_user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    return {**pod, "automountServiceAccountToken": False, "securityContext": context}
+
+
+def need(plan: ResourcePlan, job: JobSpec) -> dict[str, str]:
+    """Return what a pod needs to hold a whole job, as quantities."""
+    cpu = plan.worker.total_cpu + plan.ps.total_cpu + job.kubernetes.master_cpu
+    nodes_mib = plan.worker.total_memory_mib + plan.ps.total_memory_mib
+    memory_mib = nodes_mib + job.kubernetes.master_memory_mib + RAY_MIB
+    return {"cpu": f"{round(cpu * 1000)}m", "memory": f"{memory_mib}Mi"}

@@ -1,0 +1,128 @@
+"""A job with a plan as JobSet: a Job for each role, which start, succeed and fail as one.
+
+A foreign job's roles become replicated Jobs with as many pods as the plan has nodes. JobSet gives each pod a
+name that does not change (``JOB-worker-0-1.JOB``) and says nothing of the others, so ``TF_CONFIG``, or what
+torch reads, is written here; a pod's own number comes from its annotation. The set succeeds when the chief
+does, or all workers where there is none: parameter servers never end by themselves.
+
+A job of our own is one Job whose pod runs all of it (`alone`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.export.alone import job_file, whole
+from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, head, program
+from dlrover_nb.core.export.podspec import pod_spec
+from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
+from dlrover_nb.core.structs.foreign import Framework
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.foreign import ForeignSpec
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+API_VERSION = "jobset.x-k8s.io/v1alpha2"
+CHIEF = "chief"
+RESTARTS = 3  # of the whole set, as one program that comes back alone finds others that do not know it
+_INDEX = "DLROVER_NB_INDEX"
+_OWN_NUMBER: dict[str, object] = {
+    "name": _INDEX,
+    "valueFrom": {
+        "fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}
+    },
+}
+
+
+def jobset(
+    job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
+) -> tuple[dict[str, object], ...]:
+    """Return the JobSet that runs `job` on `plan`, after the ConfigMap that one of our own needs.
+
+    Raises
+    ------
+    InvalidValueError
+        When something should scale it, or its code is in a notebook.
+    """
+    fixed_plan("a JobSet", options)
+    told = context("jobset", job, plan, provenance, auto_scale=False)
+    foreign = told.job.foreign
+    if foreign is None:
+        jobs = [_job("job", 1, whole(told, options, name=MAIN))]
+        return job_file(told, options), _document(told, options, {"replicatedJobs": jobs})
+    counts = _counts(foreign, plan)
+    jobs = [_job(name, n, _pod(told, name, counts, options)) for name, n in counts.items()]
+    last = CHIEF if CHIEF in counts else str(Role.WORKER)
+    spec: dict[str, object] = {
+        "network": {"enableDNSHostnames": True, "subdomain": job.name},
+        "successPolicy": {"operator": "All", "targetReplicatedJobs": [last]},
+        "failurePolicy": {"maxRestarts": RESTARTS},
+        "replicatedJobs": jobs,
+    }
+    return (_document(told, options, spec),)
+
+
+def _counts(foreign: ForeignSpec, plan: ResourcePlan) -> dict[str, int]:
+    """Return the pods of each replicated Job; torch has no parameter servers."""
+    if foreign.framework is Framework.TORCH:
+        return {str(Role.WORKER): plan.worker.count}
+    counts = {
+        str(Role.PS): plan.ps.count,
+        CHIEF: int(foreign.chief),
+        str(Role.WORKER): plan.worker.count - foreign.chief,
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def _pod(told: Context, name: str, counts: dict[str, int], options: Options) -> dict[str, object]:
+    foreign = told.job.foreign
+    assert foreign is not None
+    main = program(told, Role.PS if name == Role.PS else Role.WORKER, options, name=MAIN)
+    known = main.get("env")
+    env = [
+        *(known if isinstance(known, list) else []),
+        _OWN_NUMBER,
+        *_meeting(told.job.name, foreign, name, counts),
+    ]
+    ports = [{"name": "program", "containerPort": foreign.port}]
+    return pod_spec(told.job, {**main, "env": env, "ports": ports})
+
+
+def _meeting(job: str, foreign: ForeignSpec, name: str, counts: dict[str, int]) -> list[dict[str, object]]:
+    """Return the variables by which the programs find each other."""
+    if foreign.framework is Framework.TORCH:
+        first = f"{job}-{Role.WORKER}-0-0.{job}"
+        values = {
+            "MASTER_ADDR": first,
+            "MASTER_PORT": str(foreign.port),
+            "PET_MASTER_ADDR": first,
+            "PET_MASTER_PORT": str(foreign.port),
+            "PET_NNODES": str(counts[Role.WORKER]),
+            "PET_NODE_RANK": f"$({_INDEX})",
+            "PET_NPROC_PER_NODE": str(foreign.n_process),
+        }
+        if foreign.n_process == 1:
+            values |= {"WORLD_SIZE": str(counts[Role.WORKER]), "RANK": f"$({_INDEX})"}
+        return [{"name": key, "value": value} for key, value in values.items()]
+    cluster = {
+        role: [f"{job}-{role}-0-{i}.{job}:{foreign.port}" for i in range(n)] for role, n in counts.items()
+    }
+    text = json.dumps({"cluster": cluster, "task": {"type": name, "index": 0}})
+    return [{"name": "TF_CONFIG", "value": text.replace('"index": 0', f'"index": $({_INDEX})')}]
+
+
+def _job(name: str, n_pod: int, pod: dict[str, object]) -> dict[str, object]:
+    job = {"parallelism": n_pod, "completions": n_pod, "completionMode": "Indexed", "backoffLimit": 0}
+    return {"name": name, "replicas": 1, "template": {"spec": {**job, "template": {"spec": pod}}}}
+
+
+def _document(told: Context, options: Options, spec: dict[str, object]) -> dict[str, object]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "JobSet",
+        "metadata": {**head(told.job.name, options), "annotations": notes_of(told)},
+        "spec": spec,
+    }

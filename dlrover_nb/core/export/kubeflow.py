@@ -1,0 +1,151 @@
+"""A job with a plan as TFJob or PyTorchJob, for clusters that run Kubeflow's training operator.
+
+A foreign job's roles become replicas that run its image and command; the operator says in ``TF_CONFIG``, or
+in ``MASTER_ADDR`` and its like, where the others are, just as our own master does. The first worker of a
+TensorFlow job is the Chief where the job says so. PyTorch has no parameter servers: the first worker is the
+Master, at which the others meet, so the plan's PS stand in the annotation alone. A replica that ends by its
+own fault (exit codes 1 to 127) stays ended; one that was killed (128 and more: out of memory, its machine
+gone) is started again.
+
+A job of our own is one replica that runs all of it (`alone`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.export.alone import job_file, whole
+from dlrover_nb.core.export.nodes import Options, fixed_plan, head, program
+from dlrover_nb.core.export.podspec import pod_spec
+from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
+from dlrover_nb.core.structs.foreign import Framework
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.foreign import ForeignSpec
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+API_VERSION = "kubeflow.org/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What the operator calls things of one kind of job."""
+
+    export: str
+    resource: str
+    framework: Framework
+    replicas: str
+    container: str
+    port: str
+    first: str  # replica that is alone and whose end is the job's
+    instead: str  # kind of export for the other framework
+
+
+_TF = _Kind(
+    "tfjob",
+    "TFJob",
+    Framework.TENSORFLOW,
+    "tfReplicaSpecs",
+    "tensorflow",
+    "tfjob-port",
+    "Chief",
+    "pytorchjob",
+)
+_TORCH = _Kind(
+    "pytorchjob",
+    "PyTorchJob",
+    Framework.TORCH,
+    "pytorchReplicaSpecs",
+    "pytorch",
+    "pytorchjob-port",
+    "Master",
+    "tfjob",
+)
+
+
+def tfjob(
+    job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
+) -> tuple[dict[str, object], ...]:
+    """Return the TFJob that runs `job` on `plan`, after the ConfigMap that it needs.
+
+    Raises
+    ------
+    InvalidValueError
+        When its programs do not read ``TF_CONFIG``, something should scale it, or its code is in a notebook.
+    """
+    return _exported(_TF, job, plan, provenance, options)
+
+
+def pytorchjob(
+    job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
+) -> tuple[dict[str, object], ...]:
+    """Return the PyTorchJob that runs `job` on `plan`; as `tfjob`, for programs that torch starts."""
+    return _exported(_TORCH, job, plan, provenance, options)
+
+
+def _exported(
+    kind: _Kind, job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
+) -> tuple[dict[str, object], ...]:
+    fixed_plan(f"a {kind.resource}", options)
+    told = context(kind.export, job, plan, provenance, auto_scale=False)
+    foreign = told.job.foreign
+    if foreign is None:
+        pod = whole(told, options, name=kind.container)
+        return job_file(told, options), _document(
+            kind, told, options, {kind.first: _replica(1, pod, "Never")}
+        )
+    if foreign.framework is not kind.framework:
+        raise InvalidValueError(
+            f"the programs of job {job.name} are started by {foreign.framework}, which a {kind.resource} "
+            f"does not do; export a {kind.instead}"
+        )
+    replicas = {
+        name: _replica(count, _program_pod(kind, told, role, options), "ExitCode")
+        for name, (role, count) in _replicas(kind, foreign, plan).items()
+    }
+    return (_document(kind, told, options, replicas),)
+
+
+def _replicas(kind: _Kind, foreign: ForeignSpec, plan: ResourcePlan) -> dict[str, tuple[Role, int]]:
+    """Return role and count by the name of the replica; none that is empty."""
+    leads = kind is _TORCH or foreign.chief
+    found = {
+        "PS": (Role.PS, plan.ps.count if kind is _TF else 0),
+        kind.first: (Role.WORKER, 1 if leads else 0),
+        "Worker": (Role.WORKER, plan.worker.count - leads),
+    }
+    return {name: replica for name, replica in found.items() if replica[1]}
+
+
+def _program_pod(kind: _Kind, told: Context, role: Role, options: Options) -> dict[str, object]:
+    assert told.job.foreign is not None
+    main = program(told, role, options, name=kind.container)
+    ports = [{"name": kind.port, "containerPort": told.job.foreign.port}]
+    return {
+        key: value
+        for key, value in pod_spec(told.job, {**main, "ports": ports}).items()
+        if key != "restartPolicy"  # the replica's counts
+    }
+
+
+def _replica(count: int, pod: dict[str, object], restart: str) -> dict[str, object]:
+    return {"replicas": count, "restartPolicy": restart, "template": {"spec": pod}}
+
+
+def _document(
+    kind: _Kind, told: Context, options: Options, replicas: dict[str, dict[str, object]]
+) -> dict[str, object]:
+    spec: dict[str, object] = {"runPolicy": {"cleanPodPolicy": "Running"}, kind.replicas: replicas}
+    foreign = told.job.foreign
+    if kind is _TORCH and foreign is not None:
+        spec["nprocPerNode"] = str(foreign.n_process)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind.resource,
+        "metadata": {**head(told.job.name, options), "annotations": notes_of(told)},
+        "spec": spec,
+    }

@@ -1,0 +1,99 @@
+"""What a job says of its pods (`KubernetesSpec`), as the fields of a pod and its container.
+
+Only what is said is written: the rest is the cluster's own rule. Variables stand in pods for everybody to
+read, so those that `provenance.without_secrets` left out are not here either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.kubernetes import Volume
+
+Group = dict[str, object]
+_SOURCES = {  # field of `Volume` -> kind of a pod's volume, key of its name
+    "claim": ("persistentVolumeClaim", "claimName"),
+    "host_path": ("hostPath", "path"),
+    "config_map": ("configMap", "name"),
+    "secret": ("secret", "secretName"),
+}
+
+
+def image_of(job: JobSpec, chosen: str) -> str:
+    """Return the image of a job's own pods: the one chosen for the export, the job's, or the usual one."""
+    return chosen or job.kubernetes.image or DEFAULT_IMAGE
+
+
+def pod_spec(job: JobSpec, main: Group, *, restart: str = "Never", beside: Iterable[Group] = ()) -> Group:
+    """Return the spec of a pod of `job` with one container.
+
+    Parameters
+    ----------
+    main
+        The container; `container_of` makes what the job says of it.
+    restart
+        What the kubelet does when it ends.
+    beside
+        Volumes beside those that the job names.
+    """
+    said = job.kubernetes
+    volumes = [*(_volume(i, volume) for i, volume in enumerate(said.volumes)), *beside]
+    fields: Group = {
+        "restartPolicy": restart,
+        "containers": [main],
+        "volumes": volumes,
+        "nodeSelector": dict(item.split("=", 1) for item in said.node_selector),
+        "tolerations": [toleration(text) for text in said.tolerations],
+        "priorityClassName": said.priority_class,
+        "imagePullSecrets": [{"name": name} for name in said.pull_secrets],
+    }
+    return {key: value for key, value in fields.items() if value}
+
+
+def container_of(job: JobSpec, fields: Group, *, mounts: Iterable[Group] = ()) -> Group:
+    """Return a container with what the job says of every one; `env` of `fields` is the last word."""
+    said = job.kubernetes
+    own = fields.get("env")
+    named = [variable for variable in own if isinstance(variable, dict)] if isinstance(own, list) else []
+    taken = {variable["name"] for variable in named}
+    env = [variable for variable in variables(said.env) if variable["name"] not in taken] + named
+    more: Group = {
+        "imagePullPolicy": said.pull_policy,
+        "env": env,
+        "envFrom": [{"secretRef": {"name": name}} for name in said.env_secrets],
+        "volumeMounts": [*(_mount(i, volume) for i, volume in enumerate(said.volumes)), *mounts],
+    }
+    return {key: value for key, value in {**fields, **more}.items() if value}
+
+
+def variables(items: Iterable[str]) -> list[Group]:
+    """Return ``NAME=VALUE`` texts as variables of a container; of one name the last counts."""
+    return [{"name": k, "value": v} for k, v in dict(item.split("=", 1) for item in items).items()]
+
+
+def toleration(text: str) -> Group:
+    """Return a toleration from ``KEY=VALUE:EFFECT``, ``KEY:EFFECT`` or ``KEY``."""
+    taint, _, effect = text.partition(":")
+    key, equals, value = taint.partition("=")
+    fields = {"key": key, "operator": "Equal" if equals else "Exists", "value": value, "effect": effect}
+    return {name: field for name, field in fields.items() if field}
+
+
+def _volume(index: int, volume: Volume) -> Group:
+    name, kind, key, where = next(
+        (f"volume-{index}", kind, key, getattr(volume, field))
+        for field, (kind, key) in _SOURCES.items()
+        if getattr(volume, field)
+    )
+    return {"name": name, kind: {key: where}}
+
+
+def _mount(index: int, volume: Volume) -> Group:
+    mount: Group = {"name": f"volume-{index}", "mountPath": volume.mount}
+    return {**mount, "readOnly": True} if volume.read_only else mount
