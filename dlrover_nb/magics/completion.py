@@ -1,8 +1,9 @@
 """What may come next in a line of `%dlrover` or a cell of `%%dlrover submit`, from names already known.
 
 A matcher runs at each key stroke, so nobody is asked here: jobs, plans, nodes, shards and runs are those that
-verbs such as `jobs`, `status` and `history` told of. Files are the one exception: their names are worth
-nothing from memory, and one listing of a folder is what a shell does at the same key too.
+verbs such as `jobs`, `status` and `history` told of. Files are the one exception, and the names in a
+kubeconfig with them: they are worth nothing from memory, and a look at the disk is what a shell does at the
+same key too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.backends.kubernetes.contexts import known_contexts
 from dlrover_nb.core.jobfile import known_keys, known_values
 from dlrover_nb.core.session.place import KINDS
 from dlrover_nb.magics.arguments import parser_of, verbs
@@ -38,6 +40,8 @@ _FIXED: dict[str, Callable[[], tuple[str, ...]]] = {
     "VERB": verbs,
     "MODEL": lambda: known_values("model.name"),
     "YES|NO": lambda: ("yes", "no"),
+    "CONTEXT": lambda: known_contexts().contexts,
+    "NAMESPACE": lambda: known_contexts().namespaces,
 }
 
 
@@ -94,7 +98,7 @@ def _values(session: Session, action: argparse.Action, job: str | None, fragment
             return _files(fragment)
         case "KEY=VALUE":
             return _settings(fragment)
-        case "KIND" | "VERB" | "MODEL" | "YES|NO" as fixed:
+        case "KIND" | "VERB" | "MODEL" | "YES|NO" | "CONTEXT" | "NAMESPACE" as fixed:
             return _FIXED[fixed]()
     return _seen(session, str(action.metavar), job)
 

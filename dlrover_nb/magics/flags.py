@@ -148,7 +148,7 @@ EXPORT = (
     _argument("--auto-scale", action="store_true", help="let DLRover plan again; else this plan stays"),
     _argument("--check", action="store_true", help="say what it was held against: the real schemas"),
     _argument("--image", metavar="IMAGE", help="of the pods"),
-    _argument("--namespace", metavar="NAME", help="where the job goes"),
+    _argument("--namespace", metavar="NAMESPACE", help="where the job goes"),
 )
 IMPORT = (
     _argument("file", metavar="FILE", help="YAML that was exported, edited or not"),

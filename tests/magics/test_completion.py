@@ -120,6 +120,22 @@ def test_every_candidate_continues_the_fragment_it_replaces(text: str, start: st
     assert all(candidate.startswith(fragment) for candidate in found)
 
 
+def test_contexts_and_namespaces_are_those_of_the_kubeconfig_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "kubeconfig"
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'none'}:{file}")
+    assert offered("%dlrover connect kubernetes --context ") == ()
+    file.write_text(
+        "contexts: [{name: staging, context: {namespace: ml}}, {name: prod, context: {namespace: ml}}, {name: x}]"
+    )
+    assert offered("%dlrover connect kubernetes --context ") == ("staging", "prod", "x")
+    assert offered("%dlrover connect k8s --namespace m") == ("ml",)
+    for broken in ("contexts: [", "contexts: 3", "[]", "contexts: [{}]", ""):
+        file.write_text(broken)
+        assert offered("%dlrover connect kubernetes --context ") == ()
+
+
 @pytest.mark.filterwarnings("ignore::IPython.core.completer.ProvisionalCompleterWarning")
 def test_ipython_offers_them(shell: InteractiveShell) -> None:
     magics = loaded(shell)

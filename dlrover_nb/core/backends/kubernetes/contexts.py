@@ -1,0 +1,47 @@
+"""Names in the user's kubeconfig, for completion: a file is read, nobody is asked, and no client is loaded.
+
+It is read again only when it has changed, since completion asks at each key stroke.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+_DEFAULT = "~/.kube/config"
+
+
+class Contexts(NamedTuple):
+    """What a kubeconfig names."""
+
+    contexts: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+
+
+def known_contexts() -> Contexts:
+    """Return contexts and their namespaces; nothing where no kubeconfig can be read."""
+    names = (os.environ.get("KUBECONFIG") or _DEFAULT).split(os.pathsep)
+    paths = [Path(name).expanduser() for name in names if name]
+    return _read(tuple((path, path.stat().st_mtime_ns) for path in paths if path.is_file()))
+
+
+@lru_cache(maxsize=1)
+def _read(files: tuple[tuple[Path, int], ...]) -> Contexts:
+    found = [entry for path, _ in files for entry in _entries(path)]
+    namespaces = ((entry.get("context") or {}).get("namespace") for entry in found)
+    return Contexts(
+        tuple(dict.fromkeys(str(entry["name"]) for entry in found)),
+        tuple(dict.fromkeys(str(name) for name in namespaces if name)),
+    )
+
+
+def _entries(path: Path) -> list[dict[str, dict[str, str]]]:
+    try:
+        told = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+        return [entry for entry in told["contexts"] if isinstance(entry["name"], str)]
+    except (OSError, yaml.YAMLError, TypeError, KeyError, ValueError):
+        return []  # `connect` says what is wrong with it
