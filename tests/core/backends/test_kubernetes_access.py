@@ -1,14 +1,18 @@
 """What somebody may do on a real API server, and the Role that gives the rest when an administrator applies it."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 from kubernetes import client, config, dynamic
+from waiting import until
 
+from dlrover_nb.core.backends.kubernetes import access
 from dlrover_nb.core.backends.kubernetes.access import check_access, covered, quota_facts, standing
 from dlrover_nb.core.backends.kubernetes.answers import Asked, Forbidden, Status
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.kinds import POD, SECRET
-from dlrover_nb.core.backends.kubernetes.rights import SEE_NODES, USER, Right, role_text
+from dlrover_nb.core.backends.kubernetes.kinds import POD, ROLE, SECRET
+from dlrover_nb.core.backends.kubernetes.rights import SEE_NODES, USER, Right, master_rights, role, role_text
 
 PODS = Right("pods", ("get", "create"), "run pods")
 LOGS = Right("pods/log", ("get",), "read logs")
@@ -61,6 +65,27 @@ def test_what_is_of_the_cluster_is_asked_for_as_a_role_of_the_cluster():
     assert bound["subjects"] == [{"kind": "ServiceAccount", "namespace": "team", "name": "ads-master"}]
 
 
+def test_rights_of_the_cluster_do_not_spread_the_others_over_it():
+    docs = list(yaml.safe_load_all(role_text([PODS, SEE_NODES], "alice", "team")))
+    assert [doc["kind"] for doc in docs] == ["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"]
+    assert [rule["resources"] for doc in docs[::2] for rule in doc["rules"]] == [["pods"], ["nodes"]]
+
+
+def test_what_is_asked_for_later_or_by_another_takes_nothing_away():
+    asked = [
+        ([PODS], "alice"),
+        ([LOGS], "alice"),
+        ([PODS], "bob"),
+        ([PODS], "AD\\bob"),
+        ([PODS], "bob@a.example"),
+    ]
+    names = [
+        next(yaml.safe_load_all(role_text(rights, who, "team")))["metadata"]["name"] for rights, who in asked
+    ]
+    assert len(set(names)) == len(asked)
+    assert role_text([PODS], "alice", "team") == role_text([PODS], "alice", "team")
+
+
 # on a real API server
 
 
@@ -84,6 +109,87 @@ def test_the_role_that_is_asked_for_is_all_that_was_missing(control_plane, names
     still = {c.right.resource for c in after.checked if c.missing}
     assert still == {r.resource for r in (*USER, SEE_NODES) if r.optional}
     assert check_access(api.within("default")).missing, "a Role is of its namespace alone"
+
+
+@pytest.mark.kube
+def test_who_has_a_part_is_told_the_rest_alone(control_plane, namespace):
+    team = namespace(control_plane)
+    have, lack = USER[:3], [right for right in USER[3:] if not right.optional]
+    apply(control_plane, role_text([*have, Right("pods", ("get", "list"), "look")], "alice", team))
+    api = connect_api(kubeconfig=control_plane.alice, namespace=team)
+    found = check_access(api)
+    asked = {(right.resource, verb) for right in found.missing for verb in right.verbs}
+    wanted = {(right.resource, verb) for right in lack for verb in right.verbs}
+    assert asked == wanted - {("pods", "get"), ("pods", "list")}
+    for doc in yaml.safe_load_all(found.ask()):
+        dry(control_plane, doc)
+    apply(control_plane, found.ask())
+    assert check_access(api).missing == ()
+    master = role("ads-master", master_rights("ads"), namespace=team)
+    assert api.create(ROLE, master), "he may give a master its rights, for he has them"
+
+
+def dry(cluster, doc):
+    api = dynamic.DynamicClient(config.new_client_from_config(cluster.kubeconfig))
+    api.resources.get(api_version=doc["apiVersion"], kind=doc["kind"]).create(doc, dry_run="All")
+
+
+@pytest.mark.kube
+def test_rights_that_rules_do_not_tell_are_reviewed_one_by_one(control_plane, namespace, monkeypatch):
+    team = namespace(control_plane)
+    apply(control_plane, role_text([PODS], "alice", team))
+    api = connect_api(kubeconfig=control_plane.alice, namespace=team)
+    monkeypatch.setattr(access, "_rules", lambda _: ((), False))  # as with an authorizer that has none
+    [pods, logs] = check_access(api, [PODS, LOGS]).checked
+    assert (pods.missing, logs.missing) == ((), ("get",))
+
+
+@pytest.fixture
+def no_reviews(control_plane):
+    """Take the right to review their own rights from all users, for a while."""
+    rbac = client.RbacAuthorizationV1Api(config.new_client_from_config(control_plane.kubeconfig))
+    bound = rbac.read_cluster_role_binding("system:basic-user")
+    rbac.patch_cluster_role_binding("system:basic-user", {"subjects": []})
+    yield
+    bound.metadata.resource_version = None
+    rbac.patch_cluster_role_binding("system:basic-user", bound)
+
+
+@pytest.mark.kube
+def test_where_reviews_are_not_allowed_nothing_is_said_of_rights(control_plane, namespace, no_reviews):
+    team = namespace(control_plane)
+    api = connect_api(kubeconfig=control_plane.alice, namespace=team)
+    until(lambda: not check_access(api).checked, what="the end of reviews")
+    told = standing(api)
+    assert (told.allowed, told.ask) == ((), "")
+    assert dict(told.facts)["your rights"].startswith("this cluster does not tell them")
+    assert dict(told.facts)["you are"] == "alice"
+
+
+@pytest.mark.kube
+def test_a_namespace_that_is_not_there_is_told_to_who_may_know(control_plane):
+    api = connect_api(kubeconfig=control_plane.kubeconfig, namespace="nowhere")
+    assert "nowhere, which is not there; make it" in dict(standing(api).facts)["namespace"]
+    alice = connect_api(kubeconfig=control_plane.alice, namespace="nowhere")
+    assert dict(standing(alice).facts)["namespace"] == "nowhere"
+
+
+@pytest.mark.kube
+def test_who_acts_as_another_is_told_what_the_other_may(control_plane, tmp_path):
+    kubeconfig = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
+    kubeconfig["users"][0]["user"]["as"] = "ann"
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(kubeconfig))
+    found = check_access(connect_api(kubeconfig=str(path)))
+    assert found.user == "ann"
+    assert len(found.missing) == len([right for right in USER if not right.optional])
+
+
+@pytest.mark.kube
+def test_few_requests_tell_what_is_allowed(control_plane, namespace):
+    api = connect_api(kubeconfig=control_plane.alice, namespace=namespace(control_plane))
+    check_access(api)
+    assert api.n_request == 2 + len(SEE_NODES.verbs)
 
 
 @pytest.mark.kube

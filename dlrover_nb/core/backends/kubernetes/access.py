@@ -2,7 +2,8 @@
 
 One review tells all rules that hold there. It is final where the API server says that it is complete;
 otherwise (an authorizer that decides without rules), and for what is the cluster's and not the namespace's,
-each right is reviewed by itself. Nothing is tried out.
+each right is reviewed by itself. Nothing is tried out. A cluster that allows no such reviews says nothing
+until something is refused; that error then brings the Role.
 """
 
 from __future__ import annotations
@@ -10,8 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.backends.kubernetes.api import ApiError, Forbidden, NotThere
-from dlrover_nb.core.backends.kubernetes.kinds import ACCESS_REVIEW, QUOTA, RULES_REVIEW, SELF_REVIEW, Kind
+from dlrover_nb.core.backends.kubernetes.api import Forbidden, NotThere, Refused
+from dlrover_nb.core.backends.kubernetes.kinds import (
+    ACCESS_REVIEW,
+    NAMESPACE,
+    QUOTA,
+    RULES_REVIEW,
+    SELF_REVIEW,
+)
 from dlrover_nb.core.backends.kubernetes.rights import SEE_NODES, USER, Right, role_text
 from dlrover_nb.core.structs.standing import Allowed, Standing
 
@@ -43,7 +50,7 @@ class Access:
     user
         As the cluster calls him; empty when nobody says.
     checked
-        All rights that are of use, those that he has too.
+        All rights that are of use, those that he has too; none where the cluster does not tell them.
     """
 
     user: str
@@ -58,12 +65,9 @@ class Access:
     def ask(self) -> str:
         """Return the Role and its binding to ask an administrator for, as YAML; empty: nothing is needed.
 
-        All that is needed, and not what is missing alone, so that one Role serves a team.
+        It has what is missing alone: nobody is asked for more than that.
         """
-        if not self.missing:
-            return ""
-        needed = [c.right for c in self.checked if not c.right.optional]
-        return role_text(needed, self.user, self.namespace)
+        return role_text(self.missing, self.user, self.namespace) if self.missing else ""
 
 
 def check_access(api: Api, rights: Iterable[Right] = (*USER, SEE_NODES)) -> Access:
@@ -74,11 +78,21 @@ def check_access(api: Api, rights: Iterable[Right] = (*USER, SEE_NODES)) -> Acce
     ApiError
         When the API server does not answer.
     """
-    doc = {"spec": {"namespace": api.namespace}}
-    told = api.create(RULES_REVIEW, doc).get("status", {})
-    rules, is_all = told.get("resourceRules") or (), not told.get("incomplete")
-    checked = tuple(_check(api, right, rules, is_all=is_all) for right in rights)
-    return Access(_who(api, checked), api.namespace, checked)
+    rules, is_all = _rules(api)
+    try:
+        checked = tuple(_check(api, right, rules, is_all=is_all) for right in rights)
+    except Forbidden as told:
+        return Access(told.user, api.namespace, ())
+    return Access(_who(api), api.namespace, checked)
+
+
+def _rules(api: Api) -> tuple[Sequence[dict[str, Any]], bool]:
+    """Return the rules that hold for who asks, and whether these are all."""
+    try:
+        told = api.create(RULES_REVIEW, {"spec": {"namespace": api.namespace}}).get("status", {})
+    except (Forbidden, NotThere):
+        return (), False
+    return told.get("resourceRules") or (), not told.get("incomplete")
 
 
 def _check(api: Api, right: Right, rules: Sequence[dict[str, Any]], *, is_all: bool) -> Checked:
@@ -112,26 +126,17 @@ def _allowed(api: Api, right: Right, verb: str) -> bool:
     return bool(answer.get("status", {}).get("allowed"))
 
 
-def _who(api: Api, checked: Iterable[Checked]) -> str:
-    """Return how the cluster calls who asks.
+def _who(api: Api) -> str:
+    """Return how the cluster calls who asks; empty when it does not say.
 
-    Servers since 1.28 say it; older ones only to whom they refuse something, so that something refused is
-    asked for.
+    Servers since 1.28 have a review for that. Older ones refuse to whom may not do all, and call him by name.
     """
-    if api.has(SELF_REVIEW):
-        try:
-            return str(api.create(SELF_REVIEW, {})["status"]["userInfo"]["username"])
-        except (ApiError, KeyError):
-            return ""
-    refused = (c.right for c in checked if "get" in c.missing and not c.right.group)
-    for right in (right for right in refused if "/" not in right.resource):
-        try:
-            api.get(Kind("", right.resource, namespaced=not right.cluster), "dlrover-nb")
-        except Forbidden as told:
-            return told.user
-        except NotThere:
-            continue
-    return ""
+    try:
+        return str(api.create(SELF_REVIEW, {})["status"]["userInfo"]["username"])
+    except Forbidden as told:
+        return told.user
+    except (NotThere, Refused, KeyError):
+        return ""
 
 
 def standing(api: Api) -> Standing:
@@ -145,17 +150,32 @@ def standing(api: Api) -> Standing:
     access = check_access(api)
     facts = [
         ("context", api.context),
-        ("namespace", api.namespace),
+        ("namespace", api.namespace + _absent(api)),
         ("API server", f"{api.host}, {api.version()}"),
         ("you are", access.user or f"{api.user} in the kubeconfig"),
         *quota_facts(_quotas(api, access)),
     ]
+    if not access.checked:
+        facts.append(
+            ("your rights", "this cluster does not tell them; what is refused brings what to ask for")
+        )
     allowed = (Allowed(c.right.why, c.right.resource, c.missing, c.right.optional) for c in access.checked)
     return Standing(tuple(facts), tuple(allowed), access.ask())
 
 
+def _absent(api: Api) -> str:
+    """Say that the namespace is not there; many may not know that, and are told nothing."""
+    try:
+        api.get(NAMESPACE, api.namespace)
+    except NotThere:
+        return f", which is not there; make it (kubectl create namespace {api.namespace}) or take another"
+    except Forbidden:
+        return ""
+    return ""
+
+
 def _quotas(api: Api, access: Access) -> Sequence[dict[str, Any]]:
-    may = all(not c.missing for c in access.checked if c.right.resource == QUOTA.plural)
+    may = [c for c in access.checked if c.right.resource == QUOTA.plural and not c.missing]
     return api.list(QUOTA).items if may else ()
 
 

@@ -1,12 +1,15 @@
 """Who needs which rights in a namespace, and why: the one table behind Roles, checks and documents.
 
 Kubernetes lets nobody grant what he does not have. Each job makes a Role for its master, so that `USER` must
-hold all that `MASTER` says; a test holds that against the table. `deploy/` and what `connect` prints are made
-from here.
+hold all that `master_rights` says, and none of it is optional; tests hold that against the table. `deploy/`
+and what `connect` prints are made from here.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,6 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-ROLE_NAME = "dlrover-nb-user"
 NOBODY = "NAME-OF-THE-USER"  # where nobody says how the cluster calls who asks
 _RBAC = "rbac.authorization.k8s.io"
 _DLROVER = "elastic.iml.github.io"
@@ -80,7 +82,7 @@ USER = (
     ),
     Right("pods/log", ("get",), "read what pods wrote"),
     Right("events", ("get", "list", "watch"), "say why a pod waits"),
-    Right("resourcequotas", ("get", "list"), "plan within the namespace's quota", optional=True),
+    Right("resourcequotas", ("get", "list"), "let a job plan within the namespace's quota"),
     Right("persistentvolumeclaims", ("get", "list"), "check a job's volumes before it starts", optional=True),
     Right(
         "elasticjobs",
@@ -141,8 +143,8 @@ def role(
     }
 
 
-def binding(name: str, user: str, *, namespace: str) -> dict[str, Any]:
-    """Return the RoleBinding that gives the Role `name` to a user, or to a service account by full name."""
+def binding(given: Mapping[str, Any], user: str) -> dict[str, Any]:
+    """Return what gives a Role, or ClusterRole, to a user, or to a service account by its full name."""
     account = user.split(":") if user.startswith("system:serviceaccount:") else []
     subject = (
         {"kind": "ServiceAccount", "namespace": account[2], "name": account[3]}
@@ -150,10 +152,10 @@ def binding(name: str, user: str, *, namespace: str) -> dict[str, Any]:
         else {"apiGroup": _RBAC, "kind": "User", "name": user}
     )
     return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": name, "namespace": namespace},
-        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+        "apiVersion": given["apiVersion"],
+        "kind": f"{given['kind']}Binding",
+        "metadata": dict(given["metadata"]),
+        "roleRef": {"apiGroup": _RBAC, "kind": given["kind"], "name": given["metadata"]["name"]},
         "subjects": [subject],
     }
 
@@ -161,14 +163,22 @@ def binding(name: str, user: str, *, namespace: str) -> dict[str, Any]:
 def role_text(rights: Iterable[Right], user: str, namespace: str) -> str:
     """Return a Role with these rights and its binding to a user, as YAML: what to ask an administrator for.
 
-    Where one of them is of the whole cluster, it is a ClusterRole, and bound for all of it.
+    What is of the whole cluster is a ClusterRole beside it, so that the rest holds in the namespace alone.
+    The names tell user and rights: what is asked for later, or by another user, takes away nothing that
+    was given.
     """
-    given = role(ROLE_NAME, rights, namespace=namespace)
-    bound = binding(ROLE_NAME, user or NOBODY, namespace=namespace)
-    if given["kind"] == "ClusterRole":
-        bound |= {"kind": "ClusterRoleBinding", "metadata": {"name": ROLE_NAME}}
-        bound["roleRef"]["kind"] = "ClusterRole"
-    return yaml.safe_dump_all([given, bound], sort_keys=False)
+    asked, documents = tuple(rights), []
+    for cluster in (False, True):
+        if part := [right for right in asked if right.cluster is cluster]:
+            given = role(_role_name(part, user or NOBODY), part, namespace=namespace)
+            documents += [given, binding(given, user or NOBODY)]
+    return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def _role_name(rights: Iterable[Right], user: str) -> str:
+    rules = json.dumps([user, *(right.rule for right in rights)])
+    told = re.sub("[^a-z0-9]+", "-", user.lower()).strip("-")[:40]
+    return f"dlrover-nb-{told}-{hashlib.sha256(rules.encode()).hexdigest()[:6]}"
 
 
 def right_to(resource: str, group: str, verb: str) -> Right:
