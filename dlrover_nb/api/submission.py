@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import dump_job, job_from, known_keys, load_mapping
+from dlrover_nb.core.session.client import user_name
 from dlrover_nb.core.structs.job import JobSpec
 
 MOST_BYTES = 16 << 20  # of a file that a user named: what is larger is no job file, and may have no end
@@ -44,7 +44,7 @@ def job_of(job: JobText, settings: Settings = (), *, base: Path | None = None) -
         for key, value in _flat(settings):
             content = _with(content, key.split("."), value, key)
         spec = job_from(content, base=base)
-    return spec if spec.owner else replace(spec, owner=getpass.getuser())
+    return spec if spec.owner else replace(spec, owner=user_name())
 
 
 def read_job_file(path: Path | str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 import time
 from dataclasses import replace
 from enum import StrEnum
@@ -77,6 +78,14 @@ class MasterLink(Protocol):
         ...
 
 
+def user_name() -> str:
+    """Return who runs this process; where a user id has no name, as in many pods, the id."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 class JobHandle:
     """One job, as a client sees and steers it.
 
@@ -98,7 +107,7 @@ class JobHandle:
         self.name = name
         self.simulated = simulated
         self._link = link
-        self._user = user or getpass.getuser()
+        self._user = user or user_name()
 
     def snapshot(self) -> JobSnapshot:
         """Return the newest picture of the job."""
