@@ -1,7 +1,9 @@
 """The roles of `deploy/`: what is written is what the table says, and what a real API server makes of it."""
 
 import importlib.util
+import re
 import uuid
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from kustomize_reader import build
 
 from dlrover_nb.core.backends.kubernetes.rights import OPERATOR, SEE_NODES, USER, master_rights, role
 from dlrover_nb.core.jobfile import parse_job
+from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -48,6 +51,17 @@ def test_defaults_of_the_namespace_are_keys_of_a_job_file():
     given = yaml.safe_load(defaults["data"]["defaults.yaml"])
     job = parse_job(yaml.safe_dump({"name": "ads", "kubernetes": given}))
     assert {key: getattr(job.kubernetes, key) for key in given} == given
+
+
+def test_every_key_of_a_jobs_pods_is_documented():
+    text = (DEPLOY / "README.md").read_text()
+    told = {
+        key
+        for row in re.findall(r"^\| (`[^|]*`) \|", text, re.MULTILINE)
+        for key in re.findall(r"`(\w+)`", row)
+    }
+    keys = {field.name for field in fields(KubernetesSpec)}
+    assert keys <= told, keys - told
 
 
 # on a real API server
