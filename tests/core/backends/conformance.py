@@ -33,9 +33,9 @@ FEATURES = FeatureSpec("label", (), (CategoricalColumn("c", 0, 64),), n_train=10
 class Master:
     """The least that a node needs: someone to say Hello to."""
 
-    def __init__(self, listen: str, folder: Path) -> None:
+    def __init__(self, listen: str, folder: Path, keys: JobKeys | None = None) -> None:
         self.context = zmq.Context()
-        self.keys: JobKeys = new_keys()
+        self.keys: JobKeys = keys or new_keys()
         self.folder = folder
         self.router, self.endpoint = bind_router(self.context, listen, folder / "master", self.keys)
 
@@ -77,6 +77,7 @@ class BackendConformance:
     @pytest.fixture
     def master(self, backend: Backend, folder: Path) -> Iterator[Master]:
         master = Master(backend.listen(), folder)
+        self.prepare(master)
         yield master
         master.close()
 
@@ -84,11 +85,22 @@ class BackendConformance:
         """Return the backend under test for a job in `folder`."""
         raise NotImplementedError
 
+    def spec(self) -> JobSpec:
+        """Return the job whose nodes are started."""
+        return JobSpec("conform")
+
+    def prepare(self, master: Master) -> None:
+        """Make what nodes find beside their configuration."""
+
+    def pid_of(self, hello: Hello) -> int:
+        """Return the id that the process of a node has on this machine."""
+        return hello.pid
+
     def config(self, master: Master, listen: str, node: str = "ps-0") -> NodeConfig:
         return NodeConfig(
             node=node,
             role=Role.PS,
-            spec=JobSpec("conform"),
+            spec=self.spec(),
             features=FEATURES,
             cpu=0.25,
             memory_mib=256,
@@ -129,25 +141,25 @@ class BackendConformance:
     ) -> None:
         hello = self.start(backend, master)
         assert (hello.node, hello.role) == ("ps-0", Role.PS)
-        assert hello.pid != os.getpid()
+        assert self.pid_of(hello) != os.getpid()
         assert backend.poll() == ()
 
     def test_a_stopped_node_is_told_once_and_stopping_again_does_nothing(
         self, backend: Backend, master: Master
     ) -> None:
-        hello = self.start(backend, master)
+        pid = self.pid_of(self.start(backend, master))
         backend.stop_node("ps-0")
         assert [exited.node for exited in self.exits(backend)] == ["ps-0"]
         backend.stop_node("ps-0")
         backend.stop_node("never-known")
         assert backend.poll() == ()
-        assert not _runs(hello.pid)
+        assert not _runs(pid)
 
     def test_a_killed_node_is_told_with_a_reason_and_may_be_tried_again(
         self, backend: Backend, master: Master
     ) -> None:
-        hello = self.start(backend, master)
-        os.kill(hello.pid, signal.SIGKILL)
+        pid = self.pid_of(self.start(backend, master))
+        os.kill(pid, signal.SIGKILL)
         (exited,) = self.exits(backend)
         assert exited.node == "ps-0"
         assert exited.why
@@ -171,7 +183,7 @@ class BackendConformance:
             backend.start_node(self.config(master, backend.listen()))
 
     def test_close_ends_every_node_and_refuses_new_ones(self, backend: Backend, master: Master) -> None:
-        pids = [self.start(backend, master, node).pid for node in ("ps-0", "ps-1")]
+        pids = [self.pid_of(self.start(backend, master, node)) for node in ("ps-0", "ps-1")]
         backend.close()
         backend.close()
         end = time.monotonic() + self.start_limit_s

@@ -1,0 +1,316 @@
+"""Nodes as pods: what a job wishes is put down at once, and one thread brings the cluster to it.
+
+The master's loop never waits for the API server: its calls change the `book`, and read what it says. The
+worker looks at the mirror of the job's pods whenever something changed, carries out what the book orders, and
+begins anew after each failure, a little later each time: an API server that is away for minutes costs
+nothing but these minutes, and what runs, runs on.
+
+Everything is worked out from what is there, so a second backend takes over with no more than the names of the
+nodes (`adopt`), and an order that is carried out twice changes nothing.
+
+A plan that changes a node's cores or memory replaces its pod. To resize it in place (``pods/resize``, served
+by default since Kubernetes 1.33) is left undone: the job's plans replace nodes anyway, with no step lost, and
+what a node computes with (threads, room for rows) is fixed at its start.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import random
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from dlrover_nb.core.backends.kubernetes.answers import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotThere,
+    OverQuota,
+    Unauthorized,
+    Unreachable,
+)
+from dlrover_nb.core.backends.kubernetes.book import Create, Delete, LookFor, PodBook, Point
+from dlrover_nb.core.backends.kubernetes.capacity import Tenant, capacity_of, room_of
+from dlrover_nb.core.backends.kubernetes.kinds import POD
+from dlrover_nb.core.backends.kubernetes.lookout import Lookout
+from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, NODE_LABEL, RUN_LABEL, owned_by
+from dlrover_nb.core.backends.kubernetes.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
+from dlrover_nb.core.backends.kubernetes.watch import Mirror
+from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from dlrover_nb.core.backends.base import NodeExited
+    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.book import Action
+    from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.structs.messages import NodeConfig
+    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.resources import Capacity
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 1.0  # at what is due, where nothing changed
+QUOTA_RETRY_S = 15.0  # until a pod is asked for again that a quota had no room for
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0  # before an API server that does not answer is asked again
+FORBIDDEN_TRIES = 3  # an API server that has just started may not know all rights yet
+CLOSE_LIMIT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a job's pods are made.
+
+    Parameters
+    ----------
+    api
+        In the job's namespace.
+    owner
+        The job's Job, with which all goes; None: nothing owns the pods, and `close` alone removes them.
+    address
+        Where the master's pod is reached by the others: the IP and the port, ``10.1.2.3:7070``; without a
+        port any free one is taken.
+    """
+
+    api: Api
+    owner: Doc | None
+    address: str
+
+
+class KubernetesBackend:
+    """Backend for one run of a job.
+
+    Parameters
+    ----------
+    job
+        What its pods are told: the record in the job's Secret, which must be there before nodes start.
+    site
+        Where.
+    """
+
+    def __init__(self, job: PodJob, site: Site) -> None:
+        self._job, self._site = job, site
+        self._name = job.spec.name
+        self._book, self._lock = PodBook(), threading.Lock()
+        self._mirror = Mirror(site.api, POD, node_selector(self._name, job.run))
+        self._tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
+        self._lookout = Lookout(site.api, name=self._name)
+        self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
+        self._n_forbidden = 0
+        self._closed, self._given_up = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"pods-{self._name}", daemon=True)
+        self._thread.start()
+
+    # for the master's loop
+
+    def capacity(self) -> Capacity:
+        """Return what the machines and the quota of the namespace let the job have, as of the last minute."""
+        return capacity_of(self._lookout.looked(), self._tenant, self._job.capacity)
+
+    def room(self) -> Capacity:
+        """Return what of it is free or the job's own."""
+        mine = tuple(self._mirror.items().values())
+        return room_of(self._lookout.looked(), self._tenant, self._job.capacity, mine=mine)
+
+    def listen(self) -> str:
+        """Return ``tcp`` at the address of the master's pod."""
+        return f"tcp://{self._site.address}"
+
+    def start_node(self, config: NodeConfig) -> None:
+        """Note that a pod is wanted."""
+        if self._closed.is_set():
+            raise BackendError(f"the backend of job {self._name} is closed: {config.node} cannot be started")
+        if self._book.knows(config.node):
+            raise InvalidValueError(f"node ids must be new, got {config.node} again; use the next number")
+        try:
+            pod = node_pod(self._job, _node_of(config), master=config.master)
+        except DlroverError as error:
+            with self._lock:
+                self._book.never(config.node, str(error))
+            return
+        if self._site.owner is not None:
+            pod["metadata"]["ownerReferences"] = owned_by(self._site.owner)
+        with self._lock:
+            self._book.want(config.node, pod)
+            self._book.meet(config.master)
+        self._wake()
+
+    def adopt(self, nodes: Collection[str]) -> None:
+        """Take over the run's pods of these nodes; all others of the run go."""
+        with self._lock:
+            names = {node: pod_name(self._name, self._job.run, node) for node in nodes}
+            self._book.adopt(names, time.monotonic())
+        self._wake()
+
+    def meet(self, endpoint: str) -> None:
+        """Have the pods' annotation changed, which their nodes read."""
+        with self._lock:
+            self._book.meet(endpoint)
+        self._wake()
+
+    def stop_node(self, node: str) -> None:
+        """Note that a pod is to go."""
+        with self._lock:
+            self._book.unwant(node)
+        self._wake()
+
+    def poll(self) -> tuple[NodeExited, ...]:
+        """Return the nodes that ended."""
+        with self._lock:
+            return self._book.exits()
+
+    def waiting(self) -> Mapping[str, str]:
+        """Return the nodes without a machine, an image, or a place in the quota, and the cluster's reason."""
+        with self._lock:
+            return self._book.waiting(time.monotonic())
+
+    def close(self) -> None:
+        """Have all pods of the run go and wait until nothing of them runs."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        with self._lock:
+            self._book.close()
+        self._wake()
+        self._thread.join(CLOSE_LIMIT_S)
+        if self._thread.is_alive():
+            logger.warning("pods of job %s are left: %s; they go with its Job", self._name, self._why_left())
+            self._given_up.set()
+        self._mirror.close()
+        self._lookout.close()
+
+    # the worker's thread
+
+    def _run(self) -> None:
+        while not (self._given_up.is_set() or self._is_over()):
+            self._mirror.changed.wait(LOOK_EVERY_S)
+            self._mirror.changed.clear()
+            if self._mirror.is_synced:
+                self._bring()
+            else:
+                self._see_silence()
+
+    def _is_over(self) -> bool:
+        with self._lock:
+            return self._book.is_done and self._mirror.is_synced
+
+    def _bring(self) -> None:
+        """Carry out what is due; what failed is due again."""
+        with self._lock:
+            actions = self._book.see(self._mirror.items(), time.monotonic())
+        for action in actions:
+            try:
+                if not self._do(action):
+                    return
+            except (Unreachable, Unauthorized) as error:
+                self._back_off(action, error)
+                return
+            except ApiError as error:
+                logger.warning("job %s: %s", self._name, error)
+        if actions:
+            self._pause_s = 0.0
+
+    def _do(self, action: Action) -> bool:
+        """Carry out one order; whether to go on with the next."""
+        api = self._site.api
+        match action:
+            case Create():
+                return self._create(action)
+            case Delete(pod, uid, grace_s):
+                api.delete(POD, pod, grace_s=grace_s, uid=uid)
+            case Point(pod, endpoint):
+                api.patch(POD, pod, {"metadata": {"annotations": {MASTER_NOTE: endpoint}}})
+            case LookFor(node, pod):
+                self._look_for(node, pod)
+            case _ as never:
+                assert_never(never)
+        return True
+
+    def _create(self, order: Create) -> bool:
+        try:
+            self._site.api.create(POD, copy.deepcopy(order.pod))
+        except OverQuota as error:
+            self._hold(order.node, error.message, QUOTA_RETRY_S)
+            return False
+        except Conflict as error:
+            return self._is_there(order, error)
+        except Forbidden as error:
+            return self._forbidden(order, error)
+        except (Unreachable, Unauthorized):
+            raise
+        except ApiError as error:
+            self._refuse(order.node, str(error))
+            return True
+        self._n_forbidden = 0
+        with self._lock:
+            self._book.created(order.node, time.monotonic())
+        return True
+
+    def _is_there(self, order: Create, error: Conflict) -> bool:
+        """See whether a pod of that name is ours: made by an earlier try whose answer was lost."""
+        name = order.pod["metadata"]["name"]
+        if error.reason != "AlreadyExists":
+            self._hold(order.node, error.message, FIRST_PAUSE_S)
+            return False
+        found = self._site.api.get(POD, name)["metadata"].get("labels") or {}
+        told = order.pod["metadata"]["labels"]
+        if any(found.get(key) != told[key] for key in (JOB_LABEL, RUN_LABEL, NODE_LABEL)):
+            why = f"a pod {name} is there that is not of this job; remove it, or rename the job"
+            self._refuse(order.node, why)
+            return True
+        with self._lock:
+            self._book.created(order.node, time.monotonic())
+        return True
+
+    def _forbidden(self, order: Create, error: Forbidden) -> bool:
+        self._n_forbidden += 1
+        if self._n_forbidden < FORBIDDEN_TRIES:
+            self._hold(order.node, str(error), FIRST_PAUSE_S * 2**self._n_forbidden)
+            return False
+        self._refuse(order.node, str(error))
+        return True
+
+    def _look_for(self, node: str, pod: str) -> None:
+        try:
+            self._site.api.get(POD, pod)
+        except NotThere:
+            with self._lock:
+                self._book.missing(node)
+
+    def _hold(self, node: str, why: str, pause_s: float) -> None:
+        with self._lock:
+            self._book.held_up(node, why, until_s=time.monotonic() + pause_s)
+
+    def _refuse(self, node: str, why: str) -> None:
+        with self._lock:
+            self._book.refused(node, why)
+
+    def _back_off(self, action: Action, error: ApiError) -> None:
+        """Wait a little longer each time before a server is asked again that does not answer."""
+        longer_s = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause_s))
+        if self._pause_s == 0.0:
+            logger.warning("job %s waits for the API server: %s", self._name, error)
+        self._pause_s = longer_s
+        if isinstance(action, Create):
+            self._hold(action.node, str(error), longer_s)
+        longest_s = FIRST_PAUSE_S if self._closed.is_set() else longer_s
+        self._given_up.wait(self._chance.uniform(0.5, 1.0) * longest_s)
+
+    def _see_silence(self) -> None:
+        """Say of nodes that were asked for what they wait for while pods cannot be listed."""
+        if (error := self._mirror.error) is not None:
+            self._hold("", str(error), 0.0)
+
+    def _wake(self) -> None:
+        self._mirror.changed.set()
+
+    def _why_left(self) -> str:
+        return str(self._mirror.error or f"they did not end within {CLOSE_LIMIT_S:g} s")
+
+
+def _node_of(config: NodeConfig) -> PodNode:
+    return PodNode(config.node, config.role, config.cpu, config.memory_mib)

@@ -1,0 +1,239 @@
+"""What a job may use of a cluster, and what of it is free, from machines, quotas and pods.
+
+Machines are known to those who may list them; which need not be the case, so the quota of the namespace can
+stand alone, and below that what the client saw when the job was submitted. A machine counts with what it
+can give to pods, without what lives on every machine (DaemonSets, the kubelet's own pods) and without the
+master of this job, which is there for as long as the job is.
+
+A quota cuts the machines, the largest first, until they sum up to it. That may refuse a plan that would just
+fit, and never promises one that does not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.export.quantities import MIB, amount
+from dlrover_nb.core.structs.resources import MOST_CPU, MOST_MEMORY_MIB, Capacity, NodeShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+
+Amount = tuple[float, float]  # cores and MiB
+_BORNE = frozenset({"NoSchedule", "NoExecute"})  # effects of taints that keep pods away
+_OUR_SCOPES = frozenset({"NotTerminating", "NotBestEffort"})  # our pods have limits, and none of time
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was seen of a cluster.
+
+    Parameters
+    ----------
+    nodes
+        Machines; None: we may not list them.
+    quotas
+        ResourceQuotas of the namespace.
+    pods
+        Pods of all namespaces that have not ended; None: we may not list them.
+    """
+
+    nodes: tuple[Doc, ...] | None
+    quotas: tuple[Doc, ...]
+    pods: tuple[Doc, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Who asks: the job's name, its namespace, and how its pods are made."""
+
+    job: str
+    namespace: str
+    spec: KubernetesSpec
+
+
+def capacity_of(looked: Looked, tenant: Tenant, seen: Capacity | None) -> Capacity:
+    """Return what the job may use at the most.
+
+    Parameters
+    ----------
+    looked
+        The cluster.
+    tenant
+        The job.
+    seen
+        What somebody else saw, for when nothing may be looked at.
+
+    Raises
+    ------
+    BackendError
+        When nothing is known.
+    """
+    residents = [pod for pod in looked.pods or () if _stays(pod) or _is_master(pod, tenant)]
+    machines = _free(looked.nodes, residents, tenant.spec)
+    return _offer(machines, _limit(looked.quotas, tenant, of_free=False), tenant, seen)
+
+
+def room_of(looked: Looked, tenant: Tenant, seen: Capacity | None, *, mine: Iterable[Doc] = ()) -> Capacity:
+    """Return what the job holds now, with the pods `mine`, and what nobody does; raises as `capacity_of`."""
+    others = [pod for pod in looked.pods or () if not _is_node_of(pod, tenant)]
+    machines = _free(looked.nodes, others, tenant.spec)
+    limit = _limit(looked.quotas, tenant, of_free=True)
+    if limit:
+        held = [requests_of(pod) for pod in mine if (pod.get("status") or {}).get("phase") not in _ENDED]
+        limit = limit[0] + sum(cpu for cpu, _ in held), limit[1] + sum(mib for _, mib in held)
+    return _offer(machines, limit, tenant, seen)
+
+
+def requests_of(pod: Doc) -> Amount:
+    """Return what a machine sets aside for a pod."""
+    spec = pod["spec"]
+    together = [_amount((c.get("resources") or {}).get("requests")) for c in spec.get("containers") or ()]
+    first = [_amount((c.get("resources") or {}).get("requests")) for c in spec.get("initContainers") or ()]
+    cpu, mib = (max(sum(a[n] for a in together), *(a[n] for a in first), 0.0) for n in (0, 1))
+    more = _amount(spec.get("overhead"))
+    return cpu + more[0], mib + more[1]
+
+
+def _amount(resources: Mapping[str, object] | None) -> Amount:
+    given = {"cpu": "0", "memory": "0"} | dict(resources or {})
+    return float(amount(given["cpu"], "cpu")), float(amount(given["memory"], "memory")) / MIB
+
+
+def _offer(
+    machines: list[Amount] | None, limit: Amount | None, tenant: Tenant, seen: Capacity | None
+) -> Capacity:
+    """Return what is left of machines, or of what was seen of them, by a limit."""
+    if machines is None:
+        known = [(s.cpu, float(s.memory_mib)) for s in seen.shapes for _ in range(s.count)] if seen else None
+        machines = known if known is not None else [limit] if limit else None
+    if machines is None:
+        raise BackendError(
+            f"the service account of job {tenant.job} may neither list machines nor quotas of namespace "
+            f"{tenant.namespace}, and nothing was seen of the cluster when the job was submitted; "
+            "let it get and list resourcequotas"
+        )
+    return _shapes(_cut(machines, limit) if limit else machines)
+
+
+def _shapes(machines: Iterable[Amount]) -> Capacity:
+    rounded = [(int(cpu * 100 + 1e-6) / 100, int(mib)) for cpu, mib in machines]
+    counts = Counter(shape for shape in rounded if shape[0] > 0 and shape[1] > 0)
+    return Capacity(tuple(NodeShape(*shape, count) for shape, count in sorted(counts.items(), reverse=True)))
+
+
+def _cut(machines: Iterable[Amount], limit: Amount) -> list[Amount]:
+    left_cpu, left_mib, cut = *limit, []
+    for cpu, mib in sorted(machines, reverse=True):
+        cut.append((min(cpu, left_cpu), min(mib, left_mib)))
+        left_cpu, left_mib = left_cpu - cut[-1][0], left_mib - cut[-1][1]
+    return cut
+
+
+def _free(nodes: Iterable[Doc] | None, pods: Iterable[Doc], spec: KubernetesSpec) -> list[Amount] | None:
+    """Return what each machine that the job's pods may go to has beside the pods given."""
+    if nodes is None:
+        return None
+    fitting = (node for node in nodes if _takes(node, spec))
+    free = {node["metadata"]["name"]: _amount(node["status"]["allocatable"]) for node in fitting}
+    for pod in pods:
+        at = pod["spec"].get("nodeName")
+        if at in free and (pod.get("status") or {}).get("phase") not in _ENDED:
+            held = requests_of(pod)
+            free[at] = max(0.0, free[at][0] - held[0]), max(0.0, free[at][1] - held[1])
+    return list(free.values())
+
+
+def _takes(node: Doc, spec: KubernetesSpec) -> bool:
+    """Whether pods of the job may go to a machine: it is up, has the labels, and they bear its taints."""
+    told = node.get("spec") or {}
+    ready = next((c for c in node["status"].get("conditions") or () if c.get("type") == "Ready"), None)
+    if told.get("unschedulable") or ready is None or ready.get("status") != "True":
+        return False
+    frame, known = pod_frame(spec), node["metadata"].get("labels") or {}
+    if not (frame.get("nodeSelector") or {}).items() <= known.items():
+        return False
+    borne = [t for t in frame["tolerations"] if "tolerationSeconds" not in t]
+    taints = [taint for taint in told.get("taints") or () if taint["effect"] in _BORNE]
+    return all(any(_bears(toleration, taint) for toleration in borne) for taint in taints)
+
+
+def _bears(toleration: Doc, taint: Doc) -> bool:
+    if toleration["key"] != taint["key"] or toleration.get("effect") not in {None, taint["effect"]}:
+        return False
+    return bool(toleration["operator"] == "Exists" or toleration.get("value", "") == taint.get("value", ""))
+
+
+def _limit(quotas: Iterable[Doc], tenant: Tenant, *, of_free: bool) -> Amount | None:
+    """Return what quotas leave to the job's nodes; None: there is none for cores or memory.
+
+    Its master is counted by the quota too: it is taken off of all; what is free is without it.
+    """
+    bounds = [_bound(q, of_free=of_free) for q in quotas if _counts(q, tenant.spec)]
+    if not any(value is not None for bound in bounds for value in bound):
+        return None
+    cpu = min((cpu for cpu, _ in bounds if cpu is not None), default=float(MOST_CPU))
+    mib = min((mib for _, mib in bounds if mib is not None), default=float(MOST_MEMORY_MIB))
+    if of_free:
+        return cpu, mib
+    return max(0.0, cpu - tenant.spec.master_cpu), max(0.0, mib - tenant.spec.master_memory_mib)
+
+
+def _bound(quota: Doc, *, of_free: bool) -> tuple[float | None, float | None]:
+    """Return the cores and the MiB that one quota allows, or leaves; None: it says nothing of them."""
+    hard = (quota.get("status") or {}).get("hard") or quota["spec"].get("hard") or {}
+    used = ((quota.get("status") or {}).get("used") or {}) if of_free else {}
+    found: list[float | None] = []
+    for resource, unit in (("cpu", 1), ("memory", MIB)):
+        names = [n for n in (resource, f"requests.{resource}", f"limits.{resource}") if n in hard]
+        left = [float(amount(hard[n], n) - amount(used.get(n, "0"), n)) / unit for n in names]
+        found.append(max(0.0, min(left)) if left else None)
+    return found[0], found[1]
+
+
+def _counts(quota: Doc, spec: KubernetesSpec) -> bool:
+    """Whether a quota counts pods like ours."""
+    told = quota["spec"]
+    terms = (told.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return _OUR_SCOPES.issuperset(told.get("scopes") or ()) and all(_matches(term, spec) for term in terms)
+
+
+def _matches(term: Doc, spec: KubernetesSpec) -> bool:
+    if term["scopeName"] != "PriorityClass":
+        return term["scopeName"] in _OUR_SCOPES
+    match term["operator"]:
+        case "In":
+            return spec.priority_class in (term.get("values") or ())
+        case "NotIn":
+            return spec.priority_class not in (term.get("values") or ())
+        case "DoesNotExist":
+            return not spec.priority_class
+    return bool(spec.priority_class)
+
+
+def _stays(pod: Doc) -> bool:
+    """Whether a pod lives where its machine does."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner.get("kind") in {"DaemonSet", "Node"} for owner in owners)
+
+
+def _is_of(pod: Doc, tenant: Tenant) -> bool:
+    meta = pod["metadata"]
+    known = meta.get("labels") or {}
+    return bool(meta.get("namespace") == tenant.namespace and known.get(JOB_LABEL) == tenant.job)
+
+
+def _is_master(pod: Doc, tenant: Tenant) -> bool:
+    return _is_of(pod, tenant) and pod["metadata"]["labels"].get(ROLE_LABEL) == MASTER_ROLE
+
+
+def _is_node_of(pod: Doc, tenant: Tenant) -> bool:
+    return _is_of(pod, tenant) and not _is_master(pod, tenant)
