@@ -51,7 +51,7 @@ def test_an_import_gives_back_what_was_exported(
 
 def _never_there(kind: str, job: JobSpec, plan: ResourcePlan) -> tuple[str, ...]:
     """Return what an import misses: jobs of torch have no parameter servers anywhere but with us."""
-    if kind == "scaleplan" or job.foreign is None or job.foreign.framework is not Framework.TORCH:
+    if kind in {"scaleplan", "pods"} or job.foreign is None or job.foreign.framework is not Framework.TORCH:
         return ()
     ps = plan.ps
     return (
@@ -77,7 +77,7 @@ def test_the_plan_comes_back_without_annotations_too(
     assert "who decided, and on which prediction" in found.unknown
     assert found.job == {
         "scaleplan": None,
-        **dict.fromkeys(["elasticjob", "elasticjob-0"], replace(job, plan=plan)),
+        **dict.fromkeys(["elasticjob", "elasticjob-0", "pods"], replace(job, plan=plan)),
     }.get(kind, fixed(job, plan))
 
 
