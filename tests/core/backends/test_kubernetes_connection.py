@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dlrover_nb.core.backends.kubernetes import connection
+from dlrover_nb.core.backends.kubernetes import login
 from dlrover_nb.core.backends.kubernetes.api import (
     Forbidden,
     Gone,
+    NotThere,
     OverQuota,
+    PodAnswered,
     Refused,
     Unauthorized,
     Unreachable,
@@ -272,6 +274,52 @@ def test_a_create_whose_answer_was_lost_is_not_sent_twice(server):
     assert len(server.asked) == 1
 
 
+NO_WAY = b"Error trying to reach service: 'dial tcp 10.0.0.9:8080: connect: connection refused'"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "why"),
+    [
+        (
+            (503, {}, NO_WAY),
+            Unreachable,
+            "pod p does not answer: Error trying to reach service: 'dial tcp",
+        ),
+        (
+            status(500, "", NO_WAY.decode().lower()),
+            Unreachable,
+            "pod p does not answer: error trying",
+        ),
+        (status(404, "NotFound", 'pods "p" not found'), NotThere, 'pods "p" not found'),
+        (
+            status(403, "Forbidden", 'User "al" cannot create resource "pods/proxy"'),
+            Forbidden,
+            "al may not create",
+        ),
+        ((401, {}, b"who are you"), PodAnswered, "pod p answered 401: who are you"),
+        ((500, {}, b"\x00\xff"), PodAnswered, "pod p answered 500"),
+        ((404, {}, b'{"kind": "mine"}'), PodAnswered, "pod p answered 404"),
+    ],
+)
+def test_the_answer_of_a_pod_and_an_error_on_the_way_are_told_apart(server, answer, error, why):
+    server.answers = [answer]
+    with pytest.raises(error, match=why) as caught:
+        connect_api(kubeconfig=str(server.path)).proxy("p", 8080, "/call", b"x")
+    assert type(caught.value) is error
+    if error is PodAnswered:
+        assert (caught.value.status, caught.value.body) == (answer[0], answer[2])
+
+
+def test_what_a_pod_answers_comes_as_it_is(server):
+    body = bytes(range(256)) * 300
+    server.answers = [(200, {"Content-Type": "application/octet-stream"}, body)]
+    api = connect_api(kubeconfig=str(server.path), namespace="team")
+    assert api.proxy("p", 8080, "call?x=1", body, {"X-Mine": "yes"}) == body
+    method, path, headers = server.asked[0]
+    assert (method, path) == ("POST", "/api/v1/namespaces/team/pods/http:p:8080/proxy/call?x=1")
+    assert headers["X-Mine"] == "yes"
+
+
 def test_who_acts_as_another_says_so(server):
     a_kubeconfig(server.path, server.url, user={"token": SECRET, "as": "ann", "as-groups": ["dev", "ops"]})
     server.answers = [objects()]
@@ -320,7 +368,7 @@ def test_a_plugin_gives_credentials_and_is_asked_again_when_they_are_refused(con
     answer.write_text(json.dumps(gives | {"status": {"token": SECRET}}))
     assert api.list(NAMESPACE).items, "what it gave is kept while it is good"
     assert (tmp_path / "runs").read_text() == "x\n"
-    api._connection.login = connection.load_login(None, str(tmp_path / "config"))  # it has expired
+    api._connection.login = login.load_login(None, str(tmp_path / "config"))  # it has expired
     answer.write_text(json.dumps(gives))
     assert api.list(NAMESPACE).items
     assert (tmp_path / "runs").read_text() == "x\n" * 3
@@ -363,7 +411,7 @@ def account(control_plane, namespace, tmp_path, monkeypatch):
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
     (tmp_path / "ca.crt").write_text((control_plane.run / "certs" / "ca.crt").read_text())
     (tmp_path / "namespace").write_text(place)
-    monkeypatch.setattr(connection, "_ACCOUNT", tmp_path)
+    monkeypatch.setattr(login, "_ACCOUNT", tmp_path)
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
     return place, tmp_path

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LONGEST = 600  # characters of a message that are passed on: a Pod's list of faults can be a page
 _DENIED = re.compile(r'User "(?P<user>(?:[^"\\]|\\.)*)" cannot ')
 _OVER_QUOTA = re.compile(r"exceeded quota: (?P<quota>[^,]+)")
-_NOT_REACHED = re.compile(rb"\s*error trying to reach service", re.IGNORECASE)
+_NOT_REACHED = re.compile("error trying to reach service", re.IGNORECASE)
 
 
 class Asked(NamedTuple):
@@ -196,14 +196,13 @@ def error_of(asked: Asked, code: int, body: bytes) -> ApiError:
 def proxy_error(asked: Asked, code: int, body: bytes) -> ApiError:
     """Return what an answer without success means that came through the pod proxy.
 
-    The proxy's own errors are a Status, or, before Kubernetes 1.2x, a plain line.
+    The proxy's own errors are a Status, or a plain line where it could not reach the pod.
     """
-    if _NOT_REACHED.match(body):
-        status = read_status(code, body)
+    status = read_status(code, body)
+    if _NOT_REACHED.match(status.message):
         return Unreachable(f"pod {asked.name} does not answer: {status.message}", status, asked)
     if is_status(body):
         return error_of(asked, code, body)
-    status = read_status(code, body)
     return PodAnswered(f"pod {asked.name} answered {code}: {status.message}", status, asked, body)
 
 

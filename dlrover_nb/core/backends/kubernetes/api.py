@@ -6,12 +6,10 @@ is one line for people, and whose class says what a program is to do (`answers`)
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 import msgspec
-from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from dlrover_nb.core.backends.kubernetes.answers import (
     ApiError,
@@ -23,15 +21,15 @@ from dlrover_nb.core.backends.kubernetes.answers import (
     OverQuota,
     PodAnswered,
     Refused,
-    Status,
     Unauthorized,
     Unreachable,
     error_of,
     proxy_error,
-    status_of,
 )
-from dlrover_nb.core.backends.kubernetes.connection import Connection, Request, load_login, reason_of
+from dlrover_nb.core.backends.kubernetes.connection import Connection, Request
 from dlrover_nb.core.backends.kubernetes.kinds import POD, Doc, Kind
+from dlrover_nb.core.backends.kubernetes.login import load_login
+from dlrover_nb.core.backends.kubernetes.stream import Lines, Watch, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -298,7 +296,7 @@ class Api:
         query = [("follow", "true")] if follow else []
         if since_s is not None:
             query.append(("sinceSeconds", str(max(1, since_s))))
-        lines = _Lines(self._stream(asked, POD.path(self.namespace, pod, "log"), query, timeout_s), asked)
+        lines = Lines(self._stream(asked, POD.path(self.namespace, pod, "log"), query, timeout_s), asked)
         for line in lines:
             yield line.decode(errors="replace")
 
@@ -344,7 +342,7 @@ class Api:
         answer = self._connection.send(request)
         if answer.code >= 300:
             raise error_of(asked, answer.code, answer.body)
-        return _decode(answer.body, asked)
+        return decode(answer.body, asked)
 
     def _stream(
         self, asked: Asked, path: str, query: Sequence[tuple[str, str]], silence_s: float
@@ -354,80 +352,6 @@ class Api:
         if answer.stream is None:
             raise error_of(asked, answer.code, answer.body)
         return answer.stream
-
-
-class _Lines:
-    """Lines of an answer that goes on; `close` from any thread ends them."""
-
-    def __init__(self, stream: urllib3.BaseHTTPResponse, asked: Asked) -> None:
-        self._response, self._asked, self._closed = stream, asked, threading.Event()
-
-    def close(self) -> None:
-        """End it now, also for a thread that waits for the next line."""
-        self._closed.set()
-        try:
-            self._response.shutdown()
-        except (ValueError, RuntimeError, OSError):
-            return  # it has ended by itself
-
-    def __iter__(self) -> Iterator[bytes]:
-        rest: list[bytes] = []
-        try:
-            for part in self._response.stream(1 << 16):
-                first, *others = part.split(b"\n")
-                rest.append(first)
-                for other in others:
-                    yield b"".join(rest)
-                    rest = [other]
-        except ReadTimeoutError:
-            return
-        except (HTTPError, OSError, AttributeError) as error:
-            if not self._closed.is_set():
-                text = f"the connection for {self._asked} broke ({reason_of(error)}); try again"
-                raise Unreachable(text, Status(0), self._asked) from error
-        finally:
-            self._response.close()
-        if any(rest) and not self._closed.is_set():
-            yield b"".join(rest)
-
-
-class Watch:
-    """Events of a watch: ``{"type": "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK", "object": ...}``.
-
-    A bookmark's object holds nothing but the version up to which all was told.
-    """
-
-    def __init__(self, stream: urllib3.BaseHTTPResponse, asked: Asked) -> None:
-        self._lines, self._asked = _Lines(stream, asked), asked
-
-    def __iter__(self) -> Iterator[Doc]:
-        for line in self._lines:
-            event = _decode(line, self._asked)
-            if event.get("type") == "ERROR":
-                status = status_of(event["object"])
-                raise error_of(self._asked, status.code or 500, msgspec.json.encode(event["object"]))
-            yield event
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End it now, also for a thread that waits for the next event."""
-        self._lines.close()
-
-
-def _decode(body: bytes, asked: Asked) -> Doc:
-    try:
-        doc = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        text = f"the answer to {asked} is no JSON: is this the URL of an API server?"
-        raise Unreachable(text, Status(0), asked) from error
-    if not isinstance(doc, dict):
-        raise Unreachable(f"the answer to {asked} is no object", Status(0), asked)
-    return doc
 
 
 def _dry(*, dry_run: bool) -> tuple[tuple[str, str], ...]:
