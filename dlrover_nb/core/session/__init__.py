@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.session.place import check_options, kind_of
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def connect(
         machines, speed = options.get("machines"), options.get("speed")
         return simulate(machines=machines, speed=speed, at_s=SystemClock().now_s())
     if kind == "kubernetes":
-        raise InvalidValueError(
-            "jobs cannot be started on Kubernetes yet; use `connect ray` here, and export a plan for kubectl"
-        )
+        from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes  # noqa: PLC0415 - of an extra
+
+        return connect_kubernetes(options.get("context"), options.get("namespace"))
     if (
         address is None and not start and running_head() is None
     ):  # asked before Ray is imported: it takes seconds

@@ -8,12 +8,15 @@ afterwards. Simulated jobs write no history.
 from __future__ import annotations
 
 import difflib
+import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import NotFoundError
+from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.history import HistoryStore, Scoreboard, scoreboard
+from dlrover_nb.core.session.cluster import JobSummary
+from dlrover_nb.core.structs.job import JobPhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.history import JobRun
     from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
     from dlrover_nb.core.structs.past import FitSummary, SeriesRow
+
+logger = logging.getLogger(__name__)
 
 NO_HISTORY = "the history is empty: the first job that runs on a real cluster begins it"
 N_NEAR = 3  # names that an error offers
@@ -159,3 +164,29 @@ def _near(name: str, names: list[str]) -> str:
         return f"did you mean {' or '.join(near)}?"
     more = ", …" if len(names) > N_NEAR else ""
     return f"it knows {', '.join(names[:N_NEAR])}{more}"
+
+
+def past_jobs() -> list[JobSummary]:
+    """Return the newest run of each job that the history knows; without a history, say so and go on."""
+    try:
+        history = HistoryStore.existing()
+        if history is None:
+            return []
+        try:
+            runs = history.jobs()
+        finally:
+            history.close()
+    except BackendError as error:
+        logger.warning("past jobs are not listed: %s", error)
+        return []
+    newest: dict[str, JobRun] = {}
+    for run in runs:
+        newest.setdefault(run.job, run)
+    return [_summary_of(run) for run in newest.values()]
+
+
+def _summary_of(run: JobRun) -> JobSummary:
+    """Return a job of the history; one that never ended there was lost with its master."""
+    phase = run.phase if run.phase.is_final else JobPhase.FAILED
+    done = 1.0 if phase is JobPhase.SUCCEEDED else 0.0
+    return JobSummary(run.job, phase, run.owner, run.started_at_s, run.spec.plan, 0.0, done, None, live=False)

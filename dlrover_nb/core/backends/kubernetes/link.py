@@ -119,8 +119,9 @@ class KubernetesLink:
                 return last.snapshot
         raise _unexpected(answer)
 
-    def summary(self, *, timeout_s: float) -> JobSummary | None:
-        """Return the one line that a list of jobs shows; None when it is not told at once."""
+    def summary(self, pod: str, *, timeout_s: float) -> JobSummary | None:
+        """Return the one line that a list of jobs shows; None when the master in `pod` does not tell it."""
+        self._pod = pod
         answer = self._ask_once(AskSummary(), timeout_s)
         return answer if isinstance(answer, JobSummary) else None
 

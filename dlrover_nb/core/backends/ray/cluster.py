@@ -40,11 +40,11 @@ from dlrover_nb.core.backends.ray.remains import sweep
 from dlrover_nb.core.backends.ray.rollcall import RollCall
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.history.store import HistoryStore, JobRun
 from dlrover_nb.core.runtime.folder import writing_to
 from dlrover_nb.core.runtime.trial import prepare
 from dlrover_nb.core.session.client import JobHandle
 from dlrover_nb.core.session.cluster import JobSummary, no_job, still_runs, summarize
+from dlrover_nb.core.session.past import past_jobs
 from dlrover_nb.core.session.pruning import remove
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import check_fits
@@ -122,7 +122,7 @@ class RayCluster:
         told = {summary.name: summary for summary in self.live_jobs()}
         live = [told.get(handle.name) or _summary(handle) for handle in self._handles()]
         names = {summary.name for summary in live}
-        past = [summary for summary in _past_jobs() if summary.name not in names]
+        past = [summary for summary in past_jobs() if summary.name not in names]
         return tuple(sorted([*live, *past], key=lambda s: s.started_at_s, reverse=True))
 
     def live_jobs(self) -> tuple[JobSummary, ...]:
@@ -134,9 +134,7 @@ class RayCluster:
         """Find a job by name; of one that only the history knows, the error says how to look back on it."""
         names = _job_names()
         if name not in names:
-            raise NotFoundError(
-                no_job(name, f"at {self._address}", names, {job.name for job in _past_jobs()})
-            )
+            raise NotFoundError(no_job(name, f"at {self._address}", names, {job.name for job in past_jobs()}))
         return self._handle(name, _actor(name))
 
     def delete(self, name: str, *, force: bool = False) -> str:
@@ -404,29 +402,3 @@ def _summary(handle: JobHandle) -> JobSummary:
         logger.warning("job %s: %s", handle.name, error)
 
         return JobSummary(handle.name, JobPhase.FAILED, "", 0.0, None, 0.0, 0.0, None, live=False)
-
-
-def _past_jobs() -> list[JobSummary]:
-    """Return the newest run of each job that the history knows; without a history, say so and go on."""
-    try:
-        history = HistoryStore.existing()
-        if history is None:
-            return []
-        try:
-            runs = history.jobs()
-        finally:
-            history.close()
-    except BackendError as error:
-        logger.warning("past jobs are not listed: %s", error)
-        return []
-    newest: dict[str, JobRun] = {}
-    for run in runs:
-        newest.setdefault(run.job, run)
-    return [_past(run) for run in newest.values()]
-
-
-def _past(run: JobRun) -> JobSummary:
-    """Return a job of the history; one that never ended there was lost with its master."""
-    phase = run.phase if run.phase.is_final else JobPhase.FAILED
-    done = 1.0 if phase is JobPhase.SUCCEEDED else 0.0
-    return JobSummary(run.job, phase, run.owner, run.started_at_s, run.spec.plan, 0.0, done, None, live=False)

@@ -161,7 +161,7 @@ def test_every_call_arrives_and_its_answer_comes_back(served, link):
     assert served.choices == (choice,)
     link.stop("ada", "enough")
     assert served.stopped == "ada: enough"
-    assert link.summary(timeout_s=5) == summarize(served.state)
+    assert link.summary("m-1", timeout_s=5) == summarize(served.state)
 
 
 def test_an_error_for_the_user_arrives_as_itself(served, link):

@@ -1,0 +1,319 @@
+"""A namespace of a Kubernetes cluster as clients see it: submit jobs, list them, find and delete them.
+
+Nothing of ours runs there but jobs, so whoever may look into the namespace finds all of them. A list of jobs
+costs three requests, and one to each master that answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.backends.kubernetes.access import standing
+from dlrover_nb.core.backends.kubernetes.answers import ApiError, Forbidden, NotThere
+from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, capacity_of
+from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of
+from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
+from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, read_job
+from dlrover_nb.core.backends.kubernetes.objects import OWNER_NOTE
+from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, RUN_LABEL, end_name
+from dlrover_nb.core.backends.kubernetes.submission import (
+    create,
+    delete_job,
+    looked_at,
+    make_room,
+    namespaced,
+    new_pod_job,
+)
+from dlrover_nb.core.backends.kubernetes.whereabouts import Answering, Beginning, Over, whereabouts
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
+from dlrover_nb.core.history.database import HISTORY_VAR
+from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.session.cluster import JobSummary, no_job, still_runs
+from dlrover_nb.core.session.past import past_jobs
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.resources import check_fits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.kinds import Kind
+    from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.standing import Standing
+
+logger = logging.getLogger(__name__)
+
+ANSWER_LIMIT_S = 2.0  # a master that trains answers in milliseconds
+N_AT_ONCE = 16
+
+
+class KubernetesCluster:
+    """Jobs in one namespace; fits `core.session.cluster.Cluster`.
+
+    Parameters
+    ----------
+    api
+        The API server, at that namespace.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self._links: dict[tuple[str, str], KubernetesLink] = {}
+        self._pool = ThreadPoolExecutor(N_AT_ONCE, thread_name_prefix="roll-call")
+
+    @property
+    def simulated(self) -> bool:
+        """Whether nothing here is real."""
+        return False
+
+    @property
+    def description(self) -> str:
+        """One line: what it is, where, and what it offers."""
+        api = self.api
+        return (
+            f"Kubernetes {api.version()} at {api.host}, namespace {api.namespace} (context {api.context}): "
+            f"{self._offer()}"
+        )
+
+    def capacity(self) -> Capacity:
+        """Return what jobs may use, as far as this user may see it.
+
+        Raises
+        ------
+        BackendError
+            When he may see neither machines nor quotas.
+        """
+        return self._capacity(KubernetesSpec())
+
+    def standing(self) -> Standing:
+        """Return where this is, the namespace's quota, and what this user may do there."""
+        return standing(self.api)
+
+    def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
+        """Start a job and return at once; see `Cluster.submit`."""
+        spec = namespaced(spec, self.api)
+        spec, features, packed = looked_at(spec, model=model, data=data)
+        capacity = self._seen(spec.kubernetes)
+        if capacity is not None:
+            check_fits(spec.plan, capacity)
+        make_room(self.api, spec.name)
+        job, code = new_pod_job(spec, features, packed, capacity)
+        create(self.api, job, code)
+        link = self._links[spec.name, job.run] = KubernetesLink(self.api, job)
+        return JobHandle(spec.name, link)
+
+    def jobs(self) -> tuple[JobSummary, ...]:
+        """Return all jobs, newest first; deleted ones too, where the environment names a team's history."""
+        here = self._here()
+        ends = {name_of(end): end for end in self._list(CONFIG_MAP)}
+        told = {summary.name: summary for summary in self._answers(here)}
+        all_jobs = [told.get(name) or self._without_answer(each, ends) for name, each in here.items()]
+        past = past_jobs() if os.environ.get(HISTORY_VAR) else []
+        gone = [summary for summary in past if summary.name not in here]
+        return tuple(sorted([*all_jobs, *gone], key=lambda s: s.started_at_s, reverse=True))
+
+    def live_jobs(self) -> tuple[JobSummary, ...]:
+        """Return the jobs whose masters answer at once, newest first."""
+        return tuple(sorted(self._answers(self._here()), key=lambda s: s.started_at_s, reverse=True))
+
+    def job(self, name: str) -> JobHandle:
+        """Find a job by name; `NotFoundError` names the nearest ones."""
+        document = self._job(name)
+        return JobHandle(name, self._link(name, _run_of(document)))
+
+    def delete(self, name: str, *, force: bool = False) -> str:
+        """Remove a job with all that belongs to it; see `Cluster.delete`."""
+        document = self._job(name)
+        phase = self._phase(document)
+        if not phase.is_final and not force:
+            raise InvalidValueError(still_runs(name, phase))
+        pods = self.api.list(POD, selector=f"{JOB_LABEL}={name}").items
+        delete_job(self.api, document)
+        return (
+            f"job {name} is deleted from namespace {self.api.namespace}, and with it {len(pods)} pod(s) and "
+            "its Secrets, service account and last picture; the cluster clears them away within a minute"
+        )
+
+    def shutdown(self, *, force: bool = False) -> str:
+        """Let go of the cluster: it is never ours."""
+        del force
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.api.close()
+        return f"disconnected from {self.api.host}; the cluster and its jobs go on"
+
+    def _phase(self, job: Doc) -> JobPhase:
+        """Return the phase of a job, as far as its Secret, its master or its end tells."""
+        try:
+            return self._link(name_of(job), _run_of(job)).snapshot().phase
+        except (NotThere, NotFoundError):  # its submission was never completed
+            return JobPhase.FAILED
+
+    def _offer(self) -> str:
+        try:
+            capacity = self.capacity()
+        except BackendError:
+            return "you may see neither its machines nor the namespace's quota"
+        n_machine = sum(shape.count for shape in capacity.shapes)
+        return (
+            f"{n_machine} machine{'s' * (n_machine != 1)}, {capacity.total_cpu:g} cores, "
+            f"{capacity.total_memory_mib / 1024:.1f} GiB"
+        )
+
+    def _seen(self, spec: KubernetesSpec) -> Capacity | None:
+        try:
+            return self._capacity(spec)
+        except ApiError:
+            raise
+        except BackendError:
+            return None
+
+    def _capacity(self, spec: KubernetesSpec) -> Capacity:
+        api = self.api
+        nodes = _visible(lambda: api.list(NODE).items)
+        quotas = _visible(lambda: api.list(QUOTA).items)
+        running = "status.phase!=Succeeded,status.phase!=Failed"
+        pods = _visible(lambda: api.within("").list(POD, fields=running).items) if nodes is not None else None
+        looked = Looked(nodes, quotas or (), pods)
+        return capacity_of(looked, Tenant("", api.namespace, spec), None)
+
+    def _list(self, kind: Kind, *, role: str = "") -> list[Doc]:
+        selector = f"app.kubernetes.io/managed-by=dlrover-nb,{JOB_LABEL}"
+        return self.api.list(kind, selector=f"{selector},{ROLE_LABEL}={role}" if role else selector).items
+
+    def _here(self) -> dict[str, _Found]:
+        """Return the Jobs of the namespace with their masters' pods, by name."""
+        masters = self._list(POD, role=MASTER_ROLE)
+        return {name_of(job): _Found(job, masters) for job in self._list(JOB)}
+
+    def _answers(self, here: dict[str, _Found]) -> list[JobSummary]:
+        """Ask all masters at once; those that do not answer in time are left out."""
+        asked = [
+            self._pool.submit(self._summary, name, found.run, found.where.pod)
+            for name, found in here.items()
+            if isinstance(found.where, Answering)
+        ]
+        done, late = wait_for(asked, timeout=ANSWER_LIMIT_S)
+        for future in late:
+            future.cancel()
+        return [summary for future in asked if future in done and (summary := future.result()) is not None]
+
+    def _summary(self, name: str, run: str, pod: str) -> JobSummary | None:
+        try:
+            link = self._link(name, run)
+            return link.summary(pod, timeout_s=ANSWER_LIMIT_S)
+        except (BackendError, NotFoundError, WireError) as error:
+            logger.info("job %s does not answer: %s", name, error)
+            return None
+
+    def _without_answer(self, found: _Found, ends: dict[str, Doc]) -> JobSummary:
+        """Return the line of a job whose master does not answer: it begins, comes back, or is gone."""
+        name, where = found.name, found.where
+        end = ends.get(end_name(name))
+        if end is not None and _run_of(end) == found.run:
+            try:
+                return Ended(end_of(end)).summary()
+            except WireError as error:
+                return found.summary(JobPhase.FAILED, str(error))
+        if isinstance(where, Over):
+            return found.summary(JobPhase.FAILED, where.why or "its master left no word of how it ended")
+        why = where.why if isinstance(where, Beginning) else "its master does not answer"
+        return found.summary(JobPhase.STARTING, why)
+
+    def _link(self, name: str, run: str) -> KubernetesLink:
+        if (name, run) not in self._links:
+            job = read_job(self.api, name)
+            self._links[name, job.run] = KubernetesLink(self.api, job)
+            if job.run != run:
+                raise NotFoundError(f"job {name} was submitted anew just now; attach {name} again")
+        return self._links[name, run]
+
+    def _job(self, name: str) -> Doc:
+        try:
+            document = self.api.get(JOB, name)
+            if document["metadata"].get("labels", {}).get(JOB_LABEL) == name:
+                return document
+        except NotThere:
+            pass
+        names = [name_of(job) for job in self._list(JOB)]
+        past = {job.name for job in past_jobs()} if os.environ.get(HISTORY_VAR) else set()
+        raise NotFoundError(no_job(name, f"in namespace {self.api.namespace}", names, past))
+
+
+def connect_kubernetes(context: str | None = None, namespace: str | None = None) -> KubernetesCluster:
+    """Return a namespace of a cluster, as the user's kubeconfig or the account of this pod has it.
+
+    Parameters
+    ----------
+    context
+        In the kubeconfig; None: its current one.
+    namespace
+        None: the context's.
+
+    Raises
+    ------
+    BackendError
+        When there is no configuration, or the API server does not answer or know the user.
+    """
+    api = connect_api(context, namespace)
+    api.version()
+    return KubernetesCluster(api)
+
+
+class _Found:
+    """A Job of ours with the place of its master."""
+
+    def __init__(self, job: Doc, masters: Iterable[Doc]) -> None:
+        self._job = job
+        self.name, self.run = name_of(job), _run_of(job)
+        mine = (pod for pod in masters if _labels(pod).get(RUN_LABEL) == self.run)
+        self.where = whereabouts(job, mine, run=self.run)
+
+    def summary(self, phase: JobPhase, message: str) -> JobSummary:
+        """Return its line when nobody answers for it."""
+        head = self._job["metadata"]
+        began_s = datetime.fromisoformat(head["creationTimestamp"]).timestamp()
+        owner = head.get("annotations", {}).get(OWNER_NOTE, "")
+        return JobSummary(
+            self.name,
+            phase,
+            owner,
+            began_s,
+            None,
+            0.0,
+            0.0,
+            None,
+            live=False,
+            at_s=time.time(),
+            message=message,
+        )
+
+
+def name_of(document: Doc) -> str:
+    """Return an object's name."""
+    return str(document["metadata"]["name"])
+
+
+def _labels(document: Doc) -> Doc:
+    return document["metadata"].get("labels") or {}
+
+
+def _run_of(document: Doc) -> str:
+    return str(_labels(document).get(RUN_LABEL, ""))
+
+
+def _visible(look: Callable[[], list[Doc]]) -> tuple[Doc, ...] | None:
+    """Return what there is; None where the user may not look."""
+    try:
+        return tuple(look())
+    except Forbidden:
+        return None

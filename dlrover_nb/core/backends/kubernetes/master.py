@@ -1,0 +1,246 @@
+"""The program of a master's pod: ``python -m dlrover_nb.core.backends.kubernetes.master``.
+
+It looks at the data where the client could not, drives the job, answers clients over HTTP, leaves the last
+picture with the cluster, and goes on answering for a while. Its pod may be deleted or drained at any moment:
+then it leaves at once, and its nodes to the master after it, which finds the run folder (on a volume of the
+user's, or in the same pod) and goes on. A run folder that was lost with the pod cannot be gone on from: the
+job has failed, and says so, instead of beginning anew behind its user's back.
+
+What is wrong with the job ends the job. What is wrong with the cluster (no API server) ends this process,
+and the kubelet starts it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waitress.server import create_server
+
+from dlrover_nb.core.backends.kubernetes.answers import ApiError, Conflict, NotThere, Unreachable
+from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.ended import Ended, end_document, without_master
+from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, POD, SECRET
+from dlrover_nb.core.backends.kubernetes.objects import (
+    HTTP_PORT,
+    NAMESPACE_VAR,
+    WIRE_PORT,
+    companions,
+    with_owner,
+)
+from dlrover_nb.core.backends.kubernetes.parts import PREFIX, RUN_LABEL, end_name, secret_name
+from dlrover_nb.core.backends.kubernetes.pods import node_selector
+from dlrover_nb.core.backends.kubernetes.service import N_THREAD, MasterService
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.errors import DlroverError, JobFailedError
+from dlrover_nb.core.history.database import HISTORY_VAR
+from dlrover_nb.core.runtime.delivery import receive
+from dlrover_nb.core.runtime.output import log_lines
+from dlrover_nb.core.runtime.pod import read_pod_job
+from dlrover_nb.core.runtime.trial import look
+from dlrover_nb.core.runtime.wire import JobKeys
+from dlrover_nb.core.session import runfolder
+from dlrover_nb.core.session.driver import JobDriver
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.kubernetes import STATE
+from dlrover_nb.core.structs.pods import IP_VAR, PodJob, state_folder
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+logger = logging.getLogger(__name__)
+
+BEGUN_NOTE = f"{PREFIX}begun"  # annotation of the Job: when it began, by this master's clock
+END_EVERY_S = 5.0  # to try again to leave the last picture, while the API server is away
+END_TRIES = 120
+LOST = (
+    "the pod of the job's master was lost, and with it the run folder; mount a volume that outlives pods at "
+    f"{STATE} (kubernetes.volumes), and submit the job again"
+)
+TERMINATED = 128 + signal.SIGTERM
+
+
+class PodMaster:
+    """The master of one job in its pod.
+
+    Parameters
+    ----------
+    job
+        As the job's Secret says it.
+    api
+        The API server, at the job's namespace.
+    ip
+        Address of this pod.
+    """
+
+    def __init__(self, job: PodJob, api: Api, *, ip: str) -> None:
+        self._job, self._api, self._ip = job, api, ip
+        self._name = job.spec.name
+        self._folder = Path(state_folder(self._name, job.run))
+        self._service = MasterService(job.access)
+        self._may_go, self._has_ended = threading.Event(), False
+
+    def run(self) -> int:
+        """Drive the job to its end; return the exit code."""
+        signal.signal(signal.SIGTERM, self._leave)
+        server = create_server(self._service, host=self._ip, port=HTTP_PORT, threads=N_THREAD)
+        threading.Thread(target=server.run, name="http", daemon=True).start()
+        owner = self._api.get(JOB, self._name)
+        if self._is_over():
+            logger.info("job %s has ended before: nothing to do", self._name)
+            return 0
+        last = self._driven(owner)
+        self._has_ended = True
+        self._service.serve(Ended(last))
+        self._leave_end(last, owner)
+        logger.info("job %s has %s: %s", self._name, last.phase, last.message)
+        self._may_go.wait(self._job.spec.kubernetes.linger_s)
+        return 0
+
+    def _driven(self, owner: Doc) -> JobSnapshot:
+        """Drive the job; return its last picture."""
+        try:
+            driver = self._driver(owner)
+            driver.start()
+        except ApiError:
+            raise
+        except DlroverError as error:
+            return self._failed(str(error), owner)
+        self._service.serve(driver)
+        self._note_begin(owner)
+        driver.join()
+        return driver.snapshot()
+
+    def _driver(self, owner: Doc) -> JobDriver:
+        history = None if os.environ.get(HISTORY_VAR) else f"sqlite:///{self._folder / 'history.db'}"
+        clock, site = SystemClock(), Site(self._api, owner, f"{_host(self._ip)}:{WIRE_PORT}")
+        if (self._folder / runfolder.JOB).exists():
+            logger.info("a master of job %s was here before: this one goes on", self._name)
+            backend = KubernetesBackend(self._job, site)
+            return JobDriver.resume(backend, folder=self._folder, history_url=history, clock=clock)
+        self._check_first(owner)
+        job = self._prepared()
+        assert job.features is not None
+        keys = JobKeys(job.public_key, job.secret_key)
+        driver = JobDriver(
+            job.spec,
+            job.features,
+            KubernetesBackend(job, site),
+            folder=self._folder,
+            history_url=history,
+            clock=clock,
+            keys=keys,
+        )
+        self._tell_nodes(replace(job, spec=driver.spec))
+        return driver
+
+    def _check_first(self, owner: Doc) -> None:
+        """Refuse to begin a job that had begun: its run folder is lost."""
+        selector = node_selector(self._name, self._job.run)
+        nodes = self._api.list(POD, selector=selector).items
+        if not nodes and BEGUN_NOTE not in owner["metadata"].get("annotations", {}):
+            return
+        for node in nodes:
+            self._api.delete(POD, node["metadata"]["name"], grace_s=0)
+        raise JobFailedError(LOST)
+
+    def _prepared(self) -> PodJob:
+        """Return the job with what its data tell, and its code in the run folder."""
+        job = self._job
+        self._service.tell("its master looks at the data and the code")
+        receive(job.spec, self._folder, url=job.code_url)
+        if job.features is not None:
+            return job
+        spec, features = look(job.spec, self._folder)
+        return replace(job, spec=spec, features=features)
+
+    def _tell_nodes(self, job: PodJob) -> None:
+        """Write back into the Secret what was found out since the job was submitted."""
+        if job == self._job:
+            return
+        (secret, *_) = companions(job, code={}, namespace=self._api.namespace)
+        self._api.patch(SECRET, secret_name(self._name), {"data": secret["data"]})
+
+    def _note_begin(self, owner: Doc) -> None:
+        """Leave word with the Job that it began; without it a lost run folder would not be noticed."""
+        if BEGUN_NOTE in owner["metadata"].get("annotations", {}):
+            return
+        note = {"metadata": {"annotations": {BEGUN_NOTE: f"{time.time():.3f}"}}}
+        try:
+            self._api.patch(JOB, self._name, note)
+        except ApiError as error:
+            logger.warning("job %s could not be marked as begun: %s", self._name, error)
+
+    def _failed(self, why: str, owner: Doc) -> JobSnapshot:
+        began_s = owner["metadata"].get("annotations", {}).get(BEGUN_NOTE)
+        now_s = time.time()
+        started_s = float(began_s) if began_s else now_s
+        return without_master(self._job, JobPhase.FAILED, why, at_s=now_s, started_at_s=started_s)
+
+    def _is_over(self) -> bool:
+        try:
+            end = self._api.get(CONFIG_MAP, end_name(self._name))
+        except NotThere:
+            return False
+        return run_of(end) == self._job.run
+
+    def _leave_end(self, last: JobSnapshot, owner: Doc) -> None:
+        """Leave the last picture with the cluster."""
+        document = end_document(last, run=self._job.run, namespace=self._api.namespace)
+        for _ in range(END_TRIES):
+            try:
+                self._api.create(CONFIG_MAP, with_owner(document, owner))
+            except Conflict:  # of a run before, which is being cleared away
+                self._api.delete(CONFIG_MAP, end_name(self._name))
+            except Unreachable as error:
+                logger.warning("the end of job %s is told again: %s", self._name, error)
+                time.sleep(END_EVERY_S)
+            except ApiError as error:
+                logger.warning("the end of job %s cannot be left behind: %s", self._name, error)
+                return
+            else:
+                return
+
+    def _leave(self, _signal: int, _frame: FrameType | None) -> None:
+        """Go: at once while the job runs, as if killed, so that nothing of it ends."""
+        if self._has_ended:
+            self._may_go.set()
+        else:
+            os._exit(TERMINATED)  # not 0: that would tell the Job controller that the job is done
+
+
+def run_of(document: Doc) -> str:
+    """Return which run an object is of."""
+    return str(document["metadata"].get("labels", {}).get(RUN_LABEL, ""))
+
+
+def _host(ip: str) -> str:
+    return f"[{ip}]" if ":" in ip else ip
+
+
+def main() -> int:
+    """Run this pod's master; return the exit code."""
+    log_lines()
+    try:
+        job = read_pod_job()
+        api = connect_api(namespace=os.environ[NAMESPACE_VAR])
+        return PodMaster(job, api, ip=os.environ[IP_VAR]).run()
+    except DlroverError as error:
+        logger.error("%s", error)  # noqa: TRY400 - one line for people
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

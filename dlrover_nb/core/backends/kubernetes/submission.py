@@ -1,0 +1,228 @@
+"""Puts a job into a namespace, all of it or nothing.
+
+The name of the Job decides who was first. All else belongs to it, and its master's pod begins when all is
+there; so whatever fails on the way is undone by deleting the Job, and a Job that was never let go was left by
+a client that died.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.backends.kubernetes.answers import Conflict, Forbidden, NotThere, OverQuota
+from dlrover_nb.core.backends.kubernetes.kinds import (
+    CONFIG_MAP,
+    JOB,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+from dlrover_nb.core.backends.kubernetes.objects import (
+    DEFAULTS,
+    DEFAULTS_KEY,
+    companions,
+    master_job,
+    with_defaults,
+    with_owner,
+)
+from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, RUN_LABEL, end_name
+from dlrover_nb.core.backends.kubernetes.pods import PodNode, node_pod
+from dlrover_nb.core.backends.kubernetes.whereabouts import end_of_job, is_paused
+from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.runtime.delivery import send
+from dlrover_nb.core.runtime.trial import pack_code, prepare
+from dlrover_nb.core.runtime.wire import new_keys
+from dlrover_nb.core.structs.job import DataFormat
+from dlrover_nb.core.structs.pods import PodJob, run_name
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.usercode import Packed
+
+logger = logging.getLogger(__name__)
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind for kind in (JOB, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CONFIG_MAP)
+}
+GIVEN_UP_S = 120.0  # after which a Job that was never let go is one whose client died
+GONE_LIMIT_S = 30.0
+GONE_EVERY_S = 0.1
+
+
+def namespaced(spec: JobSpec, api: Api) -> JobSpec:
+    """Return the job with what its namespace says of all jobs."""
+    try:
+        text = api.get(CONFIG_MAP, DEFAULTS).get("data", {}).get(DEFAULTS_KEY, "")
+    except NotThere:
+        return spec
+    except Forbidden as error:
+        logger.info("the defaults of namespace %s are not read: %s", api.namespace, error)
+        return spec
+    return replace(spec, kubernetes=with_defaults(spec.kubernetes, text))
+
+
+def looked_at(
+    spec: JobSpec, *, model: object, data: object
+) -> tuple[JobSpec, FeatureSpec | None, tuple[Packed, ...]]:
+    """Return the job with what its data tell, and its code; the master looks at data that only pods see."""
+    if spec.foreign is not None:
+        return spec, None, ()
+    if is_seen_by_pods_alone(spec) and data is None:
+        spec, packed = pack_code(spec, model=model)
+        return spec, None, packed
+    prepared = prepare(spec, model=model, data=data)
+    return prepared.spec, prepared.features, prepared.packed
+
+
+def is_seen_by_pods_alone(spec: JobSpec) -> bool:
+    """Whether the data lie on a volume of the pods: what this machine has at that path is another thing."""
+    if spec.data.format in {DataFormat.CENSUS, DataFormat.OWN}:
+        return False
+    mounts = (volume.mount.rstrip("/") for volume in spec.kubernetes.volumes)
+    return any(spec.data.path.startswith(f"{mount}/") for mount in mounts)
+
+
+def new_pod_job(
+    spec: JobSpec, features: FeatureSpec | None, packed: tuple[Packed, ...], capacity: Capacity | None
+) -> tuple[PodJob, Mapping[str, bytes]]:
+    """Return a new run of a job, and the files of its code."""
+    run, keys = secrets.token_hex(4), new_keys()
+    delivery = send(packed, url=spec.kubernetes.code_url, run=run_name(spec.name, run))
+    access = secrets.token_urlsafe(32)
+    job = PodJob(spec, features, run, keys.public, keys.secret, access, delivery.url, capacity)
+    return job, delivery.files
+
+
+def make_room(api: Api, name: str) -> None:
+    """Refuse a name that is taken; clear away what an ended job, or a client that died, left under it.
+
+    Raises
+    ------
+    InvalidValueError
+        When a job of that name runs, or something else has its name.
+    """
+    try:
+        there = api.get(JOB, name)
+    except NotThere:
+        return
+    if there["metadata"].get("labels", {}).get(JOB_LABEL) != name:
+        raise InvalidValueError(
+            f"namespace {api.namespace} has a Job {name} that is none of ours; choose another name"
+        )
+    if end_of_job(there) is None and not _was_given_up(there) and not _has_told_its_end(api, there):
+        raise InvalidValueError(
+            f"a job named {name} is here already; attach {name}, stop {name}, or choose another name"
+        )
+    delete_job(api, there)
+    _await_gone(api, there)
+
+
+def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
+    """Create all objects of a job and let its master begin; return the Job.
+
+    Raises
+    ------
+    InvalidValueError
+        When somebody else submitted a job of that name at the same moment.
+    ApiError
+        When the cluster does not take an object; then none of them stays.
+    """
+    name = job.spec.name
+    try:
+        owner = api.create(JOB, master_job(job, namespace=api.namespace))
+    except Conflict as error:
+        raise InvalidValueError(
+            f"a job named {name} was submitted at the same moment; choose another name"
+        ) from error
+    try:
+        for document in companions(job, code=code, namespace=api.namespace):
+            _create_anew(api, with_owner(document, owner))
+        _try_pods(api, job, owner)
+        return api.patch(JOB, name, {"spec": {"parallelism": 1}})
+    except BaseException:
+        delete_job(api, owner)
+        raise
+
+
+def delete_job(api: Api, job: Doc) -> None:
+    """Delete a Job, that very one; the cluster deletes all that belongs to it."""
+    head = job["metadata"]
+    api.delete(JOB, head["name"], propagation="Background", uid=head["uid"])
+
+
+def _create_anew(api: Api, document: Doc) -> None:
+    """Create an object in the place of one that a run before left, and the cluster has not cleared away."""
+    kind, name = KINDS[document["kind"]], document["metadata"]["name"]
+    try:
+        api.create(kind, document)
+    except Conflict:
+        api.delete(kind, name)
+        api.create(kind, document)
+
+
+def _try_pods(api: Api, job: PodJob, owner: Doc) -> None:
+    """Let the API server look at the pods that will be made: what it refuses is better known now.
+
+    A quota that is used up is no fault of theirs: they wait.
+    """
+    pods = [_of_template(owner)]
+    for role in (role for role in Role if job.spec.plan.role(role).count and job.spec.foreign is None):
+        plan = job.spec.plan.role(role)
+        pods.append(node_pod(job, PodNode(f"{role}-0", role, plan.cpu, plan.memory_mib), master=""))
+    for pod in pods:
+        try:
+            api.create(POD, pod, dry_run=True)
+        except OverQuota as error:
+            logger.info("job %s will wait: %s", job.spec.name, error)
+
+
+def _of_template(job: Doc) -> Doc:
+    template = job["spec"]["template"]
+    name = f"{job['metadata']['name']}-try"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": template["metadata"]["labels"]},
+        "spec": template["spec"],
+    }
+
+
+def _was_given_up(job: Doc) -> bool:
+    made = datetime.fromisoformat(job["metadata"]["creationTimestamp"])
+    return is_paused(job) and time.time() - made.timestamp() > GIVEN_UP_S
+
+
+def _has_told_its_end(api: Api, job: Doc) -> bool:
+    """Whether the job is over and only its master lingers."""
+    try:
+        end = api.get(CONFIG_MAP, end_name(job["metadata"]["name"]))
+    except NotThere:
+        return False
+    ours: bool = end["metadata"]["labels"].get(RUN_LABEL) == job["metadata"]["labels"][RUN_LABEL]
+    return ours
+
+
+def _await_gone(api: Api, job: Doc) -> None:
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    for _ in range(round(GONE_LIMIT_S / GONE_EVERY_S)):
+        try:
+            if api.get(JOB, name)["metadata"]["uid"] != uid:
+                return  # somebody else was faster: the name decides
+        except NotThere:
+            return
+        time.sleep(GONE_EVERY_S)
+    raise BackendError(f"the ended Job {name} does not go; choose another name")

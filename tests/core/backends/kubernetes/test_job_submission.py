@@ -1,0 +1,205 @@
+"""Jobs are put into a namespace of a real API server, all of each or nothing; no pod runs there."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from dlrover_nb.core.backends.kubernetes import submission
+from dlrover_nb.core.backends.kubernetes.answers import Forbidden, NotThere, Refused
+from dlrover_nb.core.backends.kubernetes.api import Api, connect_api
+from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
+from dlrover_nb.core.backends.kubernetes.kinds import (
+    CONFIG_MAP,
+    JOB,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+)
+from dlrover_nb.core.backends.kubernetes.link import read_job
+from dlrover_nb.core.backends.kubernetes.objects import master_job
+from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, end_name
+from dlrover_nb.core.backends.kubernetes.rights import USER, role
+from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
+from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
+
+pytestmark = pytest.mark.kube
+SPEC = JobSpec("clicks", owner="ann")
+COMPANIONS = (SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
+LIMIT_S = 40.0
+
+
+@pytest.fixture
+def admin(control_plane, namespace):
+    """The administrator's view of a fresh namespace, in which alice may do what users of jobs may."""
+    api = connect_api(namespace=namespace(control_plane), kubeconfig=control_plane.kubeconfig)
+    group = "rbac.authorization.k8s.io"
+    api.create(ROLE, role("users", USER))
+    api.create(
+        ROLE_BINDING,
+        {
+            "metadata": {"name": "users"},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "users"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "alice"}],
+        },
+    )
+    return api
+
+
+@pytest.fixture
+def cluster(control_plane, admin):
+    """The namespace as alice has it: she may see no machines, so that none are missing here."""
+    cluster = KubernetesCluster(connect_api(namespace=admin.namespace, kubeconfig=control_plane.alice))
+    yield cluster
+    cluster.shutdown()
+
+
+def left(admin: Api) -> set[str]:
+    """Return what there is of jobs in the namespace."""
+    kinds = (JOB, POD, CONFIG_MAP, *COMPANIONS)
+    return {
+        f"{kind.name}/{doc['metadata']['name']}"
+        for kind in kinds
+        for doc in admin.list(kind, selector=JOB_LABEL).items
+    }
+
+
+def until_nothing_is_left(admin: Api) -> None:
+    end = time.monotonic() + LIMIT_S
+    while there := left(admin):
+        assert time.monotonic() < end, there
+        for pod in (name.partition("/")[2] for name in there if name.startswith("Pod/")):
+            admin.delete(POD, pod, grace_s=0)  # no kubelet ends it here
+        time.sleep(0.1)
+
+
+def test_a_job_is_put_together_and_deleted_with_all_that_belongs_to_it(admin, cluster):
+    job = cluster.submit(SPEC)
+    made = cluster.api.get(JOB, "clicks")
+    assert made["spec"]["parallelism"] == 1
+    for kind, name in zip(COMPANIONS, ["clicks-job", *["clicks-master"] * 3], strict=True):
+        (owner,) = cluster.api.get(kind, name)["metadata"]["ownerReferences"]
+        assert owner["uid"] == made["metadata"]["uid"]
+    now = job.snapshot()
+    assert (now.phase, now.spec.owner) == (JobPhase.STARTING, "ann")
+    (line,) = cluster.jobs()
+    assert (line.name, line.phase, line.owner, line.live) == ("clicks", JobPhase.STARTING, "ann", False)
+    assert cluster.live_jobs() == ()
+    with pytest.raises(InvalidValueError, match="job clicks runs"):
+        cluster.delete("clicks")
+    assert "is deleted" in cluster.delete("clicks", force=True)
+    until_nothing_is_left(admin)
+
+
+def test_why_a_master_gets_no_machine_is_what_its_job_says(cluster):
+    job = cluster.submit(SPEC)
+    end = time.monotonic() + LIMIT_S
+    while "waits for a machine: Unschedulable: no nodes available" not in (told := job.snapshot().message):
+        assert time.monotonic() < end, told
+        time.sleep(0.1)
+
+
+def test_of_those_who_submit_one_name_at_once_one_wins(cluster):
+    def submit(_: int) -> str:
+        try:
+            cluster.submit(SPEC)
+        except InvalidValueError as error:
+            return str(error)
+        return "won"
+
+    with ThreadPoolExecutor(6) as pool:
+        told = list(pool.map(submit, range(6)))
+    assert told.count("won") == 1, told
+    assert all("a job named clicks" in each for each in told if each != "won")
+    assert cluster.job("clicks").snapshot().spec == read_job(cluster.api, "clicks").spec
+
+
+def test_what_the_cluster_refuses_leaves_nothing_behind(admin, cluster):
+    spec = replace(SPEC, kubernetes=KubernetesSpec(priority_class="not-there"))
+    with pytest.raises(Refused, match="not-there"):
+        cluster.submit(spec)
+    until_nothing_is_left(admin)
+    assert cluster.submit(SPEC).snapshot().phase is JobPhase.STARTING
+
+
+def test_a_user_without_rights_is_told_what_he_may_not_and_changes_nothing(control_plane, admin):
+    admin.delete(ROLE_BINDING, "users")
+    alice = KubernetesCluster(connect_api(namespace=admin.namespace, kubeconfig=control_plane.alice))
+    with pytest.raises(Forbidden, match="alice may not get jobs clicks in namespace"):
+        alice.submit(SPEC)
+    with pytest.raises(Forbidden, match="alice may not list pods in namespace"):
+        alice.jobs()
+    with pytest.raises(BackendError):
+        alice.capacity()
+    assert "you may see neither its machines" in alice.description
+    assert not left(admin)
+    alice.shutdown()
+
+
+def test_a_name_that_runs_is_refused_and_one_that_a_dead_client_left_is_free(cluster, monkeypatch):
+    job, _ = new_pod_job(SPEC, None, (), None)
+    cluster.api.create(JOB, master_job(job, namespace=cluster.api.namespace))
+    with pytest.raises(InvalidValueError, match="a job named clicks is here already"):
+        cluster.submit(SPEC)
+    monkeypatch.setattr(submission, "GIVEN_UP_S", -60.0)
+    cluster.submit(SPEC)
+    with pytest.raises(InvalidValueError, match="a job named clicks is here already"):
+        cluster.submit(SPEC)
+
+
+def test_a_job_of_somebody_elses_kind_keeps_its_name(cluster):
+    job, _ = new_pod_job(SPEC, None, (), None)
+    document = master_job(job, namespace=cluster.api.namespace)
+    document["metadata"] = {"name": "clicks", "labels": {"app": "theirs"}}
+    cluster.api.create(JOB, document)
+    with pytest.raises(InvalidValueError, match="that is none of ours"):
+        cluster.submit(SPEC)
+    with pytest.raises(NotFoundError):
+        cluster.delete("clicks", force=True)
+    assert cluster.api.get(JOB, "clicks")
+
+
+def test_the_namespace_says_what_holds_for_all_jobs(admin, cluster):
+    text = "image: team/train:3\nenv: [LEVEL=info]"
+    document = {"metadata": {"name": "dlrover-nb"}, "data": {"defaults.yaml": text}}
+    admin.create(CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", **document})
+    cluster.submit(SPEC)
+    (container,) = admin.get(JOB, "clicks")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "team/train:3"
+    assert {"name": "LEVEL", "value": "info"} in container["env"]
+
+
+def test_data_on_a_volume_of_the_pods_are_left_to_the_master(cluster):
+    kube = KubernetesSpec(volumes=(Volume("/data", claim="rows"),))
+    data = replace(SPEC.data, format="parquet", path="/data/rows.parquet")
+    cluster.submit(replace(SPEC, data=data, kubernetes=kube))
+    assert read_job(cluster.api, "clicks").features is None
+    with pytest.raises(NotFoundError, match="rows"):
+        cluster.submit(replace(SPEC, name="other", data=replace(data, path="/elsewhere/rows.parquet")))
+
+
+def test_secrets_stand_in_secrets_alone(admin, cluster):
+    cluster.submit(SPEC)
+    job = read_job(cluster.api, "clicks")
+    words = [job.secret_key, job.access]
+    words += [base64.b64encode(word.encode()).decode() for word in words]
+    shown = [admin.list(kind).items for kind in (JOB, POD, CONFIG_MAP, ROLE, ROLE_BINDING)]
+    text = json.dumps(shown) + repr(job) + repr(cluster.job("clicks")) + repr(cluster.jobs())
+    assert not [word for word in words if word in text]
+
+
+def test_a_job_that_is_not_there_names_the_nearest(cluster):
+    cluster.submit(SPEC)
+    with pytest.raises(NotFoundError, match=r"no job 'click' in namespace .*; did you mean clicks\?"):
+        cluster.job("click")
+    with pytest.raises(NotThere):
+        cluster.api.get(CONFIG_MAP, end_name("clicks"))
