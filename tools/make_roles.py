@@ -39,9 +39,15 @@ def files() -> dict[str, str]:
     """Return what each file, by its path below deploy/, is to hold."""
     roles = [role("dlrover-nb-user", USER), role("dlrover-nb-operator", OPERATOR)]
     return {
-        "base/roles.yaml": HEAD + yaml.safe_dump_all(roles, sort_keys=False),
+        "base/roles.yaml": HEAD
+        + yaml.safe_dump_all(roles, sort_keys=False, default_flow_style=None, width=118),
         "components/nodes/nodes.yaml": HEAD
-        + yaml.safe_dump_all([role("dlrover-nb-nodes", [SEE_NODES]), NODES_BINDING], sort_keys=False),
+        + yaml.safe_dump_all(
+            [role("dlrover-nb-nodes", [SEE_NODES]), NODES_BINDING],
+            sort_keys=False,
+            default_flow_style=None,
+            width=118,
+        ),
         "README.md": with_tables((DEPLOY / "README.md").read_text()),
     }
 

@@ -172,7 +172,7 @@ def role_text(rights: Iterable[Right], user: str, namespace: str) -> str:
         if part := [right for right in asked if right.cluster is cluster]:
             given = role(_role_name(part, user or NOBODY), part, namespace=namespace)
             documents += [given, binding(given, user or NOBODY)]
-    return yaml.safe_dump_all(documents, sort_keys=False)
+    return yaml.safe_dump_all(documents, sort_keys=False, default_flow_style=None, width=118)
 
 
 def _role_name(rights: Iterable[Right], user: str) -> str:
