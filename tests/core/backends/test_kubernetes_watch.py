@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import until
 
+from dlrover_nb.core.backends.kubernetes import watch
 from dlrover_nb.core.backends.kubernetes.api import Api, Forbidden, Listing, Unreachable, connect_api
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, POD
 from dlrover_nb.core.backends.kubernetes.watch import Copy, Mirror
@@ -166,29 +168,72 @@ def test_a_version_that_the_server_has_forgotten_is_listed_anew(control_plane, a
     compact(control_plane, api)
     control_plane.stop_api()  # it remembers by itself for a while
     control_plane.start_api()
-    late = LateApi(connect_api(kubeconfig=control_plane.kubeconfig)._connection, api.namespace, old)
+    late = SpyApi(control_plane, api.namespace, old)
     with closing(Mirror(late, CONFIG_MAP, SELECTOR)) as mirror:
         shows(mirror, "a")
         until(lambda: len(late.watched) == 2)
         assert late.watched[0] == old
         assert int(late.watched[1]) > int(old)
+        assert late.n_list == 1
         assert mirror.error is None
 
 
-class LateApi(Api):
-    """Lists first what was long ago, as a client does that slept in between."""
+class SpyApi(Api):
+    """Tells what was asked for; may list first what was long ago, as to a client that slept in between."""
 
-    def __init__(self, connection, namespace, version):
-        super().__init__(connection, namespace)
-        self.version, self.watched = version, []
+    def __init__(self, cluster, namespace, version=None):
+        super().__init__(connect_api(kubeconfig=cluster.kubeconfig)._connection, namespace)
+        self.version, self.watched, self.n_list = version, [], 0
 
     def list(self, kind, **asked):
         version, self.version = self.version, None
-        return Listing([], version) if version else super().list(kind, **asked)
+        if version:
+            return Listing([], version)
+        self.n_list += 1
+        return super().list(kind, **asked)
 
     def watch(self, kind, **asked):
         self.watched.append(asked["resource_version"])
         return super().watch(kind, **asked)
+
+
+@pytest.mark.kube
+def test_a_watch_whose_time_is_over_goes_on_without_a_list(control_plane, api, monkeypatch):
+    monkeypatch.setattr(watch, "WATCH_S", 1.0)
+    spy = SpyApi(control_plane, api.namespace)
+    with closing(Mirror(spy, CONFIG_MAP, SELECTOR)) as mirror:
+        until(lambda: len(spy.watched) == 2)
+        api.create(CONFIG_MAP, a_map("a"))
+        shows(mirror, "a")
+        until(lambda: len(spy.watched) == 3)
+        assert int(spy.watched[2]) > int(spy.watched[0])
+        assert spy.n_list == 1
+        assert mirror.error is None
+
+
+@pytest.mark.kube
+def test_once_in_a_while_all_is_listed_anyway(control_plane, api, monkeypatch):
+    monkeypatch.setattr(watch, "WATCH_S", 1.0)
+    monkeypatch.setattr(watch, "RELIST_S", 0.0)
+    spy = SpyApi(control_plane, api.namespace)
+    with closing(Mirror(spy, CONFIG_MAP, SELECTOR)):
+        until(lambda: len(spy.watched) == 2)
+        assert spy.n_list == 2
+
+
+@pytest.mark.kube
+def test_an_answer_that_nobody_foresaw_blinds_nobody(control_plane, api, monkeypatch, caplog):
+    monkeypatch.setattr(watch, "REFUSED_PAUSE_S", 0.01)
+    spy = SpyApi(control_plane, api.namespace)
+    faults = iter([{"kind": "what"}])
+    real = Copy.apply
+    monkeypatch.setattr(Copy, "apply", lambda copy, event: real(copy, next(faults, event)))
+    with closing(Mirror(spy, CONFIG_MAP, SELECTOR)) as mirror:
+        mirror.wait(20)
+        api.create(CONFIG_MAP, a_map("a"))
+        shows(mirror, "a")
+    assert "configmaps cannot be followed" in caplog.text
+    assert spy.n_list == 2
 
 
 class Relay:
@@ -257,6 +302,27 @@ def test_a_connection_that_is_cut_goes_on_from_where_it_was(relay, api):
         api.delete(CONFIG_MAP, "a")
         shows(mirror, "b")
         assert through.n_request == 3, "one more watch, and no list"
+
+
+@pytest.mark.kube
+def test_whatever_is_cut_and_changed_the_copy_ends_as_the_cluster(relay, api):
+    chance = random.Random(6)
+    through = connect_api(kubeconfig=relay.kubeconfig, namespace=api.namespace)
+    with closing(Mirror(through, CONFIG_MAP, SELECTOR, chance=chance)) as mirror:
+        for step in range(120):
+            name = f"c{chance.randrange(8)}"
+            if name not in {doc["metadata"]["name"] for doc in api.list(CONFIG_MAP, selector=SELECTOR).items}:
+                api.create(CONFIG_MAP, a_map(name, n=str(step)))
+            elif chance.random() < 0.5:
+                api.delete(CONFIG_MAP, name)
+            else:
+                api.patch(CONFIG_MAP, name, {"data": {"n": str(step)}})
+            if step % 20 == 10:
+                relay.cut()
+        there = {
+            doc["metadata"]["name"]: doc["data"] for doc in api.list(CONFIG_MAP, selector=SELECTOR).items
+        }
+        until(lambda: {name: doc["data"] for name, doc in mirror.items().items()} == there)
 
 
 @pytest.mark.kube

@@ -170,6 +170,10 @@ class Mirror:
             except BackendError as error:
                 refused = not isinstance(error, Unreachable)
                 self._fail(error)
+            except Exception as error:  # an answer that nobody foresaw: the job must not go blind for it
+                logger.exception("%s cannot be followed", self._kind.plural)
+                self._copy.version, refused = "", True
+                self._error = BackendError(f"{self._kind.plural} cannot be followed: {error!r}; see the log")
             if self._clock() - began_s > LONGEST_PAUSE_S:
                 pause_s = FIRST_PAUSE_S
             chance = self._chance.uniform(0.5, 1.0)
