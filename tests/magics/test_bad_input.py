@@ -71,16 +71,17 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
         ("export -o /dev/null --force", "/dev/null is a device, expected an ordinary file; name another file"),
         (f"export -o {'a' * 300}", "File name too long; name another file"),
         ('undo --why "never closed', "unclosed quote in: undo --why"),
-        ("connect kubernetes", "jobs cannot be started on Kubernetes yet; use `connect ray` here"),
+        ("connect kubernetes", "there is no kubeconfig at /nowhere/config; set KUBECONFIG to the path of yours"),
         ("report -o nowhere/r.html", "no folder"),
         ("export -o .", "is a folder, expected a file; add a file name"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_changes_nothing(
-    typed: InteractiveShell, memory: MemoryCluster, line: str, message: str
+    typed: InteractiveShell, memory: MemoryCluster, line: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     magics = loaded(typed)
     assert magics is not None
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
     if line.startswith("connect"):
         magics.commands._connector = connect
     link, before = memory.links["ctr"], memory.links["ctr"].state

@@ -24,7 +24,7 @@ from dlrover_nb.api.views import (
     PlansView,
     StatusView,
 )
-from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.session import connect
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import DataFormat, JobPhase, JobSpec, Mode
@@ -112,11 +112,10 @@ def test_connect_passes_its_arguments_on(shell: InteractiveShell, memory: Memory
         shell.run_line_magic("dlrover", "connect slurm")
 
 
-def test_kubernetes_comes_later_and_one_line_says_what_to_use_now() -> None:
+def test_kubernetes_is_reached_by_a_kubeconfig_and_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
     for kind in ("kubernetes", "k8s"):
-        with pytest.raises(
-            InvalidValueError, match="cannot be started on Kubernetes yet; use `connect ray` here"
-        ):
+        with pytest.raises(BackendError, match="no kubeconfig at /nowhere/config; set KUBECONFIG"):
             connect(kind)
 
 
