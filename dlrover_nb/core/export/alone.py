@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 PICKLED = "pickle:"  # code that lies in the run folder of its job
-FOLDER, JOB_FILE = "/etc/dlrover-nb", "job.yaml"
+FOLDER, JOB_FILE = "/dlrover-nb/file", "job.yaml"
 RAY_MIB = 2048  # of a Ray head and the command line that talks to it, beside what nodes get
 _PLACES: tuple[dict[str, object], ...] = (
     {"name": "job", "mountPath": FOLDER, "readOnly": True},

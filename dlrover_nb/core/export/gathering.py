@@ -35,8 +35,9 @@ KINDS = {  # resource -> kind of export; of several the first is whose file it i
     "JobSet": "jobset",
     "ScalePlan": "scaleplan",
     "Pod": "pods",
+    "Job": "pods",
 }
-JOBS = tuple(kind for kind in KINDS if kind not in {"ScalePlan", "Pod"})
+JOBS = tuple(kind for kind in KINDS if kind not in {"ScalePlan", "Pod", "Job"})
 FIELDS = {  # of `Pins`, in the documents' words
     "workers": "worker replicas",
     "worker_cpu": "worker cpu",
@@ -114,6 +115,11 @@ def gather(documents: Sequence[Group]) -> Said:
 def holds_job_file(document: Group) -> bool:
     """Whether a document is the ConfigMap with the job file of a job that runs as a whole."""
     return document.get("kind") == "ConfigMap" and JOB_FILE in child(document, "data")
+
+
+def is_companion(document: Group, said: Said) -> bool:
+    """Whether a document is one of those that a job of ours needs beside what says something of it."""
+    return said.filed is not None and child(metadata(document), "labels").get(JOB_LABEL) == said.filed.name
 
 
 def metadata(document: Group) -> Group:

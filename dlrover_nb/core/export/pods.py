@@ -1,57 +1,84 @@
-"""A job with a plan as plain Kubernetes pods, for clusters without an operator.
+"""A job with a plan as plain Kubernetes: all objects that it takes to run, for clusters without an operator.
 
-One Pod per node, which nobody restarts: the job's master replaces nodes, not the kubelet. Labels tell the job
-and the role; an owner reference needs the id that a cluster gives, so who owns the job stands in an
-annotation.
+They are the ones that a submission makes (`backends.kubernetes.objects`), with two differences. The Secret is
+empty, since no export holds a key: the job file lies in a ConfigMap, and the master, which may change its own
+Secret, makes the keys when it first begins (`backends.kubernetes.founding`). And nobody is there to let a
+paused Job go, so the Job comes last and running. The master makes the pods of the plan; whoever deletes the
+Job deletes them, and ``kubectl delete -f`` of the file the rest.
+
+A service account is named with its namespace, so all of them stand in one: the one asked for, or ``default``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.export.nodes import (
-    ROLE_LABEL,
-    Options,
-    container,
-    fixed_plan,
-    head,
-    labels_of,
-)
-from dlrover_nb.core.export.podspec import pod_spec
+from dlrover_nb.core.backends.kubernetes.objects import companions, master_job
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.export.alone import FOLDER, JOB_FILE, config_name, fixed, job_file
+from dlrover_nb.core.export.nodes import Options, fixed_plan
+from dlrover_nb.core.export.podspec import image_of
 from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.pods import PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
 
+FOUNDING = "dlrover_nb.core.backends.kubernetes.founding"
+_FILE = "job-file"
+
 
 def pods(
     job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
-    """Return the pods of `job` on `plan`, parameter servers first.
+    """Return the objects of `job` on `plan` in the order in which they are to be made.
 
     Raises
     ------
     InvalidValueError
-        When something should scale them: nothing does.
+        When something should scale them (nothing does), or the job's code is in a notebook.
     """
     fixed_plan("a set of plain pods", options)
     told = context("pods", job, plan, provenance, auto_scale=False)
-    notes = notes_of(told)
-    return tuple(
-        _pod(told, role, index, options, notes)
-        for role in (Role.PS, Role.WORKER)
-        for index in range(plan.role(role).count)
-    )
+    options = replace(options, namespace=options.namespace or "default")
+    bare = _bare(told, options)
+    assert options.namespace is not None
+    beside = [_without_values(doc) for doc in companions(bare, code={}, namespace=options.namespace)]
+    return (job_file(told, options), *beside, _running(bare, told, options.namespace))
 
 
-def _pod(told: Context, role: Role, index: int, options: Options, notes: dict[str, str]) -> dict[str, object]:
-    node = f"{role}-{index}"
-    labels = {**labels_of(told.job), ROLE_LABEL: str(role)}
+def _bare(told: Context, options: Options) -> PodJob:
+    """Return what the objects are made from, without any key."""
+    spec = fixed(told.job, told.plan)
+    spec = replace(spec, kubernetes=replace(spec.kubernetes, image=image_of(spec, options.image)))
+    run = hashlib.sha256(to_json(spec)).hexdigest()[:8]
+    return PodJob(spec, None, run, public_key="", secret_key="", access="")
+
+
+def _without_values(document: dict[str, Any]) -> dict[str, object]:
+    return {key: value for key, value in document.items() if key not in {"data", "stringData"}}
+
+
+def _running(bare: PodJob, told: Context, namespace: str) -> dict[str, object]:
+    """Return the Job, let go, whose pod reads the job file."""
+    document = master_job(bare, namespace=namespace)
+    spec = document["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    mounts = [*container["volumeMounts"], {"name": _FILE, "mountPath": FOLDER, "readOnly": True}]
+    container = {**container, "command": [*container["command"][:-1], FOUNDING], "volumeMounts": mounts}
+    file = {
+        "name": _FILE,
+        "configMap": {"name": config_name(bare.spec.name), "items": [{"key": JOB_FILE, "path": JOB_FILE}]},
+    }
+    pod = {**pod, "containers": [container], "volumes": [*pod["volumes"], file]}
+    template = {**spec["template"], "spec": pod}
+    notes = {**document["metadata"].get("annotations", {}), **notes_of(told)}
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {**head(f"{told.job.name}-{node}", options), "labels": labels, "annotations": notes},
-        "spec": pod_spec(told.job, container(told, role, options, node=node)),
+        **document,
+        "metadata": {**document["metadata"], "annotations": notes},
+        "spec": {**spec, "parallelism": 1, "template": template},
     }

@@ -20,6 +20,7 @@ from dlrover_nb.core.export.gathering import (
     documents_in,
     gather,
     holds_job_file,
+    is_companion,
     metadata,
     plan_fields,
 )
@@ -96,7 +97,7 @@ def read_export(text: str) -> Imported:
         raise InvalidValueError(f"an import reads {', '.join(KINDS)}, got {got}")
     said = gather(known)
     told = _context(known, said)
-    said.unknown += [_other(d) for d in documents if d not in known]
+    said.unknown += [_other(d) for d in documents if d not in known and not is_companion(d, said)]
     return _merged(_kind(known, told), said, told)
 
 

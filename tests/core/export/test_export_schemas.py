@@ -17,6 +17,7 @@ from exports import (
     PLAN,
     TOLD,
     decisions,
+    jobs,
     jobs_of,
     no_resource_warnings,
     plans,
@@ -35,6 +36,7 @@ from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yam
 from dlrover_nb.core.export.schemas import KINDS
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 TOOL = Path(__file__).resolve().parents[3] / "tools" / "trim_crds.py"
@@ -84,17 +86,20 @@ def test_every_export_is_valid_by_the_real_crds(
 
 
 @settings(deadline=None, max_examples=6)
-@given(small_plans, provenances)
-def test_every_pod_is_one_that_the_real_pod_template_takes(
-    real: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, plan: ResourcePlan, told: Provenance
+@given(jobs, small_plans)
+def test_the_masters_pod_is_one_that_the_real_job_template_takes(
+    real: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, job: JobSpec, plan: ResourcePlan
 ) -> None:
-    pods: Any = EXPORTERS["pods"](JOB, plan, told, Options())
-    job: Any = EXPORTERS["elasticjob"](JOB, plan, told, Options())[0]
-    for pod in pods:
-        role = pod["metadata"]["labels"]["dlrover-nb/role"]
-        job["spec"]["replicaSpecs"][role]["template"]["spec"] = pod["spec"]
+    own: Any = EXPORTERS["pods"](job, plan, TOLD, Options())[-1]
+    spec = {"replicatedJobs": [{"name": "job", "template": {"spec": own["spec"]}}]}
+    whole = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "a"},
+        "spec": spec,
+    }
     path = tmp_path_factory.mktemp("export") / "job.yaml"
-    assert _problems(real, "elasticjobs.HEAD", path, to_yaml(job)) == []
+    assert _problems(real, "jobset.x-k8s.io_jobsets", path, to_yaml(whole)) == []
 
 
 def test_the_present_operator_does_not_know_the_older_switches(real: dict[str, Any], tmp_path: Path) -> None:
@@ -175,12 +180,12 @@ RESOURCE = "spec/replicaResourceSpecs/ps"
             "a b",
             "metadata/labels/scale-type: 'a b' does not match",
         ),
-        ("pods", "spec/container", [], "Pod ctr-daily-ps-0: spec: Additional properties"),
+        ("pods", "spec/container", [], "Job ctr-daily: spec: Additional properties"),
         ("pods", "metadata/annotations/big", "x" * (256 << 10), "must be at most 256 KiB together, got 25"),
     ],
 )
 def test_a_wrong_document_is_told_where(kind: str, path: str, value: object, told: str) -> None:
-    document = EXPORTERS[kind](JOB, PLAN, TOLD, OPTIONS)[0]
+    document = EXPORTERS[kind](JOB, PLAN, TOLD, OPTIONS)[-1]
     assert check([document]) == ()
     problems = check([_changed(document, path, value)])
     assert [problem for problem in problems if told in problem], problems

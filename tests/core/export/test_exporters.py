@@ -14,6 +14,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yaml
 from dlrover_nb.core.export.provenance import Context
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.resources import PlanBounds, RolePlan
 from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
 
@@ -159,31 +160,43 @@ def test_what_nobody_scales_cannot_be_left_to_scale(kind: str) -> None:
         EXPORTERS[kind](JOB, PLAN, TOLD, Options(auto_scale=True))
 
 
-def test_pods_are_one_for_each_node_with_what_it_needs() -> None:
-    pods: Any = EXPORTERS["pods"](JOB, PLAN, TOLD, Options(namespace="ads"))
-    assert [pod["metadata"]["name"] for pod in pods] == [
-        "ctr-daily-ps-0",
-        "ctr-daily-worker-0",
-        "ctr-daily-worker-1",
+def test_plain_pods_are_all_objects_of_a_job_and_no_key() -> None:
+    documents: Any = EXPORTERS["pods"](JOB, PLAN, TOLD, Options("registry/ctr:7", namespace="ads"))
+    file, secret, account, role, binding, job = documents
+    assert [d["kind"] for d in documents] == [
+        "ConfigMap",
+        "Secret",
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "Job",
     ]
-    for pod in pods:
-        (container,) = pod["spec"]["containers"]
-        role = pod["metadata"]["labels"]["dlrover-nb/role"]
-        env = {e["name"]: e["value"] for e in container["env"]}
-        assert (env["DLROVER_NB_ROLE"], f"ctr-daily-{env['DLROVER_NB_NODE']}") == (
-            role,
-            pod["metadata"]["name"],
-        )
-        assert container["resources"]["requests"] == container["resources"]["limits"]
-        assert pod["metadata"]["namespace"] == "ads"
-        assert pod["metadata"]["annotations"]["dlrover-nb/owner"] == "ada"
+    assert {d["metadata"]["namespace"] for d in documents} == {"ads"}
+    assert not {"data", "stringData"} & secret.keys()
+    assert binding["subjects"][0]["name"] == account["metadata"]["name"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert job["spec"]["parallelism"] == 1  # nobody is there to let it go
+    pod = job["spec"]["template"]["spec"]
+    (main,) = pod["containers"]
+    assert main["image"] == "registry/ctr:7"
+    mounted = next(v for v in pod["volumes"] if v.get("configMap"))
+    assert mounted["configMap"]["name"] == file["metadata"]["name"]
+    assert mounted["name"] in {mount["name"] for mount in main["volumeMounts"]}
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
 
 
-@pytest.mark.parametrize("kind", ["elasticjob", "elasticjob-0", "pods"])
+def test_an_account_that_is_there_already_is_taken() -> None:
+    job = replace(JOB, kubernetes=KubernetesSpec(service_account="trainer"))
+    documents: Any = EXPORTERS["pods"](job, PLAN, TOLD, OPTIONS)
+    assert [d["kind"] for d in documents] == ["ConfigMap", "Secret", "Job"]
+    assert documents[-1]["spec"]["template"]["spec"]["serviceAccountName"] == "trainer"
+
+
+@pytest.mark.parametrize("kind", ["elasticjob", "elasticjob-0"])
 def test_nodes_get_the_job_with_the_exported_plan_and_nothing_in_it_is_expanded(kind: str) -> None:
     job = replace(JOB, data=DataSpec(DataFormat.PARQUET, "/data/$(HOME).parquet"))
     containers = [*_containers(list(EXPORTERS[kind](job, PLAN, TOLD, OPTIONS)))]
-    assert len(containers) == {"pods": 3}.get(kind, 2)
+    assert len(containers) == 2
     for container in containers:
         text = next(e["value"] for e in container["env"] if e["name"] == "DLROVER_NB_JOB")
         assert "$$(HOME)" in text

@@ -137,7 +137,7 @@ def test_a_job_of_ours_is_its_job_file_and_what_submits_it(kind: str) -> None:
     found = parse_job(file["data"]["job.yaml"])
     assert (found.plan, found.mode, found.warm_start) == (THREE, Mode.SUGGEST, False)
     text = to_yaml(document)
-    words = ["python", "-m", "dlrover_nb.cli", "submit", "--file", "/etc/dlrover-nb/job.yaml", "--wait"]
+    words = ["python", "-m", "dlrover_nb.cli", "submit", "--file", "/dlrover-nb/file/job.yaml", "--wait"]
     if kind == "rayjob":
         assert document["spec"]["entrypoint"] == shlex.join(words)
     else:

@@ -27,9 +27,10 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, gathering, read_export, to_yaml
 from dlrover_nb.core.export.alone import fixed
+from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.structs.foreign import Framework
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
-from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import Pins, ResourcePlan, Role, RolePlan
 
 
 @pytest.mark.parametrize("kind", EXPORTERS)
@@ -70,14 +71,14 @@ def test_the_plan_comes_back_without_annotations_too(
     job = data.draw(jobs_of(kind).filter(lambda job: job.foreign is None))
     documents: Any = EXPORTERS[kind](job, plan, TOLD, Options())
     for document in documents:
-        del document["metadata"]["annotations"]
+        document["metadata"].pop("annotations", None)
     found = read_export(to_yaml(*documents))
     assert (found.plan, found.name) == (plan, job.name)
     assert found.provenance == Provenance()
     assert "who decided, and on which prediction" in found.unknown
     assert found.job == {
         "scaleplan": None,
-        **dict.fromkeys(["elasticjob", "elasticjob-0", "pods"], replace(job, plan=plan)),
+        **dict.fromkeys(["elasticjob", "elasticjob-0"], replace(job, plan=plan)),
     }.get(kind, fixed(job, plan))
 
 
@@ -132,15 +133,35 @@ def test_a_part_that_was_deleted_is_taken_as_exported_and_told() -> None:
     assert found.unknown == ("worker replicas: not in the document, 2 as exported",)
 
 
+def _node_pods(plan: ResourcePlan = PLAN) -> list[Any]:
+    """Return the pods of a job's nodes as they stand on a cluster, with what an export noted on its job."""
+    (job,) = EXPORTERS["elasticjob"](JOB, PLAN, TOLD, OPTIONS)
+    notes = job["metadata"]["annotations"]  # type: ignore[index]
+    return [
+        {
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{JOB.name}-{role}-{i}",
+                "labels": {"dlrover-nb/job": JOB.name, "dlrover-nb/role": str(role)},
+                "annotations": notes,
+            },
+            "spec": {"containers": [{"resources": {"limits": resources_of(plan.role(role))}}]},
+        }
+        for role in Role
+        for i in range(plan.role(role).count)
+    ]
+
+
 def test_a_pod_more_is_a_node_more() -> None:
-    documents: Any = EXPORTERS["pods"](JOB, PLAN, TOLD, OPTIONS)
+    documents = sorted(_node_pods(), key=lambda pod: pod["metadata"]["name"])
     found = read_export(to_yaml(*documents, documents[-1]))
     assert found.plan == replace(PLAN, worker=replace(PLAN.worker, count=3))
     assert "worker replicas: 3 now, 2 when exported" in found.differs
 
 
 def test_pods_that_differ_count_by_what_most_of_them_have() -> None:
-    documents: Any = [*EXPORTERS["pods"](JOB, replace(PLAN, worker=RolePlan(3, 0.5, 1024)), TOLD, OPTIONS)]
+    plan = replace(PLAN, worker=RolePlan(3, 0.5, 1024))
+    documents = sorted(_node_pods(plan), key=lambda pod: pod["metadata"]["name"])
     text = to_yaml(*documents[:-1]) + "---\n" + to_yaml(documents[-1]).replace("500m", "2")
     found = read_export(text)
     assert found.plan == replace(PLAN, worker=RolePlan(3, 0.5, 1024))

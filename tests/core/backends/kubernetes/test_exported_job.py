@@ -1,0 +1,53 @@
+"""What is exported runs: a file's objects are made as they stand, and the job trains in pods to its end."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from kube import host_files
+
+from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.kinds import (
+    CONFIG_MAP,
+    JOB,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+)
+from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, documents_in, to_yaml
+from dlrover_nb.core.jobfile import job_from
+
+pytestmark = [pytest.mark.kube, pytest.mark.pods]
+KINDS = {kind.name: kind for kind in (CONFIG_MAP, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, JOB)}
+LIMIT_S = 110.0
+
+
+@pytest.mark.timeout(180)
+def test_the_objects_of_an_export_alone_start_a_job_that_trains_to_its_end(nodes, namespace) -> None:
+    api = connect_api(kubeconfig=nodes.kubeconfig, namespace=namespace(nodes))
+    job = job_from(
+        {
+            "name": "exported",
+            "plan": {
+                "worker": {"count": 1, "cpu": 0.4, "memory_mib": 512},
+                "ps": {"count": 1, "cpu": 0.2, "memory_mib": 384},
+            },
+            "kubernetes": {**host_files(), "linger_s": 1.0},
+        }
+    )
+    written = to_yaml(*EXPORTERS["pods"](job, job.plan, Provenance(), Options(namespace=api.namespace)))
+    documents = documents_in(written)
+    assert check(documents) == ()
+    for document in documents:
+        api.create(KINDS[document["kind"]], document)
+    end = time.monotonic() + LIMIT_S
+    while not (status := api.get(JOB, "exported")["status"]).get("succeeded"):
+        assert time.monotonic() < end, status
+        assert not status.get("failed"), status
+        time.sleep(0.5)
+    secret = api.get(SECRET, "exported-job")
+    assert secret["data"]["job.json"]
+    assert secret["metadata"]["ownerReferences"][0]["name"] == "exported"
+    api.delete(JOB, "exported", propagation="Background")
