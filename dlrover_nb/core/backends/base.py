@@ -38,6 +38,8 @@ class NodeExited:
         Whether somebody ended it by force, as the kernel does with a process that takes too much memory.
     out_of_memory
         Whether that is known to be why.
+    succeeded
+        Whether it ended by itself with exit code 0, which only programs of others do before they are told.
     """
 
     node: str
@@ -45,6 +47,7 @@ class NodeExited:
     retryable: bool = True
     was_killed: bool = False
     out_of_memory: bool = False
+    succeeded: bool = False
 
 
 class Backend(Protocol):

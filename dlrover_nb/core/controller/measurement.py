@@ -67,7 +67,7 @@ class Measurement:
 
     def add(self, sample: NodeSample, at_s: float) -> tuple[ProfileSample, ...]:
         """Take a report in; return the steady samples that it completes."""
-        if self._memory:
+        if self._memory and sample.memory_mib > 0:  # 0: not known, of a program of others
             nodes = self._node_mib[sample.role]
             nodes[sample.node] = sample.memory_mib
             self._memory[sample.role].add(Report(at_s, self._n_sample_done, max(nodes.values())))

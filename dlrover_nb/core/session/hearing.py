@@ -22,6 +22,7 @@ from dlrover_nb.core.telemetry import JobTelemetry
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dlrover_nb.core.controller import ControllerSettings
     from dlrover_nb.core.structs.events import Event, Instruction
     from dlrover_nb.core.structs.samples import NodeSample
     from dlrover_nb.core.structs.shards import ShardCounts
@@ -41,6 +42,8 @@ class Hearing:
         Its run folder.
     history_url
         Of the history; None for the user's own file.
+    settings
+        Of the controller.
 
     Attributes
     ----------
@@ -48,8 +51,14 @@ class Hearing:
         For looking at it; what it is to hear goes through `tell`.
     """
 
-    def __init__(self, job: str, folder: Path, history_url: str | None) -> None:
-        self.controller = Controller()
+    def __init__(
+        self,
+        job: str,
+        folder: Path,
+        history_url: str | None,
+        settings: ControllerSettings | None = None,
+    ) -> None:
+        self.controller = Controller(settings)
         self._path = folder / JOURNAL
         self._journal, self._memory = Journal(folder), Memory(job, history_url)
         self._telemetry, self._lock = JobTelemetry(), threading.Lock()

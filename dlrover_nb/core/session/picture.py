@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
     from dlrover_nb.core.structs.snapshot import Evaluation, Round
 
-FRESH_S = 3.0  # an older report says nothing about now
+FRESH_S = 3.0  # an older report says nothing about now,
+N_WINDOW = 2  # unless its own window was long: the next one cannot have come yet
 
 
 def fresh(samples: Iterable[NodeSample], at_s: float) -> list[NodeSample]:
     """Return the reports that are about now."""
-    return [sample for sample in samples if sample.at_s >= at_s - FRESH_S]
+    return [sample for sample in samples if sample.at_s >= at_s - max(FRESH_S, N_WINDOW * sample.window_s)]
 
 
 def throughput(samples: Iterable[NodeSample]) -> float:

@@ -1,0 +1,512 @@
+"""The driver of a foreign job: one thread, one loop, one command queue around its sans-IO master.
+
+It does for programs of others what `core.session.driver` does for ours, with the same controller, journal,
+history and pictures, so that views, magics and decisions know no difference. What it lacks is the wire: the
+programs are told nothing but their variables, and tell their steps over HTTP (`report`) or in their logs.
+
+What the master knows is written down before an order leaves, in one small file: a driver that comes back in
+another pod goes on with the pods that run, and counts nothing twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+from dlrover_nb.core.backends.base import Backend
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.controller import ControllerSettings
+from dlrover_nb.core.errors import BackendError, CheckpointError, StaleDecisionError, WireError
+from dlrover_nb.core.foreign import ForeignMaster, ForeignOrder, ForeignRecord, Gather, StepLog, planned
+from dlrover_nb.core.runtime.folder import writing_to
+from dlrover_nb.core.runtime.orders import StartNode, StopNode, Tell
+from dlrover_nb.core.session import picture
+from dlrover_nb.core.session.cluster import summarize
+from dlrover_nb.core.session.commands import Commands
+from dlrover_nb.core.session.hearing import Hearing
+from dlrover_nb.core.session.logs import NodeLogs
+from dlrover_nb.core.session.runfolder import JobFile, MasterLock, read_job, write_job
+from dlrover_nb.core.structs.decisions import Decision
+from dlrover_nb.core.structs.events import Decided, JobSubmitted, Remember, RoomChanged, Scale, Ticked
+from dlrover_nb.core.structs.job import FeatureSpec, JobPhase
+from dlrover_nb.core.structs.messages import LinesWritten, NodeConfig
+from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.core.structs.resources import Role, check_fits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.controller import Counsel
+    from dlrover_nb.core.session.cluster import JobSummary
+    from dlrover_nb.core.structs.events import Event, Instruction
+    from dlrover_nb.core.structs.foreign import StepsDone
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+logger = logging.getLogger(__name__)
+
+TICK_S, SECOND_S, ROOM_EVERY_S, PUBLISH_S = 0.25, 1.0, 5.0, 0.5
+STATE_FILE = "foreign.json"
+NO_FEATURES = FeatureSpec("", (), (), n_train=0, n_eval=0)  # rows of others are not ours to know
+# Steps of others may take many seconds, and their logs tell of some at once: windows wait for them.
+SETTINGS = ControllerSettings(max_window_s=120.0, min_window_iter=2)
+UNKNOWN_SIZE = 1  # of dense parameters and embeddings: any constant does, for what is fitted beside it
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A line that a program wrote, by the cluster's clock in nanoseconds."""
+
+    node: str
+    at_ns: int
+    text: str
+
+
+class ForeignBackend(Backend, Protocol):
+    """What runs programs of others, beyond what every backend does."""
+
+    def addresses(self) -> Mapping[str, str]:
+        """Return where the nodes are reached whose programs may begin."""
+        ...
+
+    def gather(self, node: str, text: str) -> None:
+        """Have a node's program run with these variables; return at once."""
+        ...
+
+    def follow(self, since_ns: Mapping[str, int]) -> None:
+        """Begin to read what programs write; of the nodes named, what came after that time alone."""
+        ...
+
+    def written(self) -> tuple[Written, ...]:
+        """Return the lines that were written since the last call, each once, those of a node in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """All that a driver after this one must know."""
+
+    record: ForeignRecord
+    read_ns: dict[str, int] = field(default_factory=dict)  # how far the lines of each node are read
+
+
+class ForeignDriver:
+    """Runs one foreign job on a backend; fits `core.session.client.MasterLink`.
+
+    Parameters
+    ----------
+    spec
+        What to run.
+    backend
+        Where nodes run; the driver closes it at the end of the job.
+    folder
+        The job's run folder, made if missing.
+    history_url
+        Of the history; None for the user's own file.
+    clock
+        The time.
+    url
+        Where programs report their steps, as their pods reach it.
+    job
+        The job of a driver before this one, which this one goes on with; None: a new one.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a job is made of, all but the first by keyword
+        self,
+        spec: JobSpec,
+        backend: ForeignBackend,
+        *,
+        folder: Path,
+        history_url: str | None,
+        clock: Clock,
+        url: str,
+        job: JobFile | None = None,
+    ) -> None:
+        self.spec = spec = planned(spec)
+        assert spec.foreign is not None
+        self._foreign, self._backend, self._folder, self._clock = spec.foreign, backend, folder, clock
+        self._url, self._job = url, job
+        self._room = self._capacity = backend.capacity()
+        self._master = ForeignMaster(spec, self._capacity)
+        self._hearing = Hearing(spec.name, folder, history_url, SETTINGS)
+        self._logs, self._steps = NodeLogs(folder), dict[str, StepLog]()
+        self._reports: queue.SimpleQueue[StepsDone] = queue.SimpleQueue()
+        self._commands = Commands(
+            f"the master of job {spec.name}",
+            over=lambda: StaleDecisionError(f"job {spec.name} has ended: nothing to do"),
+        )
+        self._held = contextlib.ExitStack()
+        self._read_ns: dict[str, int] = {}
+        self._saved: _Saved | None = None
+        self._first: tuple[ForeignOrder, ...] = ()
+        self._broken = ""
+        self._loss: float | None = None
+        self._room_at_s, self._can_save = 0.0, True
+        self._ticked_at_s = self._second_at_s = self._published_at_s = clock.now_s()
+        self._started_at_s = job.started_at_s if job else self._ticked_at_s
+        self._snapshot: JobSnapshot | None = None
+        self._counsel: Counsel | None = None
+        self._thread = threading.Thread(target=self._run, name=f"driver-{spec.name}", daemon=True)
+
+    @classmethod
+    def resume(
+        cls, backend: ForeignBackend, *, folder: Path, history_url: str | None, clock: Clock, url: str
+    ) -> ForeignDriver:
+        """Return a driver that goes on with the job of a run folder; `CheckpointError` when it is of none."""
+        job = read_job(folder)
+        return cls(job.spec, backend, folder=folder, history_url=history_url, clock=clock, url=url, job=job)
+
+    # for any thread
+
+    def start(self) -> None:
+        """Begin the job, or go on with it, and return; raises as `JobDriver.start`."""
+        if self._job is None:
+            check_fits(self.spec.plan, self._capacity)
+        with writing_to(self._folder):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._held.callback(MasterLock(self._folder).release)
+        try:
+            self._first = self._begin() if self._job is None else self._come_back()
+        except BaseException:
+            self._held.close()
+            raise
+        self._backend.follow(self._read_ns)
+        self._publish()
+        self._thread.start()
+
+    def report(self, told: StepsDone) -> None:
+        """Hear from a program what it has done; nothing waits for it."""
+        self._reports.put(told)
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest picture of the job."""
+        if self._snapshot is None:
+            raise BackendError(f"job {self.spec.name} has not begun; call start first")
+        return self._snapshot
+
+    def summary(self) -> JobSummary:
+        """Return the one line that a list of jobs shows."""
+        return summarize(self.snapshot())
+
+    def series(self, cursor: int = 0) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        return self._hearing.series(cursor)
+
+    def decide(self, decision: Decision) -> Decision:
+        """Hand in a decision and wait for the verdict; raises as `JobDriver.decide`."""
+        return self._commands.ask(lambda: self._decide(decision))
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Say of each plan what it would bring, and why it would be refused; see `Counsel`."""
+        return self._asked.weigh(plans)
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Say why a proposal was made, the open one by default; `NotFoundError` when there is no such one."""
+        return self._asked.explain(proposal)
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines that a node, dead ones included, or any node wrote; see `logs.newest`."""
+        return self._logs.lines(node, n_line, there=(each.id for each in self.snapshot().nodes))
+
+    def choose(self, choice: UserChoice) -> None:
+        """Refuse: shards and batch sizes are not ours here."""
+        self._master.choose(choice)
+
+    def stop(self, by: str, why: str = "") -> None:
+        """End the job; nothing happens when it has ended."""
+        if not self.snapshot().phase.is_final:
+            self._commands.ask(lambda: self._carry_out(self._master.stop(by, why, self._now_s())))
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until the job has ended and all is put away; whether it has."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """End the job at once if it runs, and wait for the end."""
+        if self._thread.is_alive():
+            self._commands.put(
+                lambda: self._carry_out(self._master.fail("its driver was closed", self._now_s()))
+            )
+            self._thread.join()
+
+    # beginning
+
+    def _begin(self) -> tuple[ForeignOrder, ...]:
+        job = JobFile(self.spec, NO_FEATURES, self._started_at_s, self._url, "", "")
+        write_job(self._folder, job)
+        self._submit()
+        return self._master.start(self._now_s())
+
+    def _come_back(self) -> tuple[ForeignOrder, ...]:
+        try:
+            saved = from_json((self._folder / STATE_FILE).read_bytes(), _Saved)
+        except (OSError, WireError) as error:
+            raise CheckpointError(
+                f"the master of the job in {self._folder} left no state ({error}); submit the job again"
+            ) from error
+        self._read_ns = dict(saved.read_ns)
+        self._hearing.again()
+        nodes = [node.id for node in saved.record.nodes]
+        self._logs.again(nodes)
+        self._backend.adopt([node.id for node in saved.record.nodes if not node.is_finished])
+        self._backend.meet(self._url)
+        if not self._hearing.controller.is_submitted:
+            self._submit()
+        orders = self._master.resume(saved.record, self._now_s())
+        if (plan := self._hearing.controller.under_way) is not None:
+            orders += self._master.set_target(plan, self._now_s())
+        return orders
+
+    def _submit(self) -> None:
+        told = JobSubmitted(
+            at_s=self._now_s(),
+            spec=self.spec,
+            capacity=self._capacity,
+            n_sample_total=self._foreign.n_sample,
+            dense_bytes=UNKNOWN_SIZE,
+            embedding_dim=UNKNOWN_SIZE,
+        )
+        self._tell(told)
+
+    # the loop's thread
+
+    def _run(self) -> None:
+        try:
+            self._carry_out(self._first)
+            while not self._master.phase.is_final:
+                self._turn()
+        except Exception as error:
+            logger.exception("the driver of job %s failed", self.spec.name)
+            self._fail(f"the job master failed: {type(error).__name__}: {error}")
+        finally:
+            self._put_away()
+
+    def _turn(self) -> None:
+        """See to commands, words of programs, nodes and time."""
+        wait_s = max(0.0, self._ticked_at_s + TICK_S - self._now_s())
+        while self._commands.run_next(wait_s):
+            wait_s = 0.0
+            self._publish()
+        self._hear()
+        self._see_time()
+
+    def _hear(self) -> None:
+        while not self._reports.empty():
+            self._carry_out(self._master.on_steps(self._reports.get(), self._now_s()))
+        for line in self._backend.written():
+            self._read(line)
+
+    def _read(self, line: Written) -> None:
+        """Keep a line, and count what it tells of steps."""
+        at_s = line.at_ns / 1e9
+        self._read_ns[line.node] = line.at_ns
+        kept = LogLine(at_s, line.node, "stdout", line.text)
+        self._logs.hear(LinesWritten(line.node, (kept,), (line.at_ns, line.at_ns)))
+        if self._foreign.step_log and (told := self._step_log(line.node).read(line.text, at_s)) is not None:
+            self._carry_out(self._master.on_steps(told, self._now_s()))
+
+    def _step_log(self, node: str) -> StepLog:
+        if node not in self._steps:
+            before = [told for told in self._master.told if told.node == node]
+            last = before[-1] if before else None
+            self._steps[node] = StepLog(self._foreign.step_log, self.spec.batch_size, node, last)
+        return self._steps[node]
+
+    def _see_time(self) -> None:
+        at_s = self._now_s()
+        if at_s >= self._ticked_at_s + TICK_S:
+            self._ticked_at_s = at_s
+            self._see_exits(at_s)
+            self._carry_out(self._master.see_addresses(self._backend.addresses(), at_s))
+            self._carry_out(self._master.tick(at_s))
+        if at_s >= self._second_at_s + SECOND_S:
+            self._second_at_s = at_s
+            self._carry_out(self._master.see_waiting(self._backend.waiting(), at_s))
+            self._tell(Ticked(at_s))
+            self._record(at_s)
+            self._save()
+            self._see_room(at_s)
+        if at_s >= self._published_at_s + PUBLISH_S:
+            self._publish()
+
+    def _see_exits(self, at_s: float) -> None:
+        for exited in self._backend.poll():
+            for line in self._backend.written():  # its last words first
+                self._read(line)
+            self._logs.see_gone(exited.node, at_s)
+            self._steps.pop(exited.node, None)
+            self._read_ns.pop(exited.node, None)
+            orders = self._master.on_exit(
+                exited.node,
+                self._logs.told(exited.node, exited.why),
+                at_s,
+                succeeded=exited.succeeded,
+                retryable=exited.retryable,
+                out_of_memory=exited.out_of_memory,
+            )
+            self._carry_out(orders)
+
+    def _see_room(self, at_s: float) -> None:
+        if at_s < self._room_at_s + ROOM_EVERY_S:
+            return
+        self._room_at_s = at_s
+        try:
+            self._capacity = self._backend.capacity()
+            room = self._backend.room() if self._master.running is not None else self._room
+        except BackendError as error:
+            logger.warning("job %s cannot see what is free: %s", self.spec.name, error)
+            return
+        self._master.see_capacity(self._capacity)
+        if room != self._room:
+            self._room = room
+            self._tell(RoomChanged(at_s, room))
+
+    def _record(self, at_s: float) -> None:
+        nodes = self._master.nodes
+        n_worker = sum(node.role is Role.WORKER for node in nodes)
+        speed = picture.samples_per_s(nodes, at_s)
+        shards = self._master.train_counts
+        self._hearing.record_job(at_s, speed, n_worker=n_worker, n_ps=len(nodes) - n_worker, shards=shards)
+
+    def _publish(self) -> None:
+        at_s = self._published_at_s = self._now_s()
+        self._snapshot = picture.draw(
+            at_s,
+            spec=self.spec,
+            capacity=self._capacity,
+            started_at_s=self._started_at_s,
+            ended_at_s=at_s if self._master.phase.is_final else None,
+            loss=self._loss,
+            samples_per_s=picture.samples_per_s(self._master.nodes, at_s),
+            master=self._master,
+            controller=self._hearing.controller,
+            folder=str(self._folder),
+        )
+        self._loss = self._snapshot.loss
+        self._counsel = self._hearing.controller.counsel()
+
+    # orders
+
+    def _carry_out(self, orders: Iterable[ForeignOrder]) -> None:
+        orders = tuple(orders)
+        if any(not isinstance(order, Tell) for order in orders):
+            self._save()
+        for order in orders:
+            self._do(order)
+
+    def _do(self, order: ForeignOrder) -> None:
+        match order:
+            case StartNode():
+                self._start_node(order)
+            case StopNode(node):
+                self._backend.stop_node(node)
+            case Gather(node, text):
+                self._backend.gather(node, text)
+                if self._foreign.step_log:
+                    self._step_log(node).restart()
+            case Tell(event):
+                self._tell(event)
+            case _ as never:
+                assert_never(never)
+
+    def _start_node(self, order: StartNode) -> None:
+        config = NodeConfig(
+            node=order.node,
+            role=order.role,
+            spec=self.spec,
+            features=NO_FEATURES,
+            cpu=order.cpu,
+            memory_mib=order.memory_mib,
+            master=self._url,
+            listen="",
+            folder=str(self._folder),
+            public_key="",
+            secret_key="",
+        )
+        try:
+            self._backend.start_node(config)
+        except BackendError as error:
+            self._carry_out(self._master.on_exit(order.node, str(error), self._now_s()))
+
+    def _tell(self, event: Event) -> tuple[Instruction, ...]:
+        """Hand a fact to the controller and do what it orders; what it refuses has not happened."""
+        instructions = self._hearing.tell(event)
+        for instruction in instructions:
+            if isinstance(instruction, Scale):
+                self._carry_out(self._master.set_target(instruction.target, self._now_s()))
+        return instructions
+
+    def _decide(self, decision: Decision) -> Decision:
+        instructions = self._tell(Decided(self._now_s(), decision))
+        self._counsel = self._hearing.controller.counsel()
+        taken = [i.record for i in instructions if isinstance(i, Remember)]
+        return next(record for record in taken if isinstance(record, Decision))
+
+    def _save(self) -> None:
+        """Write down what lasts, if it changed; on a full disk only this master can go on with the job."""
+        saved = _Saved(self._master.record, dict(self._read_ns))
+        if saved == self._saved or not self._can_save:
+            return
+        self._saved, path = saved, self._folder / STATE_FILE
+        try:
+            path.with_suffix(".new").write_bytes(to_json(saved))
+            path.with_suffix(".new").replace(path)
+        except OSError as error:
+            logger.warning("job %s will not outlive this master: %s", self.spec.name, error)
+            self._can_save = False
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+    # the end
+
+    def _fail(self, why: str) -> None:
+        """End the job though something is broken: what can still be carried out, is."""
+        self._broken = why
+        for order in self._master.fail(why, self._now_s()):
+            try:
+                self._do(order)
+            except Exception:
+                logger.exception("%s could not be carried out", order)
+
+    def _put_away(self) -> None:
+        self._backend.close()
+        for line in self._backend.written():
+            self._read(line)
+        self._logs.close(self._now_s())
+        self._commands.close()
+        self._publish_end()
+        self._save()
+        self._hearing.close()
+        self._held.close()
+
+    def _publish_end(self) -> None:
+        """Publish the last picture; after a failure that no picture can be drawn of, the one before."""
+        try:
+            self._publish()
+        except Exception:
+            logger.exception("no last picture of job %s could be drawn", self.spec.name)
+        last = self.snapshot()
+        if not last.phase.is_final:
+            why = self._broken or "the job master ended without a reason"
+            self._snapshot = replace(
+                last, phase=JobPhase.FAILED, message=why, ended_at_s=self._now_s(), running=None
+            )
+
+    @property
+    def _asked(self) -> Counsel:
+        if self._counsel is None:
+            raise BackendError(f"job {self.spec.name} has not begun; call start first")
+        return self._counsel
+
+    def _now_s(self) -> float:
+        return self._clock.now_s()
