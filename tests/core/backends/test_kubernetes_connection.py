@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import socket
 import stat
+import subprocess
 import threading
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from waiting import until
 
 from dlrover_nb.core.backends.kubernetes import login
 from dlrover_nb.core.backends.kubernetes.api import (
@@ -349,6 +352,40 @@ def test_a_token_that_is_not_known_is_told_and_a_new_one_in_the_file_is_taken(co
     assert SECRET not in str(caught.value)
     with_user(control_plane, tmp_path / "config", {"token": "admin-token"})
     assert api.list(NAMESPACE).items
+
+
+@pytest.mark.kube
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is needed to make a certificate")
+def test_a_certificate_that_has_expired_is_told(control_plane, tmp_path):
+    certs, key, wish, made = (
+        control_plane.run / "certs",
+        *(str(tmp_path / part) for part in ("key", "csr", "crt")),
+    )
+    new = [
+        "req",
+        "-new",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/O=system:masters/CN=late",
+        "-keyout",
+        key,
+    ]
+    ends = ["-CA", f"{certs}/ca.crt", "-CAkey", f"{certs}/ca.key", "-set_serial", "7", "-days", "0"]
+    for command in ([*new, "-out", wish], ["x509", "-req", "-in", wish, *ends, "-out", made]):
+        subprocess.run(["openssl", *command], check=True, capture_output=True)
+    user = {"client-certificate": made, "client-key": key}
+    api = connect_api(kubeconfig=with_user(control_plane, tmp_path / "config", user))
+    until(lambda: is_unknown(api), what="the end of the certificate")
+
+
+def is_unknown(api):
+    try:
+        api.list(NAMESPACE)
+    except Unauthorized as error:
+        return "they may have expired" in str(error)
+    return False
 
 
 @pytest.mark.kube

@@ -23,6 +23,7 @@ from dlrover_nb.core.errors import BackendError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+_N_CONNECTION = 64  # kept open; more are closed after use, with a warning for each
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -101,8 +102,7 @@ def _from_kubeconfig(paths: str, wanted: str | None) -> Login:
     context = wanted or merged.config.value.get("current-context") or ""
     cluster_and_user = _context(entries, context, where)
     user = entries["users"].get(str(cluster_and_user.get("user")), {})
-    configuration = client.Configuration()
-    configuration.keep_alive = True  # a watch whose other end vanished is noticed
+    configuration = _configuration()
     told: list[str] = []
     try:
         with _told_apart() as told:
@@ -125,6 +125,14 @@ def _from_kubeconfig(paths: str, wanted: str | None) -> Login:
         str(cluster_and_user.get("namespace") or "default"),
         tuple(_impersonation(user)),
     )
+
+
+def _configuration() -> Any:  # noqa: ANN401 - the client carries no types
+    from kubernetes import client  # noqa: PLC0415 - as above
+
+    configuration = client.Configuration(connection_pool_maxsize=_N_CONNECTION)
+    configuration.keep_alive = True  # a watch whose other end vanished is noticed
+    return configuration
 
 
 def _entries(config: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -168,8 +176,7 @@ def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _in_cluster() -> Login:
     from kubernetes import client, config  # noqa: PLC0415 - as above
 
-    configuration = client.Configuration()
-    configuration.keep_alive = True
+    configuration = _configuration()
     try:
         config.load_incluster_config(client_configuration=configuration)
         namespace = (_ACCOUNT / "namespace").read_text().strip()
