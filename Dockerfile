@@ -22,7 +22,9 @@ RUN python -m venv /opt/dlrover-nb \
  && cd / \
  && DLROVER_NB_KERNEL=c /opt/dlrover-nb/bin/python -c "from dlrover_nb.core.runtime.kernels import kernel; kernel()" \
  && /opt/dlrover-nb/bin/python -m pip uninstall --yes pip \
- && find /opt/dlrover-nb/lib -type d \( -path '*/site-packages/*/tests' -o -path '*/torch/include' \) -prune -exec rm -rf {} +
+ && cd /opt/dlrover-nb/lib/python3*/site-packages \
+ && find . -type d -name tests -prune -exec rm -rf {} + \
+ && rm -rf torch/include torch/test torch/bin/test_* torch/bin/protoc*
 
 FROM python:${PYTHON}
 RUN groupadd --gid 65532 dlrover-nb \

@@ -12,7 +12,7 @@ import os
 import time
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs import _check
@@ -21,6 +21,7 @@ from dlrover_nb.core.structs.shards import BatchChoice, ShardAction, ShardChoice
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
+    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -78,6 +79,15 @@ class MasterLink(Protocol):
         ...
 
 
+@runtime_checkable
+class FarLink(Protocol):
+    """A link to a job whose run folder only its own nodes see."""
+
+    def fetch_model(self, into: Path) -> Path:
+        """Make what a model is loaded from, in a folder below `into`; return that."""
+        ...
+
+
 def user_name() -> str:
     """Return who runs this process; where a user id has no name, as in many pods, the id."""
     try:
@@ -112,6 +122,10 @@ class JobHandle:
     def snapshot(self) -> JobSnapshot:
         """Return the newest picture of the job."""
         return self._link.snapshot()
+
+    def fetch_model(self, into: Path) -> Path | None:
+        """Make what a model is loaded from below `into`; None: the run folder is on this machine."""
+        return self._link.fetch_model(into) if isinstance(self._link, FarLink) else None
 
     def series(self, cursor: int = 0) -> SeriesChunk:
         """Return telemetry newer than `cursor` (0: all that is kept)."""

@@ -7,7 +7,10 @@ the last ones, not those of the best evaluation: the tables of other moments are
 
 from __future__ import annotations
 
+import shutil
+import weakref
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,7 +65,19 @@ def load_model(job: JobHandle | Path | str) -> TrainedModel:
     CheckpointError
         When it is no run folder, or its checkpoint cannot be read.
     """
-    folder = run_folder(job).resolve()
+    if isinstance(job, str | Path):
+        return _model_in(run_folder(job).resolve())
+    scratch = Path(mkdtemp(prefix="dlrover-nb-"))
+    try:
+        model = _model_in(job.fetch_model(scratch) or run_folder(job).resolve())
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    weakref.finalize(model, shutil.rmtree, scratch, ignore_errors=True)  # it looks for its code there
+    return model
+
+
+def _model_in(folder: Path) -> TrainedModel:
     kept = read_job(folder)
     return TrainedModel(kept.spec, kept.features, _stored(folder, kept), folder)
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, assert_never
 
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.session.client import MasterLink
 from dlrover_nb.core.session.cluster import JobSummary
+from dlrover_nb.core.session.parcel import Parcel, pack_checkpoint
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.resources import ResourcePlan
@@ -93,7 +95,14 @@ class Stop:
     why: str
 
 
-Call = AskSnapshot | AskSummary | AskSeries | AskLogs | AskWeigh | AskExplain | Decide | Choose | Stop
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """The newest checkpoint, of a job that keeps them on a volume."""
+
+
+Call = (
+    AskSnapshot | AskModel | AskSummary | AskSeries | AskLogs | AskWeigh | AskExplain | Decide | Choose | Stop
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +161,7 @@ Answer = (
     | Weights
     | Explanation
     | Decision
+    | Parcel
     | Done
     | NotBegun
     | Failed
@@ -181,7 +191,7 @@ class Desk:
         except DlroverError as error:
             return Failed(type(error).__name__, str(error))
 
-    def _answer(self, master: Served, call: Call) -> Answer:  # noqa: C901, PLR0911 - one to a call
+    def _answer(self, master: Served, call: Call) -> Answer:  # noqa: C901, PLR0911, PLR0912 - one to a call
         match call:
             case AskSnapshot(seen):
                 return self._picture(master.snapshot(), seen)
@@ -195,6 +205,8 @@ class Desk:
                 return Weights(master.weigh(plans))
             case AskExplain(proposal):
                 return master.explain(proposal)
+            case AskModel():
+                return pack_checkpoint(Path(master.snapshot().folder))
             case Decide(decision):
                 return master.decide(decision)
             case Choose(shard, batches):

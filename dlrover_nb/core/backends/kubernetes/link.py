@@ -18,6 +18,7 @@ from dlrover_nb.core.backends.kubernetes.calls import (
     CALLS,
     AskExplain,
     AskLogs,
+    AskModel,
     AskSeries,
     AskSnapshot,
     AskSummary,
@@ -36,6 +37,7 @@ from dlrover_nb.core.backends.kubernetes.calls import (
 )
 from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of, without_master
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, POD, SECRET
+from dlrover_nb.core.backends.kubernetes.model import make_run_folder
 from dlrover_nb.core.backends.kubernetes.objects import HTTP_PORT
 from dlrover_nb.core.backends.kubernetes.parts import (
     JOB_LABEL,
@@ -50,6 +52,7 @@ from dlrover_nb.core.backends.kubernetes.whereabouts import Answering, Beginning
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.session.cluster import JobSummary
+from dlrover_nb.core.session.parcel import Parcel
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.pods import PodJob
@@ -59,6 +62,7 @@ from dlrover_nb.core.structs.snapshot import SeriesChunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.calls import Answer, Call
@@ -70,6 +74,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CALL_LIMIT_S = 20.0
+MODEL_LIMIT_S = 120.0  # for the largest model that is sent
 BACK_LIMIT_S = 60.0  # for a master that comes back: a pod, its imports, its journal; or for the API server
 BACK_EVERY_S = 0.5
 
@@ -155,12 +160,22 @@ class KubernetesLink:
         """End the job's nodes."""
         _is(Done, self._ask(Stop(by, why)))
 
-    def _ask(self, call: Call, *, n_try: int = 0) -> Answer:
+    def fetch_model(self, into: Path) -> Path:
+        """Make what a model is loaded from; see `make_run_folder`."""
+        job = read_job(self._api, self._name)
+        if job.run != self._job.run:
+            raise NotFoundError(
+                f"this run of job {self._name} is over and another one is there; attach {self._name}"
+            )
+        ask = lambda: _is(Parcel, self._ask(AskModel(), limit_s=MODEL_LIMIT_S))  # noqa: E731 - a question
+        return make_run_folder(self._api, job, into, ask)
+
+    def _ask(self, call: Call, *, n_try: int = 0, limit_s: float = CALL_LIMIT_S) -> Answer:
         """Ask the master; a question whose answer was lost with it is put again when it is back."""
         n_try = n_try or self._n_try
         for left in reversed(range(n_try)):
             try:
-                answer = self._ask_once(call, CALL_LIMIT_S)
+                answer = self._ask_once(call, limit_s)
             except Unreachable:
                 if not left:
                     raise
