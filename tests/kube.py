@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,7 +118,9 @@ def _why_not(mode: str) -> str:
     return ""
 
 
-def _started(mode: str, **variables: str):
+@contextmanager
+def started(mode: str, **variables: str):
+    """Start a test cluster in a run directory of its own and end it; skip the test where none can be."""
     why = _why_not(mode)
     if why and os.environ.get("CI") == "true":
         pytest.fail(f"in CI the Kubernetes tests run: {why}")
@@ -143,16 +146,25 @@ def _started(mode: str, **variables: str):
 @pytest.fixture(scope="session")
 def control_plane():
     """A control plane of this run, without nodes; it may be stopped and broken by tests that mend it."""
-    yield from _started("cp")
+    with started("cp", TESTKUBE_NODE_GRACE="3600s") as cluster:  # machines on paper are never missed
+        yield cluster
+
+
+@contextmanager
+def with_nodes():
+    """Take the cluster with two nodes that is up, or start one."""
+    if there := os.environ.get("DLROVER_NB_TEST_KUBE"):
+        yield TestCluster(Path(there))
+        return
+    with started("node", NODES="2") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
 def nodes():
     """A cluster with two nodes that run real pods."""
-    if there := os.environ.get("DLROVER_NB_TEST_KUBE"):
-        yield TestCluster(Path(there))
-        return
-    yield from _started("node", NODES="2")
+    with with_nodes() as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -164,7 +176,7 @@ def namespace(request):
         core, name = core_api(cluster), f"t-{uuid.uuid4().hex[:8]}"
         core.create_namespace({"metadata": {"name": name}})
         made.append((core, name))
-        _await_account(core, name)
+        await_account(core, name)
         return name
 
     yield make
@@ -179,7 +191,7 @@ def core_api(cluster: TestCluster):
     return client.CoreV1Api(config.new_client_from_config(cluster.kubeconfig))
 
 
-def _await_account(core, name):
+def await_account(core, name):
     """Wait for the default service account: pods are refused before."""
     end = time.monotonic() + 20
     while not core.list_namespaced_service_account(name).items:

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
 Amount = tuple[float, float]  # cores and MiB
+ASSUMED_TIMES = 8  # the memory of a job's largest node, on machines that nobody may see
 _BORNE = frozenset({"NoSchedule", "NoExecute"})  # effects of taints that keep pods away
 _OUR_SCOPES = frozenset({"NotTerminating", "NotBestEffort"})  # our pods have limits, and none of time
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -80,6 +82,19 @@ def capacity_of(looked: Looked, tenant: Tenant, seen: Capacity | None) -> Capaci
     residents = [pod for pod in looked.pods or () if _stays(pod) or _is_master(pod, tenant)]
     machines = _free(looked.nodes, residents, tenant.spec)
     return _offer(machines, _limit(looked.quotas, tenant, of_free=False), tenant, seen)
+
+
+def assumed(spec: JobSpec) -> Capacity:
+    """Return machines for all that a job may be given: what to go by where nobody may look at the cluster.
+
+    That is most people's lot, whose rights end with their namespace. What does not fit in truth waits, with
+    the scheduler's reason. Memory is bounded too, so that a node that needs ever more does not wait for ever.
+    """
+    plan, bounds = spec.plan, spec.bounds
+    cpu = max(plan.worker.cpu, plan.ps.cpu, *bounds.worker_cpus, *bounds.ps_cpus)
+    mib = ASSUMED_TIMES * max(plan.worker.memory_mib, plan.ps.memory_mib)
+    count = max(plan.worker.count, bounds.max_workers) + max(plan.ps.count, bounds.max_ps)
+    return Capacity((NodeShape(cpu, min(mib, MOST_MEMORY_MIB), count),))
 
 
 def room_of(looked: Looked, tenant: Tenant, seen: Capacity | None, *, mine: Iterable[Doc] = ()) -> Capacity:

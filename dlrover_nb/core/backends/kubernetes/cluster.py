@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.kubernetes.access import standing
 from dlrover_nb.core.backends.kubernetes.answers import ApiError, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, capacity_of
+from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed, capacity_of
 from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, read_job
@@ -107,7 +107,7 @@ class KubernetesCluster:
         if capacity is not None:
             check_fits(spec.plan, capacity)
         make_room(self.api, spec.name)
-        job, code = new_pod_job(spec, features, packed, capacity)
+        job, code = new_pod_job(spec, features, packed, capacity or assumed(spec))
         create(self.api, job, code)
         link = self._links[spec.name, job.run] = KubernetesLink(self.api, job)
         return JobHandle(spec.name, link)

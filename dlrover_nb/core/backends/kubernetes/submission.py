@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.answers import Conflict, Forbidden, NotThere, OverQuota
+from dlrover_nb.core.backends.kubernetes.answers import Conflict, Forbidden, NotThere, OverQuota, Unreachable
 from dlrover_nb.core.backends.kubernetes.kinds import (
     CONFIG_MAP,
     JOB,
@@ -59,6 +59,7 @@ KINDS: dict[str, Kind] = {
     kind.name: kind for kind in (JOB, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CONFIG_MAP)
 }
 GIVEN_UP_S = 120.0  # after which a Job that was never let go is one whose client died
+TOKEN_TRIES, TOKEN_EVERY_S = 50, 0.1  # for a controller to give a new service account its token
 GONE_LIMIT_S = 30.0
 GONE_EVERY_S = 0.1
 
@@ -185,9 +186,22 @@ def _try_pods(api: Api, job: PodJob, owner: Doc) -> None:
         pods.append(node_pod(job, PodNode(f"{role}-0", role, plan.cpu, plan.memory_mib), master=""))
     for pod in pods:
         try:
-            api.create(POD, pod, dry_run=True)
+            _try_pod(api, pod)
         except OverQuota as error:
             logger.info("job %s will wait: %s", job.spec.name, error)
+
+
+def _try_pod(api: Api, pod: Doc) -> None:
+    """Let the API server look at one pod; until 1.24 a service account that was just made lacks its token."""
+    for left in reversed(range(TOKEN_TRIES)):
+        try:
+            api.create(POD, pod, dry_run=True)
+        except Unreachable:
+            if not left:
+                raise
+            time.sleep(TOKEN_EVERY_S)
+        else:
+            return
 
 
 def _of_template(job: Doc) -> Doc:

@@ -1,0 +1,82 @@
+"""Jobs on Kubernetes, measured in two parts; choose one with ``--parts``.
+
+=====  =================================================================  =========
+part   figure                                                             target
+=====  =================================================================  =========
+fakes  many jobs of fake pods on a control plane alone (`kube_fakes`):
+       fakes_requests_per_minute_per_job: at rest                         <= 10
+       fakes_cpu_percent, fakes_memory_mib: of the masters' backends
+       fakes_notice_ms: from the end of a pod to its master
+       fakes_back_s: from the API server's return until all is seen
+pods   a job in real pods on two nodes, beside the same on a local Ray:
+       submit_to_first_step_s: from submit to the first trained samples
+       scale_out_s: from the decision to the new worker's first step
+       pods_requests_per_minute: of the job's master, at rest             <= 10
+=====  =================================================================  =========
+
+The cluster is that of the tests (`tests/kube.py`): ``DLROVER_NB_TEST_KUBE`` names one with nodes that is up.
+
+    python benchmarks/kubernetes.py [--parts fakes --jobs 200 --rest 60]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+TARGETS = {
+    "fakes_requests_per_minute_per_job": 10.0,
+    "fakes_served_per_minute_per_job": 10.0,
+    "pods_requests_per_minute": 10.0,
+}
+PARTS = ("fakes", "pods")
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    from kube import started
+
+    figures: dict[str, Any] = {}
+    if "fakes" in options.parts:
+        from kube_fakes import NOBODY_IS_LOST, fakes
+
+        with started("cp", **NOBODY_IS_LOST) as run:
+            figures |= fakes(
+                run, n_job=options.jobs, rest_s=options.rest, n_end=options.ends, away_s=options.away
+            )
+    if "pods" in options.parts:
+        from kube import with_nodes
+        from kube_pods import pods
+
+        with with_nodes() as run:
+            figures |= pods(run, n_time=options.times, rest_s=options.rest, on_ray=not options.no_ray)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS)
+    )
+    parser.add_argument("--jobs", type=int, default=200, help="of fake pods")
+    parser.add_argument("--rest", type=float, default=60.0, help="seconds that jobs at rest are watched")
+    parser.add_argument("--ends", type=int, default=100, help="fake pods that end, one after the other")
+    parser.add_argument("--away", type=float, default=20.0, help="seconds without an API server")
+    parser.add_argument("--times", type=int, default=3, help="jobs in real pods, and on Ray")
+    parser.add_argument("--no-ray", action="store_true", help="leave out the same jobs on Ray")
+    options = parser.parse_args()
+    began_s = time.monotonic()
+    figures = measure(options)
+    for key, value in figures.items():
+        target = f"   (target {TARGETS[key]:g})" if key in TARGETS else ""
+        print(f"{key:36} {value}{target}")
+    missed = [name for name, most in TARGETS.items() if name in figures and figures[name] > most]
+    seconds = round(time.monotonic() - began_s, 1)
+    print(json.dumps({"benchmark": "kubernetes", **figures, "missed": missed, "seconds": seconds}))

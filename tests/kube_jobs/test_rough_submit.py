@@ -1,0 +1,89 @@
+"""Unkind things done to a submit: two at once under one name, and clients that die in the middle of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from jobs_in_pods import SMALL, job
+
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.session.client import JobHandle
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
+
+DIES = textwrap.dedent("""
+    import os, signal, sys
+    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
+    from dlrover_nb.core.codec import from_json
+    from dlrover_nb.core.structs.job import JobSpec
+
+    left = int(sys.argv[1])
+
+    def mortal(call):
+        def counted(*arguments, **options):
+            global left
+            if options.get("dry_run"):
+                return call(*arguments, **options)
+            answer = call(*arguments, **options)
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+        return counted
+
+    Api.create, Api.patch = mortal(Api.create), mortal(Api.patch)
+    connect_kubernetes(namespace=sys.argv[2]).submit(from_json(sys.argv[3].encode(), JobSpec))
+""")
+
+
+def submit_and_die(place, spec, n_write):
+    """Submit in a process that is killed after so many writes; whether it was."""
+    done = subprocess.run(
+        [sys.executable, "-c", DIES, str(n_write), place.namespace, to_json(spec).decode()],
+        env=os.environ | {"KUBECONFIG": place.test_cluster.kubeconfig},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
+    return done.returncode != 0
+
+
+def test_a_client_that_dies_in_any_step_of_a_submit_leaves_a_name_that_can_be_used(free_place):
+    deaths, n_write = 0, 1
+    while submit_and_die(free_place, job(f"dead-{n_write}", plan=SMALL), n_write):
+        deaths += 1
+        name = f"dead-{n_write}"
+        assert free_place.left_of(name)
+        free_place.clear()
+        free_place.gone(name)
+        n_write += 1
+    assert deaths >= 5  # Job, Secret, account, Role, binding, and letting it go
+    assert free_place.cluster.submit(job("dead-1", plan=SMALL)).name == "dead-1"
+
+
+def test_of_two_users_who_submit_one_name_at_once_one_is_refused(free_place):
+    clients = [free_place.connect(free_place.test_cluster.kubeconfig) for _ in range(2)]
+
+    def submit(client):
+        try:
+            return client.submit(job("twin", plan=SMALL))
+        except InvalidValueError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(submit, clients))
+    (handle,) = [each for each in told if isinstance(each, JobHandle)]
+    (refusal,) = [each for each in told if isinstance(each, str)]
+    assert handle.name == "twin"
+    assert "twin" in refusal
+    assert len(refusal.splitlines()) == 1
