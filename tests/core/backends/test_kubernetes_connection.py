@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import shutil
 import socket
 import stat
@@ -17,7 +18,7 @@ import pytest
 import yaml
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes import login
+from dlrover_nb.core.backends.kubernetes import connection, login
 from dlrover_nb.core.backends.kubernetes.api import (
     Forbidden,
     Gone,
@@ -321,6 +322,20 @@ def test_what_a_pod_answers_comes_as_it_is(server):
     method, path, headers = server.asked[0]
     assert (method, path) == ("POST", "/api/v1/namespaces/team/pods/http:p:8080/proxy/call?x=1")
     assert headers["X-Mine"] == "yes"
+
+
+def test_nothing_secret_is_logged(server, caplog):
+    caplog.set_level(logging.DEBUG)
+    server.answers = [objects(), (200, {}, SECRET.encode()), (500, {}, b"no")]
+    api = connect_api(kubeconfig=str(server.path))
+    api.list(POD)
+    api.proxy("p", 80, "/a", SECRET.encode(), {"X-Dlrover-Access": SECRET})
+    with pytest.raises(PodAnswered) as caught:
+        api.proxy("p", 80, "/b", SECRET.encode(), {"X-Dlrover-Access": SECRET})
+    assert "/proxy/b" in caplog.text, "urllib3 logs what it asks"
+    assert SECRET not in caplog.text + repr(caught.value)
+    request = connection.Request("GET", "/", caught.value.asked, (), SECRET.encode(), (("X", SECRET),))
+    assert SECRET not in repr(request)
 
 
 def test_who_acts_as_another_says_so(server):

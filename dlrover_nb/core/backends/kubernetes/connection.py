@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -40,8 +40,8 @@ class Request:
     path: str
     asked: Asked
     query: tuple[tuple[str, str], ...] = ()
-    body: bytes | None = None
-    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = field(default=None, repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # some are secret
     limit_s: float = 20.0
 
 
@@ -50,7 +50,7 @@ class Answer:
     """What came back: the whole body, or a stream that goes on."""
 
     code: int
-    body: bytes = b""
+    body: bytes = field(default=b"", repr=False)
     stream: urllib3.BaseHTTPResponse | None = None
 
 
