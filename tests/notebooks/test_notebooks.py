@@ -11,8 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from kube import core_api, host_files
+from kubernetes import client
 
 from dlrover_nb.core.export import check, read_export
+from dlrover_nb.core.structs.kubernetes import STATE
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SANITIZE = Path(__file__).parent / "sanitize.cfg"
@@ -23,8 +26,10 @@ HOW = {
     "02_memory_and_oom": ["--nbval", f"--nbval-sanitize-with={SANITIZE}"],
     "03_many_jobs": ["--nbval-lax"],
     "04_own_model": ["--nbval-lax"],
+    "05_kubernetes": ["--nbval-lax"],
 }
 ON_RAY = {"00_quickstart", "04_own_model"}
+ON_KUBERNETES = {"05_kubernetes"}
 MOST_BYTES = 100_000  # of a notebook in the repository: text that is checked, no pictures
 
 
@@ -39,7 +44,7 @@ def home():
     assert not left, [process.cmdline()[:4] for process in left]
 
 
-def run_cells(name, home):
+def run_cells(name, home, **variables):
     """Run nbval on a copy: a notebook writes beside itself, and our own pytest settings are not its."""
     shutil.copy(NOTEBOOKS / f"{name}.ipynb", home)
     (home / "pytest.ini").write_text("[pytest]\n")
@@ -47,7 +52,7 @@ def run_cells(name, home):
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *HOW[name], "--nbval-cell-timeout=280",
          "--nbval-current-env", f"{name}.ipynb"],
-        cwd=home, env=os.environ | folders | {"IPYTHONDIR": str(home / "ipython")},
+        cwd=home, env=os.environ | folders | {"IPYTHONDIR": str(home / "ipython")} | variables,
         capture_output=True, text=True, timeout=390, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
@@ -85,7 +90,7 @@ def test_what_is_stored_of_a_notebook_is_small_and_static(name):
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", [name for name in HOW if name not in ON_RAY])
+@pytest.mark.parametrize("name", [name for name in HOW if name not in ON_RAY | ON_KUBERNETES])
 def test_every_cell_of_a_simulated_notebook_runs(name, home):
     run_cells(name, home)
     history = list(home.rglob("history.db"))
@@ -112,3 +117,38 @@ def test_every_cell_of_the_quick_start_runs_and_leaves_its_results(home):
 @pytest.mark.timeout(400)
 def test_every_cell_of_the_own_model_runs(home):
     run_cells("04_own_model", home)
+
+
+@pytest.mark.kube
+@pytest.mark.pods
+@pytest.mark.timeout(400)
+def test_every_cell_of_the_job_on_kubernetes_runs_and_leaves_nothing(nodes, namespace, home):
+    place = namespace(nodes)
+    core = core_api(nodes)
+    core.create_namespaced_config_map(place, defaults_of(home))
+    run_cells("05_kubernetes", home, KUBECONFIG=str(kubeconfig_at(place, nodes, home)))
+    batch = client.BatchV1Api(core.api_client)
+    assert batch.list_namespaced_job(place).items == []
+    ours = "dlrover-nb/job=on-kubernetes"
+    assert core.list_namespaced_secret(place, label_selector=ours).items == []
+
+
+def defaults_of(home):
+    """Return what an administrator sets for a namespace: images, and a folder for the state of jobs."""
+    state = home / "pods"
+    state.mkdir()
+    for folder in (home, state):
+        folder.chmod(0o777)
+    files = host_files()
+    volumes = [*files["volumes"], {"mount": STATE, "host_path": str(state)}]
+    text = yaml.safe_dump(files | {"volumes": volumes})
+    return {"metadata": {"name": "dlrover-nb"}, "data": {"defaults.yaml": text}}
+
+
+def kubeconfig_at(place, cluster, home):
+    """Return a kubeconfig whose current namespace is this one."""
+    told = yaml.safe_load(Path(cluster.kubeconfig).read_text())
+    told["contexts"][0]["context"]["namespace"] = place
+    path = home / "kubeconfig"
+    path.write_text(yaml.safe_dump(told))
+    return path
