@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from dlrover_nb.core.backends.base import NodeExited
+from dlrover_nb.core.backends.kubernetes.parts import NODE_LABEL
 from dlrover_nb.core.backends.kubernetes.pods import MASTER_NOTE
 from dlrover_nb.core.backends.kubernetes.verdict import (
     DELETED,
@@ -86,6 +87,7 @@ class _Entry:
     node: str
     name: str  # of its pod
     pod: Doc | None  # to make; None: another master made it
+    is_asked_for: bool = True  # False: left by another master, or an old failed one; nobody waits for its end
     is_wanted: bool = True
     is_told: bool = False
     is_seen: bool = False
@@ -184,11 +186,11 @@ class PodBook:
 
     def see(self, pods: Mapping[str, Doc], at_s: float) -> tuple[Action, ...]:
         """Return what is to be done, now that these pods are there."""
+        self._kept = [name for name in self._kept if name in pods]
+        self._sweep(pods)
         actions: list[Action] = []
         for entry in tuple(self._entries.values()):
             actions += self._settle(entry, pods.get(entry.name), at_s)
-        self._kept = [name for name in self._kept if name in pods]
-        self._sweep(pods)
         self._crowd_out()
         self._n_left = sum(_is_left(entry, pods.get(entry.name)) for entry in self._entries.values())
         made = [action for action in actions if isinstance(action, Create)]
@@ -238,7 +240,7 @@ class PodBook:
 
     def _make(self, entry: _Entry, at_s: float) -> Iterable[Action]:
         if not entry.is_wanted:
-            self._forget(entry, NodeExited(entry.node, "it was stopped before it began"))
+            self._forget(entry, NodeExited(entry.node, "it was stopped"))
             return ()
         if entry.pod is None or at_s < self._make_after_s:
             return ()
@@ -309,11 +311,14 @@ class PodBook:
         return (Point(entry.name, self._endpoint),)
 
     def _sweep(self, pods: Mapping[str, Doc]) -> None:
-        """Take in what a master before this one left: it goes, except for a few that failed."""
-        if not self._may_sweep:
-            return
+        """Take in what a master before this one left, and what was made without our knowing.
+
+        All of it goes, except for a few that failed.
+        """
         mine = {entry.name for entry in self._entries.values()}.union(self._kept)
         for name in sorted(pods.keys() - mine):
+            if not (self._may_sweep or pods[name]["metadata"]["labels"][NODE_LABEL] in self._known):
+                continue
             if _has_failed(pods[name]) and "deletionTimestamp" not in pods[name]["metadata"]:
                 self._kept.append(name)
             else:
@@ -323,7 +328,7 @@ class PodBook:
         if entry.is_told:
             return
         entry.is_told = True
-        if entry.node in self._known:
+        if entry.is_asked_for:
             self._ended.append(exited if entry.is_wanted else replace(exited, why="it was stopped"))
 
     def _forget(self, entry: _Entry, exited: NodeExited) -> None:
@@ -334,7 +339,7 @@ class PodBook:
 
 def _of_nobody(pod: str) -> _Entry:
     """Return the entry of a pod that is to go and whose node nobody asks about."""
-    return _Entry(pod, pod, None, is_wanted=False, is_seen=True)
+    return _Entry(pod, pod, None, is_asked_for=False, is_wanted=False, is_seen=True)
 
 
 def _remove(entry: _Entry, pod: Doc, at_s: float) -> Iterable[Action]:
