@@ -8,7 +8,8 @@ Everything that must not change together with training (who the PS are, what a c
 between PAUSING and SERVING. Standing still, every worker has told exactly how far it is, so parameters and
 data queue belong together, and workers keep their shards over the change. `saving` copies a checkpoint
 there, `moves` lets other PS take over. Where there is no room for both groups of PS at once, or the job wants
-it so, the change goes through a checkpoint on the disk: the old ones stop, the new ones read it.
+it so, the change goes through a checkpoint on the disk: the old ones stop, the new ones read it. In pods
+without a place that outlives them such a plan fails: it would lose all that was learnt.
 
 When a PS dies its parameters since the last checkpoint are gone. Going on with a part of them (as some
 systems do) was rejected: then no count of trained samples means anything. Parameters and queue go back
@@ -31,6 +32,11 @@ from dlrover_nb.core.structs.resources import Role, n_more
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
+
+_NOTHING_KEPT = (
+    "other parameter servers would have to read what these save, and it goes with their pods; "
+    "set checkpoint_url, or choose a plan that fits beside the present one"
+)
 
 
 def advance(state: JobState, at_s: float) -> None:
@@ -209,6 +215,9 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
         moves.cancel(state)
     _stop_standby(state, keep=state.target.ps.count - len(_kept(state)) if changes_ps(state) else 0)
     if not changes_ps(state):
+        return None
+    if _restarts(state) and not state.keeps_checkpoints:
+        state.fail_plan(_NOTHING_KEPT, at_s)
         return None
     missing = _n_missing(state)
     if missing > 0 and _n_start(state, missing) < missing:

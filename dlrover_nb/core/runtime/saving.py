@@ -38,7 +38,7 @@ FIRST_CHECKPOINT_BYTES = 1 << 20  # asked for when no earlier checkpoint tells t
 def is_due(state: JobState, at_s: float) -> bool:
     """Whether it is time for a checkpoint against the loss of a PS, and the one before is written."""
     every_s = state.spec.checkpoint_every_s
-    is_time = every_s > 0 and at_s >= state.last_checkpoint_s + every_s
+    is_time = every_s > 0 and state.keeps_checkpoints and at_s >= state.last_checkpoint_s + every_s
     return is_time and not state.writing and state.move is None and not state.is_evaluating
 
 

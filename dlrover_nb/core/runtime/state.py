@@ -28,6 +28,7 @@ from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed
 from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.messages import Adjust, Forget
+from dlrover_nb.core.structs.pods import outlives_node
 from dlrover_nb.core.structs.resources import Role, RolePlan
 from dlrover_nb.core.structs.shards import Purpose
 
@@ -277,6 +278,11 @@ class JobState:
         self.change = PlanChange(at_s, is_fallback)
         for budget in self.restarts.values():
             budget.clear()
+
+    @property
+    def keeps_checkpoints(self) -> bool:
+        """Whether another PS can read what one has saved."""
+        return outlives_node(self.spec, self.folder)
 
     def fail_plan(self, why: str, at_s: float) -> None:
         """Give the target up for the plan that ran before; with none, or failing too, the job fails."""

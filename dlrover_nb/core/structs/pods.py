@@ -79,6 +79,14 @@ def keeps_checkpoints(spec: JobSpec) -> bool:
     return bool(spec.checkpoint_url) or spec.kubernetes.keeps_state
 
 
+def outlives_node(spec: JobSpec, folder: str) -> bool:
+    """Whether what one node saves can be read by the next, where `folder` is the job's run folder.
+
+    A pod's own folders go with it; everywhere else nodes share the run folder.
+    """
+    return not folder.startswith(f"{STATE}/") or keeps_checkpoints(spec)
+
+
 def storage_advice(spec: JobSpec) -> str:
     """Return one line about what is lost with pods for want of a place; empty: nothing."""
     lasting = f"mount a volume at {STATE}"

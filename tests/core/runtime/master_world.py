@@ -96,6 +96,8 @@ class FakeNode:
 class World:
     """One job master among simulated nodes."""
 
+    folder = "/run"
+
     def __init__(self, job: JobSpec, rows: FeatureSpec | None = None, *, cpu: float = 8.0) -> None:
         self.job, self.rows, self.at_s = job, rows or features(), 0.0
         self.capacity = Capacity((NodeShape(cpu, 65536),))
@@ -127,7 +129,7 @@ class World:
         self.do(self.master.start(self.at_s))
 
     def _new_master(self) -> JobMaster:
-        return JobMaster(self.job, self.rows, self.capacity, folder="/run", evaluate=self._evaluate)
+        return JobMaster(self.job, self.rows, self.capacity, folder=self.folder, evaluate=self._evaluate)
 
     def crash(self, *, n_kept: int = 0, dead: Iterable[str] = ()) -> None:
         """Kill the master, and let another one go on from the diary.

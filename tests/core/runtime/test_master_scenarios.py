@@ -14,6 +14,7 @@ from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed, ProgressMade
 from dlrover_nb.core.structs.job import JobPhase, Migration, Sync
+from dlrover_nb.core.structs.kubernetes import STATE
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.shards import BatchChoice, Lease, Purpose
@@ -290,6 +291,33 @@ def test_a_change_of_ps_that_cannot_be_saved_fails_the_plan_and_keeps_the_job() 
     world.run_until(lambda: world.told(PlanFailed) and in_place(world, plan(1, 1)))
     world.run_to_end()
     trained_every_row(world)
+
+
+class InPods(World):
+    folder = f"{STATE}/job-0a1b2c3d"
+
+
+@pytest.mark.parametrize("changes", [{}, {"checkpoint_url": "s3://bucket"}])
+def test_a_change_of_ps_through_files_is_refused_where_those_go_with_their_pods(changes) -> None:
+    world = InPods(spec(plan(1, 1), migration=Migration.RESTART, **changes), features(4000))
+    world.run_until(lambda: in_place(world, plan(1, 1)))
+    world.do(world.master.set_target(plan(1, 2), world.at_s))
+    if changes:
+        world.run_until(lambda: in_place(world, plan(1, 2)))
+        assert not world.told(PlanFailed)
+    else:
+        (failed,) = world.told(PlanFailed)
+        assert "set checkpoint_url" in failed.why
+        assert world.master.target == plan(1, 1)
+    world.run_to_end()
+    trained_every_row(world)
+
+
+@pytest.mark.parametrize(("changes", "n"), [({}, 0), ({"checkpoint_url": "s3://bucket"}, 1)])
+def test_training_does_not_stand_still_for_checkpoints_that_go_with_their_pods(changes, n) -> None:
+    world = InPods(spec(plan(1, 1), checkpoint_every_s=1.0, **changes), features(1000))
+    world.run_until(lambda: world.master.train_counts.n_sample_done > 700)
+    assert min(world.master._state.n_checkpoint, 1) == n
 
 
 def test_a_program_that_crashes_each_time_fails_the_job_with_its_last_words() -> None:
