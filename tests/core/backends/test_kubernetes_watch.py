@@ -20,7 +20,7 @@ from waiting import until
 
 from dlrover_nb.core.backends.kubernetes import watch
 from dlrover_nb.core.backends.kubernetes.api import Api, Forbidden, Listing, Unreachable, connect_api
-from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, POD
+from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, POD, ROLE, ROLE_BINDING
 from dlrover_nb.core.backends.kubernetes.watch import Copy, Mirror
 
 SELECTOR = "of=test"
@@ -222,8 +222,22 @@ def test_once_in_a_while_all_is_listed_anyway(control_plane, api, monkeypatch):
 
 
 @pytest.mark.kube
+def test_who_is_given_the_right_follows(control_plane, api):
+    alice = connect_api(kubeconfig=control_plane.alice, namespace=api.namespace)
+    with closing(Mirror(alice, POD)) as mirror:
+        until(lambda: isinstance(mirror.error, Forbidden))
+        name = {"metadata": {"name": "look"}}
+        rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
+        api.create(ROLE, name | {"rules": [rule]})
+        given = {"apiGroup": ROLE.group, "kind": "Role", "name": "look"}
+        alice_too = [{"apiGroup": ROLE.group, "kind": "User", "name": "alice"}]
+        api.create(ROLE_BINDING, name | {"roleRef": given, "subjects": alice_too})
+        mirror.wait(20)
+        until(lambda: mirror.error is None)
+
+
+@pytest.mark.kube
 def test_an_answer_that_nobody_foresaw_blinds_nobody(control_plane, api, monkeypatch, caplog):
-    monkeypatch.setattr(watch, "REFUSED_PAUSE_S", 0.01)
     spy = SpyApi(control_plane, api.namespace)
     faults = iter([{"kind": "what"}])
     real = Copy.apply

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 WATCH_S = 300.0  # of one watch, before some chance is added: not all jobs come at the same moment
 RELIST_S = 1800.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0  # before a server that does not answer is asked again
-REFUSED_PAUSE_S = 30.0  # where it answers, and says no
+REFUSED_PAUSE_S = 30.0  # where it says no, at last: one that has just started does not know all rights yet
 END_WAIT_S = 2.0
 
 
@@ -176,9 +176,8 @@ class Mirror:
                 self._error = BackendError(f"{self._kind.plural} cannot be followed: {error!r}; see the log")
             if self._clock() - began_s > LONGEST_PAUSE_S:
                 pause_s = FIRST_PAUSE_S
-            chance = self._chance.uniform(0.5, 1.0)
-            self._closed.wait(chance * (REFUSED_PAUSE_S if refused else pause_s))
-            pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+            self._closed.wait(pause_s * self._chance.uniform(0.5, 1.0))
+            pause_s = min(REFUSED_PAUSE_S if refused else LONGEST_PAUSE_S, 2 * pause_s)
 
     def _fail(self, error: BackendError) -> None:
         if self._error is None and not self._closed.is_set():
