@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dlrover_nb.api.submission import read_text
 from dlrover_nb.api.views import Shown
@@ -31,7 +31,7 @@ from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, V
 from dlrover_nb.widgets.records import decision_view, plan_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dlrover_nb.api.cluster import Cluster
     from dlrover_nb.api.job import Job
@@ -42,6 +42,34 @@ if TYPE_CHECKING:
 
 CURRENT = "current"
 _OWN = {"plan", "owner"}  # keys of a job that an import compares otherwise, or not
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """What has an API server to ask: a cluster of Kubernetes, and the way to a job there."""
+
+    def judge(self, documents: Sequence[dict[str, Any]]) -> Sequence[Judged]:
+        """Say what the server would do with each document."""
+        ...
+
+
+class Judged(Protocol):
+    """What it says of one."""
+
+    @property
+    def what(self) -> str:
+        """Kind and name."""
+        ...
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it refuses it."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """Why, or why it cannot judge it; empty: it would take it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,7 +83,7 @@ class ExportView(Shown):
     def view(self) -> View:
         """Return the content."""
         where = f"Exported to {self.path}" if self.path else "Export (not written to a file)"
-        checked = (Paragraph(self.checked),) if self.checked else ()
+        checked = tuple(Paragraph(words) for words in self.checked.splitlines())
         return View(where, (*checked, Verbatim(self.text)))
 
 
@@ -65,10 +93,12 @@ class CheckView(Shown):
 
     path: str
     kinds: tuple[str, ...]
+    server: tuple[str, ...] = ()  # what the connected cluster's API server says of it
 
     def view(self) -> View:
         """Return the content."""
-        return View(f"Check of {self.path}", (Paragraph(valid_words(self.kinds)),))
+        told = (valid_words(self.kinds), *self.server)
+        return View(f"Check of {self.path}", tuple(Paragraph(words) for words in told))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -170,17 +200,28 @@ class ImportView(Shown):
 
 
 def export(
-    snapshot: JobSnapshot, kind: str, plan: ResourcePlan | str, options: Options, *, checked: bool = False
+    snapshot: JobSnapshot,
+    kind: str,
+    plan: ResourcePlan | str,
+    options: Options,
+    *,
+    checked: bool = False,
+    server: object = None,
 ) -> ExportView:
-    """Return a plan as the documents of another system; see `Job.export`."""
+    """Return a plan as the documents of another system; see `Job.export`.
+
+    Where it is to be checked and `server` is a `Judge`, that is asked too.
+    """
     check_known("kind of export", kind, tuple(EXPORTERS))
     plan = plan if isinstance(plan, ResourcePlan) else plan_named(snapshot, plan)
     documents = EXPORTERS[kind](snapshot.spec, plan, provenance_of(snapshot, plan), options)
     refuse_invalid(
         documents, f"the export of {snapshot.spec.name}", "change the job or the option it comes from"
     )
-    told = valid_words(tuple(str(d["kind"]) for d in documents)) if checked else ""
-    return ExportView(None, to_yaml(*documents), told)
+    told = [valid_words(tuple(str(d["kind"]) for d in documents))] if checked else []
+    if checked:
+        told += server_words(server, documents, f"the export of {snapshot.spec.name}")
+    return ExportView(None, to_yaml(*documents), "\n".join(told))
 
 
 def written(view: ExportView, path: Path | str, *, force: bool) -> ExportView:
@@ -188,8 +229,10 @@ def written(view: ExportView, path: Path | str, *, force: bool) -> ExportView:
     return replace(view, path=str(write(path, view.text, force=force)))
 
 
-def check_file(path: Path | str) -> CheckView:
+def check_file(path: Path | str, cluster: Cluster | None = None) -> CheckView:
     """Hold a file of exported documents against the real schemas, strictly; no cluster is needed.
+
+    Where one of Kubernetes is connected, its API server is asked too, which makes nothing.
 
     Raises
     ------
@@ -202,7 +245,30 @@ def check_file(path: Path | str) -> CheckView:
     if not documents:
         raise InvalidValueError(f"{path} is empty; expected exported YAML")
     refuse_invalid(documents, str(path), "correct it there, or export again")
-    return CheckView(str(path), tuple(str(d["kind"]) for d in documents))
+    kinds = tuple(str(d["kind"]) for d in documents)
+    return CheckView(str(path), kinds, server_words(cluster and cluster.core, documents, str(path)))
+
+
+def server_words(server: object, documents: Sequence[dict[str, Any]], what: str) -> tuple[str, ...]:
+    """Return what the API server of a connected cluster says of documents, in a dry run.
+
+    Raises
+    ------
+    InvalidValueError
+        At the first one that it refuses.
+    BackendError
+        When it does not answer.
+    """
+    if not isinstance(server, Judge):
+        return ()
+    judged = server.judge(documents)
+    for each in judged:
+        if each.is_wrong:
+            raise InvalidValueError(f"{what} is refused by the API server: {each.what}: {each.words}")
+    taken = [each for each in judged if not each.words]
+    n_doc = "all" if len(taken) == len(judged) else str(len(taken))
+    head = f"In a dry run the cluster's API server would take {n_doc} of {len(judged)}."
+    return (head, *(f"{each.what}: {each.words}" for each in judged if each.words))
 
 
 def import_file(path: Path | str, cluster: Cluster | None = None) -> ImportView:

@@ -339,7 +339,8 @@ class Job(Steering):
         Parameters
         ----------
         kind
-            ``"elasticjob"``, ``"elasticjob-0"`` (the older schema), ``"scaleplan"`` or ``"pods"``.
+            ``"elasticjob"``, ``"elasticjob-0"`` (the older schema), ``"scaleplan"``, ``"tfjob"``,
+            ``"pytorchjob"``, ``"rayjob"``, ``"jobset"`` or ``"pods"``.
         plan
             A plan, ``"current"``, or the id of a proposal such as ``"p3"``.
         path
@@ -349,7 +350,8 @@ class Job(Steering):
         auto_scale
             Let DLRover plan again from there; by default the plan that was accepted is what runs.
         check
-            Say what it was held against. It is held against the real schema in any case.
+            Say what it was held against, and what the API server says in a dry run where the job runs on
+            Kubernetes. It is held against the real schema in any case.
         image
             Of the pods.
         namespace
@@ -377,7 +379,7 @@ class Job(Steering):
         options = Options(namespace=namespace, auto_scale=auto_scale)
         if image:
             options = replace(options, image=image)
-        shown = export(self.handle.snapshot(), kind, plan, options, checked=check)
+        shown = export(self.handle.snapshot(), kind, plan, options, checked=check, server=self.handle.link)
         return shown if path is None else written(shown, path, force=force)
 
     def predict(self, rows: object) -> NDArray[np.float32]:

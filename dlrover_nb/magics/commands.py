@@ -310,7 +310,7 @@ class Commands:
         from dlrover_nb.api.exports import check_file, import_file  # noqa: PLC0415 - exports load when asked for
 
         if request.check:
-            return check_file(request.file)
+            return check_file(request.file, self._maybe_cluster())
         acts = request.submit or request.apply
         shown = import_file(
             request.file, self._cluster(start=request.submit) if acts else self._maybe_cluster()

@@ -119,6 +119,11 @@ class JobHandle:
         self._link = link
         self._user = user or user_name()
 
+    @property
+    def link(self) -> MasterLink:
+        """The way to its master."""
+        return self._link
+
     def snapshot(self) -> JobSnapshot:
         """Return the newest picture of the job."""
         return self._link.snapshot()

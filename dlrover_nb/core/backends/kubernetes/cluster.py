@@ -18,6 +18,7 @@ from dlrover_nb.core.backends.kubernetes.access import standing
 from dlrover_nb.core.backends.kubernetes.answers import ApiError, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed, capacity_of
+from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, read_job
@@ -94,6 +95,10 @@ class KubernetesCluster:
             When he may see neither machines nor quotas.
         """
         return self._capacity(KubernetesSpec())
+
+    def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
+        """Return what the API server would do with documents."""
+        return judge(self.api, documents)
 
     def standing(self) -> Standing:
         """Return where this is, the namespace's quota, and what this user may do there."""

@@ -35,6 +35,7 @@ from dlrover_nb.core.backends.kubernetes.calls import (
     Unchanged,
     Weights,
 )
+from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of, without_master
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, POD, SECRET
 from dlrover_nb.core.backends.kubernetes.model import make_run_folder
@@ -61,11 +62,12 @@ from dlrover_nb.core.structs.shards import ShardChoice
 from dlrover_nb.core.structs.snapshot import SeriesChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.calls import Answer, Call
+    from dlrover_nb.core.backends.kubernetes.parts import Doc
     from dlrover_nb.core.structs.questions import LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
@@ -109,6 +111,10 @@ class KubernetesLink:
         self._ended: Ended | None = None
         self._desk = Desk("ended")
         self._since_s = time.time()
+
+    def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
+        """Return what the API server would do with documents."""
+        return judge(self._api, documents)
 
     def snapshot(self) -> JobSnapshot:
         """Return the newest picture of the job; one without nodes before its master begins."""

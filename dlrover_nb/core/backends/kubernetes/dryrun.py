@@ -1,0 +1,105 @@
+"""What an API server says of documents before anything is made: a dry run of each.
+
+It knows what no schema here does: its own version, admission rules, quotas, and who asks. Of what it cannot
+judge it says so, and that is no mistake of the document: a kind whose definition is not installed, a
+namespace that is not there, an object that is there already. An older server drops fields that it does not
+know without a word; what comes back is compared with what was sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.backends.kubernetes import kinds
+from dlrover_nb.core.backends.kubernetes.answers import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotThere,
+    OverQuota,
+    Refused,
+)
+from dlrover_nb.core.backends.kubernetes.kinds import Doc, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from dlrover_nb.core.backends.kubernetes.api import Api
+
+KINDS: Mapping[tuple[str, str], Kind] = {
+    (kind.api_version, kind.name): kind for kind in vars(kinds).values() if isinstance(kind, Kind)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the server says of one document.
+
+    Parameters
+    ----------
+    what
+        Kind and name.
+    is_wrong
+        Whether the document is: the server refuses it.
+    words
+        What it says; empty: it would take the document as it stands.
+    """
+
+    what: str
+    is_wrong: bool = False
+    words: str = ""
+
+
+def judge(api: Api, documents: Iterable[Doc]) -> tuple[Judged, ...]:
+    """Ask the server to make each document without making it.
+
+    Raises
+    ------
+    ApiError
+        When it does not answer.
+    """
+    return tuple(_judged(api, document) for document in documents)
+
+
+def _judged(api: Api, document: Doc) -> Judged:
+    name, kind_name = str(document["metadata"]["name"]), str(document["kind"])
+    what = f"{kind_name} {name}"
+    kind = KINDS.get((str(document["apiVersion"]), kind_name))
+    if kind is None or not api.has(kind):
+        return Judged(what, words=f"{kind_name} is not installed on this cluster, so it cannot judge it")
+    place = document["metadata"].get("namespace")
+    try:
+        made = (api.within(place) if place else api).create(kind, document, dry_run=True)
+    except ApiError as error:
+        return _refused(what, error, place or api.namespace)
+    lost = sorted(_lost(document, made))
+    told = f"the server does not know {', '.join(lost[:3])}, and drops it" if lost else ""
+    return Judged(what, is_wrong=bool(lost), words=told)
+
+
+def _refused(what: str, error: ApiError, namespace: str) -> Judged:
+    match error:
+        case Conflict():
+            return Judged(what, words="is there already under this name; it was not judged")
+        case NotThere():
+            return Judged(what, words=f"there is no namespace {namespace} to judge it in")
+        case OverQuota() | Forbidden():
+            return Judged(what, words=str(error))
+        case Refused():
+            return Judged(what, is_wrong=True, words=str(error))
+    raise error
+
+
+def _lost(sent: Any, made: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - parts of documents
+    """Yield the paths of what was sent and is not in what came back; empty values may go."""
+    if isinstance(sent, dict):
+        for key, value in sent.items():
+            there = isinstance(made, dict) and key in made
+            if there:
+                yield from _lost(value, made[key], f"{path}/{key}" if path else str(key))
+            elif value not in ("", None, {}, [], False, 0):
+                yield f"{path}/{key}" if path else str(key)
+    elif isinstance(sent, list) and isinstance(made, list):
+        for i, (value, back) in enumerate(zip(sent, made, strict=False)):
+            yield from _lost(value, back, f"{path}/{i}")
