@@ -325,9 +325,10 @@ def test_what_a_pod_answers_comes_as_it_is(server):
 
 
 def test_nothing_secret_is_logged(server, caplog):
-    caplog.set_level(logging.DEBUG)
     server.answers = [objects(), (200, {}, SECRET.encode()), (500, {}, b"no")]
     api = connect_api(kubeconfig=str(server.path))
+    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "urllib3")
     api.list(POD)
     api.proxy("p", 80, "/a", SECRET.encode(), {"X-Dlrover-Access": SECRET})
     with pytest.raises(PodAnswered) as caught:

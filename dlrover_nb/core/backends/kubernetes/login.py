@@ -130,7 +130,8 @@ def _from_kubeconfig(paths: str, wanted: str | None) -> Login:
 def _configuration() -> Any:  # noqa: ANN401 - the client carries no types
     from kubernetes import client  # noqa: PLC0415 - as above
 
-    configuration = client.Configuration(connection_pool_maxsize=_N_CONNECTION)
+    configuration = client.Configuration()
+    configuration.connection_pool_maxsize = _N_CONNECTION
     configuration.keep_alive = True  # a watch whose other end vanished is noticed
     return configuration
 
