@@ -57,6 +57,7 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0  # at what is due, where nothing changed
 QUOTA_RETRY_S = 15.0  # until a pod is asked for again that a quota had no room for
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0  # before an API server that does not answer is asked again
+FORBIDDEN_S = 20.0  # until it is believed that pods may not be listed: rights may just have been given
 FORBIDDEN_TRIES = 3  # an API server that has just started may not know all rights yet
 CLOSE_LIMIT_S = 30.0
 
@@ -101,6 +102,7 @@ class KubernetesBackend:
         self._lookout = Lookout(site.api, name=self._name)
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
         self._n_forbidden = 0
+        self._forbidden_since_s: float | None = None
         self._closed, self._given_up = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pods-{self._name}", daemon=True)
         self._thread.start()
@@ -301,9 +303,22 @@ class KubernetesBackend:
         self._given_up.wait(self._chance.uniform(0.5, 1.0) * longest_s)
 
     def _see_silence(self) -> None:
-        """Say of nodes that were asked for what they wait for while pods cannot be listed."""
-        if (error := self._mirror.error) is not None:
-            self._hold("", str(error), 0.0)
+        """Say of nodes that were asked for what they wait for while pods cannot be listed.
+
+        Who may not list them will not be able to run any: that is their end, once it has been so for a while.
+        """
+        error, now_s = self._mirror.error, time.monotonic()
+        if error is None:
+            return
+        if not isinstance(error, Forbidden):
+            self._forbidden_since_s = None
+        elif self._forbidden_since_s is None:
+            self._forbidden_since_s = now_s
+        elif now_s >= self._forbidden_since_s + FORBIDDEN_S:
+            with self._lock:
+                self._book.refuse_all(str(error))
+            return
+        self._hold("", str(error), 0.0)
 
     def _wake(self) -> None:
         self._mirror.changed.set()

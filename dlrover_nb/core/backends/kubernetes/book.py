@@ -168,6 +168,11 @@ class PodBook:
         if entry := self._entries.pop(node, None):
             self._tell(entry, NodeExited(node, why, retryable=False))
 
+    def refuse_all(self, why: str) -> None:
+        """Hear that no pod of the job can ever be made."""
+        for node in [entry.node for entry in self._entries.values() if entry.made_at_s is None]:
+            self.refused(node, why)
+
     def held_up(self, node: str, why: str, *, until_s: float) -> None:
         """Hear that no pod can be made now; all that are to be made wait for that."""
         self._make_after_s = until_s

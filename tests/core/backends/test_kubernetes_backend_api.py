@@ -1,0 +1,201 @@
+"""The Kubernetes backend and an API server that is away, refuses, or knows machines that are silent; no kubelet."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from kube import core_api
+
+from dlrover_nb.core.backends.kubernetes import backend as module
+from dlrover_nb.core.backends.kubernetes import book
+from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.kinds import LIMIT_RANGE, NODE, POD
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec
+from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role
+
+pytestmark = pytest.mark.kube
+
+FEATURES = FeatureSpec("label", (), (CategoricalColumn("c", 0, 64),), n_train=100, n_eval=10)
+SEEN = Capacity((NodeShape(4.0, 8192, 2),))
+JOB = PodJob(JobSpec("conform"), FEATURES, "0a1b2c3d", "p" * 40, "s" * 40, "", capacity=SEEN)
+
+
+def config(node):
+    return NodeConfig(
+        node=node,
+        role=Role.PS,
+        spec=JOB.spec,
+        features=FEATURES,
+        cpu=0.25,
+        memory_mib=256,
+        master="tcp://10.1.2.3:7070",
+        listen="tcp://10.1.2.3",
+        folder="/nowhere",
+        public_key="",
+        secret_key="",
+    )
+
+
+def until(holds, limit_s=40.0):
+    end = time.monotonic() + limit_s
+    while not (found := holds()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+def exit_of(backend):
+    (exited,) = until(backend.poll)
+    return exited
+
+
+@pytest.fixture
+def api(control_plane, namespace):
+    return connect_api(namespace=namespace(control_plane), kubeconfig=control_plane.kubeconfig)
+
+
+@pytest.fixture
+def backend(api):
+    backend = KubernetesBackend(JOB, Site(api, None, "10.1.2.3:7070"))
+    yield backend
+    backend.close()
+
+
+def pods(api):
+    return {pod["metadata"]["labels"]["dlrover-nb/node"]: pod for pod in api.list(POD).items}
+
+
+def test_wishes_while_the_api_server_is_away_come_true_when_it_is_back(control_plane, api, backend):
+    backend.start_node(config("ps-0"))
+    until(lambda: "ps-0" in pods(api))
+    control_plane.stop_api()
+    try:
+        backend.start_node(config("ps-1"))
+        until(lambda: "API server" in backend.waiting().get("ps-1", ""))
+        backend.stop_node("ps-0")
+        assert backend.capacity() == Capacity(())  # as it was seen: there is no machine here
+        assert backend.poll() == ()
+    finally:
+        control_plane.start_api()
+    assert exit_of(backend).node == "ps-0"
+    until(lambda: list(pods(api)) == ["ps-1"])
+    until(lambda: "no nodes" in backend.waiting().get("ps-1", ""))
+
+
+def test_who_may_not_make_pods_is_told_so_and_nothing_is_tried_for_ever(
+    control_plane, namespace, monkeypatch
+):
+    monkeypatch.setattr(module, "FORBIDDEN_S", 0.5)
+    alice = connect_api(namespace=namespace(control_plane), kubeconfig=control_plane.alice)
+    backend = KubernetesBackend(JOB, Site(alice, None, "10.1.2.3:7070"))
+    try:
+        assert backend.capacity() == SEEN
+        backend.start_node(config("ps-0"))
+        exited = exit_of(backend)
+    finally:
+        monkeypatch.setattr(module, "CLOSE_LIMIT_S", 0.1)
+        backend.close()
+    assert not exited.retryable
+    assert "alice may not list pods" in exited.why
+
+
+def test_a_limit_of_the_namespace_is_no_reason_to_try_again(api, backend):
+    limits = [{"type": "Container", "max": {"memory": "128Mi"}}]
+    document = {"metadata": {"name": "tiny"}, "spec": {"limits": limits}}
+    api.create(LIMIT_RANGE, {"apiVersion": "v1", "kind": "LimitRange", **document})
+    backend.start_node(config("ps-0"))
+    exited = exit_of(backend)
+    assert not exited.retryable
+    assert "maximum memory usage per Container is 128Mi" in exited.why
+
+
+def test_a_strangers_pod_of_that_name_is_left_alone(api, backend):
+    stranger = {
+        "metadata": {"name": "conform-0a1b2c3d-ps-0"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    api.create(POD, {"apiVersion": "v1", "kind": "Pod", **stranger})
+    backend.start_node(config("ps-0"))
+    exited = exit_of(backend)
+    assert not exited.retryable
+    assert "is not of this job" in exited.why
+    backend.close()
+    assert api.get(POD, "conform-0a1b2c3d-ps-0")["metadata"].get("deletionTimestamp") is None
+
+
+def test_a_pod_that_was_made_before_is_taken_for_what_it_is(api, backend):
+    backend.start_node(config("ps-0"))
+    first = until(lambda: pods(api).get("ps-0"))
+    second = KubernetesBackend(JOB, Site(api, None, "10.1.2.3:7070"))
+    try:
+        second.start_node(config("ps-0"))
+        until(second.waiting)
+        assert pods(api)["ps-0"]["metadata"]["uid"] == first["metadata"]["uid"]
+        assert second.poll() == ()
+    finally:
+        second.close()
+    assert exit_of(backend).why == "its pod was deleted by somebody else"
+
+
+def test_a_node_on_a_silent_machine_is_given_up_and_its_pod_removed_by_force(
+    control_plane, api, backend, monkeypatch
+):
+    monkeypatch.setattr(book, "LOST_AFTER_S", 0.5)
+    machine(control_plane, "silent")
+    try:
+        backend.start_node(config("ps-0"))
+        until(lambda: pods(api).get("ps-0", {}).get("spec", {}).get("nodeName") == "silent")
+        running = {"phase": "Running", "containerStatuses": [container({"running": {}})]}
+        api.patch(POD, "conform-0a1b2c3d-ps-0", {"status": running}, subresource="status")
+        until(lambda: not backend.waiting())
+        api.delete(POD, "conform-0a1b2c3d-ps-0", grace_s=1)  # as the taint manager does
+        exited = exit_of(backend)
+        assert exited.why == "its machine silent does not answer"
+        assert exited.retryable
+        until(lambda: not pods(api))
+    finally:
+        core_api(control_plane).delete_node("silent")
+
+
+def container(state):
+    return {"name": "node", "state": state, "image": "i", "imageID": "", "ready": True, "restartCount": 0}
+
+
+def machine(control_plane, name):
+    """Make a machine of which nobody is behind; the scheduler sends pods to it."""
+    room = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "lastHeartbeatTime": "2099-01-01T00:00:00Z",
+    }
+    everywhere = connect_api(kubeconfig=control_plane.kubeconfig)
+    everywhere.create(NODE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    status = {"capacity": room, "allocatable": room, "conditions": [ready]}
+    everywhere.patch(NODE, name, {"status": status}, subresource="status")
+    everywhere.patch(NODE, name, {"spec": {"taints": None}})
+
+
+def test_what_was_asked_for_and_stopped_while_nothing_answered_leaves_nothing(control_plane, api, backend):
+    control_plane.stop_api()
+    told = []
+    try:
+        for n in range(50):
+            backend.start_node(config(f"ps-{n}"))
+            backend.stop_node(f"ps-{n}")
+            backend.meet(f"tcp://10.0.0.{n}:1")
+            told += backend.poll()
+    finally:
+        control_plane.start_api()
+    until(lambda: told.extend(backend.poll()) or len(told) >= 50)
+    assert sorted(exited.node for exited in told) == sorted(f"ps-{n}" for n in range(50))
+    backend.close()
+    with pytest.raises(BackendError, match="closed"):
+        backend.start_node(config("ps-50"))
+    assert pods(api) == {}
