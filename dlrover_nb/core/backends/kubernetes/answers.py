@@ -176,7 +176,7 @@ class PodAnswered(ApiError):  # noqa: N818 - as above
 
 
 _REFUSED = "the API server does not {asked} ({code}): {message}"
-_UNKNOWN = "the API server does not know these credentials; they may have expired"
+_UNKNOWN = "the API server does not know the credentials{of}; they may have expired"
 _MEANINGS: dict[int, tuple[type[ApiError], str]] = {
     401: (Unauthorized, _UNKNOWN + ": cannot {asked} ({message}); sign in again and connect again"),
     404: (NotThere, "cannot {asked}: {message}"),
@@ -186,10 +186,18 @@ _MEANINGS: dict[int, tuple[type[ApiError], str]] = {
 }
 
 
-def error_of(asked: Asked, code: int, body: bytes) -> ApiError:
-    """Return what an answer without success means, when the API server itself gave it."""
+def error_of(asked: Asked, code: int, body: bytes, context: str = "") -> ApiError:
+    """Return what an answer without success means, when the API server itself gave it.
+
+    Parameters
+    ----------
+    asked, code, body
+        What was asked, and the answer.
+    context
+        Whose credentials were used.
+    """
     status = read_status(code, body)
-    kind, text = _meaning(asked, status)
+    kind, text = _meaning(asked, status, f" of context {context}" if context else "")
     return kind(text, status, asked)
 
 
@@ -249,14 +257,14 @@ def _unquoted(text: str) -> str:
         return text
 
 
-def _meaning(asked: Asked, status: Status) -> tuple[type[ApiError], str]:
+def _meaning(asked: Asked, status: Status, of: str) -> tuple[type[ApiError], str]:
     message = status.message or status.reason or "no reason given"
     if status.code == 403:
         return _forbidden(asked, status, message)
     if status.code >= 500:
         return Unreachable, f"the API server cannot {asked} now ({status.code}): {message}; try again later"
     kind, text = _MEANINGS.get(status.code, (Refused, _REFUSED))
-    return kind, text.format(asked=asked, code=status.code, message=message)
+    return kind, text.format(asked=asked, code=status.code, message=message, of=of)
 
 
 def _forbidden(asked: Asked, status: Status, message: str) -> tuple[type[ApiError], str]:

@@ -341,7 +341,7 @@ class Api:
         request = Request(method, path, asked, query, sent, (_ACCEPT, *headers), CALL_LIMIT_S)
         answer = self._connection.send(request)
         if answer.code >= 300:
-            raise error_of(asked, answer.code, answer.body)
+            raise error_of(asked, answer.code, answer.body, self.context)
         return decode(answer.body, asked)
 
     def _stream(
@@ -350,7 +350,7 @@ class Api:
         request = Request("GET", path, asked, tuple(query), None, (), silence_s)
         answer = self._connection.send(request, stream=True)
         if answer.stream is None:
-            raise error_of(asked, answer.code, answer.body)
+            raise error_of(asked, answer.code, answer.body, self.context)
         return answer.stream
 
 
