@@ -37,6 +37,7 @@ from dlrover_nb.core.backends.kubernetes.calls import (
 )
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of, without_master
+from dlrover_nb.core.backends.kubernetes.halt import halt
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, POD, SECRET
 from dlrover_nb.core.backends.kubernetes.model import make_run_folder
 from dlrover_nb.core.backends.kubernetes.objects import HTTP_PORT
@@ -163,8 +164,14 @@ class KubernetesLink:
         _is(Done, self._ask(call, n_try=1))
 
     def stop(self, by: str, why: str) -> None:
-        """End the job's nodes."""
-        _is(Done, self._ask(Stop(by, why)))
+        """End the job's nodes; a job whose master has not begun is ended without it."""
+        answer = self._ask(Stop(by, why))
+        if isinstance(answer, NotBegun):
+            told = f"stopped by {by}{f': {why}' if why else ''}, before it began"
+            last = self._without_master(JobPhase.STOPPED, told)
+            halt(self._api, last, run=self._job.run, why_not=answer.why)
+        else:
+            _is(Done, answer)
 
     def fetch_model(self, into: Path) -> Path:
         """Make what a model is loaded from; see `make_run_folder`."""

@@ -36,9 +36,10 @@ from dlrover_nb.core.backends.kubernetes.objects import (
     companions,
     with_owner,
 )
-from dlrover_nb.core.backends.kubernetes.parts import PREFIX, RUN_LABEL, end_name, secret_name
+from dlrover_nb.core.backends.kubernetes.parts import RUN_LABEL, end_name, secret_name
 from dlrover_nb.core.backends.kubernetes.pods import node_selector
 from dlrover_nb.core.backends.kubernetes.service import N_THREAD, MasterService
+from dlrover_nb.core.backends.kubernetes.whereabouts import BEGUN_NOTE, begun_s, has_begun
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import DlroverError, JobFailedError
 from dlrover_nb.core.history.database import HISTORY_VAR
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BEGUN_NOTE = f"{PREFIX}begun"  # annotation of the Job: when it began, by this master's clock
 END_EVERY_S = 5.0  # to try again to leave the last picture, while the API server is away
 END_TRIES = 120
 LOST = (
@@ -150,7 +150,7 @@ class PodMaster:
         """Refuse to begin a job that had begun: its run folder is lost."""
         selector = node_selector(self._name, self._job.run)
         nodes = self._api.list(POD, selector=selector).items
-        if not nodes and BEGUN_NOTE not in owner["metadata"].get("annotations", {}):
+        if not nodes and not has_begun(owner):
             return
         for node in nodes:
             self._api.delete(POD, node["metadata"]["name"], grace_s=0)
@@ -175,7 +175,7 @@ class PodMaster:
 
     def _note_begin(self, owner: Doc) -> None:
         """Leave word with the Job that it began; without it a lost run folder would not be noticed."""
-        if BEGUN_NOTE in owner["metadata"].get("annotations", {}):
+        if has_begun(owner):
             return
         note = {"metadata": {"annotations": {BEGUN_NOTE: f"{time.time():.3f}"}}}
         try:
@@ -184,9 +184,8 @@ class PodMaster:
             logger.warning("job %s could not be marked as begun: %s", self._name, error)
 
     def _failed(self, why: str, owner: Doc) -> JobSnapshot:
-        began_s = owner["metadata"].get("annotations", {}).get(BEGUN_NOTE)
         now_s = time.time()
-        started_s = float(began_s) if began_s else now_s
+        started_s = begun_s(owner) or now_s
         return without_master(self._job, JobPhase.FAILED, why, at_s=now_s, started_at_s=started_s)
 
     def _is_over(self) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.backends.kubernetes.parts import RUN_LABEL
+from dlrover_nb.core.backends.kubernetes.parts import PREFIX, RUN_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Doc = dict[str, Any]
+
+BEGUN_NOTE = f"{PREFIX}begun"  # annotation of the Job: when the job began, by its master's clock
+ENDED_NOTE = f"{PREFIX}ended"  # annotation of the Job: it was ended before it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ def whereabouts(job: Mapping[str, Any], pods: Iterable[Doc], *, run: str) -> Whe
     """
     if job["metadata"]["labels"].get(RUN_LABEL) != run:
         return Replaced()
+    if ENDED_NOTE in _notes(job):
+        return Over("")
     living = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"] and _phase(pod) != "Failed"]
     newest = max(living, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
     if newest is not None and is_ready(newest):
@@ -71,6 +76,16 @@ def end_of_job(job: Mapping[str, Any]) -> str | None:
         if condition.get("status") == "True" and condition["type"] in {"Complete", "Failed"}:
             return _told(condition) if condition["type"] == "Failed" else ""
     return None
+
+
+def has_begun(job: Mapping[str, Any]) -> bool:
+    """Whether a master of the job began to run it."""
+    return BEGUN_NOTE in _notes(job)
+
+
+def begun_s(job: Mapping[str, Any]) -> float | None:
+    """Return when the job began; None: it has not."""
+    return float(_notes(job)[BEGUN_NOTE]) if has_begun(job) else None
 
 
 def is_paused(job: Mapping[str, Any]) -> bool:
@@ -101,6 +116,10 @@ def why_not_ready(pod: Mapping[str, Any]) -> str:
     if _phase(pod) == "Running":
         return "its master begins"
     return "its master's pod is on its way to a machine"
+
+
+def _notes(job: Mapping[str, Any]) -> Mapping[str, str]:
+    return job["metadata"].get("annotations") or {}
 
 
 def _phase(pod: Mapping[str, Any]) -> str:

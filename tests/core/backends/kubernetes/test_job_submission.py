@@ -108,6 +108,17 @@ def test_why_a_master_gets_no_machine_is_what_its_job_says(cluster):
         time.sleep(0.1)
 
 
+def test_a_job_that_never_began_is_stopped_and_its_name_is_free(admin, cluster):
+    job = cluster.submit(SPEC)
+    last = job.stop(why="a mistake")
+    assert last.phase is JobPhase.STOPPED
+    assert "a mistake, before it began" in last.message
+    assert admin.get(JOB, "clicks")["spec"]["parallelism"] == 0
+    assert [(line.phase, line.live) for line in cluster.jobs()] == [(JobPhase.STOPPED, False)]
+    assert cluster.job("clicks").snapshot().message == last.message
+    assert cluster.submit(SPEC).snapshot().phase is JobPhase.STARTING
+
+
 def test_of_those_who_submit_one_name_at_once_one_wins(cluster):
     def submit(_: int) -> str:
         try:

@@ -1,0 +1,50 @@
+"""Ends a job whose master never began: no image can be pulled, no machine has room, its data are looked at.
+
+There is nobody to tell it to, so the client does what the master would: it leaves the last picture, lets the
+Job run no more pods, and removes those that there are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.backends.kubernetes.answers import Conflict
+from dlrover_nb.core.backends.kubernetes.ended import end_document
+from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, POD
+from dlrover_nb.core.backends.kubernetes.objects import with_owner
+from dlrover_nb.core.backends.kubernetes.pods import node_selector
+from dlrover_nb.core.backends.kubernetes.whereabouts import ENDED_NOTE, has_begun
+from dlrover_nb.core.errors import BackendError
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+
+def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str) -> None:
+    """End a run that has not begun.
+
+    Parameters
+    ----------
+    last
+        What is to be its last picture.
+    why_not
+        What its master waits for.
+
+    Raises
+    ------
+    BackendError
+        When it had begun: its master comes back, and is to end it without losing what it learnt.
+    """
+    name = last.spec.name
+    owner = api.get(JOB, name)
+    if has_begun(owner):
+        raise BackendError(f"the master of job {name} comes back ({why_not}); try again when it has")
+    with contextlib.suppress(Conflict):  # it was ended before, but not to the end
+        api.create(CONFIG_MAP, with_owner(end_document(last, run=run, namespace=api.namespace), owner))
+    api.patch(
+        JOB, name, {"metadata": {"annotations": {ENDED_NOTE: str(last.phase)}}, "spec": {"parallelism": 0}}
+    )
+    for pod in api.list(POD, selector=node_selector(name, run)).items:
+        api.delete(POD, pod["metadata"]["name"])
