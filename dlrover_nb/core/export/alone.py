@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PICKLED = "pickle:"  # code that lies in the run folder of its job
 FOLDER, JOB_FILE = "/dlrover-nb/file", "job.yaml"
-RAY_MIB = 2048  # of a Ray head and the command line that talks to it, beside what nodes get
+RAY_MIB, RAY_CPU = 2048, 0.75  # of a Ray head and the command line that talks to it, beside what nodes get
 _PLACES: tuple[dict[str, object], ...] = (
     {"name": "job", "mountPath": FOLDER, "readOnly": True},
     {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the pod alone
@@ -129,7 +129,7 @@ def secured(job: JobSpec, pod: dict[str, object]) -> dict[str, object]:
 
 def need(plan: ResourcePlan, job: JobSpec) -> dict[str, str]:
     """Return what a pod needs to hold a whole job, as quantities."""
-    cpu = plan.worker.total_cpu + plan.ps.total_cpu + job.kubernetes.master_cpu
+    cpu = plan.worker.total_cpu + plan.ps.total_cpu + job.kubernetes.master_cpu + RAY_CPU
     nodes_mib = plan.worker.total_memory_mib + plan.ps.total_memory_mib
     memory_mib = nodes_mib + job.kubernetes.master_memory_mib + RAY_MIB
     return {"cpu": f"{round(cpu * 1000)}m", "memory": f"{memory_mib}Mi"}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import (
+    RAY_CPU,
     RAY_MIB,
     command,
     environment,
@@ -85,7 +86,7 @@ def rayjob(
 def _head(told: Context, options: Options) -> dict[str, object]:
     said = told.job.kubernetes
     memory_mib = said.master_memory_mib + RAY_MIB
-    quantities = {"cpu": f"{round(said.master_cpu * 1000) + 750}m", "memory": f"{memory_mib}Mi"}
+    quantities = {"cpu": f"{round((said.master_cpu + RAY_CPU) * 1000)}m", "memory": f"{memory_mib}Mi"}
     main = submitter(told, options, name="ray-head", quantities=quantities, starts=False)
     env = [_ADDRESS, *environment(told.job)]
     main = container_of(told.job, {**main, "env": env}, mounts=()) | {"volumeMounts": main["volumeMounts"]}

@@ -150,8 +150,8 @@ def test_a_job_of_ours_is_its_job_file_and_what_submits_it(kind: str) -> None:
 def test_the_one_pod_holds_the_whole_plan(kind: str) -> None:
     _, document = _exported(kind)
     text = to_yaml(document)
-    # 3 x 0.5 + 0.4 cores and the master's 0.25; 4 x 1024 MiB, the master's 768 and Ray's 2048
-    assert text.count("cpu: 2150m") == 2
+    # 3 x 0.5 + 0.4 cores and the master's 0.25 and Ray's 0.75; 4 x 1024 MiB, the master's 768 and Ray's 2048
+    assert text.count("cpu: 2900m") == 2
     assert text.count(f"memory: {4 * 1024 + 768 + 2048}Mi") == 2
 
 
@@ -251,11 +251,11 @@ def test_what_was_edited_in_the_job_file_wins_and_is_told(kind: str) -> None:
 def test_a_pod_that_was_made_smaller_than_its_job_is_told() -> None:
     found = read_export(
         _edited(
-            _exported("tfjob"), pod=("limits:\n                cpu: 2150m", "limits:\n                cpu: 1")
+            _exported("tfjob"), pod=("limits:\n                cpu: 2900m", "limits:\n                cpu: 1")
         )
     )
     assert found.plan == THREE
-    assert found.differs == ("Chief: cpu is 1, the job file beside it needs 2150m",)
+    assert found.differs == ("Chief: cpu is 1, the job file beside it needs 2900m",)
     found = read_export(_edited(_exported("rayjob"), group=("replicas: 4", "replicas: 2")))
     assert found.differs == ("nodes: replicas is 2, the job file beside it needs 4",)
 
