@@ -37,11 +37,10 @@ from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, RUN_LABEL, end_
 from dlrover_nb.core.backends.kubernetes.pods import PodNode, node_pod
 from dlrover_nb.core.backends.kubernetes.whereabouts import end_of_job, is_paused
 from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.runtime.delivery import send
+from dlrover_nb.core.runtime.delivery import sees_rows, send
 from dlrover_nb.core.runtime.trial import pack_code, prepare
 from dlrover_nb.core.runtime.wire import new_keys
-from dlrover_nb.core.structs.job import DataFormat
-from dlrover_nb.core.structs.pods import PodJob, run_name
+from dlrover_nb.core.structs.pods import PodJob, run_name, storage_advice
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -82,19 +81,11 @@ def looked_at(
     """Return the job with what its data tell, and its code; the master looks at data that only pods see."""
     if spec.foreign is not None:
         return spec, None, ()
-    if is_seen_by_pods_alone(spec) and data is None:
+    if data is None and not sees_rows(spec):
         spec, packed = pack_code(spec, model=model)
         return spec, None, packed
     prepared = prepare(spec, model=model, data=data)
     return prepared.spec, prepared.features, prepared.packed
-
-
-def is_seen_by_pods_alone(spec: JobSpec) -> bool:
-    """Whether the data lie on a volume of the pods: what this machine has at that path is another thing."""
-    if spec.data.format in {DataFormat.CENSUS, DataFormat.OWN}:
-        return False
-    mounts = (volume.mount.rstrip("/") for volume in spec.kubernetes.volumes)
-    return any(spec.data.path.startswith(f"{mount}/") for mount in mounts)
 
 
 def new_pod_job(
@@ -104,6 +95,8 @@ def new_pod_job(
     run, keys = secrets.token_hex(4), new_keys()
     delivery = send(packed, url=spec.kubernetes.code_url, run=run_name(spec.name, run))
     access = secrets.token_urlsafe(32)
+    if spec.foreign is None and (advice := storage_advice(spec)):
+        logger.warning("job %s: %s", spec.name, advice)
     job = PodJob(spec, features, run, keys.public, keys.secret, access, delivery.url, capacity)
     return job, delivery.files
 
