@@ -21,7 +21,7 @@ def job(name, **changes):
         name=name,
         plan=PLAN,
         mode=Mode.MANUAL,
-        n_epoch=6,
+        n_epoch=4,
         checkpoint_every_s=2.0,
         heartbeat_timeout_s=6.0,
         kubernetes=KubernetesSpec(linger_s=30.0),
