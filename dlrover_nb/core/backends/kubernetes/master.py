@@ -6,8 +6,8 @@ then it leaves at once, and its nodes to the master after it, which finds the ru
 user's, or in the same pod) and goes on. A run folder that was lost with the pod cannot be gone on from: the
 job has failed, and says so, instead of beginning anew behind its user's back.
 
-What is wrong with the job ends the job. What is wrong with the cluster (no API server) ends this process,
-and the kubelet starts it again.
+What is wrong with the job ends the job. What is wrong with the cluster (no API server, a volume that is away,
+a master that has not let go of the run folder yet) ends this process, and the kubelet starts it again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from dlrover_nb.core.backends.kubernetes.pods import node_selector
 from dlrover_nb.core.backends.kubernetes.service import N_THREAD, MasterService
 from dlrover_nb.core.backends.kubernetes.whereabouts import BEGUN_NOTE, begun_s, has_begun
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.errors import DlroverError, JobFailedError
+from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.history.database import HISTORY_VAR
 from dlrover_nb.core.runtime.delivery import receive
 from dlrover_nb.core.runtime.output import log_lines
@@ -114,9 +114,10 @@ class PodMaster:
         try:
             driver = self._driver(owner)
             driver.start()
-        except ApiError:
+        except BackendError:  # of the cluster, a volume that is away, or a master that has not let go yet
             raise
         except DlroverError as error:
+            self._remove_nodes()
             return self._failed(str(error), owner)
         self._service.serve(driver)
         self._note_begin(owner)
@@ -148,13 +149,15 @@ class PodMaster:
 
     def _check_first(self, owner: Doc) -> None:
         """Refuse to begin a job that had begun: its run folder is lost."""
-        selector = node_selector(self._name, self._job.run)
-        nodes = self._api.list(POD, selector=selector).items
-        if not nodes and not has_begun(owner):
-            return
-        for node in nodes:
-            self._api.delete(POD, node["metadata"]["name"], grace_s=0)
-        raise JobFailedError(LOST)
+        if has_begun(owner) or self._nodes():
+            raise JobFailedError(LOST)
+
+    def _nodes(self) -> list[Doc]:
+        return self._api.list(POD, selector=node_selector(self._name, self._job.run)).items
+
+    def _remove_nodes(self) -> None:
+        for node in self._nodes():
+            self._api.delete(POD, node["metadata"]["name"])
 
     def _prepared(self) -> PodJob:
         """Return the job with what its data tell, and its code in the run folder."""
