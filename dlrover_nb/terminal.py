@@ -16,7 +16,7 @@ from rich.text import Text
 
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import waits_told
+from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,14 +135,15 @@ def _nodes(nodes: Sequence[NodeView]) -> RenderableType:
     for node in nodes:
         table.add_row(*_node_cells(node))
     below = [Text(line, style="yellow") for line in waits_told(nodes)]
-    if not all(node.cpu_enforced and node.memory_enforced for node in nodes):
+    if any("*" in cell for node in nodes for cell in _node_cells(node)):
         below.append(Text("* advisory: this machine does not hold the node to this limit", style="dim"))
     return Group(table, *below)
 
 
 def _node_cells(node: NodeView) -> tuple[str, ...]:
-    may = f"{node.cpu:g}{'' if node.cpu_enforced else '*'}"
-    memory = f"{node.memory_mib} MiB{'' if node.memory_enforced else '*'}"
+    is_here = node.phase is not NodePhase.PENDING  # one that runs nowhere yet is held to nothing
+    may = f"{node.cpu:g}{'*' if is_here and not node.cpu_enforced else ''}"
+    memory = f"{node.memory_mib} MiB{'*' if is_here and not node.memory_enforced else ''}"
     if (last := node.last) is None:
         return (node.id, node.state, f"- / {may}", f"- / {memory}", "", "")
     return (

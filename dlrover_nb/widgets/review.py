@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import waits_told
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
 from dlrover_nb.widgets.plans import (
@@ -207,7 +208,14 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
     badges = "".join(map(_badge_html, (*memory_clock(snapshot, link), link.badge)))
     name = escape(snapshot.title)
     warned = "" if snapshot.phase.is_final else badges
-    return f'<div style="color:#1a1a1a"><strong style="font-size:16px">{name}</strong> {text}{warned}</div>'
+    head = f'<div style="color:#1a1a1a"><strong style="font-size:16px">{name}</strong> {text}{warned}</div>'
+    return head if snapshot.phase.is_final else head + _waits_html(snapshot)
+
+
+def _waits_html(snapshot: JobSnapshot) -> str:
+    """Say what nodes wait for, where the head line does not say it already."""
+    lines = (line for line in waits_told(snapshot.nodes) if line not in snapshot.message)
+    return "".join(block_html(Paragraph(f"{line[0].upper()}{line[1:]}", Tone.WARNING)) for line in lines)
 
 
 def _badge_html(words: str) -> str:

@@ -216,6 +216,8 @@ def _node_row(node: NodeView) -> tuple[str, ...]:
 
 
 def _limits(node: NodeView) -> str:
+    if node.phase is NodePhase.PENDING:  # it runs nowhere yet
+        return units.MISSING
     if node.cpu_enforced and node.memory_enforced:
         return "enforced"
     if node.cpu_enforced or node.memory_enforced:
@@ -231,7 +233,8 @@ def _network(node: NodeView) -> str:
 
 
 def _limits_note(nodes: Sequence[NodeView]) -> str:
-    if all(node.cpu_enforced and node.memory_enforced for node in nodes):
+    here = (node for node in nodes if node.phase is not NodePhase.PENDING)
+    if all(node.cpu_enforced and node.memory_enforced for node in here):
         return ""
     return "Advisory: this machine does not hold the node to its limit, so it may use more."
 

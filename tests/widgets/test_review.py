@@ -5,6 +5,8 @@ import pytest
 
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import NodePhase, NodeView, waits_told
 from dlrover_nb.widgets.review import Answer, Asked, Link, card_html, header_html, review, undo_words
 
 FRESH = Link(0.5)
@@ -93,6 +95,19 @@ def test_an_override_is_told_as_the_users_own_plan():
         "Your plan instead of p2 as d2: applying"
         in review(with_status(ProposalStatus.APPLYING), mine, FRESH).message
     )
+
+
+def test_the_live_view_says_once_what_a_node_waits_for():
+    waiting = NodeView(
+        "worker-1", Role.WORKER, NodePhase.PENDING, 1.0, 512, False, b.START_S, waits_for=b.HOSTILE
+    )
+    html = header_html(b.snapshot(nodes=(waiting,)), FRESH)
+    assert "Waiting: &lt;script&gt;" in html
+    assert "(worker-1)" in html
+    assert b.HOSTILE not in html
+    [line] = waits_told([waiting])
+    assert header_html(b.snapshot(nodes=(waiting,), message=line), FRESH).count("(worker-1)") == 1
+    assert "(worker-1)" not in header_html(b.snapshot(nodes=(waiting,), phase=JobPhase.STOPPED), FRESH)
 
 
 def test_the_head_line_counts_down_to_full_memory_and_an_ended_job_has_no_such_clock():
