@@ -49,6 +49,10 @@ def prepare(spec: JobSpec, *, model: object = None, data: object = None) -> Prep
     NotFoundError, InvalidValueError
         What is wrong with the data, or with the code.
     """
+    if spec.foreign is not None:
+        raise InvalidValueError(
+            f"job {spec.name} runs programs of others, in pods alone; connect kubernetes, and train it there"
+        )
     spec, packed = pack_code(spec, model=model, data=data)
     with TemporaryDirectory(prefix="dlrover-nb-") as name:
         for code in packed:

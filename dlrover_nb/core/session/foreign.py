@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller import Counsel
     from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.events import Event, Instruction
-    from dlrover_nb.core.structs.foreign import StepsDone
+    from dlrover_nb.core.structs.foreign import StepsDone, Written
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.questions import Explanation, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -60,15 +60,6 @@ NO_FEATURES = FeatureSpec("", (), (), n_train=0, n_eval=0)  # rows of others are
 # Steps of others may take many seconds, and their logs tell of some at once: windows wait for them.
 SETTINGS = ControllerSettings(max_window_s=120.0, min_window_iter=2)
 UNKNOWN_SIZE = 1  # of dense parameters and embeddings: any constant does, for what is fitted beside it
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A line that a program wrote, by the cluster's clock in nanoseconds."""
-
-    node: str
-    at_ns: int
-    text: str
 
 
 class ForeignBackend(Backend, Protocol):

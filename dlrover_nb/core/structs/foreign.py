@@ -153,3 +153,12 @@ class StepsDone:
         for name in ("at_s", "loss"):
             if getattr(self, name) is not None:
                 _check.finite(name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A line that a program wrote, by the cluster's clock in nanoseconds."""
+
+    node: str
+    at_ns: int
+    text: str

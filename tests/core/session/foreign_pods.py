@@ -16,9 +16,9 @@ from dlrover_nb.core.backends.base import NodeExited
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.foreign import program
-from dlrover_nb.core.session.foreign import ForeignDriver, Written
+from dlrover_nb.core.session.foreign import ForeignDriver
 from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.foreign import StepsDone
+from dlrover_nb.core.structs.foreign import StepsDone, Written
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, RolePlan
 

@@ -289,13 +289,30 @@ class Api:
         return answer.body
 
     def log(
-        self, pod: str, *, follow: bool = False, since_s: int | None = None, timeout_s: float = WATCH_S
+        self,
+        pod: str,
+        *,
+        follow: bool = False,
+        since_s: int | None = None,
+        since: str = "",
+        timestamps: bool = False,
+        timeout_s: float = WATCH_S,
     ) -> Iterator[str]:
-        """Yield what a pod's program wrote, by lines; with `follow` until it is silent for `timeout_s`."""
+        """Yield what a pod's program wrote, by lines; with `follow` until it is silent for `timeout_s`.
+
+        Parameters
+        ----------
+        since_s, since
+            What is older is left out: so many seconds ago, or before this second (``2026-01-31T23:59:59Z``).
+        timestamps
+            Whether each line begins with its time, to the nanosecond.
+        """
         asked = self._asked("get", POD, pod, "log")
         query = [("follow", "true")] if follow else []
         if since_s is not None:
             query.append(("sinceSeconds", str(max(1, since_s))))
+        query += [("sinceTime", since)] if since else []
+        query += [("timestamps", "true")] if timestamps else []
         lines = Lines(self._stream(asked, POD.path(self.namespace, pod, "log"), query, timeout_s), asked)
         for line in lines:
             yield line.decode(errors="replace")

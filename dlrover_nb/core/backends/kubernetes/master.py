@@ -28,6 +28,7 @@ from dlrover_nb.core.backends.kubernetes.answers import ApiError, Conflict, NotT
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
 from dlrover_nb.core.backends.kubernetes.ended import Ended, end_document, without_master
+from dlrover_nb.core.backends.kubernetes.foreign import ForeignPods
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, POD, SECRET
 from dlrover_nb.core.backends.kubernetes.objects import (
     HTTP_PORT,
@@ -36,9 +37,9 @@ from dlrover_nb.core.backends.kubernetes.objects import (
     companions,
     with_owner,
 )
-from dlrover_nb.core.backends.kubernetes.parts import RUN_LABEL, end_name, secret_name
+from dlrover_nb.core.backends.kubernetes.parts import RUN_LABEL, end_name, report_token, secret_name
 from dlrover_nb.core.backends.kubernetes.pods import node_selector
-from dlrover_nb.core.backends.kubernetes.service import N_THREAD, MasterService
+from dlrover_nb.core.backends.kubernetes.service import N_THREAD, REPORT_PATH, MasterService
 from dlrover_nb.core.backends.kubernetes.whereabouts import BEGUN_NOTE, begun_s, has_begun
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
@@ -50,6 +51,7 @@ from dlrover_nb.core.runtime.trial import look
 from dlrover_nb.core.runtime.wire import JobKeys
 from dlrover_nb.core.session import runfolder
 from dlrover_nb.core.session.driver import JobDriver
+from dlrover_nb.core.session.foreign import ForeignDriver
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import STATE
 from dlrover_nb.core.structs.pods import IP_VAR, PodJob, state_folder
@@ -124,9 +126,11 @@ class PodMaster:
         driver.join()
         return driver.snapshot()
 
-    def _driver(self, owner: Doc) -> JobDriver:
+    def _driver(self, owner: Doc) -> JobDriver | ForeignDriver:
         history = None if os.environ.get(HISTORY_VAR) else f"sqlite:///{self._folder / 'history.db'}"
         clock, site = SystemClock(), Site(self._api, owner, f"{_host(self._ip)}:{WIRE_PORT}")
+        if self._job.spec.foreign is not None:
+            return self._foreign_driver(owner, ForeignPods(self._job, site), history)
         if (self._folder / runfolder.JOB).exists():
             logger.info("a master of job %s was here before: this one goes on", self._name)
             backend = KubernetesBackend(self._job, site)
@@ -145,6 +149,20 @@ class PodMaster:
             keys=keys,
         )
         self._tell_nodes(replace(job, spec=driver.spec))
+        return driver
+
+    def _foreign_driver(self, owner: Doc, backend: ForeignPods, history: str | None) -> ForeignDriver:
+        """Return the driver of a job of programs of others, which report here."""
+        url = f"http://{_host(self._ip)}:{HTTP_PORT}{REPORT_PATH}"
+        folder, clock = self._folder, SystemClock()
+        if (folder / runfolder.JOB).exists():
+            logger.info("a master of job %s was here before: this one goes on", self._name)
+            driver = ForeignDriver.resume(backend, folder=folder, history_url=history, clock=clock, url=url)
+        else:
+            self._check_first(owner)
+            spec = self._job.spec
+            driver = ForeignDriver(spec, backend, folder=folder, history_url=history, clock=clock, url=url)
+        self._service.take_reports(report_token(self._job), driver.report)
         return driver
 
     def _check_first(self, owner: Doc) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.backends.kubernetes.parts import (
     MASTER_ROLE,
     PREFIX,
+    REPORT_KEY,
     Doc,
     code_name,
     container_frame,
@@ -24,6 +25,7 @@ from dlrover_nb.core.backends.kubernetes.parts import (
     master_name,
     owned_by,
     pod_frame,
+    report_token,
     secret_name,
     variables,
     volumes,
@@ -68,7 +70,8 @@ def job_documents(job: PodJob, *, code: Mapping[str, bytes], namespace: str) -> 
 def companions(job: PodJob, *, code: Mapping[str, bytes], namespace: str) -> tuple[Doc, ...]:
     """Return the objects that a job's master needs before it may begin."""
     name = job.spec.name
-    secrets = [_secret(job, secret_name(name), {"job.json": to_json(job)}, namespace)]
+    reports = {REPORT_KEY: report_token(job).encode()} if job.spec.foreign else {}
+    secrets = [_secret(job, secret_name(name), {"job.json": to_json(job)} | reports, namespace)]
     if code:
         secrets.append(_secret(job, code_name(name), code, namespace))
     if job.spec.kubernetes.service_account:
@@ -151,7 +154,7 @@ def _secret(job: PodJob, name: str, files: Mapping[str, bytes], namespace: str) 
 def _rights(job: PodJob, namespace: str) -> tuple[Doc, ...]:
     name = master_name(job.spec.name)
     head = _head(job, name, namespace)
-    given = role(name, master_rights(job.spec.name))
+    given = role(name, master_rights(job.spec.name, reads_logs=job.spec.foreign is not None))
     return (
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": head},
         given | {"metadata": head},

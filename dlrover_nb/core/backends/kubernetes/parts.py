@@ -6,6 +6,7 @@ seccomp profile, no token of a service account. What is to be written goes to vo
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -25,6 +26,8 @@ JOB_LABEL, RUN_LABEL = f"{PREFIX}job", f"{PREFIX}run"
 ROLE_LABEL, NODE_LABEL = f"{PREFIX}role", f"{PREFIX}node"
 MASTER_ROLE = "master"
 
+REPORT_KEY = "report"  # of a job's Secret: the token of `report_token`
+
 GONE_S = 10  # a pod on a machine that went silent is given up after so long; stock: 300 s
 READ_BY_GROUP = 0o440
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -39,6 +42,11 @@ _SCRATCH: tuple[tuple[str, str, Doc], ...] = (
 def secret_name(job: str) -> str:
     """Return the name of the Secret that says what a job is."""
     return f"{job}-job"
+
+
+def report_token(job: PodJob) -> str:
+    """Return the token with which programs of others report their steps; it allows nothing else."""
+    return hmac.new(job.access.encode(), REPORT_KEY.encode(), "sha256").hexdigest()
 
 
 def code_name(job: str) -> str:

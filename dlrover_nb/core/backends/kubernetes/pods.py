@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.backends.kubernetes.foreign_pod import as_foreign
 from dlrover_nb.core.backends.kubernetes.parts import (
     JOB_LABEL,
     NODE_LABEL,
@@ -112,7 +113,8 @@ def _pod_spec(job: PodJob, node: PodNode) -> Doc:
         "containers": [program],
         "volumes": [*found, {"name": "pod", "downwardAPI": {"items": [_master_file()]}}],
     }
-    return spec | ({"affinity": _apart(job, str(node.role))} if kube.spread else {})
+    spec |= {"affinity": _apart(job, str(node.role))} if kube.spread else {}
+    return spec if job.spec.foreign is None else as_foreign(spec, job, job.spec.foreign, node.role)
 
 
 def resources(cpu: float, memory_mib: int) -> Doc:

@@ -115,9 +115,17 @@ OPERATOR = (
 )
 
 
-def master_rights(job: str) -> tuple[Right, ...]:
-    """Return what a job's master needs: its own objects by name, and the pods of its namespace."""
+def master_rights(job: str, *, reads_logs: bool = False) -> tuple[Right, ...]:
+    """Return what a job's master needs: its own objects by name, and the pods of its namespace.
+
+    Parameters
+    ----------
+    reads_logs
+        Whether it reads what the programs of its pods write, as that of a foreign job does.
+    """
+    logs = (Right("pods/log", ("get",), "read what programs of others write"),) if reads_logs else ()
     return (
+        *logs,
         Right("pods", ("create", "delete", "get", "list", "patch", "watch"), "make the job's nodes"),
         Right("secrets", ("get", "patch"), "read its keys", names=(f"{job}-job",)),
         Right("jobs", ("get", "patch"), "own what it makes", "batch", names=(job,)),

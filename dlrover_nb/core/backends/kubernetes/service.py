@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.backends.kubernetes.calls import ANSWERS, CALLS, Desk, Failed, NotBegun
 from dlrover_nb.core.backends.kubernetes.objects import READY_PATH
+from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.structs.foreign import StepsDone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,9 +28,11 @@ logger = logging.getLogger(__name__)
 
 CALL_PATH = "/call"
 ACCESS_HEADER = "X-Dlrover-Access"
+REPORT_PATH, REPORT_HEADER = "/v1/report", "X-Dlrover-Report"
 MOST_BYTES = 1 << 20  # of a request; the largest, many plans to weigh, has some KiB
 N_THREAD = 8
 _ACCESS_KEY = "HTTP_" + ACCESS_HEADER.upper().replace("-", "_")
+_REPORT_KEY = "HTTP_" + REPORT_HEADER.upper().replace("-", "_")
 _BINARY, _TEXT = "application/octet-stream", "text/plain"
 
 
@@ -50,6 +54,7 @@ class MasterService:
     """
 
     def __init__(self, access: str) -> None:
+        self._reports: tuple[bytes, Callable[[StepsDone], None]] | None = None
         self._access, self._desk = access.encode(), Desk(os.urandom(4).hex())
         self._served: Served | None = None
         self._doing = "its master begins"
@@ -57,6 +62,10 @@ class MasterService:
     def tell(self, doing: str) -> None:
         """Say what the master is at, while the job has not begun."""
         self._doing = doing
+
+    def take_reports(self, token: str, hear: Callable[[StepsDone], None]) -> None:
+        """Hear the steps of programs of others from now on, from whoever knows this token."""
+        self._reports = token.encode(), hear
 
     def serve(self, served: Served) -> None:
         """Answer for this from now on."""
@@ -66,7 +75,10 @@ class MasterService:
         self, environ: Mapping[str, Any], start_response: Callable[[str, list[tuple[str, str]]], object]
     ) -> Iterable[bytes]:
         """Answer one request, as WSGI has it."""
-        response = respond(environ, access=self._access, answer=self._answer)
+        if self._reports is not None and environ["PATH_INFO"] == REPORT_PATH:
+            response = take_report(environ, *self._reports)
+        else:
+            response = respond(environ, access=self._access, answer=self._answer)
         head = [("Content-Type", response.kind), ("Content-Length", str(len(response.body)))]
         start_response(response.status, head)
         return [response.body]
@@ -104,6 +116,20 @@ def respond(environ: Mapping[str, Any], *, access: bytes, answer: Callable[[Call
     except WireError as error:
         return Response("400 Bad Request", str(error).encode())
     return Response("200 OK", ANSWERS.pack(_answered(call, answer)), _BINARY)
+
+
+def take_report(environ: Mapping[str, Any], token: bytes, hear: Callable[[StepsDone], None]) -> Response:
+    """Return the answer to a program that reports its steps."""
+    if not hmac.compare_digest(str(environ.get(_REPORT_KEY, "")).encode(), token):
+        return Response("401 Unauthorized", b"this needs the report token of the job")
+    body = _body(environ) if environ["REQUEST_METHOD"] == "POST" else None
+    if body is None:
+        return Response("400 Bad Request", b"a report is a POST of some JSON")
+    try:
+        hear(from_json(body, StepsDone))
+    except WireError as error:
+        return Response("400 Bad Request", str(error).encode())
+    return Response("200 OK", b"heard")
 
 
 def _answered(call: Call, answer: Callable[[Call], Answer]) -> Answer:

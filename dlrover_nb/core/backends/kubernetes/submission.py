@@ -37,6 +37,7 @@ from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, RUN_LABEL, end_
 from dlrover_nb.core.backends.kubernetes.pods import PodNode, node_pod
 from dlrover_nb.core.backends.kubernetes.whereabouts import end_of_job, is_paused
 from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.foreign import planned
 from dlrover_nb.core.runtime.delivery import sees_rows, send
 from dlrover_nb.core.runtime.trial import pack_code, prepare
 from dlrover_nb.core.runtime.wire import new_keys
@@ -80,7 +81,9 @@ def looked_at(
 ) -> tuple[JobSpec, FeatureSpec | None, tuple[Packed, ...]]:
     """Return the job with what its data tell, and its code; the master looks at data that only pods see."""
     if spec.foreign is not None:
-        return spec, None, ()
+        if model is not None or data is not None:
+            raise InvalidValueError("a foreign job runs its own programs; leave model and data out")
+        return planned(spec), None, ()
     if data is None and not sees_rows(spec):
         spec, packed = pack_code(spec, model=model)
         return spec, None, packed
@@ -174,7 +177,7 @@ def _try_pods(api: Api, job: PodJob, owner: Doc) -> None:
     A quota that is used up is no fault of theirs: they wait.
     """
     pods = [_of_template(owner)]
-    for role in (role for role in Role if job.spec.plan.role(role).count and job.spec.foreign is None):
+    for role in (role for role in Role if job.spec.plan.role(role).count):
         plan = job.spec.plan.role(role)
         pods.append(node_pod(job, PodNode(f"{role}-0", role, plan.cpu, plan.memory_mib), master=""))
     for pod in pods:

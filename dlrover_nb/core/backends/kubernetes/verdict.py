@@ -176,7 +176,8 @@ def _terminated(node: str, pod: Doc, end: Doc) -> NodeExited:
         return NodeExited(node, _joined("it could not be started", told), retryable=not is_hopeless)
     if "deletionTimestamp" in pod["metadata"] or (pod["status"].get("reason") or disruption(pod)):
         return _given_up(node, pod)
-    return NodeExited(node, _code_words(code, told), was_killed=code == 128 + signal.SIGKILL)
+    is_killed = code == 128 + signal.SIGKILL
+    return NodeExited(node, _code_words(code, told), was_killed=is_killed, succeeded=code == 0)
 
 
 def _given_up(node: str, pod: Doc) -> NodeExited:

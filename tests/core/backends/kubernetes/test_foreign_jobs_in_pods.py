@@ -1,0 +1,181 @@
+"""Programs of others in real pods: TensorFlow's TF_CONFIG with reports, torchrun with a log of steps."""
+
+import json
+import sys
+import time
+
+import pytest
+from kube import core_api, host_files
+
+from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
+from dlrover_nb.core.jobfile import job_from
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.timeout(240)]
+
+LIMIT_S = 90.0
+ENDED = {"succeeded", "failed", "stopped"}
+
+# Reads TF_CONFIG as TensorFlow's TFConfigClusterResolver does.
+TF_PROGRAM = """
+import json, os, time
+from dlrover_nb.report import step
+config = json.loads(os.environ["TF_CONFIG"])
+task = config["task"]
+own = config["cluster"][task["type"]][task["index"]]
+assert own.rpartition(":")[0] == os.environ["POD_IP"], own
+print(json.dumps(config), flush=True)
+if task["type"] == "ps":
+    time.sleep(600)
+n_worker = len(config["cluster"].get("worker", ())) + 1
+for n in range(2000 if n_worker < 3 else 150):
+    step(samples=16, loss=1 / (n + 1))
+    time.sleep(0.05)
+"""
+
+# A program as torchrun starts it, which sums over all workers in each step.
+TORCH_PROGRAM = """
+import os, sys, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+for n in range(100000 if size < 3 else 100):
+    total = torch.ones(8)
+    dist.all_reduce(total)
+    assert total.sum().item() == 8 * size
+    if rank == 0:
+        print(f"step {n} of {size} workers loss {1 / (n + 1):.4f}", flush=True)
+    time.sleep(0.05)
+dist.destroy_process_group()
+"""
+
+
+def plan(n_worker, worker=(0.3, 256), ps=(0.2, 256)):
+    return ResourcePlan(RolePlan(n_worker, *worker), RolePlan(1, *ps))
+
+
+class Pods:
+    """A foreign job in pods."""
+
+    def __init__(self, cluster, namespace, spec):
+        self.core, self.namespace = core_api(cluster), namespace
+        self.api = connect_api(namespace=namespace, kubeconfig=cluster.kubeconfig)
+        self.handle = KubernetesCluster(self.api).submit(spec)
+
+    @property
+    def now(self):
+        return self.handle.snapshot()
+
+    def until(self, condition):
+        end = time.monotonic() + LIMIT_S
+        while not condition(now := self.now):
+            assert str(now.phase) not in ENDED, f"{now.phase}: {now.message} {self.words()}"
+            assert time.monotonic() < end, f"{now.phase}: {now.message} {now.nodes} {self.words()}"
+            time.sleep(0.2)
+        return now
+
+    def until_end(self):
+        now = self.handle.wait(LIMIT_S)
+        assert now.phase.is_final, f"{now.phase}: {now.message} {self.words()}"
+        return now
+
+    def words(self, node=None):
+        return [line.text for line in self.handle.logs(node, n_line=1000)]
+
+    def delete(self, selector):
+        (pod,) = self.core.list_namespaced_pod(self.namespace, label_selector=selector).items
+        self.core.delete_namespaced_pod(pod.metadata.name, self.namespace, grace_period_seconds=0)
+
+
+@pytest.fixture
+def submit(nodes, namespace):
+    """Submit a job with these programs to a namespace of its own."""
+
+    def submit(foreign, first, **kubernetes):
+        content = {"name": "foreign", "mode": "manual", "batch_size": 32, "foreign": foreign}
+        spec = job_from(
+            {**content, "kubernetes": host_files() | {"linger_s": 60} | kubernetes, "plan": first}
+        )
+        return Pods(nodes, namespace(nodes), spec)
+
+    return submit
+
+
+def written(plan):
+    return {
+        str(role): {"count": each.count, "cpu": each.cpu, "memory_mib": each.memory_mib}
+        for role, each in (("worker", plan.worker), ("ps", plan.ps))
+    }
+
+
+def is_training(wanted):
+    return lambda now: (
+        now.running == wanted and sum(n.last is not None for n in now.nodes) == wanted.worker.count
+    )
+
+
+def test_tensorflow_programs_find_each_other_report_and_are_scaled(submit):
+    role = {"command": [sys.executable, "-c", TF_PROGRAM]}
+    job = submit(
+        {"framework": "tensorflow", "n_sample": 100_000, "worker": role, "ps": role}, written(plan(2))
+    )
+    now = job.until(is_training(plan(2)))
+    assert now.phase is JobPhase.TRAINING
+    assert now.train.n_sample_done > 0
+    assert all(n.last.memory_mib > 1 for n in now.nodes if n.last)
+    configs = [json.loads(text) for text in job.words() if text.startswith("{")]
+    assert sorted(config["task"]["type"] for config in configs) == ["chief", "ps", "worker"]
+    assert len({str(config["cluster"]) for config in configs}) == 1
+
+    job.handle.scale(plan(3), why="more")
+    job.until(is_training(plan(3)))
+    last = [json.loads(text) for text in job.words("worker-0") if text.startswith("{")][-1]
+    assert len(last["cluster"]["worker"]) == 2
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, end.message
+    assert [outcome.plan.worker.count for outcome in end.markers] == [2, 3]
+    assert any("d1 is applied" in line for line in end.story)
+
+
+def test_torch_programs_go_on_without_a_lost_worker_and_is_scaled(submit):
+    foreign = {
+        "framework": "torch",
+        "n_sample": 10_000_000,
+        "worker": {"command": [sys.executable, "-u", "-c", TORCH_PROGRAM]},
+        "step_log": r"step (?P<step>\d+) of \d+ workers loss (?P<loss>\S+)",
+        "counting": "job",
+    }
+    torch = {"worker": (0.5, 768), "ps": (0.4, 512)}
+    first = plan(2, **torch)
+    job = submit(foreign, written(first))
+    now = job.until(is_training(first))
+    assert now.loss is not None
+
+    job.delete("dlrover-nb/node=worker-1")
+    job.until(lambda now: is_training(first)(now) and "worker-2" in [n.id for n in now.nodes])
+    job.handle.scale(plan(3, **torch))
+    job.until(lambda _: any("of 3 workers" in text for text in job.words("worker-0")))
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, end.message
+    assert any("worker-1 was lost" in line for line in end.story)
+
+
+def test_a_masters_pod_that_is_lost_disturbs_no_program(submit, tmp_path):
+    tmp_path.chmod(0o777)
+    for parent in list(tmp_path.parents)[:3]:
+        parent.chmod(0o755)
+    files = host_files()
+    state = {"mount": "/dlrover-nb/state", "host_path": str(tmp_path)}
+    role = {"command": [sys.executable, "-c", TF_PROGRAM]}
+    foreign = {"framework": "tensorflow", "n_sample": 100_000, "worker": role, "ps": role}
+    job = submit(foreign, written(plan(1)), volumes=[*files["volumes"], state])
+    before = job.until(is_training(plan(1)))
+    words = job.words()
+    job.delete("dlrover-nb/role=master")
+    now = job.until(lambda now: any("the master came back" in line for line in now.story))
+    now = job.until(
+        lambda now: is_training(plan(1))(now) and now.train.n_sample_done > before.train.n_sample_done
+    )
+    assert {n.id for n in now.nodes} == {n.id for n in before.nodes}
+    assert job.words() == words, "no program began anew"
