@@ -8,6 +8,7 @@ that has not begun, one that comes back is waited for, and of a job that ended t
 from __future__ import annotations
 
 import base64
+import contextlib
 import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -203,23 +204,30 @@ class KubernetesLink:
         raise AssertionError("the last try returns or raises")
 
     def _ask_once(self, call: Call, limit_s: float) -> Answer:
+        """Ask where the master was last, else look for it; where there is no pod, nothing was delivered."""
         if self._ended is not None:
             return self._desk.answer(self._ended, call)
-        if self._pod is None:
-            found = self._find(call)
-            if not isinstance(found, str):
-                return found
-            self._pod = found
+        if self._pod is not None:
+            with contextlib.suppress(NotThere):
+                return self._ask_pod(self._pod, call, limit_s)
+        found = self._find(call)
+        if not isinstance(found, str):
+            return found
+        self._pod = found
         try:
-            sent = CALLS.pack(call)
-            headers = {ACCESS_HEADER: self._job.access, "Content-Type": "application/octet-stream"}
-            return ANSWERS.unpack(self._api.proxy(self._pod, HTTP_PORT, CALL_PATH, sent, headers, limit_s))
+            return self._ask_pod(found, call, limit_s)
+        except NotThere:
+            return NotBegun("its master's pod is gone")
+
+    def _ask_pod(self, pod: str, call: Call, limit_s: float) -> Answer:
+        headers = {ACCESS_HEADER: self._job.access, "Content-Type": "application/octet-stream"}
+        try:
+            return ANSWERS.unpack(
+                self._api.proxy(pod, HTTP_PORT, CALL_PATH, CALLS.pack(call), headers, limit_s)
+            )
         except PodAnswered as error:
             raise BackendError(self._refusal(error)) from None
-        except NotThere:  # the pod is gone
-            self._pod = None
-            return NotBegun("its master's pod is gone")
-        except Unreachable:
+        except (NotThere, Unreachable):
             self._pod = None
             raise
 

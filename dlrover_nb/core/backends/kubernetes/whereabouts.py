@@ -65,9 +65,13 @@ def whereabouts(job: Mapping[str, Any], pods: Iterable[Doc], *, run: str) -> Whe
         return Answering(newest["metadata"]["name"])
     if (why := end_of_job(job)) is not None:
         return Over(why)
-    if newest is None:
-        return Beginning("the cluster has not made its master's pod yet")
-    return Beginning(why_not_ready(newest))
+    return Beginning(why_not_ready(newest) if newest else _why_no_pod(job))
+
+
+def _why_no_pod(job: Mapping[str, Any]) -> str:
+    if is_paused(job):
+        return "its submission is not complete; if its client died, delete the job"
+    return "the cluster has not made its master's pod yet"
 
 
 def end_of_job(job: Mapping[str, Any]) -> str | None:
