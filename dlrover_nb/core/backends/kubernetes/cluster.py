@@ -11,6 +11,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from dlrover_nb.core.backends.kubernetes.answers import ApiError, Forbidden, Not
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed, capacity_of
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
+from dlrover_nb.core.backends.kubernetes.elastic import operator_facts
 from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, read_job
@@ -102,7 +104,8 @@ class KubernetesCluster:
 
     def standing(self) -> Standing:
         """Return where this is, the namespace's quota, and what this user may do there."""
-        return standing(self.api)
+        told = standing(self.api)
+        return replace(told, facts=(*told.facts, *operator_facts(self.api)))
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""

@@ -64,6 +64,15 @@ def operator_of(api: Api) -> Operator:
     return Operator.OLDER if any(_SWITCH in each["properties"] for each in schemas) else Operator.PRESENT
 
 
+def operator_facts(api: Api) -> tuple[tuple[str, str], ...]:
+    """Return what a user is told of the operator when he connects; nothing where there is none."""
+    kind = operator_of(api)
+    if kind is Operator.NONE:
+        return ()
+    plans = "takes ScalePlans" if api.has(SCALE_PLAN) else "takes no ScalePlans"
+    return (("DLRover's operator", f"is there and {plans}; export --kind {kind} fits it"),)
+
+
 def create(api: Api, job: JobSpec, provenance: Provenance | None = None, *, image: str = "") -> Doc:
     """Create the ElasticJob of a job on its plan, and return it as it is stored.
 

@@ -18,6 +18,7 @@ from exports import CRDS, JOB, PLAN, TENSORFLOW, TOLD
 
 from dlrover_nb.core.backends.kubernetes import elastic
 from dlrover_nb.core.backends.kubernetes.api import Api, Forbidden, NotThere, connect_api
+from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.elastic import ElasticJob, Operator, create, operator_of
 from dlrover_nb.core.backends.kubernetes.elastic_state import Applied
 from dlrover_nb.core.backends.kubernetes.kinds import CRD, ELASTIC_JOB, POD, SCALE_PLAN
@@ -128,13 +129,18 @@ def _operator_says(api: Api, phase: str, message: str, **replicas: Any) -> None:
 
 def test_a_cluster_without_the_operator_says_so(api) -> None:
     assert operator_of(api) is Operator.NONE
+    assert "DLRover's operator" not in dict(KubernetesCluster(api).standing().facts)
     with pytest.raises(NotFoundError, match="submit the job as plain pods"):
         create(api, FOREIGN)
 
 
 def test_each_generation_gets_the_document_that_it_knows_whole(api, operator) -> None:
     is_older = operator.startswith("manifests")
-    _until(lambda: api.has(ELASTIC_JOB))
+    assert dict(KubernetesCluster(api).standing().facts)["DLRover's operator"] == (
+        "is there and takes ScalePlans; export --kind elasticjob-0 fits it"
+        if is_older
+        else "is there and takes no ScalePlans; export --kind elasticjob fits it"
+    )
     assert operator_of(api) is (Operator.OLDER if is_older else Operator.PRESENT)
     stored = create(api, FOREIGN, TOLD)
     assert ("enableElasticScheduling" in stored["spec"]) is is_older
