@@ -13,6 +13,7 @@ import pytest
 from conformance import FEATURES, BackendConformance, Master
 from kube import ROOT, host_files
 
+from dlrover_nb.core.backends.kubernetes import book
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, POD, QUOTA, SECRET
@@ -174,6 +175,19 @@ class TestKubernetesBackend(BackendConformance):
             assert moved.hello(self.start_limit_s).node == "ps-0"
         finally:
             moved.close()
+
+    def test_what_a_machine_misses_to_make_a_container_is_told_from_its_events(
+        self, backend: Backend, master: Master, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(book, "SLOW_S", 0.5)
+        monkeypatch.setattr(book, "ASK_EVERY_S", 1.0)
+        own = host_files()
+        own["volumes"] = [*own["volumes"], {"mount": "/dlrover-nb/keys", "secret": "forgotten"}]  # type: ignore[misc]
+        with self.another(**own) as other:
+            other.start_node(self.config(master, backend.listen()))
+            self.until(lambda: "FailedMount" in other.waiting().get("ps-0", ""))
+            assert 'secret "forgotten" not found' in other.waiting()["ps-0"]
+            assert other.poll() == ()
 
     def test_an_image_that_is_not_there_is_not_tried_again(self, master: Master, backend: Backend) -> None:
         with self.another(**host_files() | {"image": "docker.io/local/missing:1"}) as other:

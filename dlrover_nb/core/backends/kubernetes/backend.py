@@ -32,12 +32,14 @@ from dlrover_nb.core.backends.kubernetes.answers import (
     Unauthorized,
     Unreachable,
 )
-from dlrover_nb.core.backends.kubernetes.book import Create, Delete, LookFor, PodBook, Point
+from dlrover_nb.core.backends.kubernetes.book import PodBook
 from dlrover_nb.core.backends.kubernetes.capacity import Tenant, capacity_of, room_of
-from dlrover_nb.core.backends.kubernetes.kinds import POD
+from dlrover_nb.core.backends.kubernetes.kinds import EVENT, POD
 from dlrover_nb.core.backends.kubernetes.lookout import Lookout
+from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point
 from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, NODE_LABEL, RUN_LABEL, owned_by
 from dlrover_nb.core.backends.kubernetes.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
+from dlrover_nb.core.backends.kubernetes.verdict import trouble
 from dlrover_nb.core.backends.kubernetes.watch import Mirror
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
 
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.base import NodeExited
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.backends.kubernetes.book import Action
+    from dlrover_nb.core.backends.kubernetes.orders import Action
     from dlrover_nb.core.backends.kubernetes.parts import Doc
     from dlrover_nb.core.structs.messages import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob
@@ -228,6 +230,8 @@ class KubernetesBackend:
                 api.patch(POD, pod, {"metadata": {"annotations": {MASTER_NOTE: endpoint}}})
             case LookFor(node, pod):
                 self._look_for(node, pod)
+            case AskWhy(node, pod):
+                self._ask_why(node, pod)
             case _ as never:
                 assert_never(never)
         return True
@@ -282,6 +286,15 @@ class KubernetesBackend:
         except NotThere:
             with self._lock:
                 self._book.missing(node)
+
+    def _ask_why(self, node: str, pod: str) -> None:
+        about = f"involvedObject.kind=Pod,involvedObject.name={pod}"
+        try:
+            why = trouble(self._site.api.list(EVENT, fields=about).items)
+        except Forbidden:
+            return  # it takes long all the same
+        with self._lock:
+            self._book.heard(node, why)
 
     def _hold(self, node: str, why: str, pause_s: float) -> None:
         with self._lock:

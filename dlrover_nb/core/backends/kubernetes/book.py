@@ -12,9 +12,10 @@ soon as they are not wanted.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.backends.base import NodeExited
+from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point
 from dlrover_nb.core.backends.kubernetes.parts import NODE_LABEL
 from dlrover_nb.core.backends.kubernetes.pods import MASTER_NOTE
 from dlrover_nb.core.backends.kubernetes.verdict import (
@@ -31,6 +32,7 @@ from dlrover_nb.core.backends.kubernetes.verdict import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from dlrover_nb.core.backends.kubernetes.orders import Action
     from dlrover_nb.core.backends.kubernetes.parts import Doc
     from dlrover_nb.core.backends.kubernetes.verdict import Verdict
 
@@ -41,43 +43,8 @@ UNSEEN_S = 10.0  # until a pod that was made and is not seen is looked for
 AGAIN_S = 5.0  # until an order that changed nothing is given again
 SLOW_S = 10.0  # a container is usually made by then; later it is told that it is waited for
 PREPARE_LIMIT_S = 900.0  # for a container to be made: a large image over a slow line
+ASK_EVERY_S = 15.0  # at most, for why one of the job's pods takes long
 N_KEPT = 5  # failed pods
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Make the pod of a node."""
-
-    node: str
-    pod: Doc
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Remove a pod, that very one."""
-
-    pod: str
-    uid: str
-    grace_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """Write into a pod where the master is."""
-
-    pod: str
-    endpoint: str
-
-
-@dataclass(frozen=True, slots=True)
-class LookFor:
-    """Ask for a pod that was made and is not seen."""
-
-    node: str
-    pod: str
-
-
-Action: TypeAlias = Create | Delete | Point | LookFor
 
 
 @dataclass(slots=True)
@@ -96,6 +63,8 @@ class _Entry:
     held_up: str = ""  # why it could not be made so far
     waits: Waiting | Preparing | None = None
     waits_since_s: float = 0.0
+    heard: str = ""  # of why it takes long
+    asked_why_s: float = float("-inf")
     told_to_go_s: float | None = None  # since when its pod is to go
     asked_at_s: float = float("-inf")  # when an order about its pod was given last
 
@@ -114,7 +83,7 @@ class PodBook:
         self._endpoint = ""
         self._may_sweep = self._is_closed = False
         self._n_left = 0
-        self._make_after_s = float("-inf")
+        self._make_after_s = self._asked_why_s = float("-inf")
 
     # wishes
 
@@ -182,6 +151,11 @@ class PodBook:
         if tried := self._entries.get(node):
             tried.asked_at_s = until_s  # another one is tried first the next time
 
+    def heard(self, node: str, why: str) -> None:
+        """Hear why a pod takes long; empty: its events do not tell."""
+        if entry := self._entries.get(node):
+            entry.heard = why
+
     def missing(self, node: str) -> None:
         """Hear that a pod that was looked for is not there."""
         if entry := self._entries.get(node):
@@ -197,6 +171,7 @@ class PodBook:
         for entry in tuple(self._entries.values()):
             actions += self._settle(entry, pods.get(entry.name), at_s)
         self._crowd_out()
+        actions += self._ask(at_s)
         self._n_left = sum(_is_left(entry, pods.get(entry.name)) for entry in self._entries.values())
         made = [action for action in actions if isinstance(action, Create)]
         made.sort(key=lambda action: self._entries[action.node].asked_at_s)
@@ -302,6 +277,15 @@ class PodBook:
         else:
             entry.is_wanted = False
 
+    def _ask(self, at_s: float) -> Iterable[Action]:
+        """Return the question why a pod takes long: one at a time, each in its turn."""
+        slow = [entry for entry in self._entries.values() if _is_slow(entry, at_s) and entry.is_wanted]
+        if not slow or at_s < self._asked_why_s + ASK_EVERY_S:
+            return ()
+        entry = min(slow, key=lambda each: each.asked_why_s)
+        entry.asked_why_s = self._asked_why_s = at_s
+        return (AskWhy(entry.node, entry.name),)
+
     def _crowd_out(self) -> None:
         """Have the oldest of the pods that were kept go when there are too many."""
         for name in list(self._kept)[:-N_KEPT]:
@@ -375,6 +359,10 @@ def _kind(waits: Waiting | Preparing | None) -> float | None:
     return waits.limit_s if waits else None
 
 
+def _is_slow(entry: _Entry, at_s: float) -> bool:
+    return isinstance(entry.waits, Preparing) and at_s >= entry.waits_since_s + SLOW_S
+
+
 def _waits(entry: _Entry, at_s: float) -> str | None:
     """Return what an entry waits for; None: nothing."""
     if entry.is_told or not entry.is_wanted:
@@ -384,6 +372,7 @@ def _waits(entry: _Entry, at_s: float) -> str | None:
             return entry.held_up
         case Waiting(why, _):
             return why
-        case Preparing(machine) if at_s >= entry.waits_since_s + SLOW_S:
-            return f"{machine} makes its container" if machine else "no scheduler has looked at it yet"
+        case Preparing(machine) if _is_slow(entry, at_s):
+            making = f"{machine} makes its container" if machine else "no scheduler has looked at it yet"
+            return f"{making}: {entry.heard}" if entry.heard else making
     return None

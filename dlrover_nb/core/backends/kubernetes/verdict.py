@@ -20,6 +20,8 @@ from dlrover_nb.core.backends.base import NodeExited
 from dlrover_nb.core.runtime.output import read_head
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dlrover_nb.core.backends.kubernetes.parts import Doc
 
 PULL_LIMIT_S = 180.0  # for a registry to come back, or an image to be pushed
@@ -30,6 +32,7 @@ _NEVER = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"})
 _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 _NO_PROGRAM = ("no such file or directory", "executable file not found", "permission denied")
+_BESIDE = frozenset({"MissingClusterDNS", "FailedScheduling", "DNSConfigForming"})  # these stop nothing
 _START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
 _GIVEN_UP = {
     "Evicted": "evicted",
@@ -138,6 +141,21 @@ def disruption(pod: Doc) -> str:
     return _joined(_DISRUPTIONS.get(reason, reason), found.get("message"))
 
 
+def trouble(events: Iterable[Doc]) -> str:
+    """Return what the newest event of a pod says that keeps it from beginning; empty: none does.
+
+    A pull that goes on is no trouble, but what it takes long for.
+    """
+    told = [event for event in events if event.get("type") == "Warning" or event.get("reason") == "Pulling"]
+    told = [event for event in told if event.get("reason") not in _BESIDE]
+    last = max(told, key=_told_at, default=None)
+    return _joined(str(last.get("reason") or ""), last.get("message")) if last else ""
+
+
+def _told_at(event: Doc) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
 def _state(pod: Doc) -> Doc:
     """Return the state of the container: the first one, as others are put beside it."""
     containers = (pod.get("status") or {}).get("containerStatuses") or [{}]
@@ -214,7 +232,7 @@ def _last_line(text: str) -> str:
 
 
 def _joined(what: str, message: object) -> str:
-    told = _cut(str(message or ""))
+    what, told = _cut(what) or "no reason given", _cut(str(message or ""))
     return f"{what}: {told}" if told and told != what else what
 
 

@@ -9,18 +9,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from dlrover_nb.core.backends.kubernetes.book import (
     AGAIN_S,
+    ASK_EVERY_S,
     FORCE_AFTER_S,
     LOST_AFTER_S,
     N_KEPT,
     PREPARE_LIMIT_S,
     SLOW_S,
     UNSEEN_S,
-    Create,
-    Delete,
-    LookFor,
     PodBook,
-    Point,
 )
+from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point
 from dlrover_nb.core.backends.kubernetes.verdict import PULL_LIMIT_S
 
 INSUFFICIENT = "0/2 nodes are available: 2 Insufficient cpu."
@@ -299,9 +297,22 @@ def test_a_container_that_takes_long_to_make_is_told_and_not_for_ever(job):
     assert job.book.waiting(job.cluster.at_s) == {}
     job.turn(after_s=SLOW_S)
     assert job.book.waiting(job.cluster.at_s) == {"ps-0": "node1 makes its container"}
+    job.book.heard("ps-0", "FailedMount: no such secret")
+    told = {"ps-0": "node1 makes its container: FailedMount: no such secret"}
+    assert job.book.waiting(job.cluster.at_s) == told
     job.turn(after_s=PREPARE_LIMIT_S)
     assert job.ended[0].retryable
     assert "15 minutes" in job.ended[0].why
+
+
+def test_why_pods_take_long_is_asked_seldom_and_of_each_in_its_turn(job):
+    for name in ("ps-0", "ps-1"):
+        job.want(name)
+    asked = []
+    for _ in range(3):
+        asked.append([action.node for action in job.turn(after_s=ASK_EVERY_S) if isinstance(action, AskWhy)])
+        asked.append([action.node for action in job.turn() if isinstance(action, AskWhy)])
+    assert asked == [[], [], ["ps-0"], [], ["ps-1"], []]
 
 
 def test_a_refusal_is_the_end_of_a_node_that_no_other_can_replace(job):

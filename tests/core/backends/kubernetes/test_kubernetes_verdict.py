@@ -16,6 +16,7 @@ from dlrover_nb.core.backends.kubernetes.verdict import (
     Running,
     Waiting,
     judge,
+    trouble,
 )
 
 RECORDED = json.loads((Path(__file__).parent / "pods_recorded.json").read_text())
@@ -174,6 +175,21 @@ def test_the_end_of_a_log_is_told_without_its_head_and_not_at_length():
     told = judge("n", ended(message="x" * 4000)).exited.why
     assert len(told) < 400
     assert "\n" not in judge("n", ended("StartError", 128, "a\nb")).exited.why
+
+
+def event(reason, message="", kind="Warning", at="2026-11-21T23:30:55Z"):
+    return {"type": kind, "reason": reason, "message": message, "lastTimestamp": at}
+
+
+def test_events_say_why_a_container_takes_long():
+    mount = event("FailedMount", 'secret "conform-job" not found', at="2026-11-21T23:31:55Z")
+    beside = event("MissingClusterDNS", "no DNS", at="2026-11-21T23:32:55Z")
+    placed = event("Scheduled", "assigned", "Normal", "2026-11-21T23:33:55Z")
+    assert trouble([event("FailedMount", "earlier"), mount, beside, placed]) == (
+        'FailedMount: secret "conform-job" not found'
+    )
+    assert trouble([event("Pulling", "Pulling image", "Normal")]) == "Pulling: Pulling image"
+    assert trouble([placed, beside]) == ""
 
 
 texts = st.text(max_size=20)
