@@ -1,6 +1,14 @@
 import pytest
+import zmq
+from node_world import FEATURES, SPEC
 
-from dlrover_nb.core.runtime.agent import read_endpoint
+from dlrover_nb.core.clock import ManualClock
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.runtime.agent import Agent, read_endpoint
+from dlrover_nb.core.runtime.meter import Meter
+from dlrover_nb.core.runtime.wire import HIGH_WATER, bind_router, decode, new_keys
+from dlrover_nb.core.structs.messages import Left, NodeConfig, ShardAsked
+from dlrover_nb.core.structs.resources import Role
 
 
 @pytest.mark.parametrize("text", ["tcp://10.1.2.3:7070", "tcp://[fd00::7]:7070\n", "  tcp://master:1 "])
@@ -20,3 +28,41 @@ def test_a_file_with_anything_else_names_none(tmp_path, data):
 def test_without_a_file_there_is_none(tmp_path):
     assert read_endpoint("") == ""
     assert read_endpoint(str(tmp_path / "master")) == ""
+
+
+@pytest.fixture
+def context():
+    context = zmq.Context()
+    yield context
+    context.destroy(linger=0)
+
+
+@pytest.fixture
+def lonely(context, tmp_path):
+    """Return an agent whose master is not there yet."""
+    config = NodeConfig(
+        "w0", Role.WORKER, SPEC, FEATURES, 1.0, 512, f"ipc://{tmp_path}/run/m", "ipc", str(tmp_path), "", ""
+    )
+    clock = ManualClock()
+    return Agent(context, config, clock, Meter(clock))
+
+
+def test_what_was_said_to_nobody_leaves_with_the_node_in_its_order(context, lonely, tmp_path):
+    lonely.send(ShardAsked("w0"))
+    lonely.send(Left("w0"))
+    router, _ = bind_router(context, "ipc", tmp_path / "run" / "m", new_keys())
+    lonely.close(linger_s=20.0)
+    heard = []
+    with router:
+        for _ in range(2):
+            assert router.poll(20_000)
+            heard.append(decode(router.recv_multipart()[1:])[0])
+    assert heard == [ShardAsked("w0"), Left("w0")]
+
+
+def test_a_node_does_not_keep_more_than_a_thousand_words_for_a_master_that_is_away(lonely):
+    for _ in range(HIGH_WATER):
+        lonely.send(ShardAsked("w0"))
+    with pytest.raises(BackendError, match="a thousand messages wait for the job master at ipc://"):
+        lonely.send(ShardAsked("w0"))
+    lonely.close(linger_s=0.0)
