@@ -108,6 +108,10 @@ def test_the_command_line_finds_the_cluster_by_one_variable(team, monkeypatch, c
     assert "No jobs yet" in capsys.readouterr().out
     assert cli.main(["connect", "kubernetes", "--namespace", place]) == 0
     assert f"namespace   {place}" in capsys.readouterr().out
+    told = dict(dlrover_nb.connect("kubernetes", namespace=place).standing().facts)["in a shell"]
+    assert told == f"{cli.ADDRESS}=kubernetes://testkube/{place}"
+    monkeypatch.setenv(*told.split("=", 1))
+    assert cli.main(["jobs"]) == 0
     monkeypatch.setenv(cli.ADDRESS, "kubernetes://no-such-context/ml")
     assert cli.main(["jobs"]) == 2
     assert "has no context no-such-context; choose one of its contexts: testkube" in capsys.readouterr().err

@@ -1,22 +1,22 @@
 """Which cluster is meant: its kind, where it is, and the options that only that kind takes.
 
 This is the one list of them: `connect` refuses an option of another kind by it, and the address in one word,
-as an environment variable holds it, is read and written here.
+as an environment variable holds it, is read here.
 """
 
 from __future__ import annotations
 
 import difflib
 from typing import TYPE_CHECKING, TypedDict
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
+from dlrover_nb.core.backends.kubernetes.contexts import SCHEME
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KINDS = ("ray", "kubernetes", "sim")
-SCHEME = "kubernetes://"
 _ALSO = {"k8s": "kubernetes"}
 _TAKES = {"ray": ("address", "cpus"), "kubernetes": ("context", "namespace"), "sim": ("machines", "speed")}
 _CALLED = {"ray": "Ray", "kubernetes": "Kubernetes", "sim": "a simulated cluster"}
@@ -78,8 +78,3 @@ def read_address(text: str | None) -> tuple[str, str | None, Options]:
             f"expected {SCHEME}CONTEXT/NAMESPACE, got {text!r}; write a slash in a context's name as %2F"
         )
     return "kubernetes", None, {"context": unquote(context) or None, "namespace": unquote(namespace) or None}
-
-
-def kubernetes_address(context: str, namespace: str) -> str:
-    """Return the word that `read_address` takes for a place on Kubernetes."""
-    return f"{SCHEME}{quote(context, safe=':@')}/{namespace}"

@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlrover_nb.core.backends.kubernetes.contexts import kubernetes_address
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.session.place import kind_of, kubernetes_address, read_address
+from dlrover_nb.core.session.place import kind_of, read_address
 
 NAMES = st.text(min_size=1).filter(lambda name: name.isprintable())
 

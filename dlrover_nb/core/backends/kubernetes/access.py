@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.backends.kubernetes.api import Forbidden, NotThere, Refused
+from dlrover_nb.core.backends.kubernetes.contexts import kubernetes_address
 from dlrover_nb.core.backends.kubernetes.kinds import (
     ACCESS_REVIEW,
     NAMESPACE,
@@ -151,6 +152,7 @@ def standing(api: Api) -> Standing:
     facts = [
         ("context", api.context),
         ("namespace", api.namespace + _absent(api)),
+        ("in a shell", f"DLROVER_NB_ADDRESS={kubernetes_address(api.context, api.namespace)}"),
         ("API server", f"{api.host}, {api.version()}"),
         ("you are", access.user or f"{api.user} in the kubeconfig"),
         *quota_facts(_quotas(api, access)),

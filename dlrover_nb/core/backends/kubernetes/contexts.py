@@ -1,6 +1,6 @@
-"""Names in the user's kubeconfig, for completion: a file is read, nobody is asked, and no client is loaded.
+"""Names in the user's kubeconfig, and the one word that names a place by them; no client is loaded.
 
-It is read again only when it has changed, since completion asks at each key stroke.
+The file is read again only when it has changed, since completion asks at each key stroke.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ import os
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import yaml
 
+SCHEME = "kubernetes://"
+IN_CLUSTER = "in-cluster"  # no context of a kubeconfig: the cluster around this pod
 _DEFAULT = "~/.kube/config"
 
 
@@ -20,6 +23,12 @@ class Contexts(NamedTuple):
 
     contexts: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
+
+
+def kubernetes_address(context: str, namespace: str) -> str:
+    """Return the one word that names a place on Kubernetes, as the command line takes it."""
+    name = "" if context == IN_CLUSTER else quote(context, safe=":@")
+    return f"{SCHEME}{name}/{namespace}"
 
 
 def known_contexts() -> Contexts:

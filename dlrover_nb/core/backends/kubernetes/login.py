@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import yaml
 
+from dlrover_nb.core.backends.kubernetes.contexts import IN_CLUSTER
 from dlrover_nb.core.errors import BackendError
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def _in_cluster() -> Login:
     except (OSError, config.ConfigException) as error:
         text = f"this pod has no service account to ask the API server with ({error})"
         raise BackendError(f"{text}; set automountServiceAccountToken") from error
-    return Login(client.ApiClient(configuration), "in-cluster", "its service account", namespace)
+    return Login(client.ApiClient(configuration), IN_CLUSTER, "its service account", namespace)
 
 
 def _place(error: Exception) -> str:
