@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.core import errors
-from dlrover_nb.core.backends.kubernetes.answers import NotThere, PodAnswered, Unreachable
+from dlrover_nb.core.backends.kubernetes.answers import Forbidden, NotThere, PodAnswered, Unreachable
 from dlrover_nb.core.backends.kubernetes.calls import (
     ANSWERS,
     CALLS,
@@ -39,7 +39,7 @@ from dlrover_nb.core.backends.kubernetes.calls import (
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of, without_master
 from dlrover_nb.core.backends.kubernetes.halt import halt
-from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, POD, SECRET
+from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, EVENT, JOB, POD, SECRET
 from dlrover_nb.core.backends.kubernetes.model import make_run_folder
 from dlrover_nb.core.backends.kubernetes.objects import HTTP_PORT
 from dlrover_nb.core.backends.kubernetes.parts import (
@@ -51,7 +51,14 @@ from dlrover_nb.core.backends.kubernetes.parts import (
     secret_name,
 )
 from dlrover_nb.core.backends.kubernetes.service import ACCESS_HEADER, CALL_PATH
-from dlrover_nb.core.backends.kubernetes.whereabouts import Answering, Beginning, Over, Replaced, whereabouts
+from dlrover_nb.core.backends.kubernetes.whereabouts import (
+    Answering,
+    Beginning,
+    Over,
+    Replaced,
+    whereabouts,
+    why_not_made,
+)
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.session.cluster import JobSummary
@@ -240,11 +247,12 @@ class KubernetesLink:
             raise NotFoundError(
                 f"job {self._name} was deleted from namespace {self._api.namespace}; submit it again"
             ) from error
-        match whereabouts(job, self._api.list(POD, selector=selector).items, run=self._job.run):
+        pods = self._api.list(POD, selector=selector).items
+        match whereabouts(job, pods, run=self._job.run):
             case Answering(pod):
                 return pod
             case Beginning(why):
-                return NotBegun(why)
+                return NotBegun(why if pods else self._why_not_made(job) or why)
             case Over(why):
                 self._ended = Ended(self._last_picture(why))
                 return self._desk.answer(self._ended, call)
@@ -252,6 +260,13 @@ class KubernetesLink:
                 raise NotFoundError(
                     f"this run of job {self._name} is over and another one is there; attach {self._name}"
                 )
+
+    def _why_not_made(self, job: Doc) -> str:
+        fields = f"involvedObject.kind=Job,involvedObject.uid={job['metadata']['uid']}"
+        try:
+            return why_not_made(self._api.list(EVENT, fields=fields).items)
+        except Forbidden:
+            return ""
 
     def _last_picture(self, why: str) -> JobSnapshot:
         try:

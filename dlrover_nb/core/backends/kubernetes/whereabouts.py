@@ -74,6 +74,13 @@ def _why_no_pod(job: Mapping[str, Any]) -> str:
     return "the cluster has not made its master's pod yet"
 
 
+def why_not_made(events: Iterable[Doc]) -> str:
+    """Return what keeps a Job's pod from being made, by the Job's events; empty: they say nothing."""
+    warnings = [event for event in events if event.get("type") == "Warning"]
+    newest = max(warnings, key=lambda event: str(event.get("lastTimestamp") or ""), default=None)
+    return f"its master's pod cannot be made: {_told(newest)}" if newest else ""
+
+
 def end_of_job(job: Mapping[str, Any]) -> str | None:
     """Return why a Job failed, empty when it is complete; None while it is neither."""
     for condition in job.get("status", {}).get("conditions") or ():

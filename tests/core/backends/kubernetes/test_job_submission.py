@@ -18,6 +18,7 @@ from dlrover_nb.core.backends.kubernetes.kinds import (
     CONFIG_MAP,
     JOB,
     POD,
+    QUOTA,
     ROLE,
     ROLE_BINDING,
     SECRET,
@@ -108,6 +109,18 @@ def test_why_a_master_gets_no_machine_is_what_its_job_says(cluster):
         time.sleep(0.1)
 
 
+def test_a_quota_that_is_used_up_is_what_a_job_waits_for(admin, cluster):
+    admin.create(QUOTA, {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})
+    end = time.monotonic() + LIMIT_S
+    while not admin.get(QUOTA, "none").get("status", {}).get("hard"):
+        assert time.monotonic() < end
+    job = cluster.submit(SPEC)
+    while "exceeded quota: none" not in (told := job.snapshot().message):
+        assert time.monotonic() < end, told
+        time.sleep(0.1)
+    assert job.snapshot().phase is JobPhase.STARTING
+
+
 def test_a_job_that_never_began_is_stopped_and_its_name_is_free(admin, cluster):
     job = cluster.submit(SPEC)
     last = job.stop(why="a mistake")
@@ -189,13 +202,15 @@ def test_the_namespace_says_what_holds_for_all_jobs(admin, cluster):
     assert {"name": "LEVEL", "value": "info"} in container["env"]
 
 
-def test_data_on_a_volume_of_the_pods_are_left_to_the_master(cluster):
+def test_data_on_a_volume_of_the_pods_are_left_to_the_master(cluster, tmp_path):
     kube = KubernetesSpec(volumes=(Volume("/data", claim="rows"),))
     data = replace(SPEC.data, format="parquet", path="/data/rows.parquet")
     cluster.submit(replace(SPEC, data=data, kubernetes=kube))
     assert read_job(cluster.api, "clicks").features is None
-    with pytest.raises(NotFoundError, match="rows"):
-        cluster.submit(replace(SPEC, name="other", data=replace(data, path="/elsewhere/rows.parquet")))
+    mine = tmp_path / "rows.parquet"
+    mine.touch()
+    with pytest.raises(InvalidValueError, match="pods do not see"):
+        cluster.submit(replace(SPEC, name="other", data=replace(data, path=str(mine)), kubernetes=kube))
 
 
 def test_secrets_stand_in_secrets_alone(admin, cluster):

@@ -71,7 +71,12 @@ class Way:
 
     def __init__(self, port: int) -> None:
         self.port, self.n_asked, self.n_lost = port, 0, 0
-        self.job = {"metadata": {"labels": dict(LABELS)}, "spec": {"parallelism": 1}, "status": {}}
+        self.events: list[dict] = []
+        self.job = {
+            "metadata": {"labels": dict(LABELS), "uid": "1-2-3"},
+            "spec": {"parallelism": 1},
+            "status": {},
+        }
         self.pods = [pod("m-1")]
         self.end = None
         self.n_byte = 0
@@ -83,7 +88,10 @@ class Way:
             return self.end
         raise NotThere(f"no {kind.name} {name}", Status(404), Asked("get", kind, "n", name))
 
-    def list(self, kind, *, selector):  # noqa: ARG002 - pods alone are listed
+    def list(self, kind, *, selector="", fields=""):
+        if kind.name == "Event":
+            assert fields == "involvedObject.kind=Job,involvedObject.uid=1-2-3"
+            return type("Listing", (), {"items": list(self.events)})
         assert selector == "dlrover-nb/job=quick-start,dlrover-nb/run=0123abcd,dlrover-nb/role=master"
         return type("Listing", (), {"items": list(self.pods)})
 
@@ -132,8 +140,10 @@ def way(service):
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     yield Way(server.effective_port)
+    server.trigger.pull_trigger(server.close)  # in its own thread, which then has nothing left to wait for
+    thread.join(10)
+    assert not thread.is_alive()
     server.task_dispatcher.shutdown()
-    server.close()
 
 
 @pytest.fixture
@@ -257,6 +267,22 @@ def test_a_master_that_is_not_up_yet_is_no_error_and_says_why(way, link, status,
     now = link.snapshot()
     assert now.phase is JobPhase.STARTING
     assert told in now.message
+
+
+def test_what_keeps_a_masters_pod_from_being_made_is_told(way, link):
+    way.pods = []
+    assert "has not made its master's pod yet" in link.snapshot().message
+    way.events = [
+        {"type": "Normal", "reason": "Made", "message": "a pod", "lastTimestamp": "2026-01-01T00:00:09Z"},
+        {"type": "Warning", "reason": "Old", "message": "old", "lastTimestamp": "2026-01-01T00:00:01Z"},
+        {
+            "type": "Warning",
+            "reason": "FailedCreate",
+            "message": "full",
+            "lastTimestamp": "2026-01-01T00:00:05Z",
+        },
+    ]
+    assert link.snapshot().message == "its master's pod cannot be made: FailedCreate: full"
 
 
 def test_a_replaced_master_is_found_again(served, way, link, naps):
