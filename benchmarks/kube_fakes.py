@@ -336,10 +336,13 @@ def _outage(masters: Masters, kubelet: FakeKubelet, run: Any, n_job: int, away_s
     time.sleep(away_s)
     cpu = 100 * (sum(masters.looked.cpu_times()[:2]) - before_s) / (time.monotonic() - began_s)
     run.start_api()
-    back_s = time.time()
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(kubelet.fail, pods))
-    told = sorted(masters.until("told", job=f"job-{i}", node="ps-0")["told"] - back_s for i in range(n_job))
+    failed_s = []
+    for pod in pods:
+        failed_s.append(time.time())
+        kubelet.fail(pod)
+    told = sorted(
+        masters.until("told", job=f"job-{i}", node="ps-0")["told"] - failed_s[i] for i in range(n_job)
+    )
     return {
         "fakes_away_cpu_percent": round(cpu, 1),
         "fakes_back_s_p50": round(told[n_job // 2], 2),

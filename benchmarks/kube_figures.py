@@ -1,4 +1,4 @@
-"""Jobs on Kubernetes, measured in two parts; choose one with ``--parts``.
+"""Jobs on Kubernetes, measured in three parts; choose one with ``--parts``.
 
 =====  =================================================================  =========
 part   figure                                                             target
@@ -7,11 +7,12 @@ fakes  many jobs of fake pods on a control plane alone (`kube_fakes`):
        fakes_requests_per_minute_per_job: at rest                         <= 10
        fakes_cpu_percent, fakes_memory_mib: of the masters' backends
        fakes_notice_ms: from the end of a pod to its master
-       fakes_back_s: from the API server's return until all is seen
+       fakes_back_s: the same just after the API server's return
 pods   a job in real pods on two nodes, beside the same on a local Ray:
        submit_to_first_step_s: from submit to the first trained samples
        scale_out_s: from the decision to the new worker's first step
-       pods_requests_per_minute: of the job's master, at rest             <= 10
+rest   pods_requests_per_minute: of a real job's master, at rest, by the
+       audit of the API server, which is started anew for that            <= 10
 =====  =================================================================  =========
 
 The cluster is that of the tests (`tests/kube.py`): ``DLROVER_NB_TEST_KUBE`` names one with nodes that is up.
@@ -23,7 +24,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -35,7 +38,7 @@ TARGETS = {
     "fakes_served_per_minute_per_job": 10.0,
     "pods_requests_per_minute": 10.0,
 }
-PARTS = ("fakes", "pods")
+PARTS = ("fakes", "pods", "rest")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -49,12 +52,21 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             figures |= fakes(
                 run, n_job=options.jobs, rest_s=options.rest, n_end=options.ends, away_s=options.away
             )
-    if "pods" in options.parts:
-        from kube import with_nodes
-        from kube_pods import pods
+    if {"pods", "rest"} & set(options.parts):
+        figures |= _with_nodes(options)
+    return figures
 
-        with with_nodes() as run:
-            figures |= pods(run, n_time=options.times, rest_s=options.rest, on_ray=not options.no_ray)
+
+def _with_nodes(options: argparse.Namespace) -> dict[str, Any]:
+    import kube_pods
+    from kube import with_nodes
+
+    figures: dict[str, Any] = {}
+    with with_nodes() as run:
+        if "pods" in options.parts:
+            figures |= kube_pods.pods(run, n_time=options.times, on_ray=not options.no_ray)
+        if "rest" in options.parts:
+            figures |= kube_pods.at_rest(run, options.rest)
     return figures
 
 
@@ -73,7 +85,9 @@ def main() -> None:
     parser.add_argument("--no-ray", action="store_true", help="leave out the same jobs on Ray")
     options = parser.parse_args()
     began_s = time.monotonic()
-    figures = measure(options)
+    with tempfile.TemporaryDirectory(prefix="dlb") as name:
+        os.environ |= {f"XDG_{kind}_HOME": f"{name}/{kind.lower()}" for kind in ("STATE", "DATA", "CONFIG")}
+        figures = measure(options)
     for key, value in figures.items():
         target = f"   (target {TARGETS[key]:g})" if key in TARGETS else ""
         print(f"{key:36} {value}{target}")

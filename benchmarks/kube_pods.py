@@ -45,11 +45,10 @@ AUDIT = {  # each request once: when it begins, as a watch lasts
 }
 
 
-def pods(run: Any, *, n_time: int, rest_s: float, on_ray: bool) -> dict[str, Any]:
+def pods(run: Any, *, n_time: int, on_ray: bool) -> dict[str, Any]:
     """Return the figures of both, medians of `n_time` jobs one after the other."""
-    with namespace(run) as (cluster, name):
+    with namespace(run) as (cluster, _):
         figures = _times(cluster, n_time, "")
-        figures |= _at_rest(run, cluster, name, rest_s)
     if on_ray:
         cluster = connect("ray", cpus=4)
         try:
@@ -81,15 +80,15 @@ def namespace(run: Any) -> Iterator[tuple[Cluster, str]]:
         shutil.rmtree(state, ignore_errors=True)
 
 
-def _at_rest(run: Any, cluster: Cluster, namespace: str, rest_s: float) -> dict[str, Any]:
+def at_rest(run: Any, rest_s: float) -> dict[str, Any]:
     """Return what the master of an undisturbed job asks of the API server, by the audit of that."""
-    with audited(run) as log:
+    with audited(run) as log, namespace(run) as (cluster, name):
         handle = cluster.submit(JobSpec("rest", plan=PLAN, mode=Mode.MANUAL, n_epoch=10_000))
         _until_workers_step(handle, 1)
         time.sleep(10.0)  # what followed the start is over
-        before = _asked(log, namespace)
+        before = _asked(log, name)
         time.sleep(rest_s)
-        told = _asked(log, namespace) - before
+        told = _asked(log, name) - before
         handle.stop()
     return {
         "pods_requests_per_minute": round(60 * told.total() / rest_s, 1),

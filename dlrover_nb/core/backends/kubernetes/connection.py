@@ -191,5 +191,7 @@ def reason_of(error: BaseException) -> str:
     """Return the innermost cause in a few words."""
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
+    if type(error) is ValueError:  # of a part of an answer, where its length should stand
+        return "it was cut off"
     told = getattr(error, "verify_message", None) or getattr(error, "strerror", None) or str(error)
     return " ".join(str(told).split())[:200] or type(error).__name__
