@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         WhatIfView,
         WhyView,
     )
+    from dlrover_nb.core.session.client import JobHandle
     from dlrover_nb.core.session.cluster import Cluster as CoreCluster
     from dlrover_nb.core.session.place import Options
     from dlrover_nb.widgets.live import LiveView
@@ -369,10 +370,10 @@ class Commands:
         return self.job(request.job).report(request.output, force=request.force)
 
     def predict(self, request: rq.Predict) -> Note:
-        """Score the rows of a file; no cluster is needed."""
+        """Score the rows of a file; a job that ran on this machine needs no cluster for that."""
         from dlrover_nb.core.session.trained import load_model, write_scores  # noqa: PLC0415 - it loads torch
 
-        scores = load_model(request.job).predict(request.rows)
+        scores = load_model(self._trained(request.job)).predict(request.rows)
         path = write_scores(request.output, scores, force=request.force)
         text = f"probabilities of {len(scores):,} rows, mean {scores.mean():.4f}, written to {path}"
         return Note(f"Prediction of {request.job}", text)
@@ -400,6 +401,15 @@ class Commands:
         job = self._cluster().job(name)
         self.session.jobs.setdefault(name, True)
         return job
+
+    def _trained(self, name: str) -> JobHandle | str:
+        """Return a job whose files only its own nodes see; else the name, to be found on this machine."""
+        is_near = self.session.cluster is None and read_address(self._address)[0] != "kubernetes"
+        try:
+            handle = None if is_near else self._cluster().job(name).handle
+        except DlroverError:  # it may be the run folder of one that ran here
+            return name
+        return handle if handle is not None and handle.is_far else name
 
     def _cluster(self, *, start: bool = False) -> Cluster:
         """Return the cluster; only a verb that brings a job may start one."""

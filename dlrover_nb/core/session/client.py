@@ -128,6 +128,11 @@ class JobHandle:
         """Return the newest picture of the job."""
         return self._link.snapshot()
 
+    @property
+    def is_far(self) -> bool:
+        """Whether only the job's own nodes see its run folder."""
+        return isinstance(self._link, FarLink)
+
     def fetch_model(self, into: Path) -> Path | None:
         """Make what a model is loaded from below `into`; None: the run folder is on this machine."""
         return self._link.fetch_model(into) if isinstance(self._link, FarLink) else None

@@ -6,13 +6,16 @@ import base64
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from real_job import Job, plan
 
+from dlrover_nb.api import cluster as api
 from dlrover_nb.core.backends.kubernetes.calls import ANSWERS, CALLS, Desk, Failed
 from dlrover_nb.core.backends.kubernetes.kinds import JOB
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
 from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.data.source import CENSUS_FILE
 from dlrover_nb.core.errors import CheckpointError, NotFoundError
 from dlrover_nb.core.runtime.trial import prepare
 from dlrover_nb.core.session.client import JobHandle
@@ -22,6 +25,8 @@ from dlrover_nb.core.structs.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.usercode import file_of
+from dlrover_nb.magics.commands import Commands
+from dlrover_nb.magics.requests import Predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,6 +105,34 @@ def way_of(job: Job, prepared, **changes) -> Way:
 def test_a_model_on_a_volume_of_the_pods_is_sent_by_their_master(ended: Job, prepared) -> None:
     way = way_of(ended, prepared, kubernetes=KEPT)
     assert way.handle().model().evaluate() == load_model(ended.folder).evaluate()
+    assert way.n_asked == 1
+
+
+class Cluster:
+    """One whose only job is the one behind `way`."""
+
+    simulated = False
+    description = "pods"
+
+    def __init__(self, way: Way) -> None:
+        self.way = way
+
+    def job(self, name: str) -> JobHandle:
+        if name != "real":
+            raise NotFoundError(f"no job {name}")
+        return self.way.handle()
+
+
+def test_the_verb_predicts_with_the_model_of_the_cluster_that_it_is_connected_to(
+    ended: Job, prepared, tmp_path: Path
+) -> None:
+    way = way_of(ended, prepared, kubernetes=KEPT)
+    commands = Commands()
+    commands.session.cluster = api.Cluster(Cluster(way))
+    pq.write_table(pq.read_table(CENSUS_FILE).slice(0, 10), tmp_path / "rows.parquet")
+    for name, out in (("real", "far"), (str(ended.folder), "near")):
+        commands.run(Predict(name, str(tmp_path / "rows.parquet"), str(tmp_path / out), force=False))
+    assert pq.read_table(tmp_path / "far") == pq.read_table(tmp_path / "near")
     assert way.n_asked == 1
 
 
