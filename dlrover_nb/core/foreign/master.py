@@ -137,7 +137,7 @@ class ForeignMaster(ForeignState):
             if reporter is None:
                 continue
             reporter.last, reporter.has_worked = sample, True
-            if node.role is Role.WORKER and sample.window_s <= at_s - self._met_at_s:
+            if node.role is Role.WORKER and (told.node, told.program) not in self._before:
                 self._heard.add(sample.node)
             self._measure_pause(at_s - sample.window_s, at_s)
             self._see_plan(at_s)
@@ -216,7 +216,7 @@ class ForeignMaster(ForeignState):
                 return
             self._members, self._met_at_s = members, at_s
             self._meeting += 1
-            self._heard = set()
+            self._heard, self._before = set(), {(told.node, told.program) for told in self._meter.told}
             self._gather()
         for node in self._crew.nodes:
             if node.id not in members:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.foreign import ForeignRole, ForeignSpec
 
 CLUSTER_VAR = "DLROVER_NB_CLUSTER"  # names the file with the variables
+BEGINS = "dlrover-nb: the program begins"  # written before each start: what follows is of another program
 LINGER_S, TERM_S = 15, 10
 
 SCRIPT = f"""\
@@ -29,6 +30,7 @@ while :; do
   while [ ! -s "$f" ]; do sleep 1; done
   t=$(cat "$f")
   eval "$t"
+  echo "{BEGINS}" >&2
   "$@" & p=$!
   while kill -0 $p 2>/dev/null && is; do sleep 1; done
   n=0

@@ -85,6 +85,7 @@ class ForeignState:
         self._pause_s, self._trained_until_s = 0.0, float("inf")
         self._meeting, self._members, self._met_at_s = 0, tuple[str, ...](), 0.0
         self._heard: set[str] = set()  # workers that told of steps since the meeting
+        self._before: set[tuple[str, str]] = set()  # programs of the meeting before: they may still tell
         self._is_in_place = False
         self._waits_since_s: float | None = None
         self._progress_told = float("-inf"), 0

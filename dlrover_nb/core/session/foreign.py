@@ -21,7 +21,15 @@ from dlrover_nb.core.backends.base import Backend
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.errors import BackendError, CheckpointError, StaleDecisionError, WireError
-from dlrover_nb.core.foreign import ForeignMaster, ForeignOrder, ForeignRecord, Gather, StepLog, planned
+from dlrover_nb.core.foreign import (
+    BEGINS,
+    ForeignMaster,
+    ForeignOrder,
+    ForeignRecord,
+    Gather,
+    StepLog,
+    planned,
+)
 from dlrover_nb.core.runtime.folder import writing_to
 from dlrover_nb.core.runtime.orders import StartNode, StopNode, Tell
 from dlrover_nb.core.session import picture
@@ -303,7 +311,11 @@ class ForeignDriver:
         self._read_ns[line.node] = line.at_ns
         kept = LogLine(at_s, line.node, "stdout", line.text)
         self._logs.hear(LinesWritten(line.node, (kept,), (line.at_ns, line.at_ns)))
-        if self._foreign.step_log and (told := self._step_log(line.node).read(line.text, at_s)) is not None:
+        if not self._foreign.step_log:
+            return
+        if line.text == BEGINS:
+            self._step_log(line.node).restart()
+        elif (told := self._step_log(line.node).read(line.text, at_s)) is not None:
             self._carry_out(self._master.on_steps(told, self._now_s()))
 
     def _step_log(self, node: str) -> StepLog:
@@ -403,8 +415,6 @@ class ForeignDriver:
                 self._backend.stop_node(node)
             case Gather(node, text):
                 self._backend.gather(node, text)
-                if self._foreign.step_log:
-                    self._step_log(node).restart()
             case Tell(event):
                 self._tell(event)
             case _ as never:

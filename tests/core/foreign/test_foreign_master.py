@@ -136,6 +136,20 @@ def test_scaling_out_keeps_pods_and_tells_all_programs_the_others():
     assert applied.pause_s > 0
 
 
+def test_what_programs_tell_that_are_about_to_begin_anew_says_nothing_of_the_new_plan():
+    world = running()
+    old = dict(world.told)
+    world.do(world.master.set_target(plan(3), world.at_s))
+    world.come_up()
+    new, world.told = world.told, old | {"worker-2": world.told["worker-2"]}
+    world.train()
+    world.train()
+    assert world.master.running is None
+    world.told = new
+    world.train()
+    assert world.master.running == plan(3)
+
+
 def test_scaling_in_ends_the_newest_workers():
     world = running(first=plan(3))
     world.do(world.master.set_target(plan(1), world.at_s))
