@@ -33,7 +33,7 @@ from dlrover_nb.core.backends.kubernetes.answers import (
     Unreachable,
 )
 from dlrover_nb.core.backends.kubernetes.book import PodBook
-from dlrover_nb.core.backends.kubernetes.capacity import Tenant, capacity_of, room_of
+from dlrover_nb.core.backends.kubernetes.capacity import Tenant
 from dlrover_nb.core.backends.kubernetes.kinds import EVENT, POD
 from dlrover_nb.core.backends.kubernetes.lookout import Lookout
 from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point
@@ -100,8 +100,8 @@ class KubernetesBackend:
         self._name = job.spec.name
         self._book, self._lock = PodBook(), threading.Lock()
         self._mirror = Mirror(site.api, POD, node_selector(self._name, job.run))
-        self._tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
-        self._lookout = Lookout(site.api, name=self._name)
+        tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
+        self._lookout = Lookout(site.api, tenant, job.capacity, self._mine)
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
         self._n_forbidden = 0
         self._forbidden_since_s: float | None = None
@@ -113,12 +113,11 @@ class KubernetesBackend:
 
     def capacity(self) -> Capacity:
         """Return what the machines and the quota of the namespace let the job have, as of the last minute."""
-        return capacity_of(self._lookout.looked(), self._tenant, self._job.capacity)
+        return self._lookout.seen().capacity
 
     def room(self) -> Capacity:
         """Return what of it is free or the job's own."""
-        mine = tuple(self._mirror.items().values())
-        return room_of(self._lookout.looked(), self._tenant, self._job.capacity, mine=mine)
+        return self._lookout.seen().room
 
     def listen(self) -> str:
         """Return ``tcp`` at the address of the master's pod."""
@@ -332,6 +331,9 @@ class KubernetesBackend:
                 self._book.refuse_all(str(error))
             return
         self._hold("", str(error), 0.0)
+
+    def _mine(self) -> tuple[Doc, ...] | None:
+        return tuple(self._mirror.items().values()) if self._mirror.is_synced else None
 
     def _wake(self) -> None:
         self._mirror.changed.set()

@@ -43,7 +43,7 @@ UNSEEN_S = 10.0  # until a pod that was made and is not seen is looked for
 AGAIN_S = 5.0  # until an order that changed nothing is given again
 SLOW_S = 10.0  # a container is usually made by then; later it is told that it is waited for
 PREPARE_LIMIT_S = 900.0  # for a container to be made: a large image over a slow line
-ASK_EVERY_S = 15.0  # at most, for why one of the job's pods takes long
+ASK_EVERY_S, LONGEST_ASK_S = 15.0, 300.0  # for why pods take long: ever less often, as events are many
 N_KEPT = 5  # failed pods
 
 
@@ -83,7 +83,8 @@ class PodBook:
         self._endpoint = ""
         self._may_sweep = self._is_closed = False
         self._n_left = 0
-        self._make_after_s = self._asked_why_s = float("-inf")
+        self._make_after_s = self._ask_after_s = float("-inf")
+        self._ask_every_s = ASK_EVERY_S
 
     # wishes
 
@@ -280,10 +281,13 @@ class PodBook:
     def _ask(self, at_s: float) -> Iterable[Action]:
         """Return the question why a pod takes long: one at a time, each in its turn."""
         slow = [entry for entry in self._entries.values() if _is_slow(entry, at_s) and entry.is_wanted]
-        if not slow or at_s < self._asked_why_s + ASK_EVERY_S:
+        if not slow:
+            self._ask_every_s = ASK_EVERY_S
+        if not slow or at_s < self._ask_after_s:
             return ()
         entry = min(slow, key=lambda each: each.asked_why_s)
-        entry.asked_why_s = self._asked_why_s = at_s
+        entry.asked_why_s, self._ask_after_s = at_s, at_s + self._ask_every_s
+        self._ask_every_s = min(LONGEST_ASK_S, 2 * self._ask_every_s)
         return (AskWhy(entry.node, entry.name),)
 
     def _crowd_out(self) -> None:
