@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.capacity import assumed
 from dlrover_nb.core.backends.kubernetes.kinds import JOB, SECRET
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
 from dlrover_nb.core.backends.kubernetes.objects import NAMESPACE_VAR, companions
@@ -52,7 +53,8 @@ def founded(api: Api, spec: JobSpec) -> PodJob:
         return from_json(base64.b64decode(found[KEY]), PodJob)
     keys = new_keys()
     run = str(owner["metadata"].get("labels", {}).get(RUN_LABEL, ""))
-    job = PodJob(spec, None, run, keys.public, keys.secret, secrets.token_urlsafe(32))
+    access = secrets.token_urlsafe(32)
+    job = PodJob(spec, None, run, keys.public, keys.secret, access, capacity=assumed(spec))
     (secret, *_) = companions(job, code={}, namespace=api.namespace)
     change = {"metadata": {"ownerReferences": owned_by(owner)}, "data": secret["data"]}
     api.patch(SECRET, secret_name(spec.name), change)

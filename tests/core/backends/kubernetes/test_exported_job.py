@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
@@ -34,8 +35,15 @@ JOB_FILE = {
 }
 
 
-def _exported(kind, api):
-    job = job_from({**JOB_FILE, "kubernetes": {**host_files(), "linger_s": 1.0}})
+FOREIGN = {
+    "worker": {"command": [sys.executable, "-c", "import os; print(os.environ['TF_CONFIG'])"]},
+    "ps": {"command": [sys.executable, "-c", "import threading; threading.Event().wait()"]},
+    "n_sample": 100,
+}
+
+
+def _exported(kind, api, **more):
+    job = job_from({**JOB_FILE, **more, "kubernetes": {**host_files(), "linger_s": 1.0}})
     options = Options(namespace=api.namespace)
     documents = documents_in(to_yaml(*EXPORTERS[kind](job, job.plan, Provenance(), options)))
     assert check(documents) == ()
@@ -43,9 +51,10 @@ def _exported(kind, api):
 
 
 @pytest.mark.timeout(240)
-def test_the_objects_of_an_export_alone_start_a_job_that_trains_to_its_end(nodes, namespace) -> None:
+@pytest.mark.parametrize("more", [{}, {"foreign": FOREIGN}], ids=["ours", "foreign"])
+def test_the_objects_of_an_export_alone_start_a_job_that_runs_to_its_end(nodes, namespace, more) -> None:
     api = connect_api(kubeconfig=nodes.kubeconfig, namespace=namespace(nodes))
-    for document in _exported("pods", api):
+    for document in _exported("pods", api, **more):
         api.create(KINDS[document["kind"]], document)
     end = time.monotonic() + LIMIT_S
     while not (status := api.get(JOB, "exported")["status"]).get("succeeded"):
