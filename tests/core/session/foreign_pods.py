@@ -123,7 +123,7 @@ class ForeignJob:
     """A job in a folder of its own, and the HTTP that its master would have."""
 
     def __init__(self, folder, foreign, *, plan, **changes):
-        self.spec = JobSpec("foreign", plan=plan, foreign=foreign, mode=Mode.MANUAL, **changes)
+        self.spec = JobSpec("foreign", plan=plan, foreign=foreign, **({"mode": Mode.MANUAL} | changes))
         self.folder, self.pods = folder, {}
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self.server.serve_forever, daemon=True).start()

@@ -6,8 +6,9 @@ import pytest
 from foreign_pods import ForeignJob, kill, lines_of, plan
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.foreign import ForeignRole, ForeignSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
 
 # Reads TF_CONFIG as TensorFlow's TFConfigClusterResolver does, and trains until it is told to end.
@@ -83,6 +84,17 @@ def test_a_tensorflow_job_trains_is_scaled_and_ends_with_its_chief(job, tmp_path
     assert running.until_end().phase is JobPhase.SUCCEEDED
     assert all(process.poll() is not None for process in running.pods.values())
     assert not running.now.nodes
+
+
+def test_an_accepted_proposal_changes_the_replicas_and_nothing_else(job, tmp_path):
+    running = job(tensorflow(tmp_path), plan=plan(1), mode=Mode.SUGGEST, batch_size=16)
+    now = running.until(lambda now: now.open_proposal)
+    wanted = now.open_proposal.candidate.plan
+    assert wanted != plan(1)
+    assert (wanted.worker.cpu, wanted.ps.cpu) == (plan(1).worker.cpu, plan(1).ps.cpu)
+    running.driver.decide(Decision(Verdict.ACCEPT, "ada", now.at_s, proposal=now.open_proposal.id))
+    now = running.until(lambda now: now.running == wanted)
+    assert [str(each.status) for each in now.proposals][:1] == ["applied"]
 
 
 def test_a_worker_that_is_lost_is_replaced(job, tmp_path):
