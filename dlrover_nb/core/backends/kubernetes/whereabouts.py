@@ -59,7 +59,8 @@ def whereabouts(job: Mapping[str, Any], pods: Iterable[Doc], *, run: str) -> Whe
         return Replaced()
     if ENDED_NOTE in _notes(job):
         return Over("")
-    living = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"] and _phase(pod) != "Failed"]
+    mine = (pod for pod in pods if _is_owned(pod, job))
+    living = [pod for pod in mine if "deletionTimestamp" not in pod["metadata"] and _phase(pod) != "Failed"]
     newest = max(living, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
     if newest is not None and is_ready(newest):
         return Answering(newest["metadata"]["name"])
@@ -131,6 +132,12 @@ def why_not_ready(pod: Mapping[str, Any]) -> str:
 
 def _notes(job: Mapping[str, Any]) -> Mapping[str, str]:
     return job["metadata"].get("annotations") or {}
+
+
+def _is_owned(pod: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
+    """Whether the Job made a pod: labels anybody may write, and who is asked is told the access token."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner["uid"] == job["metadata"]["uid"] for owner in owners)
 
 
 def _phase(pod: Mapping[str, Any]) -> str:

@@ -117,7 +117,11 @@ class Way:
 def pod(name: str, *, ready: bool = True, **status: object) -> dict:
     conditions = [{"type": "Ready", "status": str(ready)}, *status.pop("conditions", ())]  # type: ignore[misc]
     return {
-        "metadata": {"name": name, "creationTimestamp": f"2026-01-01T00:00:0{name[-1]}Z"},
+        "metadata": {
+            "name": name,
+            "ownerReferences": [{"uid": "1-2-3"}],
+            "creationTimestamp": f"2026-01-01T00:00:0{name[-1]}Z",
+        },
         "status": {"phase": "Running" if ready else "Pending", "conditions": conditions, **status},
     }
 

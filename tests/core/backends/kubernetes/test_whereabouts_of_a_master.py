@@ -22,14 +22,15 @@ FAILED = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", 
 
 def job(*conditions: dict, run: str = "r", parallelism: int = 1, **notes: str) -> dict:
     return {
-        "metadata": {"labels": {"dlrover-nb/run": run}, "annotations": notes},
+        "metadata": {"uid": "u", "labels": {"dlrover-nb/run": run}, "annotations": notes},
         "spec": {"parallelism": parallelism},
         "status": {"conditions": list(conditions)},
     }
 
 
 def pod(name: str, *, ready: bool = True, going: bool = False, phase: str = "Running") -> dict:
-    meta = {"name": name, "creationTimestamp": f"2026-01-01T00:00:{int(name[1:]):02}Z"}
+    meta: dict = {"name": name, "ownerReferences": [{"uid": "u"}]}
+    meta |= {"creationTimestamp": f"2026-01-01T00:00:{int(name[1:]):02}Z"}
     return {
         "metadata": meta | ({"deletionTimestamp": "2026-01-01T00:01:00Z"} if going else {}),
         "status": {"phase": phase, "conditions": [{"type": "Ready", "status": str(ready)}]},
@@ -59,6 +60,12 @@ def test_a_submission_that_is_not_complete_says_so():
 
 def test_another_run_of_the_name_is_none_of_this_one():
     assert whereabouts(job(run="s"), [pod("m1")], run="r") == Replaced()
+
+
+def test_a_pod_with_the_labels_of_a_master_that_the_job_did_not_make_is_not_asked():
+    strange = pod("m9")
+    strange["metadata"]["ownerReferences"] = []
+    assert whereabouts(job(), [pod("m1"), strange], run="r") == Answering("m1")
 
 
 def test_when_a_job_began_stands_in_its_annotation():
