@@ -6,8 +6,9 @@ import pytest
 from foreign_pods import ForeignJob, kill, lines_of, plan
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.foreign.program import STORE
 from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.foreign import ForeignRole, ForeignSpec, Framework
+from dlrover_nb.core.structs.foreign import Counting, ForeignRole, ForeignSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
 
@@ -30,6 +31,16 @@ import os, sys, time
 for n in range(int(sys.argv[1])):
     print(f"rank {os.environ['RANK']} step {n} loss {1 / (n + 1):.3f}", flush=True)
     time.sleep(0.05)
+"""
+TORCH_PROGRAM = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+for n in range(20):
+    total = torch.ones(4)
+    dist.all_reduce(total)
+    if dist.get_rank() == 0:
+        print(f"step {n} of {round(total[0].item())}", flush=True)
+dist.destroy_process_group()
 """
 PYTHON = (sys.executable, "-c")
 
@@ -120,6 +131,22 @@ def test_steps_are_read_from_what_programs_write(job):
     assert end.phase is JobPhase.SUCCEEDED
     assert end.train.n_sample_done == end.train.n_sample_total == 60 * 2 * 32, "each step is counted once"
     assert any("rank 1 step 59" in line.text for line in running.driver.logs(None, 1000))
+
+
+def test_torchrun_finds_the_others_at_the_store(job, tmp_path):
+    (tmp_path / "train.py").write_text(TORCH_PROGRAM)
+    foreign = ForeignSpec(
+        ForeignRole((sys.executable, "-m", "torch.distributed.run", str(tmp_path / "train.py"))),
+        20 * 32,
+        ps=ForeignRole((*PYTHON, STORE)),
+        framework=Framework.TORCH,
+        counting=Counting.JOB,
+        step_log=r"step (?P<step>\d+) of 2",
+    )
+    running = job(foreign, batch_size=32)
+    end = running.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, end.message
+    assert end.train.n_sample_done == 20 * 32
 
 
 @pytest.mark.filterwarnings("ignore:Exception in thread driver-foreign")  # which is how it is killed
