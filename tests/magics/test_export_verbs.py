@@ -101,7 +101,10 @@ def test_submit_starts_the_job_on_the_imported_plan(run, memory: MemoryCluster, 
         ("import .", "name a file with YAML text"),
         ("import job.yaml --check --apply", "--check and --apply do not go together; give one of them"),
         ("import bad.yaml", "malformed YAML in line 2, column"),
-        ("import foreign.yaml", "an import reads ElasticJob, ScalePlan, Pod, got ConfigMap"),
+        (
+            "import foreign.yaml",
+            "an import reads ElasticJob, TFJob, PyTorchJob, RayJob, JobSet, ScalePlan, Pod, Job, got Deployment",
+        ),
         ("import --check foreign.yaml", "kind must be one of"),
         ("import --check empty.yaml", "empty.yaml is empty; expected exported YAML"),
         ("import --check wrong.yaml", "wrong.yaml is not valid: ElasticJob ctr: spec"),
@@ -114,7 +117,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     run, memory: MemoryCluster, exported: Path, tmp_path: Path, line: str, message: str
 ) -> None:
     (tmp_path / "bad.yaml").write_text("kind: ElasticJob\nspec: {a: [")
-    (tmp_path / "foreign.yaml").write_text("kind: ConfigMap\nmetadata: {name: x}")
+    (tmp_path / "foreign.yaml").write_text("kind: Deployment\nmetadata: {name: x}")
     (tmp_path / "empty.yaml").write_text("\n")
     (tmp_path / "wrong.yaml").write_text(exported.read_text().replace("replicas: 2", "replicas: two"))
     before = memory.links["ctr"].state
