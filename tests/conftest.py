@@ -7,6 +7,8 @@ import pytest
 
 pytest_plugins = ["chromium", "kube"]  # fixtures of every test with a browser, or with a Kubernetes
 
+START_AND_TEST_S = 300  # the first test of a Kubernetes waits for its start, which may need a second try
+
 # Read when Ray is imported, by whichever test comes first.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.pop("DLROVER_NB_HISTORY", None)  # no test writes to a team's history
@@ -31,4 +33,7 @@ def own_home():
 def pytest_collection_modifyitems(items):
     """Run what needs a cluster or a browser last: the quick answers come first."""
     order = {"ray": 1, "kube": 2, "pods": 3, "browser": 4}
+    for item in items:
+        if item.get_closest_marker("kube") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(START_AND_TEST_S))
     items.sort(key=lambda item: max((order.get(m.name, 0) for m in item.iter_markers()), default=0))

@@ -1,7 +1,7 @@
 import time
 
 
-def until(predicate, timeout_s=20.0, what="it"):
+def until(predicate, timeout_s=60.0, what="it"):
     """Poll what another process brings about; return its first true value."""
     end = time.monotonic() + timeout_s
     while not (value := predicate()):

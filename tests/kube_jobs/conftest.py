@@ -153,10 +153,12 @@ def place(nodes, namespace, shared_state, monkeypatch):
 @pytest.fixture
 def free_place(control_plane, namespace, shared_state, monkeypatch):
     """Return the same on a control plane alone, with a machine on paper: nobody runs its pods."""
-    add_machine(core_api(control_plane), "paper")
+    core = core_api(control_plane)
+    add_machine(core, "paper")
     place = Place(control_plane, namespace(control_plane), shared_state, monkeypatch)
     yield place
     place.clear()
+    core.delete_node("paper")  # other tests find a cluster without machines
 
 
 def add_machine(core, name):
