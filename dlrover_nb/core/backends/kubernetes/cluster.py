@@ -25,7 +25,7 @@ from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, read_job
 from dlrover_nb.core.backends.kubernetes.objects import OWNER_NOTE
-from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, RUN_LABEL, end_name
+from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
 from dlrover_nb.core.backends.kubernetes.submission import (
     create,
     delete_job,
@@ -137,13 +137,12 @@ class KubernetesCluster:
     def job(self, name: str) -> JobHandle:
         """Find a job by name; `NotFoundError` names the nearest ones."""
         document = self._job(name)
-        return JobHandle(name, self._link(name, _run_of(document)))
+        return JobHandle(name, self._link(name, run_of(document)))
 
     def delete(self, name: str, *, force: bool = False) -> str:
         """Remove a job with all that belongs to it; see `Cluster.delete`."""
         document = self._job(name)
-        phase = self._phase(document)
-        if not phase.is_final and not force:
+        if not force and not (phase := self._phase(document)).is_final:  # a broken job can be forced
             raise InvalidValueError(still_runs(name, phase))
         pods = self.api.list(POD, selector=f"{JOB_LABEL}={name}").items
         delete_job(self.api, document)
@@ -162,7 +161,7 @@ class KubernetesCluster:
     def _phase(self, job: Doc) -> JobPhase:
         """Return the phase of a job, as far as its Secret, its master or its end tells."""
         try:
-            return self._link(name_of(job), _run_of(job)).snapshot().phase
+            return self._link(name_of(job), run_of(job)).snapshot().phase
         except (NotThere, NotFoundError):  # its submission was never completed
             return JobPhase.FAILED
 
@@ -227,7 +226,7 @@ class KubernetesCluster:
         """Return the line of a job whose master does not answer: it begins, comes back, or is gone."""
         name, where = found.name, found.where
         end = ends.get(end_name(name))
-        if end is not None and _run_of(end) == found.run:
+        if end is not None and run_of(end) == found.run:
             try:
                 return Ended(end_of(end)).summary()
             except WireError as error:
@@ -282,8 +281,8 @@ class _Found:
 
     def __init__(self, job: Doc, masters: Iterable[Doc]) -> None:
         self._job = job
-        self.name, self.run = name_of(job), _run_of(job)
-        mine = (pod for pod in masters if _labels(pod).get(RUN_LABEL) == self.run)
+        self.name, self.run = name_of(job), run_of(job)
+        mine = (pod for pod in masters if run_of(pod) == self.run)
         self.where = whereabouts(job, mine, run=self.run)
 
     def summary(self, phase: JobPhase, message: str) -> JobSummary:
@@ -309,14 +308,6 @@ class _Found:
 def name_of(document: Doc) -> str:
     """Return an object's name."""
     return str(document["metadata"]["name"])
-
-
-def _labels(document: Doc) -> Doc:
-    return document["metadata"].get("labels") or {}
-
-
-def _run_of(document: Doc) -> str:
-    return str(_labels(document).get(RUN_LABEL, ""))
 
 
 def _visible(look: Callable[[], list[Doc]]) -> tuple[Doc, ...] | None:

@@ -21,7 +21,7 @@ from dlrover_nb.core.backends.kubernetes.capacity import assumed
 from dlrover_nb.core.backends.kubernetes.kinds import JOB, SECRET
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
 from dlrover_nb.core.backends.kubernetes.objects import NAMESPACE_VAR, companions
-from dlrover_nb.core.backends.kubernetes.parts import RUN_LABEL, owned_by, secret_name
+from dlrover_nb.core.backends.kubernetes.parts import owned_by, run_of, secret_name
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.export.alone import FOLDER, JOB_FILE
@@ -52,9 +52,8 @@ def founded(api: Api, spec: JobSpec) -> PodJob:
     if KEY in found:
         return from_json(base64.b64decode(found[KEY]), PodJob)
     keys = new_keys()
-    run = str(owner["metadata"].get("labels", {}).get(RUN_LABEL, ""))
     access = secrets.token_urlsafe(32)
-    job = PodJob(spec, None, run, keys.public, keys.secret, access, capacity=assumed(spec))
+    job = PodJob(spec, None, run_of(owner), keys.public, keys.secret, access, capacity=assumed(spec))
     (secret, *_) = companions(job, code={}, namespace=api.namespace)
     change = {"metadata": {"ownerReferences": owned_by(owner)}, "data": secret["data"]}
     api.patch(SECRET, secret_name(spec.name), change)

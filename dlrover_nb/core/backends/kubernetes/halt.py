@@ -1,12 +1,12 @@
-"""Ends a job whose master never began: no image can be pulled, no machine has room, its data are looked at.
+"""Leaves how a job ended, and ends a job whose master never began.
 
-There is nobody to tell it to, so the client does what the master would: it leaves the last picture, lets the
-Job run no more pods, and removes those that there are.
+No image can be pulled then, no machine has room, or its data are looked at: there is nobody to tell it to. So
+the client does what the master would: it leaves the last picture, lets the Job run no more pods, and removes
+those that there are.
 """
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.answers import Conflict
@@ -19,6 +19,7 @@ from dlrover_nb.core.errors import BackendError
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.parts import Doc
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 
@@ -41,10 +42,22 @@ def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str) -> None:
     owner = api.get(JOB, name)
     if has_begun(owner):
         raise BackendError(f"the master of job {name} comes back ({why_not}); try again when it has")
-    with contextlib.suppress(Conflict):  # it was ended before, but not to the end
-        api.create(CONFIG_MAP, with_owner(end_document(last, run=run, namespace=api.namespace), owner))
+    leave_end(api, last, run=run, owner=owner)
     api.patch(
         JOB, name, {"metadata": {"annotations": {ENDED_NOTE: str(last.phase)}}, "spec": {"parallelism": 0}}
     )
     for pod in api.list(POD, selector=node_selector(name, run)).items:
         api.delete(POD, pod["metadata"]["name"])
+
+
+def leave_end(api: Api, last: JobSnapshot, *, run: str, owner: Doc) -> None:
+    """Leave a job's last picture with the cluster, to go with its Job.
+
+    One may be there: of a run before, which is being cleared away, or of a try whose answer was lost. It is
+    written over, for a master may not delete it.
+    """
+    end = with_owner(end_document(last, run=run, namespace=api.namespace), owner)
+    try:
+        api.create(CONFIG_MAP, end)
+    except Conflict:
+        api.patch(CONFIG_MAP, end["metadata"]["name"], end)

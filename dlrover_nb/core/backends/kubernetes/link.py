@@ -48,6 +48,7 @@ from dlrover_nb.core.backends.kubernetes.parts import (
     ROLE_LABEL,
     RUN_LABEL,
     end_name,
+    run_of,
     secret_name,
 )
 from dlrover_nb.core.backends.kubernetes.service import ACCESS_HEADER, CALL_PATH
@@ -269,10 +270,11 @@ class KubernetesLink:
             return ""
 
     def _last_picture(self, why: str) -> JobSnapshot:
-        try:
-            return end_of(self._api.get(CONFIG_MAP, end_name(self._name)))
-        except NotThere:
-            pass
+        """Return the picture that was left of this run; one of a run before may not be cleared away yet."""
+        with contextlib.suppress(NotThere):
+            end = self._api.get(CONFIG_MAP, end_name(self._name))
+            if run_of(end) == self._job.run:
+                return end_of(end)
         told = f"its master failed: {why}" if why else "its master left no word of how it ended"
         if self._picture is not None and self._picture.snapshot.phase.is_final:
             return self._picture.snapshot
@@ -299,9 +301,13 @@ def read_job(api: Api, name: str) -> PodJob:
     ------
     NotThere
         When there is none of that name.
+    BackendError
+        When it says nothing yet.
     """
-    document = api.get(SECRET, secret_name(name))
-    return from_json(base64.b64decode(document["data"]["job.json"]), PodJob)
+    told = (api.get(SECRET, secret_name(name)).get("data") or {}).get("job.json")
+    if told is None:  # it was started from an exported file
+        raise BackendError(f"job {name} has not begun: its master makes its keys first; try again then")
+    return from_json(base64.b64decode(told), PodJob)
 
 
 def _raised(answer: Answer) -> Answer:

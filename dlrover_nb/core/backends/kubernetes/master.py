@@ -24,22 +24,22 @@ from typing import TYPE_CHECKING
 
 from waitress.server import create_server
 
-from dlrover_nb.core.backends.kubernetes.answers import ApiError, Conflict, NotThere, Unreachable
+from dlrover_nb.core.backends.kubernetes.answers import ApiError, NotThere, Unreachable
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
-from dlrover_nb.core.backends.kubernetes.ended import Ended, end_document, without_master
+from dlrover_nb.core.backends.kubernetes.ended import Ended, without_master
 from dlrover_nb.core.backends.kubernetes.foreign import ForeignPods
+from dlrover_nb.core.backends.kubernetes.halt import leave_end
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, POD, SECRET
 from dlrover_nb.core.backends.kubernetes.objects import (
     HTTP_PORT,
     NAMESPACE_VAR,
     WIRE_PORT,
     companions,
-    with_owner,
 )
-from dlrover_nb.core.backends.kubernetes.parts import RUN_LABEL, end_name, report_token, secret_name
+from dlrover_nb.core.backends.kubernetes.parts import end_name, report_token, run_of, secret_name
 from dlrover_nb.core.backends.kubernetes.pods import node_selector
-from dlrover_nb.core.backends.kubernetes.service import N_THREAD, REPORT_PATH, MasterService
+from dlrover_nb.core.backends.kubernetes.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.backends.kubernetes.whereabouts import BEGUN_NOTE, begun_s, has_begun
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
@@ -97,7 +97,7 @@ class PodMaster:
     def run(self) -> int:
         """Drive the job to its end; return the exit code."""
         signal.signal(signal.SIGTERM, self._leave)
-        server = create_server(self._service, host=self._ip, port=HTTP_PORT, threads=N_THREAD)
+        server = create_server(self._service, host=self._ip, port=HTTP_PORT, **SERVER)
         threading.Thread(target=server.run, name="http", daemon=True).start()
         owner = self._api.get(JOB, self._name)
         if self._is_over():
@@ -218,12 +218,9 @@ class PodMaster:
 
     def _leave_end(self, last: JobSnapshot, owner: Doc) -> None:
         """Leave the last picture with the cluster."""
-        document = end_document(last, run=self._job.run, namespace=self._api.namespace)
         for _ in range(END_TRIES):
             try:
-                self._api.create(CONFIG_MAP, with_owner(document, owner))
-            except Conflict:  # of a run before, which is being cleared away
-                self._api.delete(CONFIG_MAP, end_name(self._name))
+                leave_end(self._api, last, run=self._job.run, owner=owner)
             except Unreachable as error:
                 logger.warning("the end of job %s is told again: %s", self._name, error)
                 time.sleep(END_EVERY_S)
@@ -239,11 +236,6 @@ class PodMaster:
             self._may_go.set()
         else:
             os._exit(TERMINATED)  # not 0: that would tell the Job controller that the job is done
-
-
-def run_of(document: Doc) -> str:
-    """Return which run an object is of."""
-    return str(document["metadata"].get("labels", {}).get(RUN_LABEL, ""))
 
 
 def _host(ip: str) -> str:

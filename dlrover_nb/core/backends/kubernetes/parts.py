@@ -64,6 +64,11 @@ def end_name(job: str) -> str:
     return f"{job}-end"
 
 
+def run_of(document: Mapping[str, Any]) -> str:
+    """Return which run an object is of; empty: of none of ours, whatever its name is."""
+    return str((document["metadata"].get("labels") or {}).get(RUN_LABEL, ""))
+
+
 def labels(job: str, run: str, role: str = "", node: str = "") -> dict[str, str]:
     """Return the labels of an object of a job."""
     told = {ROLE_LABEL: role, NODE_LABEL: node}

@@ -33,7 +33,7 @@ from dlrover_nb.core.backends.kubernetes.objects import (
     with_defaults,
     with_owner,
 )
-from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, RUN_LABEL, end_name
+from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, end_name, run_of
 from dlrover_nb.core.backends.kubernetes.pods import PodNode, node_pod
 from dlrover_nb.core.backends.kubernetes.whereabouts import end_of_job, is_paused
 from dlrover_nb.core.errors import BackendError, InvalidValueError
@@ -192,8 +192,8 @@ def _try_pod(api: Api, pod: Doc) -> None:
     for left in reversed(range(TOKEN_TRIES)):
         try:
             api.create(POD, pod, dry_run=True)
-        except Unreachable:
-            if not left:
+        except Unreachable as error:
+            if not left or not error.status:  # it did not answer at all
                 raise
             time.sleep(TOKEN_EVERY_S)
         else:
@@ -222,8 +222,7 @@ def _has_told_its_end(api: Api, job: Doc) -> bool:
         end = api.get(CONFIG_MAP, end_name(job["metadata"]["name"]))
     except NotThere:
         return False
-    ours: bool = end["metadata"]["labels"].get(RUN_LABEL) == job["metadata"]["labels"][RUN_LABEL]
-    return ours
+    return run_of(end) == run_of(job)
 
 
 def _await_gone(api: Api, job: Doc) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.backends.kubernetes.parts import PREFIX, RUN_LABEL
+from dlrover_nb.core.backends.kubernetes.parts import PREFIX, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,7 +55,7 @@ def whereabouts(job: Mapping[str, Any], pods: Iterable[Doc], *, run: str) -> Whe
     pods
         The master's pods, of this run.
     """
-    if job["metadata"]["labels"].get(RUN_LABEL) != run:
+    if run_of(job) != run:
         return Replaced()
     if ENDED_NOTE in _notes(job):
         return Over("")

@@ -7,13 +7,18 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
+import builders
 import pytest
+import yaml
 
 from dlrover_nb.core.backends.kubernetes import submission
 from dlrover_nb.core.backends.kubernetes.answers import Forbidden, NotThere, Refused
 from dlrover_nb.core.backends.kubernetes.api import Api, connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
+from dlrover_nb.core.backends.kubernetes.ended import end_document, end_of
+from dlrover_nb.core.backends.kubernetes.halt import leave_end
 from dlrover_nb.core.backends.kubernetes.kinds import (
     CONFIG_MAP,
     JOB,
@@ -26,7 +31,7 @@ from dlrover_nb.core.backends.kubernetes.kinds import (
 )
 from dlrover_nb.core.backends.kubernetes.link import read_job
 from dlrover_nb.core.backends.kubernetes.objects import master_job
-from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, end_name
+from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, end_name, run_of
 from dlrover_nb.core.backends.kubernetes.rights import USER, role
 from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
@@ -178,6 +183,51 @@ def test_a_name_that_runs_is_refused_and_one_that_a_dead_client_left_is_free(clu
     cluster.submit(SPEC)
     with pytest.raises(InvalidValueError, match="a job named clicks is here already"):
         cluster.submit(SPEC)
+
+
+def test_a_job_that_is_stopped_under_a_name_just_freed_keeps_its_own_end(admin, cluster):
+    before = replace(builders.snapshot(), spec=SPEC)
+    admin.create(CONFIG_MAP, end_document(before, run="99999999", namespace=admin.namespace))
+    job = cluster.submit(SPEC)
+    assert "a mistake" in job.stop(why="a mistake").message
+    assert "a mistake" in end_of(admin.get(CONFIG_MAP, end_name("clicks"))).message
+
+
+def test_a_master_leaves_its_end_over_one_that_is_there_with_no_more_rights_than_it_has(
+    control_plane, admin, cluster, tmp_path
+):
+    before = replace(builders.snapshot(), spec=SPEC)
+    admin.create(CONFIG_MAP, end_document(before, run="99999999", namespace=admin.namespace))
+    cluster.submit(SPEC)
+    config = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
+    config["users"][0]["user"]["as"] = f"system:serviceaccount:{admin.namespace}:clicks-master"
+    (mine := tmp_path / "master").write_text(yaml.safe_dump(config))
+    master, run = connect_api(namespace=admin.namespace, kubeconfig=str(mine)), read_job(admin, "clicks").run
+    last = replace(before, message="mine")
+    for _ in range(2):  # as when the first answer was lost
+        leave_end(master, last, run=run, owner=admin.get(JOB, "clicks"))
+    end = admin.get(CONFIG_MAP, end_name("clicks"))
+    assert (end_of(end), run_of(end)) == (last, run)
+    assert [owner["name"] for owner in end["metadata"]["ownerReferences"]] == ["clicks"]
+
+
+def test_somebody_elses_object_in_the_place_of_a_jobs_end_says_nothing(admin, cluster):
+    admin.create(CONFIG_MAP, {"metadata": {"name": end_name("clicks")}})
+    cluster.submit(SPEC)
+    with pytest.raises(InvalidValueError, match="a job named clicks is here already"):
+        cluster.submit(SPEC)
+
+
+def test_a_job_from_a_file_has_no_keys_at_first_and_can_be_deleted_by_force_alone(admin, cluster):
+    job, _ = new_pod_job(SPEC, None, (), None)
+    admin.create(JOB, master_job(job, namespace=admin.namespace))
+    admin.create(SECRET, {"metadata": {"name": "clicks-job"}})
+    for ask in (cluster.job, cluster.delete):
+        with pytest.raises(BackendError, match="job clicks has not begun: its master makes its keys first"):
+            ask("clicks")
+    assert [line.phase for line in cluster.jobs()] == [JobPhase.STARTING]
+    assert "is deleted" in cluster.delete("clicks", force=True)
+    until_nothing_is_left(admin)
 
 
 def test_a_job_of_somebody_elses_kind_keeps_its_name(cluster):

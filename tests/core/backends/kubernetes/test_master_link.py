@@ -6,6 +6,7 @@ The real one stands between them in `test_jobs_in_pods`; here it is made to lose
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -21,7 +22,13 @@ from dlrover_nb.core.backends.kubernetes.calls import CALLS, AskSnapshot
 from dlrover_nb.core.backends.kubernetes.ended import end_document, end_of, packed
 from dlrover_nb.core.backends.kubernetes.kinds import POD
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
-from dlrover_nb.core.backends.kubernetes.service import ACCESS_HEADER, CALL_PATH, MOST_BYTES, MasterService
+from dlrover_nb.core.backends.kubernetes.service import (
+    ACCESS_HEADER,
+    CALL_PATH,
+    MOST_BYTES,
+    SERVER,
+    MasterService,
+)
 from dlrover_nb.core.errors import (
     BackendError,
     InvalidValueError,
@@ -140,7 +147,7 @@ def served(service):
 
 @pytest.fixture
 def way(service):
-    server = create_server(service, host="127.0.0.1", port=0, threads=2)
+    server = create_server(service, host="127.0.0.1", port=0, **SERVER)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     yield Way(server.effective_port)
@@ -328,6 +335,22 @@ def test_an_ended_job_shows_its_last_picture(way, link):
     link.stop("ada", "")
     with pytest.raises(StaleDecisionError, match="has succeeded"):
         job.scale(last.target)
+
+
+def test_a_picture_that_a_run_before_left_is_none_of_this_one(way, link):
+    last = builders.snapshot(phase=JobPhase.SUCCEEDED, message="done", ended_at_s=builders.START_S + 300)
+    way.end = end_document(last, run="99999999", namespace="n")
+    way.job["status"] = {"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]}
+    way.pods = []
+    now = link.snapshot()
+    assert (now.phase, now.message) == (JobPhase.FAILED, "its master failed: DeadlineExceeded")
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_taken_in(way):
+    with socket.create_connection(("127.0.0.1", way.port), timeout=10) as stranger:
+        head = f"POST {CALL_PATH} HTTP/1.1\r\nHost: m\r\nContent-Length: {1 << 30}\r\n\r\n"
+        stranger.sendall(head.encode())  # and no body: an answer comes only if none is waited for
+        assert stranger.recv(1 << 16).startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_job_whose_master_could_not_run_has_failed_with_the_reason(way, link):

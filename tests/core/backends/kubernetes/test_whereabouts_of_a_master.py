@@ -60,6 +60,9 @@ def test_a_submission_that_is_not_complete_says_so():
 
 def test_another_run_of_the_name_is_none_of_this_one():
     assert whereabouts(job(run="s"), [pod("m1")], run="r") == Replaced()
+    somebody_elses = job()
+    del somebody_elses["metadata"]["labels"]
+    assert whereabouts(somebody_elses, [], run="r") == Replaced()
 
 
 def test_a_pod_with_the_labels_of_a_master_that_the_job_did_not_make_is_not_asked():
