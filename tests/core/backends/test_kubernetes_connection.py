@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import threading
+import traceback
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -127,6 +128,14 @@ def test_nothing_secret_is_shown(tmp_path):
     api = connect_api(kubeconfig=a_kubeconfig(tmp_path / "config"))
     assert repr(api) == "Api(http://127.0.0.1:9, context=here, namespace=default)"
     assert SECRET not in repr(api._connection.login)
+
+
+@pytest.mark.parametrize("bad", ["\n", "\0", "\u4e00"])
+def test_a_token_that_no_request_can_carry_is_told_without_it(tmp_path, bad):
+    api = connect_api(kubeconfig=a_kubeconfig(tmp_path / "config", user={"token": SECRET + bad + "x"}))
+    with pytest.raises(BackendError, match=r"context here gives no credentials .*no header may") as caught:
+        api.get(POD, "p")
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_plugin_that_fails_says_so_itself(tmp_path, caplog):
@@ -337,6 +346,13 @@ def test_nothing_secret_is_logged(server, caplog):
     assert SECRET not in caplog.text + repr(caught.value)
     request = connection.Request("GET", "/", caught.value.asked, (), SECRET.encode(), (("X", SECRET),))
     assert SECRET not in repr(request)
+
+
+def test_a_line_end_after_a_token_is_no_part_of_it(server):
+    a_kubeconfig(server.path, server.url, user={"token": SECRET + "\n"})
+    server.answers = [objects()]
+    connect_api(kubeconfig=str(server.path)).list(POD)
+    assert server.asked[0][2]["authorization"] == f"Bearer {SECRET}"
 
 
 def test_who_acts_as_another_says_so(server):

@@ -87,7 +87,10 @@ def credentials(login: Login) -> dict[str, str]:
         settings = login.client.configuration.auth_settings()
     except Exception as error:
         raise _no_credentials(login.context) from error
-    return {each["key"]: each["value"] for each in settings.values() if each["value"]}
+    told = {each["key"]: str(each["value"]).strip() for each in settings.values() if each["value"]}
+    if not all(value.isascii() and value.isprintable() for value in told.values()):  # or an error prints it
+        raise _no_credentials(login.context, ["its token holds what no header may"])
+    return told
 
 
 def _from_kubeconfig(paths: str, wanted: str | None) -> Login:
