@@ -83,7 +83,8 @@ class Job(Steering):
 
     def status(self) -> StatusView:
         """Return the job's present state: progress, throughput, nodes, memory, the open proposal."""
-        return StatusView(self.handle.snapshot(), self.handle.series())
+        looks = self.handle.hurried
+        return StatusView(looks.snapshot(), looks.series())
 
     def watch(self) -> LiveView:
         """Return a live view; a front end without widgets shows its static form."""
@@ -93,7 +94,7 @@ class Job(Steering):
 
     def plans(self) -> PlansView:
         """Return the open proposal, the Pareto front, the fit and its curves, and how plans turned out."""
-        return PlansView(self.handle.snapshot())
+        return PlansView(self.handle.hurried.snapshot())
 
     def why(self, proposal: str | None = None) -> WhyView:
         """Say why a plan is proposed, or why none is, and what would change that.
@@ -221,7 +222,8 @@ class Job(Steering):
 
     def shards(self) -> ShardsView:
         """Return the exact account of rows, and the shards that wait for a decision."""
-        return ShardsView(self.handle.snapshot(), self.handle.series())
+        looks = self.handle.hurried
+        return ShardsView(looks.snapshot(), looks.series())
 
     def retry_shard(self, shard: int, *, why: str = "") -> ShardsView:
         """Train a shard again that ended its workers, after its rows were mended.

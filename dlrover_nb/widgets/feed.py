@@ -61,6 +61,7 @@ class Feed:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._handle, self._on_change, self._monotonic = handle, on_change, monotonic
+        self._looks = handle.hurried
         self._lock = threading.Lock()
         self._fetching = threading.Lock()
         self._window = Window()
@@ -74,8 +75,8 @@ class Feed:
         """Ask the master for what is new; an error of the link is kept to be shown."""
         with self._fetching:
             try:
-                snapshot = self._handle.snapshot()
-                chunk = self._handle.series(self._window.cursor)
+                snapshot = self._looks.snapshot()
+                chunk = self._looks.series(self._window.cursor)
             except DlroverError as error:
                 with self._lock:
                     self._error = str(error).splitlines()[0]

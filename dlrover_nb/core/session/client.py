@@ -87,6 +87,10 @@ class FarLink(Protocol):
         """Make what a model is loaded from, in a folder below `into`; return that."""
         ...
 
+    def hurried(self) -> MasterLink:
+        """Return the same way for who only looks: within seconds it tells that nobody answers."""
+        ...
+
 
 def user_name() -> str:
     """Return who runs this process; where a user id has no name, as in many pods, the id."""
@@ -132,6 +136,13 @@ class JobHandle:
     def is_far(self) -> bool:
         """Whether only the job's own nodes see its run folder."""
         return isinstance(self._link, FarLink)
+
+    @property
+    def hurried(self) -> JobHandle:
+        """The same job for who only looks at it: where nobody answers he is told within seconds."""
+        if not isinstance(self._link, FarLink):
+            return self
+        return JobHandle(self.name, self._link.hurried(), user=self._user, simulated=self.simulated)
 
     def fetch_model(self, into: Path) -> Path | None:
         """Make what a model is loaded from below `into`; None: the run folder is on this machine."""

@@ -46,14 +46,20 @@ class Way:
 
     def get(self, kind, name):
         if kind is JOB:
-            return {"metadata": {"labels": {"dlrover-nb/run": self.job.run}}, "spec": {}, "status": {}}
+            head = {"labels": {"dlrover-nb/run": self.job.run}, "uid": "1-2-3"}
+            return {"metadata": head, "spec": {}, "status": {}}
         files = {"job.json": to_json(self.job)} if name.endswith("-job") else self.code
         return {"data": {key: base64.b64encode(data).decode() for key, data in files.items()}}
 
     def list(self, _kind, *, selector):
         assert f"dlrover-nb/run={self.job.run}" in selector
         told = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-        pod = {"metadata": {"name": "m-1", "creationTimestamp": "2026-01-01T00:00:00Z"}, "status": told}
+        head = {
+            "name": "m-1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "ownerReferences": [{"uid": "1-2-3"}],
+        }
+        pod = {"metadata": head, "status": told}
         return type("Listing", (), {"items": [pod]})
 
     def proxy(self, _name, _port, _path, body, _headers, _timeout_s):

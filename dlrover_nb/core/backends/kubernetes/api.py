@@ -104,10 +104,12 @@ class Api:
         The way to it.
     namespace
         Where namespaced kinds are looked for; empty: lists and watches span all namespaces.
+    limit_s
+        Seconds that one call may take.
     """
 
-    def __init__(self, connection: Connection, namespace: str) -> None:
-        self._connection, self.namespace = connection, namespace
+    def __init__(self, connection: Connection, namespace: str, *, limit_s: float = CALL_LIMIT_S) -> None:
+        self._connection, self.namespace, self._limit_s = connection, namespace, limit_s
         self._served: dict[str, frozenset[str]] = {}
 
     def __repr__(self) -> str:
@@ -135,7 +137,14 @@ class Api:
 
     def within(self, namespace: str) -> Api:
         """Return the same connection, seen from another namespace."""
-        other = Api(self._connection, namespace)
+        return self._like(namespace, self._limit_s)
+
+    def hurried(self, limit_s: float) -> Api:
+        """Return the same connection, for calls that may take so long at the most."""
+        return self._like(self.namespace, limit_s)
+
+    def _like(self, namespace: str, limit_s: float) -> Api:
+        other = Api(self._connection, namespace, limit_s=limit_s)
         other._served = self._served
         return other
 
@@ -355,7 +364,7 @@ class Api:
             assert asked.kind is not None
             path = asked.kind.path(self.namespace, quote(asked.name, safe=""), asked.subresource)
         sent = None if body is None else msgspec.json.encode(body)
-        request = Request(method, path, asked, query, sent, (_ACCEPT, *headers), CALL_LIMIT_S)
+        request = Request(method, path, asked, query, sent, (_ACCEPT, *headers), self._limit_s)
         answer = self._connection.send(request)
         if answer.code >= 300:
             raise error_of(asked, answer.code, answer.body, self.context)

@@ -86,6 +86,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CALL_LIMIT_S = 20.0
+LOOK_BACK_S = 5.0  # as below, for who only looks: he is to see soon that nobody answers, and looks again
+KNOWN_LIMIT_S = 5.0  # for a picture from where the master was last: the pod may be gone with its machine
+LOOK_LIMIT_S = 10.0  # for one answer to him: a master that is short of cores takes seconds
 MODEL_LIMIT_S = 120.0  # for the largest model that is sent
 BACK_LIMIT_S = 60.0  # for a master that comes back: a pod, its imports, its journal; or for the API server
 BACK_EVERY_S = 0.5
@@ -100,10 +103,10 @@ class KubernetesLink:
         The API server, at the job's namespace.
     job
         The job as its Secret says it, with the token that a request must carry.
-    back_limit_s
-        Seconds to wait for a master, or an API server, that is to come back.
-    sleep
-        How to wait.
+    back_limit_s, limit_s
+        Seconds to wait for a master, or an API server, that is to come back, and for one answer.
+    sleep, monotonic
+        How to wait, and seconds that only grow.
     """
 
     def __init__(
@@ -112,15 +115,32 @@ class KubernetesLink:
         job: PodJob,
         *,
         back_limit_s: float = BACK_LIMIT_S,
+        limit_s: float = CALL_LIMIT_S,
         sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api, self._job, self._name = api, job, job.spec.name
-        self._n_try, self._sleep = 1 + round(back_limit_s / BACK_EVERY_S), sleep
+        self._back_limit_s, self._limit_s = back_limit_s, limit_s
+        self._sleep, self._monotonic = sleep, monotonic
         self._pod: str | None = None
         self._picture: Picture | None = None
         self._ended: Ended | None = None
         self._desk = Desk("ended")
         self._since_s = time.time()
+
+    def hurried(self) -> KubernetesLink:
+        """Return the same way for who only looks: within seconds it tells that nobody answers."""
+        other = KubernetesLink(
+            self._api.hurried(LOOK_BACK_S),
+            self._job,
+            back_limit_s=LOOK_BACK_S,
+            limit_s=LOOK_LIMIT_S,
+            sleep=self._sleep,
+            monotonic=self._monotonic,
+        )
+        other._pod, other._picture, other._ended = self._pod, self._picture, self._ended
+        other._since_s = self._since_s
+        return other
 
     def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
         """Return what the API server would do with documents."""
@@ -153,7 +173,7 @@ class KubernetesLink:
 
     def decide(self, decision: Decision) -> Decision:
         """Hand in a decision; one whose answer was lost is not handed in again."""
-        return _is(Decision, self._ask(Decide(decision), n_try=1))
+        return _is(Decision, self._ask(Decide(decision), is_once=True))
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
         """Say of each plan what it would bring, and why a decision for it would be refused now."""
@@ -170,7 +190,7 @@ class KubernetesLink:
     def choose(self, choice: UserChoice) -> None:
         """Decide about a shard in quarantine, or about batch sizes."""
         call = Choose(shard=choice) if isinstance(choice, ShardChoice) else Choose(batches=choice)
-        _is(Done, self._ask(call, n_try=1))
+        _is(Done, self._ask(call, is_once=True))
 
     def stop(self, by: str, why: str) -> None:
         """End the job's nodes; a job whose master has not begun is ended without it."""
@@ -192,30 +212,32 @@ class KubernetesLink:
         ask = lambda: _is(Parcel, self._ask(AskModel(), limit_s=MODEL_LIMIT_S))  # noqa: E731 - a question
         return make_run_folder(self._api, job, into, ask)
 
-    def _ask(self, call: Call, *, n_try: int = 0, limit_s: float = CALL_LIMIT_S) -> Answer:
+    def _ask(self, call: Call, *, is_once: bool = False, limit_s: float = 0.0) -> Answer:
         """Ask the master; a question whose answer was lost with it is put again when it is back."""
-        n_try = n_try or self._n_try
-        for left in reversed(range(n_try)):
+        end_s = self._monotonic() + (0.0 if is_once else self._back_limit_s)
+        while True:
             try:
-                answer = self._ask_once(call, limit_s)
+                answer = self._ask_once(call, limit_s or self._limit_s)
             except Unreachable:
-                if not left:
+                if self._monotonic() >= end_s:
                     raise
             else:
                 if not isinstance(answer, NotBegun) or self._picture is None:
                     return _raised(answer)
-                if not left:
+                if self._monotonic() >= end_s:
                     raise BackendError(
                         f"the master of job {self._name} is gone and comes back ({answer.why}); try again"
                     )
             self._sleep(BACK_EVERY_S)
-        raise AssertionError("the last try returns or raises")
 
     def _ask_once(self, call: Call, limit_s: float) -> Answer:
         """Ask where the master was last, else look for it; where there is no pod, nothing was delivered."""
         if self._ended is not None:
             return self._desk.answer(self._ended, call)
-        if self._pod is not None:
+        if self._pod is not None and isinstance(call, AskSnapshot | AskSeries):
+            with contextlib.suppress(NotThere, Unreachable):
+                return self._ask_pod(self._pod, call, min(limit_s, KNOWN_LIMIT_S))
+        elif self._pod is not None:
             with contextlib.suppress(NotThere):
                 return self._ask_pod(self._pod, call, limit_s)
         found = self._find(call)

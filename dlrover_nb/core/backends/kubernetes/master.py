@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from errno import EACCES, EDQUOT, ENOSPC, EPERM, EROFS
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,7 @@ LOST = (
     f"{STATE} (kubernetes.volumes), and submit the job again"
 )
 TERMINATED = 128 + signal.SIGTERM
+_NEVER = {EACCES, EPERM, EROFS}  # of a volume: they do not pass
 
 
 class PodMaster:
@@ -121,6 +123,10 @@ class PodMaster:
         except DlroverError as error:
             self._remove_nodes()
             return self._failed(str(error), owner)
+        except OSError as error:  # later ones, and what may pass, are for the master that is started again
+            if has_begun(owner) or not is_of_state(error) or error.errno not in _NEVER:
+                raise
+            return self._failed(no_state(error, os.getuid()), owner)
         self._service.serve(driver)
         self._note_begin(owner)
         driver.join()
@@ -252,6 +258,24 @@ def main() -> int:
     except DlroverError as error:
         logger.error("%s", error)  # noqa: TRY400 - one line for people
         return 1
+    except OSError as error:
+        if not is_of_state(error):
+            raise
+        logger.error("%s", no_state(error, os.getuid()))  # noqa: TRY400 - as above
+        return 1
+
+
+def is_of_state(error: OSError) -> bool:
+    """Whether an error is about the volume of run folders."""
+    return str(error.filename or "").startswith(STATE) or error.errno in {ENOSPC, EDQUOT}
+
+
+def no_state(error: OSError, user: int) -> str:
+    """Return what is wrong with the volume of run folders, and what to do."""
+    return (
+        f"the volume at {STATE} must take files of user {user}, got: {error.strerror} "
+        f"({error.filename or 'no file named'}); let that user write there, or make room, and submit again"
+    )
 
 
 if __name__ == "__main__":

@@ -86,7 +86,11 @@ class Way:
         }
         self.pods = [pod("m-1")]
         self.end = None
-        self.n_byte = 0
+        self.n_byte, self.limits_s = 0, []
+
+    def hurried(self, limit_s):
+        assert limit_s <= 10
+        return self
 
     def get(self, kind, name):
         if kind.name == "Job" and self.job:
@@ -102,8 +106,9 @@ class Way:
         assert selector == "dlrover-nb/job=quick-start,dlrover-nb/run=0123abcd,dlrover-nb/role=master"
         return type("Listing", (), {"items": list(self.pods)})
 
-    def proxy(self, name, port, path, body, headers, timeout_s):  # noqa: ARG002 - its own port and limit
+    def proxy(self, name, port, path, body, headers, timeout_s):  # noqa: ARG002 - its own port
         self.n_asked += 1
+        self.limits_s.append(timeout_s)
         asked = Asked("create", POD, "n", name, "proxy")
         if name not in {each["metadata"]["name"] for each in self.pods}:
             raise NotThere(f"no pod {name}", Status(404), asked)
@@ -164,7 +169,7 @@ def naps():
 
 @pytest.fixture
 def link(way, naps):
-    return KubernetesLink(way, JOB, sleep=naps.append)
+    return KubernetesLink(way, JOB, sleep=naps.append, monotonic=lambda: sum(naps))
 
 
 def test_every_call_arrives_and_its_answer_comes_back(served, link):
@@ -305,13 +310,37 @@ def test_a_replaced_master_is_found_again(served, way, link, naps):
     assert link.snapshot().spec.name == "quick-start"
 
 
-def test_a_master_that_does_not_come_back_is_waited_for_in_vain(served, way, naps):
-    link = KubernetesLink(way, JOB, back_limit_s=2.0, sleep=naps.append)
-    link.snapshot()
+def test_who_looks_at_a_job_is_told_soon_that_its_master_is_gone_and_who_asks_waits(served, way, link, naps):
+    job = JobHandle("quick-start", link)
+    before = job.snapshot()
+    looks = job.hurried
+    assert looks.snapshot().spec == before.spec
     way.pods = []
-    with pytest.raises(BackendError, match="is gone and comes back"):
-        link.snapshot()
-    assert sum(naps) == 2.0
+    for ask, waited_s in ((looks.snapshot, 5), (looks.series, 5), (job.snapshot, 60), (job.explain, 60)):
+        naps.clear()
+        with pytest.raises(BackendError, match="is gone and comes back"):
+            ask()
+        assert sum(naps) == waited_s
+    naps.clear()
+    way.pods = [pod("m-2")]
+    assert looks.snapshot().spec == before.spec
+    assert not naps
+
+
+def test_a_picture_is_not_awaited_long_from_where_the_master_was_last(served, way, link, naps):
+    link.snapshot()
+    way.n_lost = 1
+    way.limits_s.clear()
+    assert link.snapshot().phase is JobPhase.TRAINING
+    assert way.limits_s == [5, 20]
+    assert not naps
+
+
+def test_who_looks_is_told_soon_that_no_api_server_answers(served, way, link, naps):
+    way.n_lost = 1_000
+    with pytest.raises(Unreachable):
+        link.hurried().snapshot()
+    assert sum(naps) == 5
 
 
 def test_an_api_server_that_was_away_is_asked_again_but_a_decision_is_not(served, way, link, naps):
