@@ -239,8 +239,13 @@ class JobMaster:
         was_killed: bool = False,
         out_of_memory: bool = False,
     ) -> tuple[Order, ...]:
-        """Hear from the backend that a node is gone."""
-        known = self._state.roster.get(node)
+        """Hear from the backend that a node is gone; of one that was given up, only that it lacked memory.
+
+        That is heard late where the cluster could not be asked: the node after it has as little.
+        """
+        known, silent = self._state.roster.get(node), self._state.silent.pop(node, None)
+        if known is None and silent is not None and out_of_memory:
+            appetite.feed(self._state, silent, at_s)
         if known is not None:
             watch.node_lost(self._state, known, why, at_s, retryable=retryable)
             if out_of_memory or (was_killed and appetite.is_suspect(known)):

@@ -206,6 +206,7 @@ class JobState:
     waits_for: str = ""  # what nodes wait for before they can begin, in words; empty: none waits
     last_step_s: float = 0.0  # when a node last came a step further: what a stuck plan is measured by
     batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers that have another than the job's
+    silent: dict[str, Node] = field(default_factory=dict)  # given up before their backend told how they ended
     n_coordinated: int = 0  # the group whose coordinator was told of them
     orders: list[Order] = field(default_factory=list)
 

@@ -77,6 +77,7 @@ def check_time(state: JobState, at_s: float) -> None:
     for node in state.roster.nodes:
         why = _overdue(state, node, at_s)
         if why and state.roster.get(node.id) is node:
+            state.silent[node.id] = node
             node_lost(state, node, why, at_s)
     _check_stage(state, at_s)
     _check_plan(state, at_s)

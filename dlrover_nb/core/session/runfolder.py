@@ -101,7 +101,7 @@ class MasterLock:
     Raises
     ------
     BackendError
-        When another process holds it.
+        When another process holds it, or the folder's file system has no locks, as some volumes of pods.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -110,7 +110,11 @@ class MasterLock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._file)
-            raise BackendError(f"the job in {folder} has a living master; attach to that one") from error
+            if isinstance(error, BlockingIOError):
+                why = f"the job in {folder} has a living master; attach to that one"
+            else:
+                why = f"{folder} cannot be locked ({error.strerror}); keep it on a file system with locks"
+            raise BackendError(why) from error
 
     def release(self) -> None:
         """Let go of it."""

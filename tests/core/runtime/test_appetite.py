@@ -73,6 +73,20 @@ def test_a_node_killed_at_its_advisory_limit_counts_and_one_killed_below_does_no
     assert world.master.target.worker.memory_mib == 768
 
 
+def test_a_node_given_up_before_its_end_was_heard_is_fed_once_it_is() -> None:
+    world = World(spec(plan(1, 1)), features(4000))
+    world.run_until(lambda: in_place(world, plan(1, 1)))
+    world.nodes["worker-0"].is_alive = False
+    world.run_until(lambda: in_place(world, plan(1, 1)) and "worker-1" in world.living(Role.WORKER))
+    assert not world.told(NodeOutOfMemory)
+    end_for_memory(world, "worker-0")
+    fed = replace(plan(1, 1), worker=replace(plan(1, 1).worker, memory_mib=768))
+    world.run_until(lambda: in_place(world, fed))
+    end_for_memory(world, "worker-0")
+    assert [told.node for told in world.told(NodeOutOfMemory)] == ["worker-0"]
+    world.run_to_end()
+
+
 def test_a_program_that_says_memory_error_is_fed_too() -> None:
     world = World(spec(plan(1, 1)), features(4000))
     world.run_until(lambda: in_place(world, plan(1, 1)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -84,6 +86,21 @@ def test_a_folder_whose_master_lives_or_that_is_written_to_stays(jobs: Path) -> 
     assert prune(jobs, NOW_S) == 1
     assert written.exists()
     assert not locked.exists()
+
+
+def test_a_folder_without_locks_is_told_from_one_with_a_living_master(jobs: Path, monkeypatch) -> None:
+    folder = _made(jobs, "old", 1, OLD_S)
+    held = MasterLock(folder)
+    with pytest.raises(BackendError, match="has a living master"):
+        MasterLock(folder)
+    held.release()
+
+    def no_lock(_file: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_lock)
+    with pytest.raises(BackendError, match=r"cannot be locked \(No locks available\); keep it on"):
+        MasterLock(folder)
 
 
 def test_the_last_model_of_a_name_stays_wherever_its_checkpoint_lies(jobs: Path) -> None:
