@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from dlrover_nb.core.structs.foreign import Written
     from dlrover_nb.core.structs.messages import NodeConfig
     from dlrover_nb.core.structs.resources import Capacity
 
@@ -110,4 +111,24 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """End all that this backend started and give back what it holds; a second call does nothing."""
+        ...
+
+
+class ForeignBackend(Backend, Protocol):
+    """What runs programs of others, beyond what every backend does."""
+
+    def addresses(self) -> Mapping[str, str]:
+        """Return where the nodes are reached whose programs may begin."""
+        ...
+
+    def gather(self, node: str, text: str) -> None:
+        """Have a node's program run with these variables; return at once."""
+        ...
+
+    def follow(self, since_ns: Mapping[str, int]) -> None:
+        """Begin to read what programs write; of the nodes named, what came after that time alone."""
+        ...
+
+    def written(self) -> tuple[Written, ...]:
+        """Return the lines that were written since the last call, each once, those of a node in order."""
         ...

@@ -14,88 +14,50 @@ import contextlib
 import logging
 import queue
 import threading
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.backends.base import Backend
-from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.controller import ControllerSettings
-from dlrover_nb.core.errors import BackendError, CheckpointError, StaleDecisionError, WireError
-from dlrover_nb.core.foreign import (
-    BEGINS,
-    ForeignMaster,
-    ForeignOrder,
-    ForeignRecord,
-    Gather,
-    StepLog,
-    planned,
-)
+from dlrover_nb.core.errors import BackendError, StaleDecisionError
+from dlrover_nb.core.foreign import ForeignMaster, ForeignOrder, Gather, planned
 from dlrover_nb.core.runtime.folder import writing_to
 from dlrover_nb.core.runtime.orders import StartNode, StopNode, Tell
 from dlrover_nb.core.session import picture
 from dlrover_nb.core.session.cluster import summarize
 from dlrover_nb.core.session.commands import Commands
+from dlrover_nb.core.session.foreign_state import Saved, StateFile
+from dlrover_nb.core.session.foreign_words import ForeignWords
 from dlrover_nb.core.session.hearing import Hearing
-from dlrover_nb.core.session.logs import NodeLogs
+from dlrover_nb.core.session.lookout import Lookout
 from dlrover_nb.core.session.runfolder import JobFile, MasterLock, read_job, write_job
+from dlrover_nb.core.session.shown import Shown
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import Decided, JobSubmitted, Remember, RoomChanged, Scale, Ticked
-from dlrover_nb.core.structs.job import FeatureSpec, JobPhase
-from dlrover_nb.core.structs.messages import LinesWritten, NodeConfig
-from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.core.structs.job import FeatureSpec
+from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.resources import Role, check_fits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
+    from dlrover_nb.core.backends.base import ForeignBackend
     from dlrover_nb.core.clock import Clock
-    from dlrover_nb.core.controller import Counsel
     from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.events import Event, Instruction
-    from dlrover_nb.core.structs.foreign import StepsDone, Written
+    from dlrover_nb.core.structs.foreign import StepsDone
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 logger = logging.getLogger(__name__)
 
-TICK_S, SECOND_S, ROOM_EVERY_S, PUBLISH_S = 0.25, 1.0, 5.0, 0.5
-STATE_FILE = "foreign.json"
+TICK_S, SECOND_S, PUBLISH_S = 0.25, 1.0, 0.5
 NO_FEATURES = FeatureSpec("", (), (), n_train=0, n_eval=0)  # rows of others are not ours to know
 # Steps of others may take many seconds, and their logs tell of some at once: windows wait for them.
 SETTINGS = ControllerSettings(max_window_s=120.0, min_window_iter=2)
 UNKNOWN_SIZE = 1  # of dense parameters and embeddings: any constant does, for what is fitted beside it
-
-
-class ForeignBackend(Backend, Protocol):
-    """What runs programs of others, beyond what every backend does."""
-
-    def addresses(self) -> Mapping[str, str]:
-        """Return where the nodes are reached whose programs may begin."""
-        ...
-
-    def gather(self, node: str, text: str) -> None:
-        """Have a node's program run with these variables; return at once."""
-        ...
-
-    def follow(self, since_ns: Mapping[str, int]) -> None:
-        """Begin to read what programs write; of the nodes named, what came after that time alone."""
-        ...
-
-    def written(self) -> tuple[Written, ...]:
-        """Return the lines that were written since the last call, each once, those of a node in order."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    """All that a driver after this one must know."""
-
-    record: ForeignRecord
-    read_ns: dict[str, int] = field(default_factory=dict)  # how far the lines of each node are read
 
 
 class ForeignDriver:
@@ -132,28 +94,26 @@ class ForeignDriver:
     ) -> None:
         self.spec = spec = planned(spec)
         assert spec.foreign is not None
-        self._foreign, self._backend, self._folder, self._clock = spec.foreign, backend, folder, clock
+        self._n_sample_total = spec.foreign.n_sample
+        self._backend, self._folder, self._clock = backend, folder, clock
         self._url, self._job = url, job
-        self._room = self._capacity = backend.capacity()
+        self._capacity = backend.capacity()
         self._master = ForeignMaster(spec, self._capacity)
         self._hearing = Hearing(spec.name, folder, history_url, SETTINGS)
-        self._logs, self._steps = NodeLogs(folder), dict[str, StepLog]()
+        self._words = ForeignWords(spec, folder, lambda: self._master.told)
+        self._state = StateFile(folder)
         self._reports: queue.SimpleQueue[StepsDone] = queue.SimpleQueue()
         self._commands = Commands(
             f"the master of job {spec.name}",
             over=lambda: StaleDecisionError(f"job {spec.name} has ended: nothing to do"),
         )
         self._held = contextlib.ExitStack()
-        self._read_ns: dict[str, int] = {}
-        self._saved: _Saved | None = None
         self._first: tuple[ForeignOrder, ...] = ()
         self._broken = ""
-        self._loss: float | None = None
-        self._room_at_s, self._can_save = 0.0, True
+        self._lookout = Lookout(spec.name, backend, self._capacity)
         self._ticked_at_s = self._second_at_s = self._published_at_s = clock.now_s()
         self._started_at_s = job.started_at_s if job else self._ticked_at_s
-        self._snapshot: JobSnapshot | None = None
-        self._counsel: Counsel | None = None
+        self._shown = Shown(spec.name)
         self._thread = threading.Thread(target=self._run, name=f"driver-{spec.name}", daemon=True)
 
     @classmethod
@@ -178,7 +138,7 @@ class ForeignDriver:
         except BaseException:
             self._held.close()
             raise
-        self._backend.follow(self._read_ns)
+        self._backend.follow(self._words.read_ns)
         self._publish()
         self._thread.start()
 
@@ -188,9 +148,7 @@ class ForeignDriver:
 
     def snapshot(self) -> JobSnapshot:
         """Return the newest picture of the job."""
-        if self._snapshot is None:
-            raise BackendError(f"job {self.spec.name} has not begun; call start first")
-        return self._snapshot
+        return self._shown.snapshot
 
     def summary(self) -> JobSummary:
         """Return the one line that a list of jobs shows."""
@@ -206,15 +164,15 @@ class ForeignDriver:
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
         """Say of each plan what it would bring, and why it would be refused; see `Counsel`."""
-        return self._asked.weigh(plans)
+        return self._shown.counsel.weigh(plans)
 
     def explain(self, proposal: str | None) -> Explanation:
         """Say why a proposal was made, the open one by default; `NotFoundError` when there is no such one."""
-        return self._asked.explain(proposal)
+        return self._shown.counsel.explain(proposal)
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return the newest lines that a node, dead ones included, or any node wrote; see `logs.newest`."""
-        return self._logs.lines(node, n_line, there=(each.id for each in self.snapshot().nodes))
+        return self._words.lines(node, n_line, there=(each.id for each in self.snapshot().nodes))
 
     def choose(self, choice: UserChoice) -> None:
         """Refuse: shards and batch sizes are not ours here."""
@@ -247,16 +205,9 @@ class ForeignDriver:
         return self._master.start(self._now_s())
 
     def _come_back(self) -> tuple[ForeignOrder, ...]:
-        try:
-            saved = from_json((self._folder / STATE_FILE).read_bytes(), _Saved)
-        except (OSError, WireError) as error:
-            raise CheckpointError(
-                f"the master of the job in {self._folder} left no state ({error}); submit the job again"
-            ) from error
-        self._read_ns = dict(saved.read_ns)
+        saved = self._state.read()
         self._hearing.again()
-        nodes = [node.id for node in saved.record.nodes]
-        self._logs.again(nodes)
+        self._words.again([node.id for node in saved.record.nodes], saved.read_ns)
         self._backend.adopt([node.id for node in saved.record.nodes if not node.is_finished])
         self._backend.meet(self._url)
         if not self._hearing.controller.is_submitted:
@@ -271,7 +222,7 @@ class ForeignDriver:
             at_s=self._now_s(),
             spec=self.spec,
             capacity=self._capacity,
-            n_sample_total=self._foreign.n_sample,
+            n_sample_total=self._n_sample_total,
             dense_bytes=UNKNOWN_SIZE,
             embedding_dim=UNKNOWN_SIZE,
         )
@@ -302,28 +253,11 @@ class ForeignDriver:
     def _hear(self) -> None:
         while not self._reports.empty():
             self._carry_out(self._master.on_steps(self._reports.get(), self._now_s()))
-        for line in self._backend.written():
-            self._read(line)
+        self._hear_words()
 
-    def _read(self, line: Written) -> None:
-        """Keep a line, and count what it tells of steps."""
-        at_s = line.at_ns / 1e9
-        self._read_ns[line.node] = line.at_ns
-        kept = LogLine(at_s, line.node, "stdout", line.text)
-        self._logs.hear(LinesWritten(line.node, (kept,), (line.at_ns, line.at_ns)))
-        if not self._foreign.step_log:
-            return
-        if line.text == BEGINS:
-            self._step_log(line.node).restart()
-        elif (told := self._step_log(line.node).read(line.text, at_s)) is not None:
+    def _hear_words(self) -> None:
+        for told in self._words.hear(self._backend.written()):
             self._carry_out(self._master.on_steps(told, self._now_s()))
-
-    def _step_log(self, node: str) -> StepLog:
-        if node not in self._steps:
-            before = [told for told in self._master.told if told.node == node]
-            last = before[-1] if before else None
-            self._steps[node] = StepLog(self._foreign.step_log, self.spec.batch_size, node, last)
-        return self._steps[node]
 
     def _see_time(self) -> None:
         at_s = self._now_s()
@@ -344,14 +278,11 @@ class ForeignDriver:
 
     def _see_exits(self, at_s: float) -> None:
         for exited in self._backend.poll():
-            for line in self._backend.written():  # its last words first
-                self._read(line)
-            self._logs.see_gone(exited.node, at_s)
-            self._steps.pop(exited.node, None)
-            self._read_ns.pop(exited.node, None)
+            self._hear_words()  # its last ones first
+            self._words.see_gone(exited.node, at_s)
             orders = self._master.on_exit(
                 exited.node,
-                self._logs.told(exited.node, exited.why),
+                self._words.told(exited.node, exited.why),
                 at_s,
                 succeeded=exited.succeeded,
                 retryable=exited.retryable,
@@ -360,19 +291,12 @@ class ForeignDriver:
             self._carry_out(orders)
 
     def _see_room(self, at_s: float) -> None:
-        if at_s < self._room_at_s + ROOM_EVERY_S:
-            return
-        self._room_at_s = at_s
-        try:
-            self._capacity = self._backend.capacity()
-            room = self._backend.room() if self._master.running is not None else self._room
-        except BackendError as error:
-            logger.warning("job %s cannot see what is free: %s", self.spec.name, error)
-            return
-        self._master.see_capacity(self._capacity)
-        if room != self._room:
-            self._room = room
-            self._tell(RoomChanged(at_s, room))
+        seen = self._lookout.look(at_s, is_running=self._master.running is not None)
+        if seen is not None and seen.capacity is not None:
+            self._capacity = seen.capacity
+            self._master.see_capacity(seen.capacity)
+        if seen is not None and seen.room is not None:
+            self._tell(RoomChanged(at_s, seen.room))
 
     def _record(self, at_s: float) -> None:
         nodes = self._master.nodes
@@ -383,20 +307,19 @@ class ForeignDriver:
 
     def _publish(self) -> None:
         at_s = self._published_at_s = self._now_s()
-        self._snapshot = picture.draw(
+        snapshot = picture.draw(
             at_s,
             spec=self.spec,
             capacity=self._capacity,
             started_at_s=self._started_at_s,
             ended_at_s=at_s if self._master.phase.is_final else None,
-            loss=self._loss,
+            loss=self._shown.loss,
             samples_per_s=picture.samples_per_s(self._master.nodes, at_s),
             master=self._master,
             controller=self._hearing.controller,
             folder=str(self._folder),
         )
-        self._loss = self._snapshot.loss
-        self._counsel = self._hearing.controller.counsel()
+        self._shown.show(snapshot, self._hearing.controller.counsel())
 
     # orders
 
@@ -449,24 +372,12 @@ class ForeignDriver:
 
     def _decide(self, decision: Decision) -> Decision:
         instructions = self._tell(Decided(self._now_s(), decision))
-        self._counsel = self._hearing.controller.counsel()
+        self._shown.counsel = self._hearing.controller.counsel()
         taken = [i.record for i in instructions if isinstance(i, Remember)]
         return next(record for record in taken if isinstance(record, Decision))
 
     def _save(self) -> None:
-        """Write down what lasts, if it changed; on a full disk only this master can go on with the job."""
-        saved = _Saved(self._master.record, dict(self._read_ns))
-        if saved == self._saved or not self._can_save:
-            return
-        self._saved, path = saved, self._folder / STATE_FILE
-        try:
-            path.with_suffix(".new").write_bytes(to_json(saved))
-            path.with_suffix(".new").replace(path)
-        except OSError as error:
-            logger.warning("job %s will not outlive this master: %s", self.spec.name, error)
-            self._can_save = False
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+        self._state.save(Saved(self._master.record, self._words.read_ns))
 
     # the end
 
@@ -481,9 +392,8 @@ class ForeignDriver:
 
     def _put_away(self) -> None:
         self._backend.close()
-        for line in self._backend.written():
-            self._read(line)
-        self._logs.close(self._now_s())
+        self._hear_words()
+        self._words.close(self._now_s())
         self._commands.close()
         self._publish_end()
         self._save()
@@ -496,18 +406,7 @@ class ForeignDriver:
             self._publish()
         except Exception:
             logger.exception("no last picture of job %s could be drawn", self.spec.name)
-        last = self.snapshot()
-        if not last.phase.is_final:
-            why = self._broken or "the job master ended without a reason"
-            self._snapshot = replace(
-                last, phase=JobPhase.FAILED, message=why, ended_at_s=self._now_s(), running=None
-            )
-
-    @property
-    def _asked(self) -> Counsel:
-        if self._counsel is None:
-            raise BackendError(f"job {self.spec.name} has not begun; call start first")
-        return self._counsel
+        self._shown.end(self._broken or "the job master ended without a reason", self._now_s())
 
     def _now_s(self) -> float:
         return self._clock.now_s()

@@ -1,4 +1,4 @@
-"""Programs of others in pods: fits `core.session.foreign.ForeignBackend`.
+"""Programs of others in pods: fits `core.backends.base.ForeignBackend`.
 
 What a program's variables are to be is a wish like any other: it is compared with the annotation of its pod
 each time something changed, and written where they differ.
