@@ -12,7 +12,7 @@ from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 PLAN = ResourcePlan(worker=RolePlan(2, 0.4, 512), ps=RolePlan(2, 0.2, 256))
-SMALL = ResourcePlan(worker=RolePlan(1, 0.4, 512), ps=RolePlan(1, 0.2, 256))
+SMALL = ResourcePlan(worker=RolePlan(1, 0.8, 512), ps=RolePlan(1, 0.2, 256))
 FOREVER = 10_000
 
 

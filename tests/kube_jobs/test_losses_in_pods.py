@@ -15,7 +15,7 @@ from dlrover_nb.core.structs.resources import RolePlan
 pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.timeout(280)]
 
 AWAY_S = 10.0  # longer than a silent node is waited for
-TIGHT = replace(SMALL, worker=RolePlan(1, 0.4, 64))  # less than a worker needs to begin
+TIGHT = replace(SMALL, worker=RolePlan(1, 0.8, 64))  # less than a worker needs to begin
 
 
 def test_workers_that_are_killed_for_memory_come_back_with_more(place):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.base import Backend
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.messages import Hello
+    from dlrover_nb.core.structs.messages import Hello, NodeConfig
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
@@ -52,6 +52,9 @@ class TestKubernetesBackend(BackendConformance):
 
     def job(self, public: str = "", secret: str = "") -> PodJob:
         return PodJob(self.spec(), FEATURES, RUN, public, secret, "")
+
+    def config(self, master: Master, listen: str, node: str = "ps-0") -> NodeConfig:
+        return replace(super().config(master, listen, node), cpu=0.5)  # it begins in half the time
 
     def prepare(self, master: Master) -> None:
         told = to_json(self.job(master.keys.public, master.keys.secret))

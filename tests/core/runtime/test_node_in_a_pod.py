@@ -47,7 +47,7 @@ class Pods:
         self.core.create_namespaced_secret(self.namespace, {"metadata": {"name": "test-job"}, "data": data})
 
     def start(self, role, master, **changes):
-        node = PodNode(NAMES[role], role, 0.5, 640)
+        node = PodNode(NAMES[role], role, 0.9, 640)
         pod = node_pod(self.job, node, master=master)
         pod["spec"]["containers"][0]["env"] += [{"name": n, "value": v} for n, v in changes.items()]
         self.core.create_namespaced_pod(self.namespace, pod)

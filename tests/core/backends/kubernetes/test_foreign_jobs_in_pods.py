@@ -146,7 +146,7 @@ def test_torch_programs_go_on_without_a_lost_worker_and_is_scaled(submit):
         "step_log": r"step (?P<step>\d+) of \d+ workers loss (?P<loss>\S+)",
         "counting": "job",
     }
-    torch = {"worker": (0.5, 768), "ps": (0.4, 512)}
+    torch = {"worker": (0.7, 768), "ps": (0.4, 512)}
     first = plan(2, **torch)
     job = submit(foreign, written(first))
     now = job.until(is_training(first))

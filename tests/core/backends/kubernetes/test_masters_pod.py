@@ -29,7 +29,7 @@ def cluster(nodes, namespace):
 def spec(**changes: object) -> JobSpec:
     kubernetes = kube.host_files() | {"linger_s": 0.1, "master_memory_mib": 512}
     plan = {
-        "worker": {"count": 1, "cpu": 0.5, "memory_mib": 768},
+        "worker": {"count": 1, "cpu": 0.8, "memory_mib": 768},
         "ps": {"count": 1, "cpu": 0.25, "memory_mib": 512},
     }
     return job_from({"name": "rows", "mode": "manual", "kubernetes": kubernetes, "plan": plan, **changes})

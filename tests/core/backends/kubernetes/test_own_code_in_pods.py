@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
 LIMIT_S = 90.0
-PLAN = ResourcePlan(RolePlan(1, 0.5, 700), RolePlan(2, 0.25, 320))
+PLAN = ResourcePlan(RolePlan(1, 0.8, 700), RolePlan(2, 0.25, 320))
 
 
 def own_model(columns):
