@@ -61,6 +61,7 @@ class Sliders:
         self._chosen: ResourcePlan | None = None  # None: the user has moved nothing
         self._is_drawing = False
         self._asked: Hashable = None
+        self._asked_at_s, self._is_unanswered = 0.0, False
         snapshot = feed.picture().snapshot
         self._told = Consequence(rest(snapshot))
         self.shown = self._told  # what is drawn, of words and of the cross alike
@@ -125,14 +126,18 @@ class Sliders:
             self._told = Consequence(plan, self._feed.weigh(plan))
         except DlroverError as error:
             self._told = Consequence(plan, error=str(error).splitlines()[0])
-            self._asked = None  # asked again with the next picture
+            self._is_unanswered = True
         self._on_change()
 
     def _ask(self, snapshot: JobSnapshot) -> None:
-        """Ask about the plan unless it was asked about in the same state of the job."""
+        """Ask about the plan unless it was asked about in the same state of the job.
+
+        What could not be answered is asked again, but with the next picture only: the answer itself draws.
+        """
         question = (self.plan, _state(snapshot))
-        if question != self._asked and not snapshot.phase.is_final:
-            self._asked = question
+        again = self._is_unanswered and snapshot.at_s != self._asked_at_s
+        if (again or question != self._asked) and not snapshot.phase.is_final:
+            self._asked, self._asked_at_s, self._is_unanswered = question, snapshot.at_s, False
             self._latest.ask(self.plan)
 
     @property

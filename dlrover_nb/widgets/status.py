@@ -29,18 +29,28 @@ def jobs_view(jobs: Sequence[JobSummary]) -> View:
     head = ("job", "phase", "owner", "started", "plan", "samples/s", "done", "open")
     rows = tuple(_job_row(job) for job in jobs)
     note = "Open: a proposal that waits for a decision."
-    note += "" if all(job.live for job in jobs) else " (past): known from the history alone."
+    note += " (past): known from the history alone." if any(map(_is_past, jobs)) else ""
+    silent = [job for job in jobs if not job.live and not _is_past(job)]
+    why = tuple(
+        Paragraph(f"No answer from {job.name}: {job.message or 'nobody knows why'}") for job in silent
+    )
     empty = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)),)
     return View(
         "Jobs",
-        (Table(f"{units.counted(len(jobs), 'job')}, newest first", head, rows, note),) if jobs else empty,
+        (Table(f"{units.counted(len(jobs), 'job')}, newest first", head, rows, note), *why)
+        if jobs
+        else empty,
     )
+
+
+def _is_past(job: JobSummary) -> bool:
+    return not job.live and job.phase.is_final
 
 
 def _job_row(job: JobSummary) -> tuple[str, ...]:
     return (
         f"{job.name}{' (simulated)' if job.simulated else ''}",
-        f"{job.phase}{'' if job.live else ' (past)'}",
+        f"{job.phase}{' (past)' if _is_past(job) else '' if job.live else ' (no answer)'}",
         job.owner or units.MISSING,
         units.clock(job.started_at_s),
         job.plan.short if job.plan else units.MISSING,

@@ -1,6 +1,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import builders as b
@@ -160,3 +161,17 @@ def test_formatters_import_neither_panel_nor_bokeh():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_a_job_without_an_answer_says_why_and_is_not_called_past():
+    waits = "its master waits: ErrImagePull: no such host"
+    job = JobSummary(
+        "ads", JobPhase.STARTING, "ada", b.START_S, None, 0.0, 0.0, None, live=False, message=waits
+    )
+    gone = replace(job, name="old", phase=JobPhase.SUCCEEDED, message="")
+    text = str(JobsView((job,)))
+    assert "starting (no answer)" in text
+    assert f"No answer from ads: {waits}" in " ".join(text.split())
+    assert "(past)" not in text
+    assert "succeeded (past)" in str(JobsView((gone,)))
+    assert "No answer" not in str(JobsView((gone,)))

@@ -268,9 +268,24 @@ def test_an_unreachable_master_is_told_by_the_sliders_and_asked_again(master, vi
     screen._show(view.feed.picture())
     assert "does not answer" in screen.sliders._words.text
     master.reachable = True
-    screen._show(view.feed.picture())
+    redraw(view, screen)
     drawn(screen)
     assert "samples/s" in screen.sliders._words.text
+
+
+def test_what_could_not_be_weighed_is_asked_again_with_the_next_picture_only(master, view, screen):
+    drawn(screen)
+    master.reachable = False
+    move(screen, Axis.WORKERS, 1)
+    screen._show(view.feed.picture())
+    until(lambda: screen.sliders.told.error)
+    master.reachable, n = True, len(master.weighed)
+    screen._show(view.feed.picture())  # the error's own drawing
+    assert not screen.sliders._latest._is_running
+    assert len(master.weighed) == n
+    redraw(view, screen)
+    drawn(screen)
+    assert len(master.weighed) == n + 1
 
 
 def test_an_ended_job_is_not_asked_and_takes_no_move(master):

@@ -43,7 +43,8 @@ class ContainerLimits:
     def apply(self, cpu: float, memory_mib: int) -> Enforced:
         """Say whether the container's limits are those of the plan."""
         limits = cpu_limit(self._root), memory_limit(self._root)
-        _log.info("the container may take %s cores and %s bytes", *limits)
+        mib = limits[1] and round(limits[1] / _MIB)
+        _log.info("the container may take %s cores and %s MiB", limits[0], mib)
         return Enforced(_is_near(limits[0], cpu), _is_near(limits[1], memory_mib * _MIB))
 
     def release(self) -> None:

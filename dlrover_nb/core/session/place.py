@@ -68,8 +68,11 @@ def read_address(text: str | None) -> tuple[str, str | None, Options]:
     ----------
     text
         ``kubernetes://CONTEXT/NAMESPACE``, each of which may be left out (a slash in a context's name is
-        written ``%2F``); anything else is the address of a Ray, and None the Ray of this machine.
+        written ``%2F``), or ``kubernetes`` alone; anything else is the address of a Ray, and None the Ray of
+        this machine.
     """
+    if text in {"kubernetes", "kubernetes:"}:
+        text = SCHEME
     if text is None or not text.startswith(SCHEME):
         return "ray", text or None, {}
     context, _, namespace = text.removeprefix(SCHEME).partition("/")

@@ -21,3 +21,8 @@ def test_the_nearest_kind_is_named():
         kind_of("kubernets")
     with pytest.raises(InvalidValueError, match="known: ray, kubernetes, sim"):
         kind_of("slurm")
+
+
+def test_the_word_kubernetes_alone_is_where_the_kubeconfig_points():
+    assert read_address("kubernetes") == read_address("kubernetes://")
+    assert read_address("kubernetes")[0] == "kubernetes"

@@ -94,9 +94,15 @@ class KubernetesCluster:
         Raises
         ------
         BackendError
-            When he may see neither machines nor quotas.
+            When he sees neither machines nor a quota.
         """
-        return self._capacity(KubernetesSpec())
+        capacity = self._seen(KubernetesSpec())
+        if capacity is None:
+            raise BackendError(
+                f"you see neither machines nor a quota from namespace {self.api.namespace}: jobs plan "
+                "within their own bounds, and pods that find no room wait"
+            )
+        return capacity
 
     def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
         """Return what the API server would do with documents."""
@@ -169,7 +175,7 @@ class KubernetesCluster:
         try:
             capacity = self.capacity()
         except BackendError:
-            return "you may see neither its machines nor the namespace's quota"
+            return "you see neither its machines nor a quota"
         n_machine = sum(shape.count for shape in capacity.shapes)
         return (
             f"{n_machine} machine{'s' * (n_machine != 1)}, {capacity.total_cpu:g} cores, "

@@ -173,7 +173,7 @@ def _condition(pod: Doc, kind: str) -> Doc | None:
 def _not_begun(node: str, pod: Doc, waiting: Doc) -> Verdict:
     placed = _condition(pod, "PodScheduled")
     if placed and placed.get("status") == "False":
-        return Waiting(_cut(str(placed.get("message") or placed.get("reason") or "")))
+        return Waiting(cut(str(placed.get("message") or placed.get("reason") or "")))
     reason, machine = str(waiting.get("reason") or ""), machine_of(pod)
     if reason in _ON_ITS_WAY:
         return Preparing(machine or None)
@@ -232,10 +232,11 @@ def _last_line(text: str) -> str:
 
 
 def _joined(what: str, message: object) -> str:
-    what, told = _cut(what) or "no reason given", _cut(str(message or ""))
+    what, told = cut(what) or "no reason given", cut(str(message or ""))
     return f"{what}: {told}" if told and told != what else what
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """Return a message as one line that has its beginning and its end."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.backends.kubernetes.parts import PREFIX, run_of
+from dlrover_nb.core.backends.kubernetes.verdict import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -145,5 +146,5 @@ def _phase(pod: Mapping[str, Any]) -> str:
 
 
 def _told(state: Mapping[str, Any]) -> str:
-    words = (str(state.get("reason") or ""), " ".join(str(state.get("message") or "").split())[-300:])
+    words = (str(state.get("reason") or ""), cut(str(state.get("message") or "")))
     return ": ".join(word for word in words if word) or "no reason given"

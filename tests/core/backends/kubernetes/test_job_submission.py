@@ -167,9 +167,9 @@ def test_a_user_without_rights_is_told_what_he_may_not_and_changes_nothing(contr
         alice.submit(SPEC)
     with pytest.raises(Forbidden, match="alice may not list pods in namespace"):
         alice.jobs()
-    with pytest.raises(BackendError):
+    with pytest.raises(BackendError, match="you see neither machines nor a quota from namespace"):
         alice.capacity()
-    assert "you may see neither its machines" in alice.description
+    assert "you see neither its machines" in alice.description
     assert not left(admin)
     alice.shutdown()
 

@@ -50,6 +50,17 @@ def test_a_job_that_was_given_up_tells_why():
     )
 
 
+def test_a_long_reason_to_wait_keeps_its_beginning_and_its_end():
+    waiting = pod("m1", ready=False, phase="Pending")
+    message = f"rpc error: {'failed to pull ' * 40}no such host"
+    state = {"waiting": {"reason": "ErrImagePull", "message": message}}
+    waiting["status"]["containerStatuses"] = [{"state": state}]
+    told = whereabouts(job(), [waiting], run="r")
+    assert isinstance(told, Beginning)
+    assert "ErrImagePull: rpc error: failed" in told.why
+    assert told.why.endswith("no such host")
+
+
 def test_a_job_that_was_stopped_before_it_began_is_over():
     assert whereabouts(job(parallelism=0, **{ENDED_NOTE: "stopped"}), [], run="r") == Over("")
 
