@@ -402,7 +402,8 @@ class JobDriver:
         self._shown.end(self._broken or "the job master ended without a reason", self._now_s())
 
     def _decide(self, decision: Decision) -> Decision:
-        instructions = self._hands.tell(Decided(self._now_s(), decision))
+        at_s = self._now_s()  # not as the client's clock has it: other machines' may be hours off
+        instructions = self._hands.tell(Decided(at_s, replace(decision, at_s=at_s)))
         self._shown.counsel = (
             self._hearing.controller.counsel()
         )  # who hears the answer asks about what followed

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import queue
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.controller import ControllerSettings
@@ -371,7 +372,8 @@ class ForeignDriver:
         return instructions
 
     def _decide(self, decision: Decision) -> Decision:
-        instructions = self._tell(Decided(self._now_s(), decision))
+        at_s = self._now_s()  # not as the client's clock has it
+        instructions = self._tell(Decided(at_s, replace(decision, at_s=at_s)))
         self._shown.counsel = self._hearing.controller.counsel()
         taken = [i.record for i in instructions if isinstance(i, Remember)]
         return next(record for record in taken if isinstance(record, Decision))

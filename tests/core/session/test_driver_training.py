@@ -30,8 +30,11 @@ def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpo
 ) -> None:
     job = start(plan=plan(worker_cpu=1.0, ps_cpu=0.5))
     job.until(lambda now: now.running == job.spec.plan)
-    mode = job.driver.decide(Decision(Verdict.MODE, "ada", time.time(), mode=Mode.SUGGEST, why="to see"))
+    began_s = job.driver.snapshot().started_at_s
+    late = Decision(Verdict.MODE, "ada", began_s - 18_000, mode=Mode.SUGGEST, why="to see")
+    mode = job.driver.decide(late)
     assert mode.id == "d1"
+    assert mode.at_s > began_s, "a client's clock dates nothing"
     with pytest.raises(InvalidValueError):  # it has that mode already; nothing is journalled
         job.driver.decide(Decision(Verdict.MODE, "ada", time.time(), mode=Mode.SUGGEST))
     end = succeeded(job)

@@ -103,7 +103,8 @@ def test_an_accepted_proposal_changes_the_replicas_and_nothing_else(job, tmp_pat
     wanted = now.open_proposal.candidate.plan
     assert wanted != plan(1)
     assert (wanted.worker.cpu, wanted.ps.cpu) == (plan(1).worker.cpu, plan(1).ps.cpu)
-    running.driver.decide(Decision(Verdict.ACCEPT, "ada", now.at_s, proposal=now.open_proposal.id))
+    late = Decision(Verdict.ACCEPT, "ada", now.at_s - 18_000, proposal=now.open_proposal.id)
+    assert running.driver.decide(late).at_s >= now.at_s, "a client's clock dates nothing"
     now = running.until(lambda now: now.running == wanted)
     assert [str(each.status) for each in now.proposals][:1] == ["applied"]
 
