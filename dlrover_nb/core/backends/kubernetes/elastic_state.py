@@ -32,7 +32,6 @@ JOB_LABEL = "elasticjob.dlrover/name"
 TYPE_LABEL = "elasticjob.dlrover/replica-type"
 NUMBER_LABEL = "elasticjob.dlrover/replica-index"
 RANK_LABEL = "elasticjob.dlrover/rank-index"
-MASTER_TYPE = "dlrover-master"
 SUSPENDED = "Suspended"
 _ROLES = {"ps": Role.PS, "worker": Role.WORKER, "chief": Role.WORKER, "master": Role.WORKER}
 _PHASES = {

@@ -53,22 +53,14 @@ END_GRACE_S = 10
 POD_VAR, NAMESPACE_VAR = "POD_NAME", "POD_NAMESPACE"
 
 
-def job_documents(job: PodJob, *, code: Mapping[str, bytes], namespace: str) -> tuple[Doc, ...]:
-    """Return all objects of a job in the order in which they are made, the Job first.
+def companions(job: PodJob, *, code: Mapping[str, bytes], namespace: str) -> tuple[Doc, ...]:
+    """Return the objects that a job's master needs before it may begin, in the order in which to make them.
 
     Parameters
     ----------
     code
         Files of the user's own code, by name.
     """
-    return (
-        master_job(job, namespace=namespace),
-        *companions(job, code=code, namespace=namespace),
-    )
-
-
-def companions(job: PodJob, *, code: Mapping[str, bytes], namespace: str) -> tuple[Doc, ...]:
-    """Return the objects that a job's master needs before it may begin."""
     name = job.spec.name
     reports = {REPORT_KEY: report_token(job).encode()} if job.spec.foreign else {}
     secrets = [_secret(job, secret_name(name), {"job.json": to_json(job)} | reports, namespace)]

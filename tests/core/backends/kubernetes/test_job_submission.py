@@ -14,7 +14,14 @@ import pytest
 import yaml
 
 from dlrover_nb.core.backends.kubernetes import submission
-from dlrover_nb.core.backends.kubernetes.answers import Forbidden, NotThere, Refused
+from dlrover_nb.core.backends.kubernetes.answers import (
+    Asked,
+    Forbidden,
+    NotThere,
+    Refused,
+    Status,
+    Unreachable,
+)
 from dlrover_nb.core.backends.kubernetes.api import Api, connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.ended import end_document, end_of
@@ -104,6 +111,23 @@ def test_a_job_is_put_together_and_deleted_with_all_that_belongs_to_it(admin, cl
         cluster.delete("clicks")
     assert "is deleted" in cluster.delete("clicks", force=True)
     until_nothing_is_left(admin)
+
+
+def test_a_cluster_that_went_away_while_a_job_is_put_together_is_not_asked_again_and_again(
+    cluster, monkeypatch
+):
+    tried = []
+
+    def no_answer(kind, document, **_):
+        tried.append(document["metadata"]["name"])
+        raise Unreachable("the API server cannot be reached", Status(0), Asked("create", kind))
+
+    job, _ = new_pod_job(SPEC, None, (), None)
+    owner = cluster.api.create(JOB, master_job(job, namespace=cluster.api.namespace))
+    monkeypatch.setattr(cluster.api, "create", no_answer)
+    with pytest.raises(Unreachable):
+        submission._try_pods(cluster.api, job, owner)
+    assert tried == ["clicks-try"]
 
 
 def test_why_a_master_gets_no_machine_is_what_its_job_says(cluster):

@@ -10,7 +10,6 @@ import pytest
 
 from dlrover_nb.core.backends.kubernetes.objects import (
     companions,
-    job_documents,
     master_job,
     with_defaults,
     with_owner,
@@ -32,7 +31,8 @@ def pod_job(kube: KubernetesSpec | None = None, **changes: object) -> PodJob:
 
 def documents(job: PodJob) -> dict[str, dict]:
     return {
-        f"{doc['kind']}/{doc['metadata']['name']}": doc for doc in job_documents(job, code={}, namespace="n")
+        f"{doc['kind']}/{doc['metadata']['name']}": doc
+        for doc in (master_job(job, namespace="n"), *companions(job, code={}, namespace="n"))
     }
 
 
