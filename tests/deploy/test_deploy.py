@@ -40,6 +40,12 @@ def test_a_user_holds_all_that_his_jobs_master_is_given():
     assert granted(master_rights("ads")) <= granted(needed), "nobody may grant more than he has"
 
 
+def test_a_user_holds_what_a_job_under_dlrovers_operator_takes_and_its_master_makes_no_pods():
+    rights = master_rights("ads", reads_logs=True, is_operated=True)
+    assert granted(rights) <= granted(USER)
+    assert {verb for _, what, verb in granted(rights) if what == "pods"} == {"get", "list", "patch", "watch"}
+
+
 def test_an_operator_may_do_less_than_a_user_and_makes_nothing_but_calls():
     assert granted(OPERATOR) < granted(USER)
     changing = {what for what in granted(OPERATOR) if what[2] not in {"get", "list", "watch"}}

@@ -5,6 +5,7 @@ Nothing here does input or output: `ForeignMaster` decides, `core.session.foreig
 
 from dlrover_nb.core.foreign.environment import Member, environment
 from dlrover_nb.core.foreign.master import ForeignMaster
+from dlrover_nb.core.foreign.operated import Operated, OperatedMaster
 from dlrover_nb.core.foreign.orders import ForeignOrder, Gather
 from dlrover_nb.core.foreign.program import BEGINS, program
 from dlrover_nb.core.foreign.record import ForeignRecord
@@ -18,6 +19,8 @@ __all__ = [
     "ForeignRecord",
     "Gather",
     "Member",
+    "Operated",
+    "OperatedMaster",
     "StepLog",
     "environment",
     "planned",

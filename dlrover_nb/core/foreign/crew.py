@@ -78,6 +78,10 @@ class Crew:
         self._nodes[name] = node
         return node
 
+    def follow(self, node: ForeignNode) -> None:
+        """Take over a node that somebody else named."""
+        self._nodes[node.id] = node
+
     def get(self, node: str) -> ForeignNode | None:
         """Return a node; None when it is not, or no longer, known."""
         return self._nodes.get(node)

@@ -168,9 +168,7 @@ class ForeignMaster(ForeignState):
 
     def tick(self, at_s: float) -> tuple[ForeignOrder, ...]:
         """Time passed: look for what is late, and tell how far the job is."""
-        for node in self._crew.nodes:
-            if not node.address and at_s > node.asked_s + START_LIMIT_S:
-                self._lost(node, f"it did not come up within {START_LIMIT_S:g} s", at_s)
+        self._see_late(at_s)
         if self._waits_since_s is not None and at_s > self._waits_since_s + ROOM_LIMIT_S:
             self._give_up_waiting(at_s)
         told_at_s, n_told = self._progress_told
@@ -178,6 +176,11 @@ class ForeignMaster(ForeignState):
             self._progress_told = at_s, self._meter.n_done
             self._tell(ProgressMade(at_s, self.train_counts.n_sample_done))
         return self._settle(at_s)
+
+    def _see_late(self, at_s: float) -> None:
+        for node in self._crew.nodes:
+            if not node.address and at_s > node.asked_s + START_LIMIT_S:
+                self._lost(node, f"it did not come up within {START_LIMIT_S:g} s", at_s)
 
     # reconcile
 

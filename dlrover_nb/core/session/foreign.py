@@ -99,7 +99,7 @@ class ForeignDriver:
         self._backend, self._folder, self._clock = backend, folder, clock
         self._url, self._job = url, job
         self._capacity = backend.capacity()
-        self._master = ForeignMaster(spec, self._capacity)
+        self._master = self._new_master()
         self._hearing = Hearing(spec.name, folder, history_url, SETTINGS)
         self._words = ForeignWords(spec, folder, lambda: self._master.told)
         self._state = StateFile(folder)
@@ -265,7 +265,7 @@ class ForeignDriver:
         if at_s >= self._ticked_at_s + TICK_S:
             self._ticked_at_s = at_s
             self._see_exits(at_s)
-            self._carry_out(self._master.see_addresses(self._backend.addresses(), at_s))
+            self._see_pods(at_s)
             self._carry_out(self._master.tick(at_s))
         if at_s >= self._second_at_s + SECOND_S:
             self._second_at_s = at_s
@@ -276,6 +276,12 @@ class ForeignDriver:
             self._see_room(at_s)
         if at_s >= self._published_at_s + PUBLISH_S:
             self._publish()
+
+    def _new_master(self) -> ForeignMaster:
+        return ForeignMaster(self.spec, self._capacity)
+
+    def _see_pods(self, at_s: float) -> None:
+        self._carry_out(self._master.see_addresses(self._backend.addresses(), at_s))
 
     def _see_exits(self, at_s: float) -> None:
         for exited in self._backend.poll():

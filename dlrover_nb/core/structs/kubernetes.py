@@ -9,6 +9,8 @@ from dlrover_nb.core.structs import _check
 
 DEFAULT_IMAGE = "dlrover-nb:0.1.0"
 STATE = "/dlrover-nb/state"  # where run folders lie in pods; a volume here outlives them
+DLROVER, AUTO, NONE = "dlrover", "auto", "none"  # values of `KubernetesSpec.operator`
+_OPERATORS = ("", DLROVER, AUTO, NONE)
 _PULL_POLICIES = ("", "Always", "IfNotPresent", "Never")
 
 
@@ -89,6 +91,11 @@ class KubernetesSpec:
         What the job's master gets.
     run_as_user
         User id in the containers; never root.
+    operator
+        Who runs the pods of a foreign job: ``dlrover``, its operator, which the cluster must have; ``auto``,
+        that operator where it is there; ``none``, this job's own master; empty: the namespace's choice, else
+        ``none``, so that a job file means the same on each cluster. Jobs of our own runtime are of no concern
+        to it.
     linger_s
         How long the master answers after the job's end, > 0; then its pod ends, and what it knew last stays
         with the Job.
@@ -110,6 +117,7 @@ class KubernetesSpec:
     master_cpu: float = 0.25
     master_memory_mib: int = 768
     run_as_user: int = 65532
+    operator: str = ""
     linger_s: float = 600.0
 
     def __post_init__(self) -> None:
@@ -117,6 +125,8 @@ class KubernetesSpec:
             raise InvalidValueError(
                 f"pull_policy must be Always, IfNotPresent or Never, got {self.pull_policy!r}"
             )
+        if self.operator not in _OPERATORS:
+            raise InvalidValueError(f"operator must be dlrover, auto or none, got {self.operator!r}")
         for name in ("env", "node_selector"):
             for item in getattr(self, name):
                 if not item.partition("=")[1] or item.startswith("="):

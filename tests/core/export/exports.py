@@ -170,6 +170,7 @@ pods = st.builds(
     master_cpu=cores,
     master_memory_mib=st.integers(128, 4096),
     run_as_user=st.integers(1, 65535),
+    operator=st.sampled_from(["", "none", "auto", "dlrover"]),
     linger_s=st.floats(1, 3600),
 )
 programs = st.builds(ForeignRole, st.lists(texts, min_size=1, max_size=3).map(tuple), image=texts, env=pairs)

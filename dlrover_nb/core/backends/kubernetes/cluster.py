@@ -20,7 +20,7 @@ from dlrover_nb.core.backends.kubernetes.answers import ApiError, Forbidden, Not
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed, capacity_of
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
-from dlrover_nb.core.backends.kubernetes.elastic import operator_facts
+from dlrover_nb.core.backends.kubernetes.elastic import operator_facts, refuse_operator, settled
 from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of
 from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, read_job
@@ -115,7 +115,8 @@ class KubernetesCluster:
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""
-        spec = namespaced(spec, self.api)
+        refuse_operator(spec)
+        spec = settled(namespaced(spec, self.api), self.api)
         spec, features, packed = looked_at(spec, model=model, data=data)
         capacity = self._seen(spec.kubernetes)
         if capacity is not None:

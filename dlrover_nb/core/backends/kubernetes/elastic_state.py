@@ -3,7 +3,8 @@
 Functions of documents alone. DLRover has two halves: the operator (Go) keeps the job's master running and
 writes the ElasticJob's status from that pod's phase, and the master (Python) makes the pods of the job, names
 them ``JOB-edljob-ROLE-NUMBER`` and labels them with the job, the role, the pod's number and its rank. A pod
-that is replaced keeps its rank and gets another number, so a node is named by its rank and the pod by itself.
+that is replaced keeps its rank and gets another number. A node is named by the number, as its pod is: what
+the one before it did is not the new one's.
 
 The status of a ScalePlan stays empty where a person made it: the operator skips those, and the master, which
 acts on them, writes no status. What it does write is an owner, so that tells that it has been taken up, and
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 JOB_LABEL = "elasticjob.dlrover/name"
 TYPE_LABEL = "elasticjob.dlrover/replica-type"
 NUMBER_LABEL = "elasticjob.dlrover/replica-index"
-RANK_LABEL = "elasticjob.dlrover/rank-index"
 SUSPENDED = "Suspended"
 _ROLES = {"ps": Role.PS, "worker": Role.WORKER, "chief": Role.WORKER, "master": Role.WORKER}
 _PHASES = {
@@ -123,6 +123,11 @@ def _key(pod: Doc) -> tuple[str, int, str]:
     return _labels(pod).get(TYPE_LABEL, ""), number_of(pod), str(pod["metadata"]["name"])
 
 
+def node_name(job: str, pod: str) -> str:
+    """Return the name of a node from that of its pod."""
+    return pod.removeprefix(f"{job}-edljob-")
+
+
 def number_of(pod: Doc) -> int:
     """Return a pod's number, which none of its role had before."""
     return _whole(_labels(pod).get(NUMBER_LABEL))
@@ -140,7 +145,7 @@ def _node(pod: Doc) -> NodeView:
     cpu, memory_mib = size_of(pod)
     kind = labels[TYPE_LABEL]
     return NodeView(
-        id=f"{kind}-{_whole(labels.get(RANK_LABEL, labels.get(NUMBER_LABEL)))}",
+        id=f"{kind}-{number_of(pod)}",
         role=_ROLES[kind],
         phase=phase,
         cpu=cpu,

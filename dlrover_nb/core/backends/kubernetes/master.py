@@ -38,7 +38,14 @@ from dlrover_nb.core.backends.kubernetes.objects import (
     WIRE_PORT,
     companions,
 )
-from dlrover_nb.core.backends.kubernetes.parts import end_name, report_token, run_of, secret_name
+from dlrover_nb.core.backends.kubernetes.operated import OperatedPods
+from dlrover_nb.core.backends.kubernetes.parts import (
+    end_name,
+    is_operated,
+    report_token,
+    run_of,
+    secret_name,
+)
 from dlrover_nb.core.backends.kubernetes.pods import node_selector
 from dlrover_nb.core.backends.kubernetes.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.backends.kubernetes.whereabouts import BEGUN_NOTE, begun_s, has_begun
@@ -53,6 +60,7 @@ from dlrover_nb.core.runtime.wire import JobKeys
 from dlrover_nb.core.session import runfolder
 from dlrover_nb.core.session.driver import JobDriver
 from dlrover_nb.core.session.foreign import ForeignDriver
+from dlrover_nb.core.session.operated import OperatedDriver
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import STATE
 from dlrover_nb.core.structs.pods import IP_VAR, PodJob, state_folder
@@ -62,6 +70,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.session.runfolder import JobFile
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 logger = logging.getLogger(__name__)
@@ -136,7 +145,7 @@ class PodMaster:
         history = None if os.environ.get(HISTORY_VAR) else f"sqlite:///{self._folder / 'history.db'}"
         clock, site = SystemClock(), Site(self._api, owner, f"{_host(self._ip)}:{WIRE_PORT}")
         if self._job.spec.foreign is not None:
-            return self._foreign_driver(owner, ForeignPods(self._job, site), history)
+            return self._foreign_driver(owner, site, history)
         if (self._folder / runfolder.JOB).exists():
             logger.info("a master of job %s was here before: this one goes on", self._name)
             backend = KubernetesBackend(self._job, site)
@@ -157,19 +166,30 @@ class PodMaster:
         self._tell_nodes(replace(job, spec=driver.spec))
         return driver
 
-    def _foreign_driver(self, owner: Doc, backend: ForeignPods, history: str | None) -> ForeignDriver:
+    def _foreign_driver(self, owner: Doc, site: Site, history: str | None) -> ForeignDriver:
         """Return the driver of a job of programs of others, which report here."""
         url = f"http://{_host(self._ip)}:{HTTP_PORT}{REPORT_PATH}"
-        folder, clock = self._folder, SystemClock()
-        if (folder / runfolder.JOB).exists():
+        known = None
+        if (self._folder / runfolder.JOB).exists():
             logger.info("a master of job %s was here before: this one goes on", self._name)
-            driver = ForeignDriver.resume(backend, folder=folder, history_url=history, clock=clock, url=url)
+            known = runfolder.read_job(self._folder)
         else:
             self._check_first(owner)
-            spec = self._job.spec
-            driver = ForeignDriver(spec, backend, folder=folder, history_url=history, clock=clock, url=url)
+        driver = self._new_foreign_driver(site, url, history, known)
         self._service.take_reports(report_token(self._job), driver.report)
         return driver
+
+    def _new_foreign_driver(
+        self, site: Site, url: str, history: str | None, known: JobFile | None
+    ) -> ForeignDriver:
+        spec, folder, clock = known.spec if known else self._job.spec, self._folder, SystemClock()
+        if is_operated(spec):
+            operator = OperatedPods(self._job, site, url)
+            return OperatedDriver(
+                spec, operator, folder=folder, history_url=history, clock=clock, url=url, job=known
+            )
+        pods = ForeignPods(self._job, site)
+        return ForeignDriver(spec, pods, folder=folder, history_url=history, clock=clock, url=url, job=known)
 
     def _check_first(self, owner: Doc) -> None:
         """Refuse to begin a job that had begun: its run folder is lost."""

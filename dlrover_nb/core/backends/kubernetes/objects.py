@@ -21,6 +21,7 @@ from dlrover_nb.core.backends.kubernetes.parts import (
     Doc,
     code_name,
     container_frame,
+    is_operated,
     labels,
     master_name,
     owned_by,
@@ -146,7 +147,10 @@ def _secret(job: PodJob, name: str, files: Mapping[str, bytes], namespace: str) 
 def _rights(job: PodJob, namespace: str) -> tuple[Doc, ...]:
     name = master_name(job.spec.name)
     head = _head(job, name, namespace)
-    given = role(name, master_rights(job.spec.name, reads_logs=job.spec.foreign is not None))
+    rights = master_rights(
+        job.spec.name, reads_logs=job.spec.foreign is not None, is_operated=is_operated(job.spec)
+    )
+    given = role(name, rights)
     return (
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": head},
         given | {"metadata": head},

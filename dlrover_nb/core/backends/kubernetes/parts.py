@@ -10,13 +10,14 @@ import hmac
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, STATE
+from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, DLROVER, STATE
 from dlrover_nb.core.structs.pods import CODE_FOLDER, JOB_FOLDER, POD_ENV, POD_FOLDER, PodJob
 from dlrover_nb.core.usercode import file_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 
 Doc = dict[str, Any]
@@ -47,6 +48,11 @@ def secret_name(job: str) -> str:
 def report_token(job: PodJob) -> str:
     """Return the token with which programs of others report their steps; it allows nothing else."""
     return hmac.new(job.access.encode(), REPORT_KEY.encode(), "sha256").hexdigest()
+
+
+def is_operated(spec: JobSpec) -> bool:
+    """Whether DLRover's operator runs the pods of a job, as its submission settled it."""
+    return spec.foreign is not None and spec.kubernetes.operator == DLROVER
 
 
 def code_name(job: str) -> str:

@@ -115,18 +115,30 @@ OPERATOR = (
 )
 
 
-def master_rights(job: str, *, reads_logs: bool = False) -> tuple[Right, ...]:
+_OWN_PODS = (Right("pods", ("create", "delete", "get", "list", "patch", "watch"), "make the job's nodes"),)
+_OPERATED = (
+    Right(
+        "pods", ("get", "list", "patch", "watch"), "follow the operator's pods, and tell them where to report"
+    ),
+    Right("elasticjobs", ("delete", "get", "list", "watch"), "follow the job, and end it", _DLROVER),
+    Right("scaleplans", ("create", "get", "list", "watch"), "apply accepted plans", _DLROVER),
+)
+
+
+def master_rights(job: str, *, reads_logs: bool = False, is_operated: bool = False) -> tuple[Right, ...]:
     """Return what a job's master needs: its own objects by name, and the pods of its namespace.
 
     Parameters
     ----------
     reads_logs
         Whether it reads what the programs of its pods write, as that of a foreign job does.
+    is_operated
+        Whether DLRover's operator makes the job's pods: then its master only looks at them.
     """
     logs = (Right("pods/log", ("get",), "read what programs of others write"),) if reads_logs else ()
     return (
         *logs,
-        Right("pods", ("create", "delete", "get", "list", "patch", "watch"), "make the job's nodes"),
+        *(_OPERATED if is_operated else _OWN_PODS),
         Right("secrets", ("get", "patch"), "read its keys", names=(f"{job}-job",)),
         Right("jobs", ("get", "patch"), "own what it makes", "batch", names=(job,)),
         Right("configmaps", ("create",), "leave how the job ended"),

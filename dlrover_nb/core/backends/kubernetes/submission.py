@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.backends.kubernetes import elastic
 from dlrover_nb.core.backends.kubernetes.answers import Conflict, Forbidden, NotThere, OverQuota, Unreachable
 from dlrover_nb.core.backends.kubernetes.kinds import (
     CONFIG_MAP,
@@ -33,7 +34,7 @@ from dlrover_nb.core.backends.kubernetes.objects import (
     with_defaults,
     with_owner,
 )
-from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, end_name, run_of
+from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, end_name, is_operated, run_of
 from dlrover_nb.core.backends.kubernetes.pods import PodNode, node_pod
 from dlrover_nb.core.backends.kubernetes.whereabouts import end_of_job, is_paused
 from dlrover_nb.core.errors import BackendError, InvalidValueError
@@ -149,6 +150,8 @@ def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
         for document in companions(job, code=code, namespace=api.namespace):
             _create_anew(api, with_owner(document, owner))
         _try_pods(api, job, owner)
+        if is_operated(job.spec):
+            elastic.create(api, job, owner)
         return api.patch(JOB, name, {"spec": {"parallelism": 1}})
     except BaseException:
         delete_job(api, owner)
@@ -177,7 +180,8 @@ def _try_pods(api: Api, job: PodJob, owner: Doc) -> None:
     A quota that is used up is no fault of theirs: they wait.
     """
     pods = [_of_template(owner)]
-    for role in (role for role in Role if job.spec.plan.role(role).count):
+    roles = () if is_operated(job.spec) else Role
+    for role in (role for role in roles if job.spec.plan.role(role).count):
         plan = job.spec.plan.role(role)
         pods.append(node_pod(job, PodNode(f"{role}-0", role, plan.cpu, plan.memory_mib), master=""))
     for pod in pods:

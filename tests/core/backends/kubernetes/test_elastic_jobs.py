@@ -1,58 +1,39 @@
-"""ElasticJobs on a real API server with DLRover's real definitions.
-
-DLRover's operator is not here: the tests write what it and its master write, at the places where their code
-does (the operator: the status of an ElasticJob by the phase of its master's pod; the master: pods named
-``JOB-edljob-ROLE-NUMBER`` with its labels, and an owner in each ScalePlan that it takes up). What is ours runs
-as it does in front of them.
-"""
+"""Jobs under DLRover's operator on a real API server with its real definitions; the operator is played."""
 
 from __future__ import annotations
 
-import time
+import base64
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import yaml
-from exports import CRDS, JOB, PLAN, TENSORFLOW, TOLD
+from dlrover_played import OLDER, PRESENT, Dlrover, installed
+from exports import JOB, PLAN, TENSORFLOW, TORCH
+from waiting import until
 
-from dlrover_nb.core.backends.kubernetes import elastic
 from dlrover_nb.core.backends.kubernetes.api import Api, Forbidden, NotThere, connect_api
+from dlrover_nb.core.backends.kubernetes.backend import Site
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
-from dlrover_nb.core.backends.kubernetes.elastic import ElasticJob, Operator, create, operator_of
-from dlrover_nb.core.backends.kubernetes.elastic_state import Applied
-from dlrover_nb.core.backends.kubernetes.kinds import CRD, ELASTIC_JOB, POD, SCALE_PLAN
-from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import RolePlan
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.backends.kubernetes.elastic import Operator, operator_of, settled
+from dlrover_nb.core.backends.kubernetes.kinds import ELASTIC_JOB, POD, SCALE_PLAN, SECRET
+from dlrover_nb.core.backends.kubernetes.kinds import JOB as KIND_JOB
+from dlrover_nb.core.backends.kubernetes.operated import OperatedPods
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.session.operated import OperatedDriver
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.foreign import StepsDone
+from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.resources import Capacity, NodeShape, RolePlan
 
 pytestmark = pytest.mark.kube
-FOREIGN = replace(JOB, foreign=TENSORFLOW, plan=PLAN)
-LIMIT_S = 20.0
-
-
-def _install(api: Api, file: str) -> list[str]:
-    """Install the definitions of a file of the real ones, and wait until they are served."""
-    documents = yaml.load_all((CRDS / "dlrover" / file).read_text("utf-8"), yaml.CSafeLoader)
-    wanted = [d for d in documents if d and d["kind"] == "CustomResourceDefinition"]
-    for document in wanted:
-        api.create(CRD, document)
-    names = [document["metadata"]["name"] for document in wanted]
-    _until(lambda: all(_is_served(api, name) for name in names))
-    return names
-
-
-def _is_served(api: Api, name: str) -> bool:
-    conditions = api.get(CRD, name)["status"].get("conditions") or []
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
-
-
-def _until(holds: Any) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < end, "it never held"
-        time.sleep(0.02)
+OPERATED = KubernetesSpec(operator="dlrover", env=("API_TOKEN=t",))
+FOREIGN = replace(JOB, foreign=TENSORFLOW, plan=PLAN, kubernetes=OPERATED, mode=Mode.MANUAL)
+MORE = replace(PLAN, worker=RolePlan(3, 0.5, 1024), ps=RolePlan(1, 0.4, 2048))
+ROOM = Capacity((NodeShape(64, 1 << 18),))
+URL = "http://10.0.0.7:8080/v1/report"
 
 
 @pytest.fixture
@@ -60,195 +41,219 @@ def api(control_plane, namespace):
     return connect_api(kubeconfig=control_plane.kubeconfig, namespace=namespace(control_plane))
 
 
-@pytest.fixture(params=["manifests_bases_crd.HEAD.yaml", "elasticjobs.HEAD.yaml"])
-def operator(request, api):
-    """One generation of the operator's definitions after the other."""
-    yield from _installed(api, request.param)
+@pytest.fixture
+def older(api):
+    yield from installed(api, OLDER)
 
 
-@pytest.fixture(scope="module")
-def older(control_plane):
-    api = connect_api(kubeconfig=control_plane.kubeconfig, namespace="default")
-    yield from _installed(api, "manifests_bases_crd.HEAD.yaml")
+@pytest.fixture
+def submitted(api, monkeypatch):
+    """Submit a job to a cluster of which nothing is known: the control plane has no machines."""
+    cluster = KubernetesCluster(api)
+    monkeypatch.setattr(cluster, "_seen", lambda _: ROOM)
+    yield cluster.submit
+    cluster.shutdown()
 
 
-def _installed(api, file):
-    names = _install(api, file)
-    yield file
-    for name in names:
-        api.delete(CRD, name)
-    _until(lambda: not any(_there(api, name) for name in names))
+class OnPaper(OperatedPods):
+    """The control plane has no machines; all else is as in a master's pod."""
+
+    def capacity(self) -> Capacity:
+        return ROOM
+
+    room = capacity
 
 
-def _there(api: Api, name: str) -> bool:
-    try:
-        api.get(CRD, name)
-    except NotThere:
-        return False
-    return True
+@pytest.fixture
+def master(api, tmp_path):
+    """Drive a submitted job as its master's pod does."""
+    made = []
+
+    def drive(known=None) -> OperatedDriver:
+        told = base64.b64decode(api.get(SECRET, f"{JOB.name}-job")["data"]["job.json"])
+        job = from_json(told, PodJob)
+        backend = OnPaper(job, Site(api, api.get(KIND_JOB, JOB.name), "10.0.0.7:7070"), URL)
+        driver = OperatedDriver(
+            job.spec,
+            backend,
+            folder=tmp_path / "run",
+            history_url=f"sqlite:///{tmp_path / 'history.db'}",
+            clock=SystemClock(),
+            url=URL,
+            job=known,
+        )
+        made.append(driver)
+        driver.start()
+        return driver
+
+    yield drive
+    for driver in made:
+        driver.close()
 
 
-def _pod(
-    job: str, role: str, number: int, *, rank: int | None = None, cpu: str = "500m", memory: str = "1024Mi"
-):
-    """Return a pod as DLRover's master makes it."""
-    limits = {"cpu": cpu, "memory": memory}
-    return {
-        "metadata": {
-            "name": f"{job}-edljob-{role}-{number}",
-            "labels": {
-                "app": "dlrover",
-                "elasticjob.dlrover/name": job,
-                "elasticjob.dlrover/replica-type": role,
-                "elasticjob.dlrover/replica-index": str(number),
-                "elasticjob.dlrover/rank-index": str(number if rank is None else rank),
-            },
-        },
-        "spec": {
-            "restartPolicy": "Never",
-            "containers": [
-                {"name": "main", "image": "x", "resources": {"requests": limits, "limits": limits}}
-            ],
-        },
-    }
-
-
-def _runs(api: Api, *pods: Any, phase: str = "Running") -> None:
-    for pod in pods:
-        api.create(POD, pod)
-        api.patch(POD, pod["metadata"]["name"], {"status": {"phase": phase}}, subresource="status")
-
-
-def _operator_says(api: Api, phase: str, message: str, **replicas: Any) -> None:
-    inner = {
-        "conditions": [{"type": phase, "status": "True", "message": message}],
-        "replicaStatuses": replicas,
-    }
-    api.patch(ELASTIC_JOB, JOB.name, {"status": {"phase": phase, "status": inner}}, subresource="status")
-
-
-def test_a_cluster_without_the_operator_says_so(api) -> None:
+def test_a_cluster_without_the_operator_says_so_and_jobs_are_plain_pods(api) -> None:
     assert operator_of(api) is Operator.NONE
     assert "DLRover's operator" not in dict(KubernetesCluster(api).standing().facts)
-    with pytest.raises(NotFoundError, match="submit the job as plain pods"):
-        create(api, FOREIGN)
+    with pytest.raises(NotFoundError, match=r"leave kubernetes\.operator out"):
+        KubernetesCluster(api).submit(FOREIGN)
+    assert settled(_wants("auto"), api).kubernetes.operator == "none"
+    assert settled(_wants(""), api).kubernetes.operator == "none"
+    assert not api.list(KIND_JOB).items
 
 
-def test_each_generation_gets_the_document_that_it_knows_whole(api, operator) -> None:
-    is_older = operator.startswith("manifests")
-    assert dict(KubernetesCluster(api).standing().facts)["DLRover's operator"] == (
-        "is there and takes ScalePlans; export --kind elasticjob-0 fits it"
-        if is_older
-        else "is there and takes no ScalePlans; export --kind elasticjob fits it"
-    )
-    assert operator_of(api) is (Operator.OLDER if is_older else Operator.PRESENT)
-    stored = create(api, FOREIGN, TOLD)
-    assert ("enableElasticScheduling" in stored["spec"]) is is_older
-    assert {role: spec["replicas"] for role, spec in stored["spec"]["replicaSpecs"].items()} == {
-        "worker": 2,
-        "ps": 1,
-    }
-    (main,) = stored["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"]
-    assert (main["image"], main["name"]) == ("registry/deepctr:3", "main")
-    with pytest.raises(InvalidValueError, match="is there already"):
-        create(api, FOREIGN)
-    elastic.delete(api, JOB.name)
+def _wants(operator: str, foreign=TENSORFLOW):
+    return replace(FOREIGN, foreign=foreign, kubernetes=KubernetesSpec(operator=operator))
 
 
-@pytest.mark.parametrize(
-    ("file", "error", "told"),
-    [
-        ("elasticjobs.HEAD.yaml", BackendError, "serves no scaleplans"),
-        ("manifests_bases_crd.HEAD.yaml", NotFoundError, "no ElasticJob ctr-daily"),
-    ],
-)
-def test_where_no_scaleplans_are_served_or_no_job_is_there_nothing_is_made(api, file, error, told) -> None:
-    for _ in _installed(api, file):
-        with ElasticJob(api, FOREIGN) as job, pytest.raises(error, match=told):
-            job.apply(replace(PLAN, worker=RolePlan(3, 0.5, 1024)), TOLD)
+def test_where_the_operator_is_a_job_runs_under_it_if_its_user_says_so(api, older) -> None:
+    asked = {wish: settled(_wants(wish), api).kubernetes.operator for wish in ("", "none", "auto", "dlrover")}
+    assert asked == {"": "none", "none": "none", "auto": "dlrover", "dlrover": "dlrover"}
+    assert settled(_wants("auto", TORCH), api).kubernetes.operator == "none"
+    with pytest.raises(InvalidValueError, match="tensorflow alone, got torch"):
+        settled(_wants("dlrover", TORCH), api)
+    with pytest.raises(InvalidValueError, match="image and a command"):
+        KubernetesCluster(api).submit(replace(JOB, kubernetes=OPERATED))
+    assert (
+        settled(replace(JOB, kubernetes=OPERATED), api).kubernetes.operator == "none"
+    )  # its namespace's wish
 
 
-def test_who_may_not_read_definitions_gets_a_document_for_both(
-    api, older, control_plane, monkeypatch
-) -> None:
+@pytest.mark.parametrize("file", [OLDER, PRESENT])
+def test_each_generation_gets_the_document_that_it_knows_whole(api, submitted, file) -> None:
+    for _ in installed(api, file):
+        is_older = file == OLDER
+        assert dict(KubernetesCluster(api).standing().facts)["DLRover's operator"] == (
+            "is there and takes ScalePlans; export --kind elasticjob-0 fits it"
+            if is_older
+            else "is there and takes no ScalePlans; export --kind elasticjob fits it"
+        )
+        assert operator_of(api) is (Operator.OLDER if is_older else Operator.PRESENT)
+        submitted(FOREIGN)
+        stored = api.get(ELASTIC_JOB, JOB.name)
+        assert ("enableElasticScheduling" in stored["spec"]) is is_older
+        replicas = stored["spec"]["replicaSpecs"]
+        assert {role: spec["replicas"] for role, spec in replicas.items()} == {"worker": 2, "ps": 1}
+        pod = replicas["worker"]["template"]["spec"]
+        (main,) = pod["containers"]
+        assert (main["image"], main["name"]) == ("registry/deepctr:3", "main")
+        env = {each["name"]: each for each in main["env"]}
+        assert env["DLROVER_NB_NODE"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
+        assert env["DLROVER_NB_REPORT_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == "ctr-daily-job"
+        assert env["API_TOKEN"]["value"] == "t", "what an export leaves out, a job needs"
+        assert [volume["name"] for volume in pod["volumes"] if "downwardAPI" in volume] == ["pod"]
+        (owner,) = stored["metadata"]["ownerReferences"]
+        assert owner["uid"] == api.get(KIND_JOB, JOB.name)["metadata"]["uid"]
+        KubernetesCluster(api).delete(JOB.name, force=True)
+
+
+def test_an_elasticjob_of_others_is_left_alone_and_nothing_of_the_job_stays(api, older, submitted) -> None:
+    template = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
+    worker = {"replicas": 1, "template": template}
+    spec = {"distributionStrategy": "ParameterServerStrategy", "replicaSpecs": {"worker": worker}}
+    head = {"apiVersion": ELASTIC_JOB.api_version, "kind": "ElasticJob", "metadata": {"name": JOB.name}}
+    api.create(ELASTIC_JOB, {**head, "spec": spec})
+    with pytest.raises(InvalidValueError, match="none of ours"):
+        submitted(FOREIGN)
+    until(lambda: not api.list(KIND_JOB).items)
+    assert api.get(ELASTIC_JOB, JOB.name)["spec"]["replicaSpecs"].keys() == {"worker"}
+
+
+def test_who_may_not_read_definitions_gets_a_document_for_both(api, older, control_plane) -> None:
     alice = connect_api(kubeconfig=control_plane.alice, namespace=api.namespace)
     with pytest.raises(Forbidden):
-        alice.get(CRD, "elasticjobs.elastic.iml.github.io")
+        alice.get(KIND_JOB, "x")
     assert operator_of(alice) is Operator.PRESENT
 
 
-def test_a_job_of_our_own_runtime_is_refused_with_the_reason(api, older) -> None:
-    with pytest.raises(InvalidValueError, match="image and a command"):
-        create(api, JOB)
+def _running(api: Api, driver: OperatedDriver) -> Dlrover:
+    """Bring the job to its first plan."""
+    operator = Dlrover(api, JOB.name)
+    names = [operator.make("ps", 4), operator.make("worker", 0), operator.make("worker", 3)]
+    operator.says("Pending", "it waits")
+    until(lambda: len(driver.snapshot().nodes) == 3)
+    assert driver.snapshot().phase is JobPhase.STARTING
+    operator.runs(*names)
+    operator.says("Running", "The job master is running.")
+    until(lambda: driver.snapshot().running == PLAN)
+    return operator
 
 
-def test_a_job_is_followed_from_its_start_to_its_end(api, older) -> None:
-    create(api, FOREIGN)
-    with ElasticJob(api, FOREIGN) as job:
-        assert job.view().phase is JobPhase.STARTING
-        _operator_says(api, "Pending", "it waits", **{"dlrover-master": {"pending": 1}})
-        _runs(api, _pod(JOB.name, "ps", 0, cpu="400m"), _pod(JOB.name, "worker", 0))
-        _runs(api, _pod(JOB.name, "worker", 3, rank=1), phase="Pending")
-        _operator_says(api, "Running", "The job master is running.", worker={"active": 1, "pending": 1})
-        _until(lambda: job.view().phase is JobPhase.TRAINING and len(job.view().nodes) == 3)
-        seen = job.view()
-        assert seen.why == "The job master is running."
-        assert seen.counts["worker"] == {"active": 1, "pending": 1}
-        assert [(n.id, n.phase, n.cpu, n.memory_mib) for n in seen.nodes] == [
-            ("ps-0", NodePhase.READY, 0.4, 1024),
-            ("worker-0", NodePhase.READY, 0.5, 1024),
-            ("worker-1", NodePhase.PENDING, 0.5, 1024),
-        ]
-        _operator_says(api, "Succeeded", "The job master is succeeded.")
-        _until(lambda: job.view().phase is JobPhase.SUCCEEDED)
-        elastic.delete(api, JOB.name)
-        _until(lambda: job.view().phase is JobPhase.STOPPED)
-        assert job.view().why == "its ElasticJob was deleted"
+def _scale(driver: OperatedDriver, plan) -> None:
+    driver.decide(Decision(Verdict.SCALE, "ada", 0.0, plan=plan))
 
 
-def test_an_accepted_plan_is_a_scaleplan_that_is_followed_until_the_pods_are_there(api, older) -> None:
-    owner = create(api, FOREIGN)
-    ps, worker = _pod(JOB.name, "ps", 4, rank=0, cpu="200m", memory="512Mi"), _pod(JOB.name, "worker", 0)
-    _runs(api, ps, worker)
-    _operator_says(api, "Running", "The job master is running.")
-    with ElasticJob(api, FOREIGN) as job:
-        _until(lambda: len(job.view().nodes) == 2)
-        done = job.apply(PLAN, TOLD)
-        assert (done.name, done.state) == ("ctr-daily-d4", Applied.WAITING)
-        assert job.apply(PLAN, TOLD) == done  # it is there: nothing is asked twice
-        assert len(api.list(SCALE_PLAN).items) == 1
-        stored = api.get(SCALE_PLAN, "ctr-daily-d4")
-        # what DLRover's master selects by, and whose it is
-        assert api.list(SCALE_PLAN, selector="elasticjob.dlrover/name=ctr-daily,scale-type=manual").items
-        (reference,) = stored["metadata"]["ownerReferences"]
-        assert (reference["uid"], "blockOwnerDeletion" in reference) == (owner["metadata"]["uid"], False)
-        # the parameter server stays and gets more: it is called by the name that it has now
-        assert stored["spec"]["migratePods"] == [
-            {"name": "ctr-daily-edljob-ps-4", "resource": {"cpu": "400m", "memory": "1024Mi"}}
-        ]
-        _until(lambda: job.view().phase is JobPhase.RESCALING)
+def test_a_plan_is_a_scaleplan_that_is_followed_until_the_pods_are_there(
+    api, older, submitted, master
+) -> None:
+    submitted(FOREIGN)
+    driver = master()
+    operator = _running(api, driver)
+    for at_s in (1.0, 2.0):
+        told = StepsDone(
+            "ctr-daily-edljob-worker-3", "p", at_s=at_s, n_iter=int(at_s), n_sample=8 * int(at_s)
+        )
+        driver.report(told)
+    until(lambda: any(node.last for node in driver.snapshot().nodes if node.id == "worker-3"))
+    until(
+        lambda: api.get(POD, "ctr-daily-edljob-ps-4")["metadata"]["annotations"]["dlrover-nb/master"] == URL
+    )
 
-        taken = {**reference, "kind": "elasticjob", "blockOwnerDeletion": True}
-        api.patch(SCALE_PLAN, "ctr-daily-d4", {"metadata": {"ownerReferences": [taken]}})
-        assert [each.state for each in job.scaled()] == [Applied.SCALING]
-        api.delete(POD, ps["metadata"]["name"], grace_s=0)
-        _runs(api, _pod(JOB.name, "ps", 5, rank=0, cpu="400m"), _pod(JOB.name, "worker", 1))
-        _until(lambda: [each.state for each in job.scaled()] == [Applied.DONE])
-        _until(lambda: job.view().phase is JobPhase.TRAINING)
+    _scale(driver, MORE)
+    (scale,) = until(operator.plans)
+    until(lambda: driver.snapshot().phase is JobPhase.RESCALING)
+    # the parameter server stays and gets more: it is called by the name that it has now
+    assert scale["spec"]["migratePods"] == [
+        {"name": "ctr-daily-edljob-ps-4", "resource": {"cpu": "400m", "memory": "2048Mi"}}
+    ]
+    (reference,) = scale["metadata"]["ownerReferences"]
+    job = api.get(ELASTIC_JOB, JOB.name)
+    assert (reference["uid"], "blockOwnerDeletion" in reference) == (job["metadata"]["uid"], False)
+    operator.take_up(scale)
+    api.delete(POD, "ctr-daily-edljob-ps-4", grace_s=0)
+    operator.runs(operator.make("worker", 5), operator.make("ps", 5, {"cpu": "400m", "memory": "2048Mi"}))
+    until(lambda: driver.snapshot().running == MORE)
+    assert {node.id for node in driver.snapshot().nodes} == {"ps-5", "worker-0", "worker-3", "worker-5"}
+    assert any("is applied" in line for line in driver.snapshot().story)
 
-        api.delete(SCALE_PLAN, "ctr-daily-d4")
-        _other_of_that_name(api)
-        with pytest.raises(InvalidValueError, match="asks for something else"):
-            job.apply(PLAN, TOLD)
-    elastic.delete(api, JOB.name)
+    _scale(driver, PLAN)  # a plan that it had before is another ScalePlan: DLRover acts on each name once
+    assert len(until(lambda: len(operator.plans()) == 2 and operator.plans())) == 2
+    operator.says("Failed", "The job master failed.")
+    assert driver.join(20)
+    assert (driver.snapshot().phase, driver.snapshot().message) == (
+        JobPhase.FAILED,
+        "The job master failed.",
+    )
 
 
-def _other_of_that_name(api: Api) -> None:
-    spec = {"ownerJob": JOB.name, "replicaResourceSpecs": {"worker": {"replicas": 9}}}
-    document = {
-        "apiVersion": SCALE_PLAN.api_version,
-        "kind": "ScalePlan",
-        "metadata": {"name": "ctr-daily-d4"},
-        "spec": spec,
-    }
-    api.create(SCALE_PLAN, document)
+def test_a_scaleplan_that_failed_is_left_for_the_plan_before(api, older, submitted, master) -> None:
+    submitted(FOREIGN)
+    driver = master()
+    operator = _running(api, driver)
+    _scale(driver, MORE)
+    (scale,) = until(operator.plans)
+    failed = {"status": {"phase": "Failed"}}
+    api.patch(SCALE_PLAN, scale["metadata"]["name"], failed, subresource="status")
+    back = until(lambda: len(operator.plans()) == 2 and operator.plans()[-1])
+    assert back["spec"]["replicaResourceSpecs"]["worker"]["replicas"] == 2
+    until(lambda: driver.snapshot().running == PLAN)
+    assert any("did not take it" in line for line in driver.snapshot().story)
+    api.delete(ELASTIC_JOB, JOB.name)
+    assert driver.join(20)
+    last = driver.snapshot()
+    assert (last.phase, last.message) == (JobPhase.STOPPED, "its ElasticJob was deleted")
+
+
+def test_where_no_scaleplans_are_served_a_plan_is_refused_with_the_reason(api, submitted, master) -> None:
+    for _ in installed(api, PRESENT):
+        submitted(FOREIGN)
+        driver = master()
+        _running(api, driver)
+        _scale(driver, MORE)
+        until(
+            lambda driver=driver: any("takes no ScalePlans here" in line for line in driver.snapshot().story)
+        )
+        until(lambda driver=driver: driver.snapshot().running == PLAN)
+        driver.stop("ada")
+        assert driver.join(20)
+        with pytest.raises(NotThere):
+            api.get(ELASTIC_JOB, JOB.name)
