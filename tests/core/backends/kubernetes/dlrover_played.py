@@ -27,7 +27,9 @@ def installed(api: Api, file: str):
     names = [document["metadata"]["name"] for document in wanted]
     for document in wanted:
         api.create(CRD, document)
+    kinds = [kind for kind in (ELASTIC_JOB, SCALE_PLAN) if f"{kind.plural}.{kind.group}" in names]
     until(lambda: all(_is_served(api, name) for name in names))
+    until(lambda: all(map(api.has, kinds)))  # discovery follows a little later
     yield file
     for name in names:
         api.delete(CRD, name)
