@@ -49,7 +49,9 @@ MASTER_MODULE = "dlrover_nb.core.backends.kubernetes.master"
 HTTP_PORT, WIRE_PORT = 8080, 7070
 READY_PATH = "/ready"
 BEGIN_CPU = 1.0  # cores that a master may use where they are free: its beginning is a second of imports
-N_RETRY = 6  # failed pods and restarts of the master before its Job is given up
+# Failed pods and restarts of the master before its Job is given up: drained pods count on newer servers, and
+# a long job is drained often; a program that never begins is tried for an hour or two.
+N_RETRY = 20
 END_GRACE_S = 10
 POD_VAR, NAMESPACE_VAR = "POD_NAME", "POD_NAMESPACE"
 

@@ -29,7 +29,7 @@ LIMIT_S = 200.0
 JOB_FILE = {
     "name": "exported",
     "plan": {
-        "worker": {"count": 1, "cpu": 0.8, "memory_mib": 512},
+        "worker": {"count": 1, "cpu": 0.5, "memory_mib": 512},  # a Ray beside it must fit on one machine
         "ps": {"count": 1, "cpu": 0.2, "memory_mib": 384},
     },
 }
