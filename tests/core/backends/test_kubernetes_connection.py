@@ -153,10 +153,10 @@ def test_a_plugin_that_fails_says_so_itself(tmp_path, caplog):
 # servers that do not answer
 
 
-def unreachable(server, tmp_path, user=None):
+def unreachable(server, tmp_path, user=None, limit_s=20.0):
     api = connect_api(kubeconfig=a_kubeconfig(tmp_path / "config", server, user))
     with pytest.raises(Unreachable) as caught:
-        api.list(POD)
+        api.hurried(limit_s).list(POD)
     text = str(caught.value)
     assert SECRET not in text
     assert "\n" not in text
@@ -172,10 +172,9 @@ def test_a_server_that_does_not_run(tmp_path):
     assert text.endswith("check that it runs, network and VPN (context here)")
 
 
-def test_a_server_that_says_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("dlrover_nb.core.backends.kubernetes.api.CALL_LIMIT_S", 0.2)
+def test_a_server_that_says_nothing(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        text = unreachable(f"http://127.0.0.1:{mute.getsockname()[1]}", tmp_path)
+        text = unreachable(f"http://127.0.0.1:{mute.getsockname()[1]}", tmp_path, limit_s=0.2)
     assert "did not answer within 0.2 s" in text
 
 
