@@ -49,6 +49,7 @@ def test_the_end_of_a_job_thins_what_is_old(url):
 
 
 def test_record_that_cannot_be_kept_is_logged_and_the_next_one_is_kept(url, caplog):
+    caplog.set_level(logging.WARNING)  # whatever tests before it wanted to hear
     memory = Memory("clicks", url)
     memory.remember(Remember(0.0, SPEC))
     memory.remember(_row(60.0, speed=float("nan")))
