@@ -221,9 +221,9 @@ def core_api(cluster: TestCluster):
 
 
 def await_account(core, name):
-    """Wait for the default service account: pods are refused before."""
-    end = time.monotonic() + 20
-    while not core.list_namespaced_service_account(name).items:
+    """Wait for the default service account and its token: pods are refused before."""
+    end = time.monotonic() + 60
+    while not any(account.secrets for account in core.list_namespaced_service_account(name).items):
         assert time.monotonic() < end, f"namespace {name} has no service account"
         time.sleep(0.1)
 
