@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from dlrover_nb.core.backends.process import ProcessBackend
+from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
+from dlrover_nb.core.driver.own_job import JobDriver
 from dlrover_nb.core.models.metrics import auc, log_loss
 from dlrover_nb.core.runtime.local import train_single
-from dlrover_nb.core.session.client import JobHandle
-from dlrover_nb.core.session.driver import JobDriver
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, ModelSpec, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
@@ -153,7 +153,7 @@ def distributed(spec: JobSpec, *, is_disturbed: bool) -> Quality:
         driver = JobDriver(
             spec,
             features,
-            ProcessBackend(Path(name) / "run"),
+            LocalBackend(Path(name) / "run"),
             folder=Path(name) / "run",
             history_url=f"sqlite:///{name}/history.db",
             clock=SystemClock(),

@@ -32,7 +32,7 @@ from dlrover_nb.core.pareto.exact import exact_search, hypervolume, non_dominate
 from dlrover_nb.core.pareto.nsga2 import nsga2_search
 from dlrover_nb.core.planner.analysis import analyse, fitted, grid_of
 from dlrover_nb.core.planner.bid import Bid, bid
-from dlrover_nb.core.planner.considered import Rough
+from dlrover_nb.core.planner.shortlist import Rough
 from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, PlanBounds, ResourcePlan, RolePlan

@@ -36,7 +36,7 @@ N_NODE, PODS_OF_NODE, NODE_CPU, NODE_GIB = 10, 500, 4000, 4000
 N_PS, N_WORKER = 2, 3
 LIMIT_S = 300.0
 NOBODY_IS_LOST = {"TESTKUBE_NODE_GRACE": "3600s"}
-POLL_S, SECOND_S, ROOM_S = 0.25, 1.0, 5.0  # as `core.session.driver` asks
+POLL_S, SECOND_S, ROOM_S = 0.25, 1.0, 5.0  # as `core.driver.own_job` asks
 
 
 class FakeKubelet:
@@ -219,7 +219,7 @@ def fakes(run: Any, *, n_job: int, rest_s: float, n_end: int, away_s: float) -> 
 
 def as_a_master(run: Any, core: client.CoreV1Api) -> str:
     """Return a kubeconfig of an account that has the rights of a job's master and no others."""
-    from dlrover_nb.core.backends.kubernetes.rights import master_rights, role
+    from dlrover_nb.core.manifests.rights import master_rights, role
 
     rbac, name = client.RbacAuthorizationV1Api(core.api_client), "bench-master"
     core.create_namespaced_service_account(NAMESPACE, {"metadata": {"name": name}})

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.session import connect
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.kubernetes import STATE
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
@@ -30,8 +30,8 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.session.client import JobHandle
-    from dlrover_nb.core.session.cluster import Cluster
+    from dlrover_nb.core.client.cluster import Cluster
+    from dlrover_nb.core.client.handle import JobHandle
 
 PLAN = ResourcePlan(worker=RolePlan(1, 0.4, 512), ps=RolePlan(1, 0.2, 256))
 MORE = replace(PLAN, worker=RolePlan(2, 0.4, 512))

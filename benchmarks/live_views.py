@@ -27,7 +27,7 @@ import numpy as np
 import panel as pn
 import psutil
 
-from dlrover_nb.core.session.imagined import simulate
+from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.widgets.charts import throughput

@@ -35,14 +35,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import zmq
 
-from dlrover_nb.core.backends import process
-from dlrover_nb.core.backends.process import ProcessBackend
+from dlrover_nb.core.backends.local import backend
+from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
+from dlrover_nb.core.driver.own_job import JobDriver
 from dlrover_nb.core.runtime import node, trainer
 from dlrover_nb.core.runtime.exchange import Exchange
 from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode
-from dlrover_nb.core.session.driver import JobDriver
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import JobSpec, Migration, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
@@ -90,7 +90,7 @@ class Job:
         self.driver = JobDriver(
             spec,
             features,
-            ProcessBackend(folder, cpus=4.0),
+            LocalBackend(folder, cpus=4.0),
             folder=folder,
             history_url=f"sqlite:///{folder.parent / 'history.db'}",
             clock=SystemClock(),
@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--gib", type=float, default=1.0)
     parser.add_argument("--seconds", type=float, default=12.0, help="before and after each change")
     options = parser.parse_args()
-    process.NODE_MODULE = Path(__file__).stem
+    backend.NODE_MODULE = Path(__file__).stem
     here = str(Path(__file__).resolve().parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
     result = {str(way): run(way, options.gib, options.seconds) for way in Migration}

@@ -31,7 +31,7 @@ from simulated_day import day
 
 from dlrover_nb.core.baselines import JobState, elastic_scheduling, optimus, well_tuned
 from dlrover_nb.core.controller import Controller, ControllerSettings
-from dlrover_nb.core.controller.autopilot import AutoSettings
+from dlrover_nb.core.controller.auto_policy import AutoSettings
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner import PlannerSettings, warm_start

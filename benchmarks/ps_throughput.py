@@ -42,8 +42,8 @@ from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.batches import Layout, Prepared
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
-from dlrover_nb.core.runtime.line import PsLine
 from dlrover_nb.core.runtime.placement import assign_buckets
+from dlrover_nb.core.runtime.ps_client import PsClient
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.trainer import Push
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router, decode, encode, new_keys
@@ -123,7 +123,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Waiter:
-    """What a `PsLine` asks of an agent: wait for answers."""
+    """What a `PsClient` asks of an agent: wait for answers."""
 
     def __init__(self) -> None:
         self._poller = zmq.Poller()
@@ -141,7 +141,7 @@ class Waiter:
 class Access:
     """Our line, as the peers' training loop wants it: `start` and `finish`."""
 
-    def __init__(self, line: PsLine, dense_size: int) -> None:
+    def __init__(self, line: PsClient, dense_size: int) -> None:
         self._line, self._dense = line, np.empty(dense_size, np.float32)
 
     def start(self, push_rows: Any, row_gradient: Any, dense_gradient: Any, pull_rows: Any) -> None:
@@ -186,7 +186,7 @@ def worker(
     keep_freed(Role.WORKER)  # as a node does
     values, _ = flatten_parameters(build_model(run.model))
     context = zmq.Context()
-    line = PsLine(
+    line = PsClient(
         context,
         keys=keys,
         identity=f"worker-{index}",

@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from dlrover_nb.core.backends.process import ProcessBackend
+from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.data import make_features
+from dlrover_nb.core.driver.own_job import JobDriver
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.session.driver import JobDriver
-from dlrover_nb.core.session.runfolder import JOB
+from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.snapshot import JobSnapshot
@@ -79,7 +79,7 @@ class ProcessJob:
         self._master.terminate()
         self._master.wait()
         if (self._folder / JOB).exists():
-            backend = ProcessBackend(self._folder, outlive=True)
+            backend = LocalBackend(self._folder, outlive=True)
             backend.adopt(())
             backend.close()
 
@@ -91,7 +91,7 @@ class RayJob:
         import ray
 
         from dlrover_nb.core.backends.ray.backend import NAMESPACE
-        from dlrover_nb.core.session import connect
+        from dlrover_nb.core.connect import connect
 
         self._cluster = connect("ray", cpus=4)
         self._handle = self._cluster.submit(spec)
@@ -114,7 +114,7 @@ class RayJob:
 def run_master(folder: Path) -> None:
     """Begin the job of a folder or go on with it, and show its pictures in a file."""
     history, clock = f"sqlite:///{folder.with_suffix('.db')}", SystemClock()
-    backend = ProcessBackend(folder, cpus=4.0, outlive=True)
+    backend = LocalBackend(folder, cpus=4.0, outlive=True)
     if (folder / JOB).exists():
         driver = JobDriver.resume(backend, folder=folder, history_url=history, clock=clock)
     else:

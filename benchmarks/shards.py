@@ -42,9 +42,9 @@ import zmq
 from dlrover_nb.core import codec
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
+from dlrover_nb.core.driver.own_job import JobDriver
 from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode
-from dlrover_nb.core.session.driver import JobDriver
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
 from dlrover_nb.core.structs.job import CategoricalColumn, DataFormat, DataSpec, FeatureSpec, JobSpec, Mode

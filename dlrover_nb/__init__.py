@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from dlrover_nb.api import Cluster, Job, connect
+    from dlrover_nb.core.client.trained_model import load_model
     from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.core.jobfile import dump_job, parse_job
     from dlrover_nb.core.models.trainable import trainable
-    from dlrover_nb.core.session.trained import load_model
     from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
     from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, ResourcePlan, RolePlan
 
@@ -61,7 +61,7 @@ _WHERE = {
     "RolePlan": _RESOURCES,
     "connect": "dlrover_nb.api",
     "dump_job": "dlrover_nb.core.jobfile",
-    "load_model": "dlrover_nb.core.session.trained",
+    "load_model": "dlrover_nb.core.client.trained_model",
     "parse_job": "dlrover_nb.core.jobfile",
     "trainable": "dlrover_nb.core.models.trainable",
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from dlrover_nb.core.session.client import JobHandle
+    from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 ADDRESS = "DLROVER_NB_ADDRESS"  # variable: HOST:PORT or kubernetes://CONTEXT/NAMESPACE; unset: this machine

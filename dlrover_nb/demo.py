@@ -16,9 +16,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
+from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.export import EXPORTERS, Options, provenance_of, to_yaml
-from dlrover_nb.core.session import connect
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import PlanBounds, ResourcePlan, RolePlan
 from dlrover_nb.terminal import render
@@ -28,8 +28,8 @@ from dlrover_nb.widgets.report import write_report
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlrover_nb.core.session.client import JobHandle
-    from dlrover_nb.core.session.cluster import Cluster
+    from dlrover_nb.core.client.cluster import Cluster
+    from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 THINK_S = 4.0  # how long a proposal stands on the screen before it is accepted

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from dlrover_nb.core.session import client
+from dlrover_nb.core.client import handle
 from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, KubernetesSpec
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -152,5 +152,5 @@ def test_a_user_id_without_a_name_is_a_name(monkeypatch):
     def nameless():
         raise KeyError("getpwuid(): uid not found: 65532")
 
-    monkeypatch.setattr(client.getpass, "getuser", nameless)
-    assert client.user_name() == str(os.getuid())
+    monkeypatch.setattr(handle.getpass, "getuser", nameless)
+    assert handle.user_name() == str(os.getuid())

@@ -11,7 +11,7 @@ import pytest
 
 import dlrover_nb.report
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.structs.foreign import StepsDone
+from dlrover_nb.core.structs.external import StepsDone
 
 FILE = Path(dlrover_nb.report.__file__)
 

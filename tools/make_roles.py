@@ -1,6 +1,6 @@
 """Write the Roles in deploy/ from the table of rights: `python tools/make_roles.py`.
 
-`dlrover_nb/core/backends/kubernetes/rights.py` is the one place where they are decided; a test fails when
+`dlrover_nb/core/manifests/rights.py` is the one place where they are decided; a test fails when
 these files, or the tables of deploy/README.md, say anything else.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from dlrover_nb.core.backends.kubernetes.rights import OPERATOR, SEE_NODES, USER, Right, master_rights, role
+from dlrover_nb.core.manifests.rights import OPERATOR, SEE_NODES, USER, Right, master_rights, role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,8 +8,8 @@ from dlrover_nb.api import past
 from dlrover_nb.api.job import Job
 from dlrover_nb.api.submission import job_of
 from dlrover_nb.api.views import ConnectionView, JobsView, Note
+from dlrover_nb.core.connect import connect as connect_core
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.session import connect as connect_core
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from dlrover_nb.api.exports import ImportView
     from dlrover_nb.api.submission import JobText
     from dlrover_nb.api.views import HistoryView, LogsView, RunsView, ScoresView, Shown
-    from dlrover_nb.core.session.cluster import Cluster as CoreCluster
-    from dlrover_nb.core.session.cluster import JobSummary
+    from dlrover_nb.core.client.cluster import Cluster as CoreCluster
+    from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.resources import Capacity
-    from dlrover_nb.core.structs.standing import Standing
+    from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.widgets.many import ManyJobs
 
 
@@ -93,7 +93,7 @@ class Cluster:
     Parameters
     ----------
     core
-        The cluster underneath, a `dlrover_nb.core.session.cluster.Cluster`.
+        The cluster underneath, a `dlrover_nb.core.client.cluster.Cluster`.
     """
 
     def __init__(self, core: CoreCluster) -> None:
@@ -370,7 +370,7 @@ class Cluster:
         POLLER.forget_all()
         return Note("Shutdown", told)
 
-    def standing(self) -> Standing:
+    def standing(self) -> ClusterAccess:
         """Return what you are told of the cluster beside its capacity, and what you may do there.
 
         Raises

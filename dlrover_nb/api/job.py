@@ -20,9 +20,9 @@ from dlrover_nb.api.views import (
     WhyView,
     logs_title,
 )
+from dlrover_nb.core.client.handle import Until
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.export.files import write
-from dlrover_nb.core.session.client import Until
+from dlrover_nb.core.files import write
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.api.exports import ExportView
     from dlrover_nb.api.views import Shown
-    from dlrover_nb.core.session.client import JobHandle
+    from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.live import LiveView
@@ -51,7 +51,7 @@ class Job(Steering):
     Parameters
     ----------
     handle
-        The client's side of the job, a `dlrover_nb.core.session.client.JobHandle`.
+        The client's side of the job, a `dlrover_nb.core.client.handle.JobHandle`.
     first
         Shown instead of the state within `NEW_S` of the making, so that a submit's cell ends at once.
     """
@@ -83,7 +83,7 @@ class Job(Steering):
 
     def status(self) -> StatusView:
         """Return the job's present state: progress, throughput, nodes, memory, the open proposal."""
-        looks = self.handle.hurried
+        looks = self.handle.with_short_timeout
         return StatusView(looks.snapshot(), looks.series())
 
     def watch(self) -> LiveView:
@@ -94,7 +94,7 @@ class Job(Steering):
 
     def plans(self) -> PlansView:
         """Return the open proposal, the Pareto front, the fit and its curves, and how plans turned out."""
-        return PlansView(self.handle.hurried.snapshot())
+        return PlansView(self.handle.with_short_timeout.snapshot())
 
     def why(self, proposal: str | None = None) -> WhyView:
         """Say why a plan is proposed, or why none is, and what would change that.
@@ -212,7 +212,7 @@ class Job(Steering):
         --------
         >>> job.history().history.outcomes
         """
-        from dlrover_nb.core.session.past import run_history  # noqa: PLC0415 - SQLAlchemy loads when asked for
+        from dlrover_nb.core.client.past_runs import run_history  # noqa: PLC0415 - SQLAlchemy loads when asked for
 
         if run is None and self.handle.snapshot().simulated:
             raise NotFoundError(f"job {self.name} is simulated: no history is kept of it; see its status")
@@ -222,7 +222,7 @@ class Job(Steering):
 
     def shards(self) -> ShardsView:
         """Return the exact account of rows, and the shards that wait for a decision."""
-        looks = self.handle.hurried
+        looks = self.handle.with_short_timeout
         return ShardsView(looks.snapshot(), looks.series())
 
     def retry_shard(self, shard: int, *, why: str = "") -> ShardsView:

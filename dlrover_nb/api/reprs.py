@@ -16,9 +16,9 @@ from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Tone, Verbatim, V
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.summary import JobSummary
 
 _STRUCTS = "dlrover_nb.core.structs"
 _RECORDS = "dlrover_nb.widgets.records"
@@ -38,8 +38,8 @@ _VIEWS = {  # (module, record) -> (module, what makes a view of it)
     (f"{_STRUCTS}.questions", "Weighed"): (_HERE, "weighed_view"),
     (f"{_STRUCTS}.questions", "LogLine"): (_HERE, "line_view"),
     (f"{_STRUCTS}.job", "JobSpec"): (_HERE, "spec_view"),
-    ("dlrover_nb.core.session.cluster", "JobSummary"): (_HERE, "summary_view"),
-    ("dlrover_nb.core.session.past", "RunHistory"): ("dlrover_nb.widgets.history", "history_view"),
+    ("dlrover_nb.core.structs.summary", "JobSummary"): (_HERE, "summary_view"),
+    ("dlrover_nb.core.client.past_runs", "RunHistory"): ("dlrover_nb.widgets.history", "history_view"),
     ("dlrover_nb.core.history.scores", "Scoreboard"): ("dlrover_nb.widgets.scores", "scores_view"),
 }
 

@@ -11,7 +11,7 @@ from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import Pins
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.session.client import JobHandle
+    from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.resources import ResourcePlan
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from dlrover_nb.core.client.handle import user_name
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import dump_job, job_from, known_keys, load_mapping
-from dlrover_nb.core.session.client import user_name
 from dlrover_nb.core.structs.job import JobSpec
 
 MOST_BYTES = 16 << 20  # of a file that a user named: what is larger is no job file, and may have no end

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.standing import NOTHING
+from dlrover_nb.core.structs.cluster_access import NOTHING
 from dlrover_nb.widgets import history, logs, plans, scores, status, units, why
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim, View
 from dlrover_nb.widgets.charts import CHARTS
@@ -18,15 +18,15 @@ from dlrover_nb.widgets.charts import CHARTS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.history import JobRun, Scoreboard
-    from dlrover_nb.core.session.cluster import JobSummary
-    from dlrover_nb.core.session.past import RunHistory
+    from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.job import JobPhase
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
-    from dlrover_nb.core.structs.standing import Allowed, Standing
+    from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.widgets.blocks import Block
 
 
@@ -234,7 +234,7 @@ class ConnectionView(Shown):
 
     description: str
     capacity: Capacity | DlroverError  # why nothing is known of it
-    standing: Standing = NOTHING
+    standing: ClusterAccess = NOTHING
 
     def view(self) -> View:
         """Return the content."""
@@ -248,7 +248,7 @@ class ConnectionView(Shown):
         return View(self.description, (total, machines, *told))
 
 
-def _allowed_blocks(told: Standing) -> tuple[Block, ...]:
+def _allowed_blocks(told: ClusterAccess) -> tuple[Block, ...]:
     """Say what is allowed, and what to ask for; nothing where everybody may do all."""
     if not told.allowed:
         return ()

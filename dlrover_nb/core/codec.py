@@ -7,11 +7,14 @@ anything else is refused, so no input can make it build an object that nobody fo
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
 import msgspec
 
 from dlrover_nb.core.errors import DlroverError, WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 T = TypeVar("T")
 
@@ -45,17 +48,21 @@ class Tagged(Generic[T]):
     ----------
     union
         A union of dataclasses, such as `core.structs.messages.FromNode`, or a single one.
+    written
+        For a type that was renamed: the name that it keeps in what is written, so that files, journals and
+        processes of other releases are still understood.
     """
 
-    def __init__(self, *unions: Any) -> None:  # noqa: ANN401 - a union is no type to the type checker
+    def __init__(self, *unions: Any, written: Mapping[type, str] | None = None) -> None:  # noqa: ANN401 - a union is no type to the type checker
         kinds = [kind for union in unions for kind in (get_args(union) or (union,))]
-        self._decoders = {kind.__name__: msgspec.msgpack.Decoder(kind) for kind in kinds}
-        self._json = {kind.__name__: msgspec.json.Decoder(kind) for kind in kinds}
+        self._names = {kind: (written or {}).get(kind, kind.__name__) for kind in kinds}
+        self._decoders = {self._names[kind]: msgspec.msgpack.Decoder(kind) for kind in kinds}
+        self._json = {self._names[kind]: msgspec.json.Decoder(kind) for kind in kinds}
         self._encode = msgspec.msgpack.Encoder().encode
 
     def pack(self, record: T) -> bytes:
         """Encode as msgpack: the wire's form."""
-        return self._encode((type(record).__name__, record))
+        return self._encode((self._names[type(record)], record))
 
     def unpack(self, data: bytes) -> T:
         """Decode what `pack` made.
@@ -73,7 +80,7 @@ class Tagged(Generic[T]):
 
     def to_line(self, record: T) -> bytes:
         """Encode as one line of JSON: the journal's form."""
-        return msgspec.json.encode((type(record).__name__, record)) + b"\n"
+        return msgspec.json.encode((self._names[type(record)], record)) + b"\n"
 
     def from_line(self, line: bytes) -> T:
         """Decode what `to_line` made; `WireError` where it is anything else."""

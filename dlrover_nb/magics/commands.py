@@ -16,9 +16,9 @@ from dlrover_nb.api import past
 from dlrover_nb.api.cluster import Cluster, candidates, only_job
 from dlrover_nb.api.job import Job
 from dlrover_nb.api.views import Note, RunsView, Shown
+from dlrover_nb.core.connect import connect
+from dlrover_nb.core.connect.kinds import read_address
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.session import connect
-from dlrover_nb.core.session.place import read_address
 from dlrover_nb.magics import requests as rq
 from dlrover_nb.magics.arguments import MAGIC, help_text
 from dlrover_nb.magics.session import Session
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
         WhatIfView,
         WhyView,
     )
-    from dlrover_nb.core.session.client import JobHandle
-    from dlrover_nb.core.session.cluster import Cluster as CoreCluster
-    from dlrover_nb.core.session.place import Options
+    from dlrover_nb.core.client.cluster import Cluster as CoreCluster
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.connect.kinds import Options
     from dlrover_nb.widgets.live import LiveView
     from dlrover_nb.widgets.many import ManyJobs
 
@@ -371,7 +371,7 @@ class Commands:
 
     def predict(self, request: rq.Predict) -> Note:
         """Score the rows of a file; a job that ran on this machine needs no cluster for that."""
-        from dlrover_nb.core.session.trained import load_model, write_scores  # noqa: PLC0415 - it loads torch
+        from dlrover_nb.core.client.trained_model import load_model, write_scores  # noqa: PLC0415 - it loads torch
 
         scores = load_model(self._trained(request.job)).predict(request.rows)
         path = write_scores(request.output, scores, force=request.force)

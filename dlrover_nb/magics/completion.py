@@ -14,8 +14,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.contexts import known_contexts
+from dlrover_nb.core.connect.kinds import KINDS
 from dlrover_nb.core.jobfile import known_keys, known_values
-from dlrover_nb.core.session.place import KINDS
 from dlrover_nb.magics.arguments import parser_of, verbs
 from dlrover_nb.magics.cell import looks_like_yaml
 from dlrover_nb.magics.session import Names

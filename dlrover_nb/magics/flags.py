@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.client.handle import Until
 from dlrover_nb.core.export import EXPORTERS
-from dlrover_nb.core.session.client import Until
 from dlrover_nb.core.structs.job import DataFormat, Embedding, Metric, Migration, Mode, Optimizer, Sync
 from dlrover_nb.magics.words import columns, number, one_of, setting, whole, widths, yes_no
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.session.client import Until
+from dlrover_nb.core.client.handle import Until
 
 if TYPE_CHECKING:
     from dlrover_nb.api.sizes import Sizes

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.api.cluster import Cluster
-    from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.summary import JobSummary
 
 
 @dataclass(frozen=True, slots=True)

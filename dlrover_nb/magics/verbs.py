@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api.sizes import Sizes, check_given
+from dlrover_nb.core.client.handle import Until
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.session.client import Until
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.magics import flags
 from dlrover_nb.magics import requests as rq

@@ -81,7 +81,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class StaticChart:
     """A static chart and the table that says the same."""
 
     svg: str
@@ -102,7 +102,7 @@ class Verbatim:
     text: str
 
 
-Block = Paragraph | Facts | Table | Picture | Heading | Verbatim
+Block = Paragraph | Facts | Table | StaticChart | Heading | Verbatim
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def block_html(block: Block) -> str:
             return _facts_html(block)
         case Table():
             return table_html(block)
-        case Picture():
+        case StaticChart():
             return _picture_html(block)
         case Heading():
             return f'<h3 style="margin:14px 0 4px;font-size:14px;color:#1a1a1a">{escape(block.text)}</h3>'
@@ -212,7 +212,7 @@ def _side(right: bool) -> str:  # noqa: FBT001 - its one meaning is its name
     return "right" if right else "left"
 
 
-def _picture_html(block: Picture) -> str:
+def _picture_html(block: StaticChart) -> str:
     return (
         f'<div style="margin:8px 0;overflow-x:auto">{block.svg}</div>'
         '<details style="margin:0 0 8px"><summary style="cursor:pointer;color:#57606a">'
@@ -236,7 +236,7 @@ def _block_lines(block: Block) -> list[str]:
             return _facts_lines(block)
         case Table():
             return ["", *table_lines(block)]
-        case Picture():
+        case StaticChart():
             return ["", *table_lines(block.twin)]
         case Heading():
             return ["", block.text, "-" * len(block.text)]

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Picture, Table, Tone, View
+from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.plans import told_blocks
 from dlrover_nb.widgets.series import summary_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.history import JobRun
-    from dlrover_nb.core.session.past import RunHistory
     from dlrover_nb.core.structs.decisions import Outcome
     from dlrover_nb.core.structs.past import FitSummary, SeriesRow
 
@@ -80,7 +80,7 @@ def _run_facts(run: JobRun) -> tuple[tuple[str, str], ...]:
     )
 
 
-def speed_picture(history: RunHistory) -> Picture:
+def speed_picture(history: RunHistory) -> StaticChart:
     """Return the throughput of a run with the plans that were applied and what they were predicted to do."""
     start_s = history.run.started_at_s
     t_s, y = _line(history.series, start_s, "samples_per_s")
@@ -93,10 +93,10 @@ def speed_picture(history: RunHistory) -> Picture:
     title = "Throughput" if t_s else "Throughput: nothing was measured"
     words = f"Mean throughput of each rolled-up span of {history.run.job}, {len(applied)} plans applied."
     plot = svg.Plot(title, words, "time since start", "samples/s", layers, x_is_time=True, height=270)
-    return Picture(svg.draw(plot), _speed_twin(t_s, y))
+    return StaticChart(svg.draw(plot), _speed_twin(t_s, y))
 
 
-def memory_picture(history: RunHistory) -> Picture:
+def memory_picture(history: RunHistory) -> StaticChart:
     """Return the memory of the largest node of each role over a run."""
     start_s = history.run.started_at_s
     lines = {role: _line(history.series, start_s, f"{role}_memory_mib") for role in Role}
@@ -104,7 +104,7 @@ def memory_picture(history: RunHistory) -> Picture:
     layers = tuple(svg.Line(*lines[r], color, f"largest {r}", dash) for r, (color, dash) in looks.items())
     words = f"Greatest memory of any node of each role over the run of {history.run.job}."
     plot = svg.Plot("Memory", words, "time since start", "MiB", layers, x_is_time=True, height=220)
-    return Picture(svg.draw(plot), _memory_twin(lines))
+    return StaticChart(svg.draw(plot), _memory_twin(lines))
 
 
 def _memory_twin(lines: dict[Role, tuple[list[float], list[float]]]) -> Table:

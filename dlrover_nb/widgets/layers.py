@@ -79,7 +79,7 @@ class Points:
     labels: Sequence[str] = ()
 
 
-class Along(StrEnum):
+class Orientation(StrEnum):
     """Which way a rule runs."""
 
     VERTICAL = "vertical"
@@ -92,7 +92,7 @@ class Rule:
 
     at: float
     label: str = ""
-    along: Along = Along.VERTICAL
+    along: Orientation = Orientation.VERTICAL
     color: str = INK
     dash: str = "4 3"
 

@@ -1,8 +1,8 @@
 """A job live: charts, the open proposal, and the buttons to answer it, in a notebook or a served page.
 
-A `LiveView` holds the job's newest picture (`Feed`) and any number of screens drawn from it. One poller
-thread per process refreshes the feed; each screen flushes once a tick. What a notebook's cell shows of it,
-and keeps when it is saved, is `cell`'s.
+A `LiveView` holds the job's newest picture (`JobViewModel`) and any number of screens drawn from it. One
+poller thread per process refreshes the feed; each screen flushes once a tick. What a notebook's cell shows
+of it, and keeps when it is saved, is `cell`'s.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.cell import Cell, static_bundle
-from dlrover_nb.widgets.feed import Feed
+from dlrover_nb.widgets.job_view_model import JobViewModel
 from dlrover_nb.widgets.plans import plans_view
 from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.status import status_view
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from threading import RLock
     from typing import Any
 
-    from dlrover_nb.core.session.client import JobHandle
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.widgets.render_target import RenderTarget
     from dlrover_nb.widgets.screen import Screen
-    from dlrover_nb.widgets.stage import Stage
 
 POLLER = Poller()  # one thread for all views of the process; it holds them weakly
 
@@ -38,7 +38,7 @@ class LiveView:
 
     def __init__(self, handle: JobHandle) -> None:
         self.name = handle.name
-        self.feed = Feed(handle, self.flush)
+        self.feed = JobViewModel(handle, self.flush)
         self._screens: list[Screen] = []
         self._lock = threading.Lock()
         self._cell = Cell(self._static)
@@ -48,7 +48,7 @@ class LiveView:
         """Return a Panel layout: for a served page, or to put into a layout of one's own."""
         return self._new_screen().layout
 
-    def screen_on(self, stage: Stage) -> Screen:
+    def screen_on(self, stage: RenderTarget) -> Screen:
         """Return a screen to be put on the stage of another live view, until `take_off`."""
         screen = self._new_screen(stage.lock)
         screen.stage.put_on(stage)

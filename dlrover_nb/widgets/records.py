@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Picture, Table, Tone, View
+from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import curve, front
 from dlrover_nb.widgets.plans import (
     change_facts,
@@ -74,14 +74,14 @@ def front_view(pareto: ParetoFront) -> View:
     data = front.of_front(pareto)
     empty = (Paragraph(f"No other plan is possible: {pareto.why_empty}."),) if pareto.why_empty else ()
     title = f"Pareto front: {len(data.front)} of {pareto.n_plan:,} plans"
-    return View(title, (*empty, Picture(front.static(data), front.twin(data))))
+    return View(title, (*empty, StaticChart(front.static(data), front.data_table(data))))
 
 
 def curve_view(fitted: Curve) -> View:
     """Return the fitted curve along one axis."""
     data = curve.columns(fitted)
     name = curve.AXIS_NAMES.get(data.axis, data.axis)
-    picture = Picture(svg.draw(curve.plot(data)), curve.twin((data,)))
+    picture = StaticChart(svg.draw(curve.plot(data)), curve.data_table((data,)))
     return View(f"Throughput along {name}", (picture,))
 
 
@@ -93,14 +93,14 @@ def forecast_view(line: MemoryLine) -> View:
     return View(f"Memory forecast of a {line.role}", blocks)
 
 
-def _fan_picture(line: MemoryLine) -> Picture:
+def _fan_picture(line: MemoryLine) -> StaticChart:
     t_s = [p.in_s for p in line.fan]
     low, mid, high = ([getattr(p, f"{name}_mib") for p in line.fan] for name in ("low", "mid", "high"))
     limit = f"limit: {units.memory(line.limit_mib)}"
     layers = (
         svg.Band(t_s, low, high, svg.RED, "90 % band"),
         svg.Line(t_s, mid, svg.RED, "forecast", "1 4"),
-        svg.Rule(line.limit_mib, limit, svg.Along.HORIZONTAL, svg.INK, "8 4"),
+        svg.Rule(line.limit_mib, limit, svg.Orientation.HORIZONTAL, svg.INK, "8 4"),
     )
     words = f"Memory of the largest {line.role} from now to the end of the job; {limit}."
     plot = svg.Plot(
@@ -112,7 +112,7 @@ def _fan_picture(line: MemoryLine) -> Picture:
         (units.elapsed(p.in_s), units.memory(p.mid_mib), units.memory(p.low_mib), units.memory(p.high_mib))
         for p in kept
     )
-    return Picture(svg.draw(plot), Table("Memory ahead", ("in (m:ss)", "forecast", "5 %", "95 %"), rows))
+    return StaticChart(svg.draw(plot), Table("Memory ahead", ("in (m:ss)", "forecast", "5 %", "95 %"), rows))
 
 
 def decision_view(decision: Decision) -> View:

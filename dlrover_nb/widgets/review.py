@@ -43,7 +43,7 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingAction:
     """What was asked for last in this view: about the proposal that the user saw, or about the job.
 
     `verdict` is what was pressed; of an undo it is not known before the master has answered.
@@ -111,7 +111,7 @@ class Review:
     can_act: bool
 
 
-def review(snapshot: JobSnapshot, asked: Asked | None, link: Link) -> Review:
+def review(snapshot: JobSnapshot, asked: PendingAction | None, link: Link) -> Review:
     """Return the card for a snapshot, the last press, and the state of the link."""
     opened = snapshot.open_proposal
     in_flight = asked is not None and asked.answer is Answer.ASKED
@@ -120,14 +120,14 @@ def review(snapshot: JobSnapshot, asked: Asked | None, link: Link) -> Review:
     return Review(shown, can_act and opened is not None, _message(snapshot, asked, link), can_act)
 
 
-def _last_shown(snapshot: JobSnapshot, asked: Asked | None) -> Proposal | None:
+def _last_shown(snapshot: JobSnapshot, asked: PendingAction | None) -> Proposal | None:
     by_id = {p.id: p for p in snapshot.proposals}
     if asked is not None and asked.proposal in by_id:
         return by_id[asked.proposal]
     return snapshot.proposals[-1] if snapshot.proposals else None
 
 
-def _message(snapshot: JobSnapshot, asked: Asked | None, link: Link) -> str:
+def _message(snapshot: JobSnapshot, asked: PendingAction | None, link: Link) -> str:
     opened = snapshot.open_proposal
     news = [_asked_words(snapshot, asked)] if asked else []
     if opened is not None and (asked is None or asked.proposal != opened.id):
@@ -148,7 +148,7 @@ def _idle_words(snapshot: JobSnapshot) -> str:
     return "No proposal yet."
 
 
-def _asked_words(snapshot: JobSnapshot, asked: Asked) -> str:
+def _asked_words(snapshot: JobSnapshot, asked: PendingAction) -> str:
     if asked.answer is Answer.ASKED:
         return f"Asked to {asked.words}..."
     if asked.answer is Answer.REFUSED:

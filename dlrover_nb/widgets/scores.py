@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Block, Paragraph, Picture, Table, Tone, View
+from dlrover_nb.widgets.blocks import Block, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import scores as charts
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def scores_view(scoreboard: Scoreboard) -> View:
     blocks: list[Block] = [Paragraph(charts.score_words(scoreboard.total)), table]
     if scoreboard.total.n_predicted:
         data = charts.columns(scoreboard.outcomes)
-        twin = replace(charts.twin(data, "job"), note="")  # it stands above
-        blocks.insert(1, Picture(charts.static(data), twin))
+        twin = replace(charts.data_table(data, "job"), note="")  # it stands above
+        blocks.insert(1, StaticChart(charts.static(data), twin))
     return View("Prediction scoreboard", tuple(blocks))
 
 

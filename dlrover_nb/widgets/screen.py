@@ -13,15 +13,15 @@ import panel as pn
 
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.widgets.asking import Latest
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
+from dlrover_nb.widgets.chart_grid import ChartGrid
 from dlrover_nb.widgets.charts import CHARTS
-from dlrover_nb.widgets.gallery import Gallery
+from dlrover_nb.widgets.decision_buttons import DecisionButtons
+from dlrover_nb.widgets.latest_only import LatestOnly
 from dlrover_nb.widgets.parts import button, pane, press_field, sends, text
-from dlrover_nb.widgets.review import Asked, Press, card_html, header_html, read_press, review
+from dlrover_nb.widgets.render_target import RenderTarget
+from dlrover_nb.widgets.review import PendingAction, Press, card_html, header_html, read_press, review
 from dlrover_nb.widgets.sliders import Sliders
-from dlrover_nb.widgets.stage import Stage
-from dlrover_nb.widgets.verdicts import Verdicts
 from dlrover_nb.widgets.why import why_view
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from threading import RLock
 
     from dlrover_nb.core.structs.decisions import Candidate
-    from dlrover_nb.widgets.feed import Feed, Picture
+    from dlrover_nb.widgets.job_view_model import JobViewModel, ViewState
 
 _WHITE = {
     "background": "#ffffff",
@@ -59,7 +59,7 @@ class Screen:
 
     def __init__(
         self,
-        feed: Feed,
+        feed: JobViewModel,
         on_close: Callable[[Screen], None],
         on_connect: Callable[[], None] = lambda: None,
         *,
@@ -67,12 +67,12 @@ class Screen:
     ) -> None:
         self._feed = feed
         lock = lock or threading.RLock()
-        self.gallery = Gallery(self._tapped, self.flush)
+        self.gallery = ChartGrid(self._tapped, self.flush)
         self.sliders = Sliders(feed, lock, self.flush)
-        self.verdicts = Verdicts(feed, lock)
+        self.verdicts = DecisionButtons(feed, lock)
         self._make_texts()
         self._bind_presses()
-        self.stage = Stage(
+        self.stage = RenderTarget(
             self._arrange(),
             lambda: self._show(feed.picture()),
             lock=lock,
@@ -92,7 +92,7 @@ class Screen:
         self._want_tables.on_click(self._toggle_tables)
         self._want_why = button(_WHY[False], width=200)
         self._want_why.on_click(self._toggle_why)
-        self._explaining = Latest(self._explain)
+        self._explaining = LatestOnly(self._explain)
 
     def _bind_presses(self) -> None:
         self._press = press_field(self._pressed)
@@ -164,7 +164,7 @@ class Screen:
         if not self.sliders.is_about(press.plan):
             moved = "the sliders had moved on; look at the plan on the button and press it again"
             aim = f"{press.verb} {press.subject} with {press.plan}".replace("  ", " ")
-            self._feed.refuse(Asked(Verdict(press.verb), press.subject, aim=aim), moved)
+            self._feed.refuse(PendingAction(Verdict(press.verb), press.subject, aim=aim), moved)
         elif press.verb == Verdict.OVERRIDE:
             self._feed.override(press.subject, plan, why)
         else:
@@ -176,7 +176,7 @@ class Screen:
         """Show the newest picture; from any thread."""
         self.stage.flush()
 
-    def _show(self, picture: Picture) -> None:
+    def _show(self, picture: ViewState) -> None:
         card = review(picture.snapshot, picture.asked, picture.link)
         self._header.text = header_html(picture.snapshot, picture.link)
         tone = Tone.NEWS if card.can_decide or picture.asked else Tone.PLAIN
@@ -190,7 +190,7 @@ class Screen:
         self._tables.text = tables_html(picture) if self._table_shown else ""
 
 
-def tables_html(picture: Picture) -> str:
+def tables_html(picture: ViewState) -> str:
     """Return the table twins of all charts."""
     pictures = (chart.picture(picture.snapshot, picture.series) for chart in CHARTS.values())
     return "".join(table_html(p.twin) for p in pictures)

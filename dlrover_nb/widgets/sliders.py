@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import panel as pn
 
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.widgets.asking import Latest
-from dlrover_nb.widgets.knob import Knob
+from dlrover_nb.widgets.latest_only import LatestOnly
 from dlrover_nb.widgets.parts import button, pane, press_button, text
 from dlrover_nb.widgets.review import Answer
+from dlrover_nb.widgets.slider import Slider
 from dlrover_nb.widgets.whatif import (
     Axis,
     Consequence,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.widgets.feed import Feed, Picture
+    from dlrover_nb.widgets.job_view_model import JobViewModel, ViewState
 
 _HINT = (
     "Move a slider to see what another plan would bring, or tap a plan on the front. "
@@ -55,9 +55,9 @@ class Sliders:
         Told, from any thread, that there is something new to draw.
     """
 
-    def __init__(self, feed: Feed, lock: RLock, on_change: Callable[[], None]) -> None:
+    def __init__(self, feed: JobViewModel, lock: RLock, on_change: Callable[[], None]) -> None:
         self._feed, self._lock, self._on_change = feed, lock, on_change
-        self._latest = Latest(self._weigh)
+        self._latest = LatestOnly(self._weigh)
         self._chosen: ResourcePlan | None = None  # None: the user has moved nothing
         self._is_drawing = False
         self._asked: Hashable = None
@@ -66,7 +66,9 @@ class Sliders:
         self._told = Consequence(rest(snapshot))
         self.shown = self._told  # what is drawn, of words and of the cross alike
         self._ladders: dict[Axis, Ladder] = {}
-        self.knobs = {axis: Knob(sizing_mode="stretch_width", min_width=130, margin=(2, 10)) for axis in Axis}
+        self.knobs = {
+            axis: Slider(sizing_mode="stretch_width", min_width=130, margin=(2, 10)) for axis in Axis
+        }
         for axis, knob in self.knobs.items():
             knob.param.watch(lambda event, axis=axis: self._moved(axis, event.new), "at")
         self.send = press_button("Override", "primary", sizing_mode="stretch_width")
@@ -148,7 +150,7 @@ class Sliders:
 
     # drawing
 
-    def show(self, picture: Picture, *, can_send: bool) -> None:
+    def show(self, picture: ViewState, *, can_send: bool) -> None:
         """Draw the sliders on their ladders, and what is known of their plan."""
         snapshot = picture.snapshot
         self._let_go(picture)
@@ -166,7 +168,7 @@ class Sliders:
         self.back.label = "Back to the proposal" if snapshot.open_proposal else "Back to the plan now"
         self.back.disabled = self._chosen is None
 
-    def _let_go(self, picture: Picture) -> None:
+    def _let_go(self, picture: ViewState) -> None:
         """Follow the job again once it has reached the plan that was asked for from here."""
         asked = picture.asked
         decided = asked.decision.plan if asked and asked.answer is Answer.TAKEN and asked.decision else None

@@ -15,10 +15,10 @@ from dlrover_nb.widgets.oom import clock_words, remedy, running_out
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.decisions import Proposal
     from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot, MemoryLine, NodeView, SeriesChunk
+    from dlrover_nb.core.structs.summary import JobSummary
 
 
 _MOST_NODES = 24  # of a table in a saved notebook

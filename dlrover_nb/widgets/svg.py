@@ -27,11 +27,11 @@ from dlrover_nb.widgets.layers import (
     PURPLE,
     RED,
     SKY,
-    Along,
     Area,
     Band,
     Layer,
     Line,
+    Orientation,
     Points,
     Rule,
     line_look,
@@ -49,9 +49,30 @@ _OPACITY = 0.16
 
 
 __all__ = [
-    "BLACK", "BLUE", "CYCLE", "DASHES", "GREEN", "GRID", "INK", "ORANGE", "PURPLE", "RED", "SKY",
-    "Along", "Area", "Band", "Layer", "Line", "Plot", "Points", "Rule", "draw", "grid",
-    "line_look", "node_line", "nothing",
+    "BLACK",
+    "BLUE",
+    "CYCLE",
+    "DASHES",
+    "GREEN",
+    "GRID",
+    "INK",
+    "ORANGE",
+    "PURPLE",
+    "RED",
+    "SKY",
+    "Area",
+    "Band",
+    "Layer",
+    "Line",
+    "Orientation",
+    "Plot",
+    "Points",
+    "Rule",
+    "draw",
+    "grid",
+    "line_look",
+    "node_line",
+    "nothing",
 ]  # fmt: skip
 
 
@@ -138,14 +159,14 @@ def _frame(plot: Plot) -> _Frame:
 
 def _xs(layer: Layer) -> Sequence[float]:
     if isinstance(layer, Rule):
-        return [layer.at] if layer.along is Along.VERTICAL else []
+        return [layer.at] if layer.along is Orientation.VERTICAL else []
     return layer.x
 
 
 def _ys(layer: Layer) -> Iterable[float]:
     match layer:
         case Rule():
-            return [layer.at] if layer.along is Along.HORIZONTAL else []
+            return [layer.at] if layer.along is Orientation.HORIZONTAL else []
         case Line():
             return layer.y
         case Band() | Area():
@@ -302,7 +323,7 @@ def _name_beside(label: str, x: float, y: float, size: float) -> str:
 
 
 def _rule(rule: Rule, frame: _Frame) -> str:
-    if rule.along is Along.VERTICAL:
+    if rule.along is Orientation.VERTICAL:
         path = f"M{frame.px(rule.at):.1f} {frame.top:.1f}V{frame.bottom:.1f}"
     else:
         path = f"M{frame.left:.1f} {frame.py(rule.at):.1f}H{frame.right:.1f}"
@@ -316,7 +337,7 @@ def _rule(rule: Rule, frame: _Frame) -> str:
 
 
 def _vertical(plot: Plot) -> list[Rule]:
-    rules = [r for r in plot.layers if isinstance(r, Rule) and r.along is Along.VERTICAL and r.label]
+    rules = [r for r in plot.layers if isinstance(r, Rule) and r.along is Orientation.VERTICAL and r.label]
     return sorted(rules, key=lambda r: r.at)
 
 
@@ -344,7 +365,7 @@ def _rules_labels(plot: Plot, frame: _Frame) -> str:
         x, y = frame.px(rule.at), frame.top - 5 - _ROW * row
         parts.append(text(start, y, rule.label))
         parts.append(f'<path d="M{x:.1f} {frame.top:.1f}V{y + 2:.1f}" stroke="{rule.color}"/>')
-    level = (r for r in plot.layers if isinstance(r, Rule) and r.along is Along.HORIZONTAL and r.label)
+    level = (r for r in plot.layers if isinstance(r, Rule) and r.along is Orientation.HORIZONTAL and r.label)
     parts += [
         text(frame.right - 4, _beside(frame.py(r.at), frame.top), r.label, anchor="end")
         for r in level

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Picture, Table, Tone, View
+from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, front
 from dlrover_nb.widgets.plans import band_words, currency, gain_facts, plans_table
 
@@ -295,7 +295,7 @@ def _is_far(asked: Candidate, snapshot: JobSnapshot) -> bool:
     return asked.plan.total_cpu > FAR * largest
 
 
-def _asked_picture(candidates: Sequence[Candidate], snapshot: JobSnapshot) -> Picture:
+def _asked_picture(candidates: Sequence[Candidate], snapshot: JobSnapshot) -> StaticChart:
     asked = tuple(front.Dot(c, ("asked about",)) for c in candidates)
     data = replace(front.columns(snapshot), asked=asked)
-    return Picture(front.static(data), front.twin(data, named_only=True))
+    return StaticChart(front.static(data), front.data_table(data, named_only=True))

@@ -16,11 +16,11 @@ from dlrover_nb.api.views import (
     PlansView,
     StatusView,
 )
-from dlrover_nb.core.session.cluster import JobSummary
+from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role
-from dlrover_nb.core.structs.standing import Allowed, Standing
+from dlrover_nb.core.structs.summary import JobSummary
 
 
 def views(hostile: str = ""):
@@ -49,7 +49,7 @@ def views(hostile: str = ""):
         "connection": ConnectionView(
             f"Ray on this machine {hostile}",
             Capacity((NodeShape(2, 8192, 3),)),
-            Standing((("you are", hostile),), (Allowed(hostile, hostile, (hostile,)),), hostile),
+            ClusterAccess((("you are", hostile),), (Allowed(hostile, hostile, (hostile,)),), hostile),
         ),
     }
 

@@ -41,8 +41,8 @@ def situation(samples, **changes) -> Situation:
     return replace(base, **changes)
 
 
-def advice(analysis, *, barred=None, may_explore=True):
-    return advise(analysis, PlannerSettings(), barred=barred or {}, may_explore=may_explore)
+def advice(analysis, *, rejected_plans=None, may_explore=True):
+    return advise(analysis, PlannerSettings(), rejected_plans=rejected_plans or {}, may_explore=may_explore)
 
 
 def test_with_one_plan_nothing_but_an_experiment_is_advised():
@@ -77,9 +77,9 @@ def test_much_cheaper_plan_of_equal_speed_is_advised():
 def test_barred_plan_comes_back_only_when_its_prediction_changed_materially():
     bounds = PlanBounds(max_workers=2, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.5,))
     analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000), spec=JobSpec("x", bounds=bounds)))
-    assert advice(analysis, barred={TWO: 18_500.0}) is None
-    assert advice(analysis, barred={TWO: float("nan")}) is None
-    assert advice(analysis, barred={TWO: 12_000.0}).candidate.plan == TWO
+    assert advice(analysis, rejected_plans={TWO: 18_500.0}) is None
+    assert advice(analysis, rejected_plans={TWO: float("nan")}) is None
+    assert advice(analysis, rejected_plans={TWO: 12_000.0}).candidate.plan == TWO
 
 
 def test_nothing_is_advised_shortly_before_the_end():

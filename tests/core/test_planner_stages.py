@@ -63,9 +63,13 @@ def situation(samples=None, **changes) -> Situation:
     return replace(base, **changes)
 
 
-def scaled(analysis, *, barred=None, limits=None, may_explore=True):
+def scaled(analysis, *, rejected_plans=None, limits=None, may_explore=True):
     return auto_scale(
-        analysis, PlannerSettings(), barred=barred or {}, may_explore=may_explore, limits=limits
+        analysis,
+        PlannerSettings(),
+        rejected_plans=rejected_plans or {},
+        may_explore=may_explore,
+        limits=limits,
     )
 
 
@@ -132,7 +136,7 @@ def test_plan_that_keeps_the_pins_goes_before_a_faster_one():
 def test_rejected_plan_for_the_pins_is_not_proposed_again():
     pins = Pins(ps_cpu=0.25)
     analysis = analyse(situation(pins=pins))
-    assert scaled(analysis, barred={pins.applied(NOW): 1.0}) is None
+    assert scaled(analysis, rejected_plans={pins.applied(NOW): 1.0}) is None
 
 
 def test_pinned_plan_without_room_gives_way_to_the_fastest_that_has_room():
@@ -184,16 +188,16 @@ ANALYSIS = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000)))
 
 
 def test_memory_that_is_needed_is_all_that_changes():
-    found = post_scale(ANALYSIS, (need(),), barred={})
+    found = post_scale(ANALYSIS, (need(),), rejected_plans={})
     assert found.kind is ProposalKind.PROTECT
     assert found.candidate.plan == replace(NOW, ps=replace(NOW.ps, memory_mib=768))
     assert found.why == "To protect: s0 was killed. This plan gives 768 MiB for each ps."
 
 
 def test_protection_that_failed_is_not_advised_again():
-    plan = post_scale(ANALYSIS, (need(),), barred={}).candidate.plan
-    assert post_scale(ANALYSIS, (need(),), barred={plan: 1.0}) is None
-    assert post_scale(ANALYSIS, (), barred={}) is None
+    plan = post_scale(ANALYSIS, (need(),), rejected_plans={}).candidate.plan
+    assert post_scale(ANALYSIS, (need(),), rejected_plans={plan: 1.0}) is None
+    assert post_scale(ANALYSIS, (), rejected_plans={}) is None
 
 
 def test_need_beyond_every_machine_is_no_plan():

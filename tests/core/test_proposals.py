@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from dlrover_nb.core.controller.proposals import TRANSITIONS, is_closed, move
 from dlrover_nb.core.errors import StaleDecisionError
-from dlrover_nb.core.proposals import TRANSITIONS, is_closed, move
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, Proposal, ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, ScalePlan
 

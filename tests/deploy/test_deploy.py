@@ -11,8 +11,8 @@ import yaml
 from kubernetes import client, config, dynamic
 from kustomize_reader import build
 
-from dlrover_nb.core.backends.kubernetes.rights import OPERATOR, SEE_NODES, USER, master_rights, role
 from dlrover_nb.core.jobfile import parse_job
+from dlrover_nb.core.manifests.rights import OPERATOR, SEE_NODES, USER, master_rights, role
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ from jobs_in_pods import SMALL, assert_exact, job, trained
 from waiting import until
 
 from dlrover_nb.core.backends.ray.head import running_head
+from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.session import connect
 from dlrover_nb.core.structs.resources import RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.timeout(400)]

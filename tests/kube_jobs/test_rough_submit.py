@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from jobs_in_pods import SMALL, job
 
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.session.client import JobHandle
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 

@@ -9,10 +9,11 @@ import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.client.cluster import still_runs
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.session.client import JobHandle
-from dlrover_nb.core.session.cluster import JobSummary, still_runs
-from dlrover_nb.core.session.logs import newest
+from dlrover_nb.core.rundir.node_logs import newest
+from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.decisions import (
     Candidate,
     Decision,
@@ -27,7 +28,7 @@ from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, RolePlan, diff
 from dlrover_nb.core.structs.shards import ShardChoice, ShardCounts
 from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
-from dlrover_nb.core.structs.standing import Standing
+from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,8 +192,8 @@ class MemoryCluster:
     def capacity(self) -> Capacity:
         return CAPACITY
 
-    def standing(self) -> Standing:
-        return Standing()
+    def standing(self) -> ClusterAccess:
+        return ClusterAccess()
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         self.own.append((model, data))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from IPython.core.error import UsageError
 
+from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.session import connect
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded

@@ -15,8 +15,8 @@ from kubernetes import client
 
 import dlrover_nb
 from dlrover_nb import cli
-from dlrover_nb.core.backends.kubernetes.rights import USER, binding, role
 from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.manifests.rights import USER, binding, role
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 

@@ -12,9 +12,9 @@ from dlrover_nb import cli
 from dlrover_nb.api import past
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.history import HistoryStore
-from dlrover_nb.core.session import whereabouts
-from dlrover_nb.core.session.logs import NodeLogs
-from dlrover_nb.core.session.runfolder import JOB
+from dlrover_nb.core.rundir import locate
+from dlrover_nb.core.rundir.job_file import JOB
+from dlrover_nb.core.rundir.node_logs import NodeLogs
 from dlrover_nb.core.structs.decisions import Outcome, Prediction
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
@@ -103,7 +103,7 @@ def test_where_nothing_is_remembered_the_first_steps_are_told(
 @pytest.fixture
 def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that ran on this machine and left the lines of its nodes."""
-    monkeypatch.setattr(whereabouts, "jobs_folder", lambda: tmp_path)
+    monkeypatch.setattr(locate, "jobs_folder", lambda: tmp_path)
     folder = tmp_path / "clicks-20260101T000000-1"
     folder.mkdir()
     (folder / JOB).touch()

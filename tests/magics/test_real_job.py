@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from dlrover_nb.core.backends.process import ProcessBackend
+from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.driver.own_job import JobDriver
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.runtime.trial import prepare
-from dlrover_nb.core.session.client import JobHandle
-from dlrover_nb.core.session.cluster import JobSummary
-from dlrover_nb.core.session.driver import JobDriver
+from dlrover_nb.core.runtime.preflight import prepare
+from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.standing import Standing
+from dlrover_nb.core.structs.summary import JobSummary
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 
@@ -53,10 +53,10 @@ class HereCluster:
         return "this process"
 
     def capacity(self) -> Capacity:
-        return ProcessBackend(self._folder, cpus=4).capacity()
+        return LocalBackend(self._folder, cpus=4).capacity()
 
-    def standing(self) -> Standing:
-        return Standing()
+    def standing(self) -> ClusterAccess:
+        return ClusterAccess()
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         folder = self._folder / spec.name
@@ -66,7 +66,7 @@ class HereCluster:
         driver = JobDriver(
             prepared.spec,
             prepared.features,
-            ProcessBackend(folder, cpus=4),
+            LocalBackend(folder, cpus=4),
             folder=folder,
             history_url=f"sqlite:///{self._folder / 'history.db'}",
             clock=SystemClock(),

@@ -24,8 +24,8 @@ from dlrover_nb.api.views import (
     PlansView,
     StatusView,
 )
+from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.session import connect
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import DataFormat, JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import RolePlan

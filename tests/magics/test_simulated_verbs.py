@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from IPython.core.error import UsageError
 
+from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.session import connect
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 

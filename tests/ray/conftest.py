@@ -3,8 +3,8 @@ import time
 import psutil
 import pytest
 
+from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.session import connect
 
 START_TRIES = 3  # a Ray start can time out on a loaded machine
 

@@ -21,9 +21,9 @@ from dlrover_nb.core.errors import (
     NotFoundError,
     StaleDecisionError,
 )
-from dlrover_nb.core.session.cluster import summarize
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.summary import summarize
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
@@ -57,7 +57,7 @@ def test_a_job_survives_the_kill_of_a_worker_and_of_the_submitting_process(clust
     spec = job("survivor", n_epoch=8)
     submitter = in_new_process(
         "import os, signal\n"
-        "from dlrover_nb.core.session import connect\n"
+        "from dlrover_nb.core.connect import connect\n"
         "from dlrover_nb.core.codec import from_json\n"
         "from dlrover_nb.core.structs.job import JobSpec\n"
         f"connect('ray').submit(from_json({to_json(spec)!r}, JobSpec)).snapshot()\n"
@@ -107,7 +107,7 @@ def test_a_scaled_job_loses_no_shard(cluster, wait_until):
 def test_a_job_is_found_again_by_name_from_another_process(cluster, wait_until):
     handle = cluster.submit(job("found"))
     other = in_new_process(
-        "from dlrover_nb.core.session import connect\n"
+        "from dlrover_nb.core.connect import connect\n"
         "c = connect('ray')\n"
         "print(c.job('found').name, sorted(j.name for j in c.jobs() if j.live))\n"
     )
@@ -144,7 +144,7 @@ def test_an_address_where_no_ray_is_is_refused_and_the_connection_stays(cluster)
         with pytest.raises(BackendError, match=f"no Ray at {address}"):
             connect_ray(address)
     assert cluster.capacity().total_cpu == 4
-    other = in_new_process("from dlrover_nb.core.session import connect; connect('ray').jobs()")
+    other = in_new_process("from dlrover_nb.core.connect import connect; connect('ray').jobs()")
     _, err = other.communicate(timeout=60)
     assert other.returncode == 0, err
 

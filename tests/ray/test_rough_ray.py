@@ -14,10 +14,10 @@ import ray
 
 from dlrover_nb.core.backends.ray.backend import NAMESPACE
 from dlrover_nb.core.backends.ray.cluster import jobs_folder
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
-from dlrover_nb.core.session.client import JobHandle
-from dlrover_nb.core.session.record import JOURNAL, read_journal
-from dlrover_nb.core.session.runfolder import DIARY
+from dlrover_nb.core.rundir.job_file import DIARY
+from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
 from dlrover_nb.core.structs.events import RoomChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
@@ -152,7 +152,7 @@ KILLED_HEAD = textwrap.dedent("""
     import psutil
     from dlrover_nb.core.backends.ray.head import running_head
     from dlrover_nb.core.errors import BackendError
-    from dlrover_nb.core.session import connect
+    from dlrover_nb.core.connect import connect
 
     faulthandler.dump_traceback_later(200, exit=True)  # says where it hangs, if it does
 

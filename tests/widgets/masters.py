@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import builders
 
 from dlrover_nb.core.errors import BackendError, CapacityError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.session.logs import newest
+from dlrover_nb.core.rundir.node_logs import newest
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.resources import check_fits

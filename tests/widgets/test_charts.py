@@ -202,20 +202,20 @@ def test_hover_on_the_front_tells_plan_speed_band_and_cost():
 
 
 def test_a_few_reports_are_drawn_as_they_come_and_many_in_turns_but_never_left_out():
-    pace = kit.Pace()
+    pace = kit.Throttle()
     assert [pace.is_due(b.series(t, cursor=t)) for t in (1, 2, 3)] == [True] * 3
 
     def crowd(t: int) -> SeriesChunk:
         return SeriesChunk(t, {}, {"at_s": [b.START_S + t] * 10_000})
 
-    pace = kit.Pace()
+    pace = kit.Throttle()
     assert [pace.is_due(crowd(t)) for t in range(6)] == [True, False, True, False, True, False]
     assert pace.is_due(crowd(5))  # no more comes: what was left out is drawn, once
     assert not pace.is_due(crowd(5))
 
 
 def test_rows_that_start_anew_are_drawn_at_once():
-    pace = kit.Pace()
+    pace = kit.Throttle()
     assert pace.is_due(SeriesChunk(9, {}, {"at_s": [b.START_S + 99] * 10_000}))
     assert pace.is_due(SeriesChunk(1, {}, {"at_s": [b.START_S] * 10_000}))
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlrover_nb.core.client.past_runs import RunHistory
 from dlrover_nb.core.history import JobRun
-from dlrover_nb.core.session.past import RunHistory
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import FitSummary, SeriesRow, TermKnowledge
 from dlrover_nb.widgets import history

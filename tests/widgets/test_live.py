@@ -7,11 +7,11 @@ import builders as b
 import pytest
 from masters import Master
 
-from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.widgets.cell import Cell
-from dlrover_nb.widgets.feed import Feed
+from dlrover_nb.widgets.job_view_model import JobViewModel
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.review import Answer
@@ -39,10 +39,10 @@ def master() -> Master:
 
 def feed_of(master: Master, **options):
     changes = Changes()
-    return Feed(JobHandle("quick-start", master, user="ada"), changes, **options), changes
+    return JobViewModel(JobHandle("quick-start", master, user="ada"), changes, **options), changes
 
 
-def answer_of(feed: Feed):
+def answer_of(feed: JobViewModel):
     asked = feed.picture().asked
     return asked and asked.answer
 

@@ -10,7 +10,7 @@ from chromium import unnamed
 from masters import Master
 from waiting import until
 
-from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.widgets.live import LiveView
 

@@ -6,7 +6,7 @@ import pytest
 from chromium import picture, unnamed
 from waiting import until
 
-from dlrover_nb.core.session import connect
+from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import PlanBounds
 from dlrover_nb.widgets.live import LiveView

@@ -5,7 +5,7 @@ import pytest
 from chromium import unnamed
 from waiting import until
 
-from dlrover_nb.core.session.imagined import simulate
+from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.widgets.many import ManyJobs

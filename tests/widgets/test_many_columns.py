@@ -5,11 +5,20 @@ from dataclasses import replace
 import pytest
 from builders import HOSTILE, NOW_PLAN
 
-from dlrover_nb.core.session.cluster import JobSummary
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Capacity, NodeShape
+from dlrover_nb.core.structs.summary import JobSummary
 from dlrover_nb.widgets.many import static, table
-from dlrover_nb.widgets.many.columns import N_ENDED, Heard, Picture, Rank, coarse_s, columns, drawn, rank
+from dlrover_nb.widgets.many.columns import (
+    N_ENDED,
+    JobReading,
+    JobsViewState,
+    Rank,
+    coarse_s,
+    columns,
+    drawn,
+    rank,
+)
 from dlrover_nb.widgets.many.grid import Grid
 
 BASE = JobSummary("ads", JobPhase.TRAINING, "ada", 0.0, NOW_PLAN, 1234.0, 0.25, None, live=True, simulated=True,
@@ -25,16 +34,16 @@ KINDS = {
 }
 
 
-def heard(name: str, age_s: float = 0.5) -> Heard:
-    return Heard(replace(KINDS[name], name=name), 14.0 if name == "silent" else age_s)
+def heard(name: str, age_s: float = 0.5) -> JobReading:
+    return JobReading(replace(KINDS[name], name=name), 14.0 if name == "silent" else age_s)
 
 
-def picture(jobs=None, **changes) -> Picture:
+def picture(jobs=None, **changes) -> JobsViewState:
     jobs = tuple(map(heard, KINDS)) if jobs is None else jobs
     grid = Grid()
     for at in range(30):
         grid.add(float(at), {job.summary.name: 100.0 + at for job in jobs})
-    base = Picture("a test cluster", Capacity((NodeShape(16.0, 16_384, 2),)), tuple(jobs), grid.copy())
+    base = JobsViewState("a test cluster", Capacity((NodeShape(16.0, 16_384, 2),)), tuple(jobs), grid.copy())
     return replace(base, **changes)
 
 
@@ -46,7 +55,7 @@ def test_what_needs_somebody_comes_first(order):
 
 
 def test_within_a_rank_order_is_by_name_so_that_rows_keep_their_places():
-    jobs = [Heard(replace(BASE, name=f"job-{i}", samples_per_s=i), 0.0) for i in (10, 9, 1)]
+    jobs = [JobReading(replace(BASE, name=f"job-{i}", samples_per_s=i), 0.0) for i in (10, 9, 1)]
     assert [row.name for row in columns(picture(jobs)).rows] == ["job-1", "job-9", "job-10"]
 
 
@@ -62,8 +71,8 @@ def test_a_row_says_all_in_words():
 
 def test_an_ended_job_waits_for_nobody():
     job = replace(WARNED, phase=JobPhase.SUCCEEDED, open_proposal="p1")
-    assert rank(Heard(job, 99.0)) is Rank.ENDED
-    assert columns(picture([Heard(job, 99.0)])).rows[0].cells[6:] == ("-", "-")
+    assert rank(JobReading(job, 99.0)) is Rank.ENDED
+    assert columns(picture([JobReading(job, 99.0)])).rows[0].cells[6:] == ("-", "-")
 
 
 def test_totals_count_what_runs_against_the_capacity():
@@ -84,8 +93,8 @@ def test_a_silent_cluster_is_told_with_its_age():
 
 
 def test_all_that_runs_has_a_line_and_of_the_ended_the_newest():
-    running = [Heard(replace(BASE, name=f"r{i}"), 0.0) for i in range(30)]
-    ended = [Heard(replace(KINDS["done"], name=f"e{i}", at_s=float(i)), 0.0) for i in range(30)]
+    running = [JobReading(replace(BASE, name=f"r{i}"), 0.0) for i in range(30)]
+    ended = [JobReading(replace(KINDS["done"], name=f"e{i}", at_s=float(i)), 0.0) for i in range(30)]
     names = drawn((*ended, *running))
     assert {f"r{i}" for i in range(30)} <= set(names)
     assert [name for name in names if name[0] == "e"] == [f"e{i}" for i in range(29, 29 - N_ENDED, -1)]
@@ -97,7 +106,7 @@ def test_times_to_the_end_are_told_to_two_digits(seconds, coarse):
 
 
 def test_the_saved_view_shows_chart_numbers_and_table_and_escapes_names():
-    jobs = [Heard(replace(BASE, name=HOSTILE), 0.0), *map(heard, KINDS)]
+    jobs = [JobReading(replace(BASE, name=HOSTILE), 0.0), *map(heard, KINDS)]
     bundle = static.view(picture(jobs)).mimebundle()
     assert "All jobs of a test cluster" in bundle["text/plain"]
     assert "(stale" in bundle["text/plain"]
@@ -112,5 +121,5 @@ def test_without_jobs_the_view_says_how_to_start_one():
 
 
 def test_a_saved_view_of_two_hundred_jobs_stays_small():
-    jobs = [Heard(replace(BASE, name=f"job-{i}"), 0.0) for i in range(200)]
+    jobs = [JobReading(replace(BASE, name=f"job-{i}"), 0.0) for i in range(200)]
     assert len(static.view(picture(jobs)).html()) < 500_000

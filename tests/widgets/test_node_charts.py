@@ -203,7 +203,7 @@ def test_the_queue_says_its_rate_and_when_it_is_empty():
     assert data.per_min == pytest.approx(6.0)
     assert data.left_s == pytest.approx(240.0)
     assert data.title == "Shards to train: 12 of 37 done, about 4 min to go, 1 set aside"
-    assert "3 were taken back" in shards.twin(data).note
+    assert "3 were taken back" in shards.data_table(data).note
 
 
 def test_the_layers_of_the_queue_sum_to_all_shards_at_any_time():
@@ -240,7 +240,7 @@ def test_a_hit_and_a_miss_differ_in_shape_and_words():
     svg = scores.static(data)
     assert "measured inside the 90 % band" in svg
     assert "outside" in svg
-    assert [row[-1] for row in scores.twin(data).rows] == ["yes", "no"]
+    assert [row[-1] for row in scores.data_table(data).rows] == ["yes", "no"]
 
 
 def test_outcomes_without_a_prediction_are_counted_and_not_drawn():
@@ -252,7 +252,7 @@ def test_outcomes_without_a_prediction_are_counted_and_not_drawn():
 
 def test_a_job_that_stood_still_has_no_error():
     still = replace(b.snapshot().outcomes[0], measured_samples_per_s=0.0)
-    assert scores.twin(scores.of_job(b.snapshot(outcomes=(still,)))).rows[0][5] == "-"
+    assert scores.data_table(scores.of_job(b.snapshot(outcomes=(still,)))).rows[0][5] == "-"
 
 
 def test_each_evaluation_stands_in_the_table():

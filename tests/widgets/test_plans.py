@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import builders as b
 
-from dlrover_nb.core.structs.decisions import Decision, FlipPoint, ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions import BreakEven, Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import Pins
 from dlrover_nb.widgets.plans import change_facts, state_words
@@ -15,7 +15,7 @@ from dlrover_nb.widgets.status import commands
 
 def test_a_proposal_says_what_would_change_it():
     words = "Below 20,000 samples/s of the proposed plan, what runs now would be recommended."
-    flip = FlipPoint("throughput", 30_000.0, 20_000.0, "samples/s", b.NOW_PLAN, words)
+    flip = BreakEven("throughput", 30_000.0, 20_000.0, "samples/s", b.NOW_PLAN, words)
     facts = dict(change_facts(replace(b.proposal(), flip=flip), "USD"))
     assert facts["what would change it"] == words
     assert "what would change it" not in dict(change_facts(b.proposal(), "USD"))

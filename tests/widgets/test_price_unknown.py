@@ -56,7 +56,7 @@ def test_front_draws_cores_with_the_reason_where_money_tells_no_plans_apart():
     data = front.columns(snapshot(None))
     assert data.cost_label == "cores (8 GiB as one), price unknown"
     assert "price unknown" in front.static(data)
-    row = next(r for r in front.twin(data).rows if "now" in r[0])
+    row = next(r for r in front.data_table(data).rows if "now" in r[0])
     assert float(row[2]) == pytest.approx(builders.NOW_PLAN.effort, rel=0.01)
     assert front.columns(snapshot(0.0)).cost_label == "cores (8 GiB as one), which cost nothing"
 

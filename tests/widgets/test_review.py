@@ -7,10 +7,10 @@ from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalSt
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase, NodeView, waits_told
-from dlrover_nb.widgets.review import Answer, Asked, Link, card_html, header_html, review, undo_words
+from dlrover_nb.widgets.review import Answer, Link, PendingAction, card_html, header_html, review, undo_words
 
 FRESH = Link(0.5)
-TAKEN = Asked(Verdict.ACCEPT, "p2", Answer.TAKEN, Decision(Verdict.ACCEPT, "ada", 0.0, "p2", id="d2"))
+TAKEN = PendingAction(Verdict.ACCEPT, "p2", Answer.TAKEN, Decision(Verdict.ACCEPT, "ada", 0.0, "p2", id="d2"))
 
 
 def with_status(status: ProposalStatus, note: str = ""):
@@ -33,13 +33,13 @@ def test_only_an_applied_proposal_is_called_applied(status):
 
 
 def test_a_press_says_asked_and_locks_the_buttons_until_the_master_answers():
-    card = review(b.snapshot(), Asked(Verdict.ACCEPT, "p2"), FRESH)
+    card = review(b.snapshot(), PendingAction(Verdict.ACCEPT, "p2"), FRESH)
     assert "Asked to accept p2" in card.message
     assert not card.can_decide
 
 
 def test_a_refusal_is_told_with_its_reason_and_the_newer_proposal_is_open():
-    stale = Asked(
+    stale = PendingAction(
         Verdict.ACCEPT, "p1", Answer.REFUSED, why="proposal p1 is no longer open\n  superseded by p2"
     )
     card = review(b.snapshot(), stale, FRESH)
@@ -83,14 +83,18 @@ def test_an_exploring_proposal_says_so_on_its_card():
 
 def test_names_from_the_cluster_are_escaped():
     snapshot = b.snapshot(message=b.HOSTILE, proposals=(b.proposal(why=b.HOSTILE, note=b.HOSTILE),))
-    card = review(snapshot, Asked(Verdict.ACCEPT, "p1", Answer.REFUSED, why=b.HOSTILE), Link(1.0, b.HOSTILE))
+    card = review(
+        snapshot, PendingAction(Verdict.ACCEPT, "p1", Answer.REFUSED, why=b.HOSTILE), Link(1.0, b.HOSTILE)
+    )
     out = card_html(card, snapshot) + header_html(snapshot, Link(1.0, b.HOSTILE))
     assert "<script" not in out
     assert "&lt;script" in out
 
 
 def test_an_override_is_told_as_the_users_own_plan():
-    mine = Asked(Verdict.OVERRIDE, "p2", Answer.TAKEN, Decision(Verdict.OVERRIDE, "ada", 0.0, "p2", id="d2"))
+    mine = PendingAction(
+        Verdict.OVERRIDE, "p2", Answer.TAKEN, Decision(Verdict.OVERRIDE, "ada", 0.0, "p2", id="d2")
+    )
     assert (
         "Your plan instead of p2 as d2: applying"
         in review(with_status(ProposalStatus.APPLYING), mine, FRESH).message
@@ -119,7 +123,9 @@ def test_the_head_line_counts_down_to_full_memory_and_an_ended_job_has_no_such_c
 
 def test_a_change_that_answers_no_proposal_is_told_by_what_has_become_of_it():
     scale = Decision(Verdict.SCALE, "ada", 0.0, plan=b.BETTER_PLAN, id="d2")
-    asked = Asked(Verdict.SCALE, answer=Answer.TAKEN, decision=scale, aim="scale to 2w x 0.5 + 1p x 0.5")
+    asked = PendingAction(
+        Verdict.SCALE, answer=Answer.TAKEN, decision=scale, aim="scale to 2w x 0.5 + 1p x 0.5"
+    )
     waits = review(b.snapshot(), asked, FRESH).message
     assert "The master took d2, scale to 2w x 0.5 + 1p x 0.5: asked for" in waits
     assert "Proposal p2 (IMPROVE) waits" in waits

@@ -8,10 +8,10 @@ import pytest
 from masters import Master
 from panel.config import _cleanup_panel
 
-from dlrover_nb.core.session.client import JobHandle
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.widgets.gallery import FIT_EVERY, NO_MORE
+from dlrover_nb.widgets.chart_grid import FIT_EVERY, NO_MORE
 from dlrover_nb.widgets.live import POLLER, LiveView
 from dlrover_nb.widgets.review import Answer
 from dlrover_nb.widgets.whatif import Axis

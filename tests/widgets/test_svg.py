@@ -26,7 +26,7 @@ def test_any_data_and_any_label_give_well_formed_svg(y, label):
         svg.Band(x, y, y),
         svg.Points(x, y, low=y, high=y, titles=[label] * len(y)),
         svg.Rule(0.5, label),
-        svg.Rule(1.0, label, svg.Along.HORIZONTAL),
+        svg.Rule(1.0, label, svg.Orientation.HORIZONTAL),
     )
     root = ET.fromstring(svg.draw(svg.Plot(label, label, label, label, layers)))
     assert root.get("role") == "img"

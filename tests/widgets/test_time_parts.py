@@ -112,7 +112,7 @@ def test_of_many_nodes_the_slowest_have_a_bar_among_them_some_ps_and_the_rest_is
     assert len(data.shown) == MOST_ROWS
     assert [s.name for s in data.shown][-1] == "ps-8"
     assert "worker-39" in {s.name for s in data.shown}
-    assert "33 more nodes are not shown" in breakdown.twin(data).note
+    assert "33 more nodes are not shown" in breakdown.data_table(data).note
 
 
 def test_the_table_holds_each_percent_that_a_bar_shows():

@@ -9,7 +9,7 @@ import builders as b
 import pytest
 
 from dlrover_nb.core.history.scores import scoreboard
-from dlrover_nb.core.structs.decisions import FlipPoint, Outcome, TermShare
+from dlrover_nb.core.structs.decisions import BreakEven, Outcome, TermShare
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Measured, Weighed
 from dlrover_nb.core.structs.resources import Role
@@ -40,7 +40,7 @@ def explanation(**changes: object) -> Explanation:
             Marginal("1 PS fewer", Weighed(b.NOW_PLAN, None, "a job needs at least 1 PS"), None, None),
         ),
         evidence=(Measured(b.NOW_PLAN, 30_000.0, 7, b.prediction(b.NOW_PLAN)),),
-        flip=FlipPoint("x", 1.0, 2.0, "cores", b.NOW_PLAN, "Above 2 cores another plan is better."),
+        flip=BreakEven("x", 1.0, 2.0, "cores", b.NOW_PLAN, "Above 2 cores another plan is better."),
         runner_up=b.candidate(b.plan(3, 2)),
         runner_up_why="It costs more than it brings.",
         probe=b.candidate(b.plan(2, 2)),

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.autopilot import over_budget
+from dlrover_nb.core.controller.auto_policy import over_budget
 from dlrover_nb.core.controller.protection import Protection
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.planner import Situation, analyse, auto_scale, fitted, flip_of, post_scale
+from dlrover_nb.core.planner import Situation, analyse, auto_scale, break_even_of, fitted, post_scale
 from dlrover_nb.core.structs.decisions import Prediction, ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.events import Remember
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.planner import Advice, Analysis, Limits
-    from dlrover_nb.core.structs.decisions import FlipPoint, Proposal
+    from dlrover_nb.core.structs.decisions import BreakEven, Proposal
     from dlrover_nb.core.structs.events import JobSubmitted
     from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -57,7 +57,7 @@ class Advisor:
         self._situation: Situation | None = None
         self._seen: frozenset[ResourcePlan] = frozenset()  # plans with samples in it
         self._cache: Analysis | None = None
-        self._flip: Callable[[], FlipPoint | None] | None = None
+        self._flip: Callable[[], BreakEven | None] | None = None
         self._looked_at_s = self._since_s = job.at_s
         self._n_looked = 0
         self.job, self.pins = job, job.spec.pins
@@ -170,7 +170,7 @@ class Advisor:
             return closed
         self.n_explored = self.n_explored + 1 if advice.kind is ProposalKind.EXPLORE else 0
         proposed = self._propose(advice, analysis, at_s)
-        self._flip = partial(flip_of, analysis, advice, decide)
+        self._flip = partial(break_even_of, analysis, advice, decide)
         explained = self.explain(at_s) if limits is None else ()
         return (*closed, *(explained or (proposed,)))
 
@@ -187,7 +187,7 @@ class Advisor:
         return partial(
             auto_scale,
             settings=self._settings.planner,
-            barred=dict(self._book.barred),
+            rejected_plans=dict(self._book.rejected_plans),
             may_explore=may_explore and self.may_explore,
             limits=limits,
         )
@@ -220,7 +220,7 @@ class Advisor:
             return self._expire(at_s, "memory is no longer running out") if lost else ()
         self._refresh(target, at_s)
         analysis = self.analysis
-        advice = post_scale(analysis, needs, barred=self._book.barred) if analysis else None
+        advice = post_scale(analysis, needs, rejected_plans=self._book.rejected_plans) if analysis else None
         if analysis is None or advice is None:
             return ()
         if (

@@ -6,14 +6,14 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.controller.proposals import check_move, move
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.proposals import check_move, move
 from dlrover_nb.core.structs.decisions import Proposal, ProposalStatus
 from dlrover_nb.core.structs.events import Remember
 
 if TYPE_CHECKING:
     from dlrover_nb.core.planner import Advice
-    from dlrover_nb.core.structs.decisions import Candidate, FlipPoint
+    from dlrover_nb.core.structs.decisions import BreakEven, Candidate
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 NEVER_AGAIN = float("nan")  # as the prediction of a barred plan: no later one differs from it materially
@@ -58,7 +58,7 @@ class ProposalBook:
         self._proposals: dict[str, Proposal] = {}
         self._open = ""  # id of the one that waits: asked for at every event
         self._told: set[tuple[str, str]] = set()
-        self.barred: dict[ResourcePlan, float] = {}
+        self.rejected_plans: dict[ResourcePlan, float] = {}
 
     @property
     def all(self) -> tuple[Proposal, ...]:
@@ -137,7 +137,7 @@ class ProposalBook:
         self._story.tell(at_s, f"{proposal.id}: {text}", about=proposal.id)
         return (Remember(at_s, after),)
 
-    def explain(self, flip: FlipPoint | None, at_s: float) -> tuple[Remember, ...]:
+    def explain(self, flip: BreakEven | None, at_s: float) -> tuple[Remember, ...]:
         """Add to the open proposal what would change the planner's mind, if anything would."""
         proposal = self.open
         if proposal is None or flip is None:

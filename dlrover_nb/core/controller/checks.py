@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.changes import check_undo
+from dlrover_nb.core.controller.undo_log import check_undo
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.planner import check_room
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.resources import Pins, ResourcePlan
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.book import ProposalBook
-    from dlrover_nb.core.controller.changes import Change
+    from dlrover_nb.core.controller.undo_log import UndoableChange
     from dlrover_nb.core.structs.events import JobSubmitted
 
 _STATUS = {
@@ -25,7 +25,7 @@ _STATUS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DecisionContext:
     """What a decision is checked against: how the job stands at this moment."""
 
     job: JobSubmitted
@@ -35,7 +35,7 @@ class Standing:
     target: ResourcePlan
     is_running: bool
     under_way: str | None
-    changes: tuple[Change, ...] = ()  # by decisions, oldest first
+    changes: tuple[UndoableChange, ...] = ()  # by decisions, oldest first
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class Standing:
         return self.job.spec.name
 
 
-def check_decision(decision: Decision, book: ProposalBook, now: Standing) -> None:
+def check_decision(decision: Decision, book: ProposalBook, now: DecisionContext) -> None:
     """Refuse a decision that cannot be.
 
     Raises
@@ -74,7 +74,7 @@ def check_decision(decision: Decision, book: ProposalBook, now: Standing) -> Non
     check_change(_plan(decision, book), now)
 
 
-def check_change(plan: ResourcePlan, now: Standing) -> None:
+def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
     """Refuse a change of plan that cannot be, whoever asks for it; raises as `check_decision` does."""
     if now.phase.is_final:
         raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
@@ -82,7 +82,7 @@ def check_change(plan: ResourcePlan, now: Standing) -> None:
     check_plan(plan, now)
 
 
-def _check_ready(now: Standing) -> None:
+def _check_ready(now: DecisionContext) -> None:
     if now.phase is JobPhase.EVALUATING or not now.is_running:
         state = (
             "is evaluating, training is over"
@@ -97,7 +97,7 @@ def _check_ready(now: Standing) -> None:
         )
 
 
-def _check_mode(decision: Decision, now: Standing) -> None:
+def _check_mode(decision: Decision, now: DecisionContext) -> None:
     if decision.mode is None:
         raise InvalidValueError(
             f"a decision on the mode needs one of {', '.join(Mode)}, got none; name the mode"
@@ -108,7 +108,7 @@ def _check_mode(decision: Decision, now: Standing) -> None:
         )
 
 
-def _check_pins(decision: Decision, now: Standing) -> None:
+def _check_pins(decision: Decision, now: DecisionContext) -> None:
     if decision.pins is None:
         raise InvalidValueError("a decision on pins needs them, got none; name what is fixed from now on")
     if decision.pins == now.pins:
@@ -119,7 +119,7 @@ def _check_pins(decision: Decision, now: Standing) -> None:
     check_room(least, now.job.capacity, now.job.spec.bounds)
 
 
-def _least(now: Standing) -> ResourcePlan:
+def _least(now: DecisionContext) -> ResourcePlan:
     """Return the smallest plan there is: if it finds no room with the pins, none does."""
     bounds, target = now.job.spec.bounds, now.target
     smallest = Pins(workers=1, ps=1, worker_cpu=bounds.worker_cpus[0], ps_cpu=bounds.ps_cpus[0])
@@ -134,7 +134,7 @@ def _plan(decision: Decision, book: ProposalBook) -> ResourcePlan:
     return decision.plan
 
 
-def check_plan(plan: ResourcePlan, now: Standing) -> None:
+def check_plan(plan: ResourcePlan, now: DecisionContext) -> None:
     """Refuse a plan for what it is: today's, against a pin, without room; raises as `check_decision` does."""
     if plan == now.target:
         raise InvalidValueError(

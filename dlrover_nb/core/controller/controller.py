@@ -19,10 +19,10 @@ import logging
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.controller.book import NEVER_AGAIN, Story
-from dlrover_nb.core.controller.helm import Helm, Orders
-from dlrover_nb.core.controller.series import Rollup
+from dlrover_nb.core.controller.decision_handler import DecisionHandler, Orders
+from dlrover_nb.core.controller.decision_view import DecisionView
+from dlrover_nb.core.controller.rollup import Rollup
 from dlrover_nb.core.controller.settings import ControllerSettings
-from dlrover_nb.core.controller.view import ControllerView
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.space import MAX_PLANS
 from dlrover_nb.core.planner import Bid, bid, has_room
@@ -48,7 +48,7 @@ from dlrover_nb.core.structs.snapshot import PlanMarker
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.controller.counsel import Counsel
+    from dlrover_nb.core.controller.plan_queries import PlanQueries
     from dlrover_nb.core.controller.rollouts import Rollout
     from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -103,11 +103,11 @@ class Controller:
         """Whether it has heard of its job."""
         return self._is_submitted
 
-    def view(self) -> ControllerView:
+    def view(self) -> DecisionView:
         """Return the picture after the last event; a job must be submitted."""
         helm = self._helm
         analysis = helm.advisor.analysis
-        return ControllerView(
+        return DecisionView(
             mode=helm.mode,
             proposals=helm.book.all,
             decisions=tuple(helm.decisions),
@@ -136,7 +136,7 @@ class Controller:
         needs = self._helm.advisor.protection.needs(self._helm.rollouts.target)
         return tuple(need.why for need in needs)
 
-    def counsel(self) -> Counsel:
+    def counsel(self) -> PlanQueries:
         """Return what can be asked about the job as it stands now; a job must be submitted."""
         return self._helm.counsel(self._at_s)
 
@@ -195,7 +195,7 @@ class Controller:
 
     def _submitted(self, event: JobSubmitted) -> Orders:
         spec = event.spec
-        self._helm = Helm(self._settings, event, self._story)
+        self._helm = DecisionHandler(self._settings, event, self._story)
         self._rollup = Rollup(self._settings.row_s, event.at_s)
         self._is_submitted = True
         self._story.tell(event.at_s, f"job {spec.name} submitted by {spec.owner or 'someone'}: {spec.plan}")
@@ -279,7 +279,7 @@ class Controller:
             self._story.tell(event.at_s, f"plan {event.plan.short} could not be brought about: {event.why}")
             return ()
         helm.gave_up(event.at_s)
-        helm.book.barred[event.plan] = NEVER_AGAIN
+        helm.book.rejected_plans[event.plan] = NEVER_AGAIN
         helm.advisor.protection.hurry()
         return self._close_rollout(rollout, ProposalStatus.FAILED, event.at_s, event.why)
 

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.export import elasticjob
-from dlrover_nb.core.export.files import write
 from dlrover_nb.core.export.gathering import documents_in
 from dlrover_nb.core.export.jobset import jobset
 from dlrover_nb.core.export.kubeflow import pytorchjob, tfjob
@@ -22,6 +21,7 @@ from dlrover_nb.core.export.rayjob import rayjob
 from dlrover_nb.core.export.reading import Imported, read_export
 from dlrover_nb.core.export.scaleplan import scaleplan
 from dlrover_nb.core.export.schemas import check
+from dlrover_nb.core.files import write
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import ResourcePlan
 from dlrover_nb.core.yamltext import to_yaml

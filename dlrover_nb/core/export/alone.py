@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.nodes import Options, guaranteed, head, labels_of
-from dlrover_nb.core.export.podspec import container_of, image_of, pod_spec
 from dlrover_nb.core.export.provenance import notes_of
 from dlrover_nb.core.jobfile import dump_job
+from dlrover_nb.core.manifests.podspec import container_of, image_of, pod_spec
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.kubernetes import STATE
 

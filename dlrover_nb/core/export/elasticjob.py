@@ -26,7 +26,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.export.nodes import Options, container, head
-from dlrover_nb.core.export.podspec import pod_spec
 from dlrover_nb.core.export.provenance import (
     PREFIX,
     Context,
@@ -34,7 +33,8 @@ from dlrover_nb.core.export.provenance import (
     context,
     notes_of,
 )
-from dlrover_nb.core.structs.foreign import Framework
+from dlrover_nb.core.manifests.podspec import pod_spec
+from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:

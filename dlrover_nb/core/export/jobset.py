@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.export.alone import job_file, whole
 from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, head, program
-from dlrover_nb.core.export.podspec import pod_spec
 from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
-from dlrover_nb.core.structs.foreign import Framework
+from dlrover_nb.core.manifests.podspec import pod_spec
+from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.foreign import ForeignSpec
+    from dlrover_nb.core.structs.external import ExternalSpec
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -65,7 +65,7 @@ def jobset(
     return (_document(told, options, spec),)
 
 
-def _counts(foreign: ForeignSpec, plan: ResourcePlan) -> dict[str, int]:
+def _counts(foreign: ExternalSpec, plan: ResourcePlan) -> dict[str, int]:
     """Return the pods of each replicated Job; torch has no parameter servers."""
     if foreign.framework is Framework.TORCH:
         return {str(Role.WORKER): plan.worker.count}
@@ -91,7 +91,7 @@ def _pod(told: Context, name: str, counts: dict[str, int], options: Options) -> 
     return pod_spec(told.job, {**main, "env": env, "ports": ports})
 
 
-def _meeting(job: str, foreign: ForeignSpec, name: str, counts: dict[str, int]) -> list[dict[str, object]]:
+def _meeting(job: str, foreign: ExternalSpec, name: str, counts: dict[str, int]) -> list[dict[str, object]]:
     """Return the variables by which the programs find each other."""
     if foreign.framework is Framework.TORCH:
         first = f"{job}-{Role.WORKER}-0-0.{job}"

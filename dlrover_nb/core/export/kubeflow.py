@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file, whole
 from dlrover_nb.core.export.nodes import Options, fixed_plan, head, program
-from dlrover_nb.core.export.podspec import pod_spec
 from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
-from dlrover_nb.core.structs.foreign import Framework
+from dlrover_nb.core.manifests.podspec import pod_spec
+from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.foreign import ForeignSpec
+    from dlrover_nb.core.structs.external import ExternalSpec
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -110,7 +110,7 @@ def _exported(
     return (_document(kind, told, options, replicas),)
 
 
-def _replicas(kind: _Kind, foreign: ForeignSpec, plan: ResourcePlan) -> dict[str, tuple[Role, int]]:
+def _replicas(kind: _Kind, foreign: ExternalSpec, plan: ResourcePlan) -> dict[str, tuple[Role, int]]:
     """Return role and count by the name of the replica; none that is empty."""
     leads = kind is _TORCH or foreign.chief
     found = {

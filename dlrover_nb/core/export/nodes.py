@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export.podspec import container_of, image_of, variables
 from dlrover_nb.core.export.provenance import PREFIX
 from dlrover_nb.core.export.quantities import resources_of
+from dlrover_nb.core.manifests.podspec import container_of, image_of, variables
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import Role
 

@@ -15,19 +15,19 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.backends.kubernetes.objects import companions, master_job
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.export.alone import FOLDER, JOB_FILE, config_name, fixed, job_file
 from dlrover_nb.core.export.nodes import Options, fixed_plan
-from dlrover_nb.core.export.podspec import image_of
 from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
+from dlrover_nb.core.manifests.objects import companions, master_job
+from dlrover_nb.core.manifests.podspec import image_of
 from dlrover_nb.core.structs.pods import PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
 
-FOUNDING = "dlrover_nb.core.backends.kubernetes.founding"
+EXPORTED_MASTER = "dlrover_nb.core.backends.kubernetes.exported_master"
 _FILE = "job-file"
 
 
@@ -69,7 +69,11 @@ def _running(bare: PodJob, told: Context, namespace: str) -> dict[str, object]:
     pod = spec["template"]["spec"]
     (container,) = pod["containers"]
     mounts = [*container["volumeMounts"], {"name": _FILE, "mountPath": FOLDER, "readOnly": True}]
-    container = {**container, "command": [*container["command"][:-1], FOUNDING], "volumeMounts": mounts}
+    container = {
+        **container,
+        "command": [*container["command"][:-1], EXPORTED_MASTER],
+        "volumeMounts": mounts,
+    }
     file = {
         "name": _FILE,
         "configMap": {"name": config_name(bare.spec.name), "items": [{"key": JOB_FILE, "path": JOB_FILE}]},

@@ -25,7 +25,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan  # noqa: TC001 - the 
 from dlrover_nb.core.structs.snapshot import FitReport  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.foreign import ForeignRole, ForeignSpec
+    from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 PREFIX = "dlrover-nb/"  # of annotation and label keys
@@ -160,8 +160,8 @@ def without_secrets(job: JobSpec) -> tuple[JobSpec, tuple[str, ...]]:
     return bare, tuple(dict.fromkeys(left))
 
 
-def _bare_programs(foreign: ForeignSpec, left: list[str]) -> ForeignSpec:
-    def bare(role: ForeignRole, where: str) -> ForeignRole:
+def _bare_programs(foreign: ExternalSpec, left: list[str]) -> ExternalSpec:
+    def bare(role: ExternalRole, where: str) -> ExternalRole:
         words = tuple(_text(word, f"the command of foreign.{where}", left) for word in role.command)
         return replace(role, command=words, env=_env(role.env, f"foreign.{where}", left))
 

@@ -28,9 +28,9 @@ from dlrover_nb.core.export.alone import (
     volumes,
 )
 from dlrover_nb.core.export.nodes import Options, fixed_plan, guaranteed, head
-from dlrover_nb.core.export.podspec import container_of, image_of, pod_spec
 from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
 from dlrover_nb.core.export.quantities import MIB
+from dlrover_nb.core.manifests.podspec import container_of, image_of, pod_spec
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec

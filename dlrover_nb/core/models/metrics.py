@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.snapshot import Evaluation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,3 +44,8 @@ def log_loss(scores: NDArray[Any], labels: NDArray[Any]) -> float:
     """Return the mean negative log likelihood of the labels, in nats."""
     p = np.clip(scores.astype(np.float64), _CLIP, 1 - _CLIP)
     return float(-np.mean(np.where(labels > 0.5, np.log(p), np.log1p(-p))))
+
+
+def evaluate(scores: NDArray[np.float32], labels: NDArray[np.float32]) -> Evaluation:
+    """Return the quality of scores; `InvalidValueError` where the labels are all of one class."""
+    return Evaluation(auc(scores, labels), log_loss(scores, labels), len(labels))

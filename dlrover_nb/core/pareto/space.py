@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.pareto.placing import fits
+from dlrover_nb.core.pareto.bin_packing import fits
 from dlrover_nb.core.structs.resources import Capacity, Pins, PlanBounds, ResourcePlan, RolePlan
 
 if TYPE_CHECKING:

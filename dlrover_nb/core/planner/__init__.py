@@ -8,20 +8,20 @@ puts them together.
 from dlrover_nb.core.planner.advice import Advice, Axes, Limits, PlannerSettings, advise, axes_key, probe
 from dlrover_nb.core.planner.analysis import Analysis, analyse, fitted
 from dlrover_nb.core.planner.bid import Bid, bid
-from dlrover_nb.core.planner.explain import Grounds, binding, evidence, marginals, runner_up
-from dlrover_nb.core.planner.flip import flip_of, flip_of_staying
+from dlrover_nb.core.planner.explain import AdviceContext, binding, evidence, marginals, runner_up
+from dlrover_nb.core.planner.feasibility import check_room, has_room
 from dlrover_nb.core.planner.protect import Frame, MemoryNeed, protected
-from dlrover_nb.core.planner.room import check_room, has_room
+from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying
 from dlrover_nb.core.planner.situation import Situation, transition_kind, transition_s
 from dlrover_nb.core.planner.stages import Start, auto_scale, post_scale, protect_why, warm_start
 
 __all__ = [
     "Advice",
+    "AdviceContext",
     "Analysis",
     "Axes",
     "Bid",
     "Frame",
-    "Grounds",
     "Limits",
     "MemoryNeed",
     "PlannerSettings",
@@ -33,11 +33,11 @@ __all__ = [
     "axes_key",
     "bid",
     "binding",
+    "break_even_of",
+    "break_even_of_staying",
     "check_room",
     "evidence",
     "fitted",
-    "flip_of",
-    "flip_of_staying",
     "has_room",
     "marginals",
     "post_scale",

@@ -111,7 +111,7 @@ def advise(
     analysis: Analysis,
     settings: PlannerSettings,
     *,
-    barred: Mapping[ResourcePlan, float],
+    rejected_plans: Mapping[ResourcePlan, float],
     may_explore: bool,
     limits: Limits | None = None,
 ) -> Advice | None:
@@ -130,7 +130,7 @@ def advise(
     now = analysis.current
     if now.finish_s is not None and now.finish_s < settings.min_left_s:
         return None
-    free = _free(analysis, settings, barred)
+    free = _free(analysis, settings, rejected_plans)
     if limits is not None:
         free = free & _within(analysis, limits)
         settings = replace(settings, min_gain=min(settings.min_gain, limits.min_gain))
@@ -144,24 +144,24 @@ def probe(
     analysis: Analysis,
     settings: PlannerSettings,
     *,
-    barred: Mapping[ResourcePlan, float],
+    rejected_plans: Mapping[ResourcePlan, float],
     limits: Limits | None = None,
 ) -> Advice | None:
     """Say which experiment would tell most about better plans for its cost, whatever else is advised.
 
     None where nothing that is at stake would pay for it.
     """
-    free = _free(analysis, settings, barred)
+    free = _free(analysis, settings, rejected_plans)
     return _exploration(analysis, settings, free if limits is None else free & _within(analysis, limits))
 
 
 def _free(
-    analysis: Analysis, settings: PlannerSettings, barred: Mapping[ResourcePlan, float]
+    analysis: Analysis, settings: PlannerSettings, rejected_plans: Mapping[ResourcePlan, float]
 ) -> NDArray[np.bool_]:
     """Return which plans of the space may be proposed: not the present one, not a barred one."""
     axes, speed = analysis.space.axes, analysis.predictions.samples_per_s
     free = (axes != axes_of([analysis.situation.plan])).any(axis=1)
-    for plan, then in barred.items():
+    for plan, then in rejected_plans.items():
         changed = np.abs(speed / then - 1) > settings.material_change
         free = free & ((axes != axes_of([plan])).any(axis=1) | changed)
     return np.asarray(free)

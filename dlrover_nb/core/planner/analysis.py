@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.pareto.bin_packing import fits
 from dlrover_nb.core.pareto.exact import non_dominated
 from dlrover_nb.core.pareto.picks import Wishes, named_picks, thinned
-from dlrover_nb.core.pareto.placing import fits
 from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_left, plan_grid
 from dlrover_nb.core.perf.model import Predictions, ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.completion import Completion
-from dlrover_nb.core.planner.considered import Rough, plans_to_weigh
+from dlrover_nb.core.planner.shortlist import Rough, plans_to_weigh
 from dlrover_nb.core.structs.decisions import ParetoFront, cost_unit
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.snapshot import Curve

@@ -21,7 +21,7 @@ from dlrover_nb.core.perf.model import Predictions
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.analysis import grid_of
 from dlrover_nb.core.planner.completion import bare_candidate
-from dlrover_nb.core.planner.considered import Rough
+from dlrover_nb.core.planner.shortlist import Rough
 from dlrover_nb.core.planner.situation import gains, transitions_s
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.pareto.space import ladders, plan_of
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.advice import axes_key
-from dlrover_nb.core.planner.room import over_quota
+from dlrover_nb.core.planner.feasibility import over_quota
 from dlrover_nb.core.structs.job import Objective
 from dlrover_nb.core.structs.questions import Marginal, Measured, Weighed
 from dlrover_nb.core.structs.resources import Pins, Quota, ResourcePlan, Role, fits, plan_needs
@@ -38,7 +38,7 @@ GIB_MIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class AdviceContext:
     """What advice rests on beside the analysis.
 
     Parameters
@@ -53,7 +53,7 @@ class Grounds:
 
     settings: PlannerSettings
     refusal: Refuse
-    barred: Mapping[ResourcePlan, float]
+    rejected_plans: Mapping[ResourcePlan, float]
     quota: Quota
 
 
@@ -105,7 +105,7 @@ def evidence(analysis: Analysis, plan: ResourcePlan) -> tuple[Measured, ...]:
     )
 
 
-def runner_up(analysis: Analysis, plan: ResourcePlan, grounds: Grounds) -> tuple[Candidate | None, str]:
+def runner_up(analysis: Analysis, plan: ResourcePlan, grounds: AdviceContext) -> tuple[Candidate | None, str]:
     """Return the best plan of the front beside `plan` and the present one, and in words what it lacks."""
     out = (axes_key(plan), axes_key(analysis.situation.plan))
     others = [c for c in analysis.front.candidates if axes_key(c.plan) not in out]
@@ -115,7 +115,7 @@ def runner_up(analysis: Analysis, plan: ResourcePlan, grounds: Grounds) -> tuple
     return best, lack(analysis, best, plan, grounds)
 
 
-def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds: Grounds) -> str:
+def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds: AdviceContext) -> str:
     """Say what stands against a plan: a rule that it breaks, else where the chosen one is better."""
     refused = grounds.refusal(candidate.plan)
     against = (
@@ -127,12 +127,12 @@ def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds
     return next(filter(None, against), "") or _against(analysis, candidate, analysis.candidate(chosen))
 
 
-def _is_barred(candidate: Candidate, grounds: Grounds) -> bool:
+def _is_barred(candidate: Candidate, grounds: AdviceContext) -> bool:
     """Whether a plan was turned down, and is predicted no otherwise now."""
     speed, most = candidate.prediction.samples_per_s, grounds.settings.material_change
     return any(
         axes_key(plan) == axes_key(candidate.plan) and not abs(speed / then - 1) > most
-        for plan, then in grounds.barred.items()
+        for plan, then in grounds.rejected_plans.items()
     )
 
 

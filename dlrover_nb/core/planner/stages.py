@@ -65,7 +65,7 @@ def auto_scale(
     analysis: Analysis,
     settings: PlannerSettings,
     *,
-    barred: Mapping[ResourcePlan, float],
+    rejected_plans: Mapping[ResourcePlan, float],
     may_explore: bool,
     limits: Limits | None = None,
 ) -> Advice | None:
@@ -77,12 +77,12 @@ def auto_scale(
         As of `advise`.
     """
     if not analysis.situation.pins.allows(analysis.situation.plan):
-        return _keep_pins(analysis, barred)
-    return advise(analysis, settings, barred=barred, may_explore=may_explore, limits=limits)
+        return _keep_pins(analysis, rejected_plans)
+    return advise(analysis, settings, rejected_plans=rejected_plans, may_explore=may_explore, limits=limits)
 
 
 def post_scale(
-    analysis: Analysis, needs: Sequence[MemoryNeed], *, barred: Mapping[ResourcePlan, float]
+    analysis: Analysis, needs: Sequence[MemoryNeed], *, rejected_plans: Mapping[ResourcePlan, float]
 ) -> Advice | None:
     """Say which plan has the memory that nodes need; None where none is needed or none can be had.
 
@@ -92,7 +92,7 @@ def post_scale(
         Plans that could not be brought about.
     """
     plan = protected(analysis.situation.plan, needs, Frame.of(analysis.situation))
-    if plan is None or plan in barred:
+    if plan is None or plan in rejected_plans:
         return None
     return _with_reason(analysis, plan, ProposalKind.PROTECT, protect_why(plan, needs))
 
@@ -103,14 +103,14 @@ def protect_why(plan: ResourcePlan, needs: Sequence[MemoryNeed]) -> str:
     return f"To protect: {'; '.join(n.why for n in needs)}. This plan gives {given}."
 
 
-def _keep_pins(analysis: Analysis, barred: Mapping[ResourcePlan, float]) -> Advice | None:
+def _keep_pins(analysis: Analysis, rejected_plans: Mapping[ResourcePlan, float]) -> Advice | None:
     """Return the present plan with the pins; where that finds no room, the fastest plan that does."""
     s = analysis.situation
     frame = Frame.of(s)
     plan: ResourcePlan | None = s.pins.applied(s.plan)
     if plan is None or not frame.holds(plan):
         plan = _fastest(analysis, frame)
-    if plan is None or plan in barred:
+    if plan is None or plan in rejected_plans:
         return None
     why = f"To keep what is pinned ({s.pins}): {change_words(s.plan, plan)}."
     return _with_reason(analysis, plan, ProposalKind.IMPROVE, why)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.runtime.intake import Intake, receive
+from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.wire import HIGH_WATER, JobKeys, encode, new_dealer
 from dlrover_nb.core.structs.messages import FromNode, Hello, LinesWritten, NodeConfig, Report, ToNode
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.runtime.limits import Enforced
-    from dlrover_nb.core.runtime.meter import Meter
     from dlrover_nb.core.runtime.output import Output
+    from dlrover_nb.core.runtime.time_accounting import TimeAccounting
     from dlrover_nb.core.runtime.wire import Context, Socket
     from dlrover_nb.core.structs.samples import NodeSample
 
@@ -75,12 +75,12 @@ class Agent:
         context: Context,
         config: NodeConfig,
         clock: Clock,
-        meter: Meter,
+        meter: TimeAccounting,
         output: Output | None = None,
     ) -> None:
         self._context, self._config = context, config
         self._clock, self._meter, self._output = clock, meter, output
-        self._intake = Intake(config.node, ToNode)
+        self._intake = MessageDecoder(config.node, ToNode)
         self._poller = zmq.Poller()
         self._unsent: deque[list[bytes]] = deque()  # while there is no connection
         self._connect(config.master)

@@ -210,7 +210,7 @@ BetweenPs = MoveChunk | ChunkTaken
 
 
 @dataclass(frozen=True, slots=True)
-class Trip:
+class ExchangeCost:
     """What an exchange cost its worker: which share of the wait push and peers took, and its bytes."""
 
     push_share: float = 0.0
@@ -219,7 +219,7 @@ class Trip:
     n_byte_received: int = 0
 
 
-def trip_of(answer: Exchanged, took_s: float, *, sent: int, received: int) -> Trip:
+def exchange_cost(answer: Exchanged, took_s: float, *, sent: int, received: int) -> ExchangeCost:
     """Return what an exchange of `took_s` seconds was spent on.
 
     Parameters
@@ -231,4 +231,4 @@ def trip_of(answer: Exchanged, took_s: float, *, sent: int, received: int) -> Tr
     """
     way_s = max(0.0, took_s - answer.update_s - answer.lookup_s)
     push_s = answer.update_s + way_s * sent / max(sent + received, 1)
-    return Trip(min(push_s / max(took_s, 1e-9), 1.0), 0.0, sent, received)
+    return ExchangeCost(min(push_s / max(took_s, 1e-9), 1.0), 0.0, sent, received)

@@ -16,9 +16,9 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.runtime.batches import Layout, Prepared, ShardWork
-from dlrover_nb.core.runtime.exchange import Trip
-from dlrover_nb.core.runtime.meter import Meter
+from dlrover_nb.core.runtime.exchange import ExchangeCost
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
+from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.trainer import Push, Taken, Trainer
 from dlrover_nb.core.sharding.split import Split
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 
-class LocalLine:
+class LocalClient:
     """Parameters in this process.
 
     Parameters
@@ -43,7 +43,7 @@ class LocalLine:
     """
 
     interrupted = False
-    last = Trip()
+    last = ExchangeCost()
 
     def __init__(self, store: ParameterStore) -> None:
         self.layout = Layout(np.array(even_bucket_owner(1), np.int64), 1)
@@ -150,10 +150,12 @@ def train_single(
     set_threads(n_thread)
     clock, losses = SystemClock(), list[float]()
     reader = ShardReader(spec.data, features)
-    trainer = Trainer(replace(spec, overlap=False), features, reader, Meter(clock), on_loss=losses.append)
+    trainer = Trainer(
+        replace(spec, overlap=False), features, reader, TimeAccounting(clock), on_loss=losses.append
+    )
     store = ParameterStore(spec.model, features.n_table_row, len(trainer.learner.values))
     store.init_dense(trainer.learner.values)
-    line, began_s = LocalLine(store), clock.now_s()
+    line, began_s = LocalClient(store), clock.now_s()
     source = LocalSource(reader, training_shards(spec, features) if shards is None else shards, spec.seed)
     trainer.run(source, line)
     train_s, n_sample = clock.now_s() - began_s, source.n_row_done
@@ -162,7 +164,7 @@ def train_single(
     return SingleRun(scores, work.labels, tuple(losses), n_sample, train_s)
 
 
-def _evaluated(trainer: Trainer, line: LocalLine, reader: ShardReader, features: FeatureSpec) -> ShardWork:
+def _evaluated(trainer: Trainer, line: LocalClient, reader: ShardReader, features: FeatureSpec) -> ShardWork:
     """Score the held-out rows, as one shard."""
     stop = features.n_train + features.n_eval
     shard = Shard(Lease(Purpose.EVALUATE, 0, 1), 0, features.n_train, stop)

@@ -14,21 +14,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.runtime import (
-    appetite,
+    checkpoint_coordinator,
     choices,
-    desk,
     evaluation,
-    moves,
+    liveness,
+    migration_coordinator,
+    oom_recovery,
     plans,
+    ps_group,
     quarantine,
-    rollout,
-    saving,
-    watch,
+    shard_requests,
 )
-from dlrover_nb.core.runtime.crew import reconcile_crew
-from dlrover_nb.core.runtime.orders import Order, Send, Tell
-from dlrover_nb.core.runtime.record import StateRecord, record_of, revive
+from dlrover_nb.core.runtime.orders import Emit, Order, Send
+from dlrover_nb.core.runtime.recovery_record import StateRecord, record_of, revive
 from dlrover_nb.core.runtime.state import JobState, Stage, evaluation_split, train_split
+from dlrover_nb.core.runtime.worker_set import reconcile_workers
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.events import PhaseChanged, ProgressMade
 from dlrover_nb.core.structs.job import JobPhase
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.roster import Node
-    from dlrover_nb.core.runtime.state import Kept
+    from dlrover_nb.core.runtime.state import RestorableCheckpoint
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import FromNode
     from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
@@ -173,7 +173,7 @@ class JobMaster:
         return record_of(self._state)
 
     @property
-    def checkpoints(self) -> tuple[Kept, ...]:
+    def checkpoints(self) -> tuple[RestorableCheckpoint, ...]:
         """All that can be restored, with what the next group loads."""
         source = self._state.source
         return (*self._state.checkpoints, *([source] if source else []))
@@ -192,10 +192,12 @@ class JobMaster:
     def start(self, at_s: float) -> tuple[Order, ...]:
         """Begin: order the nodes of the first plan."""
         self._state.aim(self._state.spec.plan, at_s)
-        self._state.orders.append(Tell(PhaseChanged(at_s, JobPhase.STARTING)))
+        self._state.orders.append(Emit(PhaseChanged(at_s, JobPhase.STARTING)))
         return self._settle(at_s)
 
-    def resume(self, record: StateRecord, kept: Iterable[Kept], at_s: float) -> tuple[Order, ...]:
+    def resume(
+        self, record: StateRecord, kept: Iterable[RestorableCheckpoint], at_s: float
+    ) -> tuple[Order, ...]:
         """Go on where a master before this one stopped, instead of `start`; its ledgers are here already."""
         revive(self._state, record, kept, at_s)
         return self._settle(at_s)
@@ -245,11 +247,11 @@ class JobMaster:
         """
         known, silent = self._state.roster.get(node), self._state.silent.pop(node, None)
         if known is None and silent is not None and out_of_memory:
-            appetite.feed(self._state, silent, at_s)
+            oom_recovery.raise_memory(self._state, silent, at_s)
         if known is not None:
-            watch.node_lost(self._state, known, why, at_s, retryable=retryable)
-            if out_of_memory or (was_killed and appetite.is_suspect(known)):
-                appetite.feed(self._state, known, at_s)
+            liveness.node_lost(self._state, known, why, at_s, retryable=retryable)
+            if out_of_memory or (was_killed and oom_recovery.is_suspect(known)):
+                oom_recovery.raise_memory(self._state, known, at_s)
         return self._settle(at_s)
 
     def on_message(
@@ -272,23 +274,23 @@ class JobMaster:
 
     def see_waiting(self, reasons: Mapping[str, str], at_s: float) -> tuple[Order, ...]:
         """Hear from the backend which nodes cannot begin yet, and why; an empty reason: there is no room."""
-        watch.see_waiting(self._state, reasons, at_s)
+        liveness.see_waiting(self._state, reasons, at_s)
         return self._settle(at_s)
 
     def manifest_written(self, number: int, at_s: float) -> tuple[Order, ...]:
         """Hear that a checkpoint is complete on disk."""
-        saving.written(self._state, number)
+        checkpoint_coordinator.written(self._state, number)
         return self._settle(at_s)
 
     def checkpoint_failed(self, number: int, why: str, at_s: float) -> tuple[Order, ...]:
         """Hear that a checkpoint could not be written."""
-        saving.failed(self._state, number, why, at_s)
+        checkpoint_coordinator.failed(self._state, number, why, at_s)
         return self._settle(at_s)
 
     def tick(self, at_s: float) -> tuple[Order, ...]:
         """Time passed: look for the silent and the stuck."""
-        watch.check_time(self._state, at_s)
-        desk.see_speeds(self._state)
+        liveness.check_time(self._state, at_s)
+        shard_requests.see_speeds(self._state)
         quarantine.see_blocked(self._state, at_s)
         self._tell_progress(at_s)
         return self._settle(at_s)
@@ -302,22 +304,22 @@ class JobMaster:
             case Hello():
                 self._on_hello(node, message, at_s)
             case Report() | ShardAsked() | ShardFinished() | StreamEnded() | Paused():
-                desk.hear(self._state, node, message, at_s, arrays)
+                shard_requests.hear(self._state, node, message, at_s, arrays)
             case Copied():
-                saving.on_copied(self._state, node, message, at_s)
+                checkpoint_coordinator.on_copied(self._state, node, message, at_s)
             case Saved():
-                saving.on_saved(self._state, node, message, at_s)
+                checkpoint_coordinator.on_saved(self._state, node, message, at_s)
             case Moved():
-                moves.on_moved(self._state, node, message, at_s)
+                migration_coordinator.on_moved(self._state, node, message, at_s)
             case Loaded():
                 self._on_loaded(node, message, at_s)
             case Left():
                 self._state.stop_node(node)
                 self._state.last_step_s = at_s
             case NodeFailed():
-                watch.node_lost(self._state, node, message.why, at_s, retryable=message.retryable)
+                liveness.node_lost(self._state, node, message.why, at_s, retryable=message.retryable)
                 if message.out_of_memory:
-                    appetite.feed(self._state, node, at_s)
+                    oom_recovery.raise_memory(self._state, node, at_s)
             case _ as never:
                 assert_never(never)
 
@@ -327,13 +329,13 @@ class JobMaster:
         if node.is_draining and node.role is Role.WORKER:  # the order may have been lost with a master
             self._state.send(node, Drain())
         if node.is_adopted and node.role is Role.PS:
-            moves.welcome(self._state, node)
+            migration_coordinator.welcome(self._state, node)
         self._state.roster.greet(node, hello, at_s)
         self._state.last_step_s = at_s
 
     def _on_loaded(self, node: Node, loaded: Loaded, at_s: float) -> None:
         if loaded.error:
-            rollout.load_failed(self._state, loaded.ps_epoch, f"{node.id}: {loaded.error}", at_s)
+            ps_group.load_failed(self._state, loaded.ps_epoch, f"{node.id}: {loaded.error}", at_s)
         else:
             node.loaded_epoch, self._state.last_step_s = loaded.ps_epoch, at_s
             node.n_from_memory = loaded.n_from_memory
@@ -358,14 +360,14 @@ class JobMaster:
     def _settle(self, at_s: float) -> tuple[Order, ...]:
         state = self._state
         evaluation.advance(state, self._evaluate, at_s)
-        rollout.advance(state, at_s)
-        reconcile_crew(state, at_s)
+        ps_group.advance(state, at_s)
+        reconcile_workers(state, at_s)
         is_over = state.is_evaluating and state.evaluate.finished and state.is_settled
         if is_over and state.stage is Stage.SERVING:
             evaluation.end_job(state, self._evaluate, at_s)
         plans.measure_pause(state, at_s)
         plans.see(state, at_s)
-        watch.see_phase(state, at_s)
+        liveness.see_phase(state, at_s)
         return self._take_orders()
 
     def _tell_progress(self, at_s: float) -> None:
@@ -373,4 +375,4 @@ class JobMaster:
         n_done = self._state.train.counts().n_sample_done
         if n_done != told and at_s >= told_at_s + PROGRESS_EVERY_S:
             self._progress_told = at_s, n_done
-            self._state.orders.append(Tell(ProgressMade(at_s, n_done)))
+            self._state.orders.append(Emit(ProgressMade(at_s, n_done)))

@@ -28,8 +28,8 @@ from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.flash import MemoryClaim, sweep_memory
 from dlrover_nb.core.runtime.limits import Limits, thread_count, thread_variables
-from dlrover_nb.core.runtime.meter import Meter, own_memory
 from dlrover_nb.core.runtime.output import captured
+from dlrover_nb.core.runtime.time_accounting import TimeAccounting, own_memory
 from dlrover_nb.core.structs.messages import NodeConfig, NodeFailed
 from dlrover_nb.core.structs.resources import Role
 
@@ -74,7 +74,7 @@ def run(
         os.environ.setdefault(name, value)
     keep_freed(config.role)
     clock = SystemClock()
-    meter = Meter(clock, memory or own_memory)
+    meter = TimeAccounting(clock, memory or own_memory)
     limit = limits or Limits(f"{config.spec.name}-{config.node}")
     context: Context = zmq.Context()
     claim = MemoryClaim(config.spec.name, config.folder)
@@ -91,7 +91,7 @@ def run(
 
 
 def _serve(
-    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: AnyLimits
+    context: Context, config: NodeConfig, agent: Agent, meter: TimeAccounting, clock: Clock, limit: AnyLimits
 ) -> None:
     if config.role is Role.PS:
         _serve_ps(context, config, agent, meter, limit)
@@ -99,7 +99,9 @@ def _serve(
         _serve_worker(context, config, agent, meter, clock, limit)
 
 
-def _serve_ps(context: Context, config: NodeConfig, agent: Agent, meter: Meter, limit: AnyLimits) -> None:
+def _serve_ps(
+    context: Context, config: NodeConfig, agent: Agent, meter: TimeAccounting, limit: AnyLimits
+) -> None:
     from dlrover_nb.core.runtime.ps import ParameterServer  # noqa: PLC0415 - a worker needs none
 
     sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
@@ -110,7 +112,7 @@ def _serve_ps(context: Context, config: NodeConfig, agent: Agent, meter: Meter, 
 
 
 def _serve_worker(
-    context: Context, config: NodeConfig, agent: Agent, meter: Meter, clock: Clock, limit: AnyLimits
+    context: Context, config: NodeConfig, agent: Agent, meter: TimeAccounting, clock: Clock, limit: AnyLimits
 ) -> None:
     from dlrover_nb.core.data import ShardReader  # noqa: PLC0415 - a PS takes no pyarrow
     from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch

@@ -84,10 +84,10 @@ class DropCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class Emit:
     """Hand a fact to the controller."""
 
     event: Event
 
 
-Order = StartNode | StopNode | Send | PrepareCheckpoint | WriteManifest | DropCheckpoint | Tell
+Order = StartNode | StopNode | Send | PrepareCheckpoint | WriteManifest | DropCheckpoint | Emit

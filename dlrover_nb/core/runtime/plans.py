@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime.orders import Tell
+from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs.events import PlanApplied, PlanFailed
 
@@ -22,16 +22,16 @@ def set_target(state: JobState, plan: ResourcePlan, at_s: float) -> None:
     """Work towards `plan` from now on; a job that is about to end refuses."""
     if state.is_ended or state.is_evaluating or state.is_stopping:
         why = "the job is about to end" if not state.is_evaluating else "all rows are trained already"
-        state.orders.append(Tell(PlanFailed(at_s, plan, why)))
+        state.orders.append(Emit(PlanFailed(at_s, plan, why)))
     elif state.change is None or state.target != plan or state.change.is_fallback:
         give_up(state, "a newer decision replaced it", at_s)
         state.aim(plan, at_s)
 
 
 def give_up(state: JobState, why: str, at_s: float) -> None:
-    """Tell that a plan which was on its way will not run; nothing is told of a first plan or a fallback."""
+    """Emit that a plan which was on its way will not run; nothing is told of a first plan or a fallback."""
     if state.change is not None and not state.change.is_fallback and state.applied is not None:
-        state.orders.append(Tell(PlanFailed(at_s, state.target, why)))
+        state.orders.append(Emit(PlanFailed(at_s, state.target, why)))
 
 
 def measure_pause(state: JobState, at_s: float) -> None:
@@ -55,7 +55,7 @@ def see(state: JobState, at_s: float) -> None:
     if not state.change.is_fallback:
         is_first = state.applied is None  # a first start interrupts nothing
         pause_s = 0.0 if is_first else state.change.pause_s
-        state.orders.append(Tell(PlanApplied(at_s, state.target, pause_s)))
+        state.orders.append(Emit(PlanApplied(at_s, state.target, pause_s)))
         state.steady_since_s = at_s
     state.applied, state.change = state.target, None
 

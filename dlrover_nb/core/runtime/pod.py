@@ -23,10 +23,10 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.runtime.agent import read_endpoint
 from dlrover_nb.core.runtime.container import ContainerLimits, charged_bytes
-from dlrover_nb.core.runtime.delivery import receive
-from dlrover_nb.core.runtime.meter import own_memory
 from dlrover_nb.core.runtime.node import run
 from dlrover_nb.core.runtime.output import log_lines
+from dlrover_nb.core.runtime.pod_staging import receive
+from dlrover_nb.core.runtime.time_accounting import own_memory
 from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.pods import (
     CPU_VAR,

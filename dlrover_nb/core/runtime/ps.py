@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import checkpoint
-from dlrover_nb.core.runtime.courier import Courier
+from dlrover_nb.core.runtime.chunk_sender import ChunkSender
 from dlrover_nb.core.runtime.flash import FlashCheckpoint, Persisted
-from dlrover_nb.core.runtime.meter import Meter, Part
-from dlrover_nb.core.runtime.moving import Moving
+from dlrover_nb.core.runtime.ps_migration import PsMigration
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
+from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router
 from dlrover_nb.core.structs.messages import (
     Adjust,
@@ -66,7 +66,7 @@ class ParameterServer:
         Its line to the master, and where its time is noted.
     """
 
-    def __init__(self, context: Context, config: NodeConfig, agent: Agent, meter: Meter) -> None:
+    def __init__(self, context: Context, config: NodeConfig, agent: Agent, meter: TimeAccounting) -> None:
         self._config, self._agent, self._meter = config, agent, meter
         self._name, job = config.node, config.spec.name
         keys = JobKeys(config.public_key, config.secret_key)
@@ -75,9 +75,9 @@ class ParameterServer:
         self._serving = Serving(self._router, meter, config.node, config.spec)
         features, model = config.features, config.spec.model
         self._n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
-        self._moving = Moving(config.node, self._n_dense, self._new_store)
+        self._moving = PsMigration(config.node, self._n_dense, self._new_store)
         self._serving.take_chunk = self._moving.take
-        self._courier = Courier(context, keys, f"{config.node}/{os.getpid()}", agent)
+        self._courier = ChunkSender(context, keys, f"{config.node}/{os.getpid()}", agent)
         self._flash = FlashCheckpoint(job, config.folder, config.node, most_bytes=self._spare_bytes)
         self._files: dict[int, Saved] = {}  # what to say of checkpoints on their way to a file
         self._stopped = False

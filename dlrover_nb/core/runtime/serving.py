@@ -36,11 +36,11 @@ from dlrover_nb.core.runtime.exchange import (
     StaleEpoch,
     ToPs,
 )
-from dlrover_nb.core.runtime.intake import Intake, receive
-from dlrover_nb.core.runtime.meter import Meter, Part
-from dlrover_nb.core.runtime.pacing import Pacer, Told
+from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
+from dlrover_nb.core.runtime.round_barrier import RoundBarrier, Told
 from dlrover_nb.core.runtime.rounds import Rounds
 from dlrover_nb.core.runtime.store import StorePart
+from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.wire import encode, n_byte
 
 if TYPE_CHECKING:
@@ -77,14 +77,14 @@ class Serving:
         How workers keep in step.
     """
 
-    def __init__(self, router: Socket, meter: Meter, name: str, spec: JobSpec) -> None:
+    def __init__(self, router: Socket, meter: TimeAccounting, name: str, spec: JobSpec) -> None:
         self._router, self._meter, self._name, self._spec = router, meter, name, spec
-        self._intake = Intake(name, ToPs | MoveChunk)
+        self._intake = MessageDecoder(name, ToPs | MoveChunk)
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
         self._applied: dict[bytes, int] = {}  # last step of each connection
         self.take_chunk: Callable[[MoveChunk, StorePart], ChunkTaken] = _take_nothing
-        self._rounds, self._pacer = Rounds(), Pacer(spec.sync, spec.staleness)
+        self._rounds, self._pacer = Rounds(), RoundBarrier(spec.sync, spec.staleness)
         self._asked: dict[str, tuple[bytes, int]] = {}  # who asked to go on last, by worker
 
     @property
@@ -95,7 +95,7 @@ class Serving:
     def open(self, store: ParameterStore, epoch: int) -> None:
         """Serve `store` under `epoch` from now on."""
         self.store, self.epoch, self._applied = store, epoch, {}
-        self._rounds, self._pacer = Rounds(), Pacer(self._spec.sync, self._spec.staleness)
+        self._rounds, self._pacer = Rounds(), RoundBarrier(self._spec.sync, self._spec.staleness)
         self._asked = {}
 
     def close(self) -> None:

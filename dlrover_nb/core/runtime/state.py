@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime.orders import Manifest, Order, Send, StartNode, StopNode, Tell
+from dlrover_nb.core.runtime.orders import Emit, Manifest, Order, Send, StartNode, StopNode
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.runtime.roster import Node, Roster
 from dlrover_nb.core.sharding.split import Split
@@ -93,7 +93,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RestorableCheckpoint:
     """A checkpoint that a group can load: from memory, from the disk, or from both.
 
     While it `is_on_disk` not yet, the files of its manifest have no names.
@@ -179,8 +179,8 @@ class JobState:
     n_group: int = 0  # the last epoch that was handed out
     move: Move | None = None
     bucket_owner: tuple[int, ...] = ()
-    source: Kept | None = None  # what the next group loads; None: starts from nothing
-    checkpoints: list[Kept] = field(default_factory=list)  # newest last
+    source: RestorableCheckpoint | None = None  # what the next group loads; None: starts from nothing
+    checkpoints: list[RestorableCheckpoint] = field(default_factory=list)  # newest last
     writing: dict[int, Writing] = field(default_factory=dict)
     n_checkpoint: int = 0
     n_pause: int = 0
@@ -263,9 +263,9 @@ class JobState:
         self.evaluate.release(node.id, killed=killed)
 
     def note(self, text: str, at_s: float) -> None:
-        """Tell what happened in words; the phase stays."""
+        """Emit what happened in words; the phase stays."""
         self.message = text
-        self.orders.append(Tell(PhaseChanged(at_s, self.phase, text)))
+        self.orders.append(Emit(PhaseChanged(at_s, self.phase, text)))
 
     def set_phase(self, phase: JobPhase, at_s: float, message: str = "") -> None:
         """Enter a phase of the job and tell it, unless it is there already."""
@@ -291,7 +291,7 @@ class JobState:
             self.end(JobPhase.FAILED, why, at_s)
             return
         assert self.applied is not None
-        self.orders.append(Tell(PlanFailed(at_s, self.target, why)))
+        self.orders.append(Emit(PlanFailed(at_s, self.target, why)))
         self.aim(self.applied, at_s, is_fallback=True)
 
     def end(self, phase: JobPhase, message: str, at_s: float) -> None:

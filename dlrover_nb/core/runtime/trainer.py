@@ -1,8 +1,8 @@
 """The training loop of one worker, the same with PS behind sockets and with parameters in the own process.
 
-A `Line` is the way to the parameters. `start` sends the gradients of one batch and asks for the rows of
-another; `finish` waits for the answer. Between the two the next batch is prepared, so finding distinct rows
-costs no time while a PS works.
+A `ParameterClient` is the way to the parameters. `start` sends the gradients of one batch and asks for the
+rows of another; `finish` waits for the answer. Between the two the next batch is prepared, so finding
+distinct rows costs no time while a PS works.
 
 Without overlap, gradients of batch t are applied before the rows of batch t+1 are read: no staleness by the
 worker itself. With overlap, batch t is computed while the gradients of t-1 and the rows of t+1 travel, so the
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dlrover_nb.core.models.learner import Gradients, Learner
-from dlrover_nb.core.runtime.meter import Meter, Part
+from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.structs.job import Sync
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.data import ShardReader
     from dlrover_nb.core.runtime.batches import Layout, Prepared, ShardWork
-    from dlrover_nb.core.runtime.exchange import Trip
+    from dlrover_nb.core.runtime.exchange import ExchangeCost
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 
     Floats = NDArray[np.float32]
@@ -72,11 +72,11 @@ FIRST_STEP_LIMIT_S = 600.0  # a first batch that takes longer counts as hung: no
 LOOK_EVERY_S = 0.1
 
 
-class Line(Protocol):
+class ParameterClient(Protocol):
     """Way to the parameters."""
 
     layout: Layout
-    last: Trip
+    last: ExchangeCost
 
     @property
     def interrupted(self) -> bool:
@@ -139,7 +139,7 @@ class Trainer:
         spec: JobSpec,
         features: FeatureSpec,
         reader: ShardReader,
-        meter: Meter,
+        meter: TimeAccounting,
         *,
         on_loss: Callable[[float], None] | None = None,
         folder: Path | None = None,
@@ -154,7 +154,7 @@ class Trainer:
         # One gradient may travel while the next one is computed.
         self._spare = [np.empty_like(self.learner.gradients) for _ in range(2 * self._overlap)]
 
-    def run(self, source: Source, line: Line) -> None:
+    def run(self, source: Source, line: ParameterClient) -> None:
         """Train batches, and score those of evaluation shards, until none is there or `line` interrupts."""
         self._n_taken = 0
         line.begin()
@@ -163,7 +163,7 @@ class Trainer:
             self._stream(source, line, asked)
         line.end()
 
-    def _stream(self, source: Source, line: Line, first: Taken) -> None:
+    def _stream(self, source: Source, line: ParameterClient, first: Taken) -> None:
         """Train from a first batch on.
 
         In a turn an exchange is on its way: it brings `sent` to the PS and the rows of `asked`. `ready` is a
@@ -189,7 +189,7 @@ class Trainer:
             self._send(line, done.push if done else None, following.batch if following else None)
             sent, asked = done, following
 
-    def _flush(self, source: Source, line: Line, done: Computed | None) -> None:
+    def _flush(self, source: Source, line: ParameterClient, done: Computed | None) -> None:
         """Let what was computed be applied before the worker does something else."""
         if done is not None:
             self._send(line, done.push, None)
@@ -251,7 +251,7 @@ class Trainer:
         if work.finished:
             source.finish(work)
 
-    def _take(self, source: Source, line: Line) -> Taken | None:
+    def _take(self, source: Source, line: ParameterClient) -> Taken | None:
         self._meter.switch(Part.DATA)
         size = line.batch_size(self._n_taken)
         if size is not None:
@@ -262,12 +262,12 @@ class Trainer:
         self._meter.switch(Part.OTHER)
         return taken
 
-    def _send(self, line: Line, push: Push | None, pull: Prepared | None) -> None:
+    def _send(self, line: ParameterClient, push: Push | None, pull: Prepared | None) -> None:
         self._meter.switch(Part.LOOKUP if push is None else Part.UPDATE)
         line.start(push, pull)
         self._meter.switch(Part.OTHER)
 
-    def _await(self, line: Line) -> Floats:
+    def _await(self, line: ParameterClient) -> Floats:
         self._meter.switch(Part.LOOKUP)
         rows = line.finish(self.learner.values)
         self._meter.switch(Part.OTHER)

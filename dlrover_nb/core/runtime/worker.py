@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.runtime.line import ExchangeDroppedError, PsLine
-from dlrover_nb.core.runtime.meter import Meter, Part
-from dlrover_nb.core.runtime.paced import BspLine, SspLine
-from dlrover_nb.core.runtime.shelf import Shelf
+from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, PsClient
+from dlrover_nb.core.runtime.shard_prefetcher import ShardPrefetcher
+from dlrover_nb.core.runtime.synchronous_clients import BspClient, SspClient
+from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.wire import JobKeys
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.messages import (
@@ -147,16 +147,16 @@ class Worker:
         config: NodeConfig,
         *,
         agent: Agent,
-        meter: Meter,
+        meter: TimeAccounting,
         clock: Clock,
         trainer: Trainer,
     ) -> None:
         self._context, self._config, self._agent = context, config, agent
         self._meter, self._clock, self._trainer = meter, clock, trainer
         self._orders = Orders(clock)
-        self._line: PsLine | None = None
+        self._line: PsClient | None = None
         self._n_line = 0
-        self._shelf = Shelf(trainer.read, seed=config.spec.seed)
+        self._shelf = ShardPrefetcher(trainer.read, seed=config.spec.seed)
         self._reads_since_s: float | None = None  # None: no step waits for a shard to be read
         self._left = False
         agent.obey, agent.describe, trainer.between = self._obey, self._describe, agent.tick
@@ -284,10 +284,10 @@ class Worker:
         _log.info("%s trains with %d PS, epoch %d", self._config.node, len(train.endpoints), train.ps_epoch)
         self._line.init_dense(self._trainer.learner.values)
 
-    def _new_line(self, train: Train) -> PsLine:
-        kind: Callable[..., PsLine] = PsLine
+    def _new_line(self, train: Train) -> PsClient:
+        kind: Callable[..., PsClient] = PsClient
         if self._config.spec.sync is not Sync.ASP:
-            paced = BspLine if self._config.spec.sync is Sync.BSP else SspLine
+            paced = BspClient if self._config.spec.sync is Sync.BSP else SspClient
             kind = partial(paced, worker=self._config.node)
         return kind(
             self._context,

@@ -14,11 +14,11 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.simulator.capacity_watch import CapacityWatch
 from dlrover_nb.core.simulator.change import Change, replaces_nodes
-from dlrover_nb.core.simulator.crew import Crew, SimNode
-from dlrover_nb.core.simulator.motion import EPS, Motion
-from dlrover_nb.core.simulator.room import RoomWatch
-from dlrover_nb.core.simulator.trouble import Losses, Trouble
+from dlrover_nb.core.simulator.fault_schedule import FaultSchedule, Losses
+from dlrover_nb.core.simulator.progress import EPS, Progress
+from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
 from dlrover_nb.core.structs.events import (
     Event,
     JobSubmitted,
@@ -81,7 +81,7 @@ class SimJob:
     ) -> None:
         self.job, self._engine, self._cluster, self._settings = job, engine, cluster, settings
         self._rng, self._tell = rng, tell
-        self._crew = Crew(job.spec.name)
+        self._crew = SimNodes(job.spec.name)
         self._change: Change | None = None
         self._applied: ResourcePlan | None = None
         self._serving: ResourcePlan | None = None  # the sizes and the number of PS that training runs on
@@ -90,9 +90,11 @@ class SimJob:
         self._n_version = self._n_told = 0
         self._losses = Losses()
         self._next_tick_s = math.inf
-        self._trouble = Trouble(settings.faults, engine=engine, rng=rng, sufferer=self)
-        self._room = RoomWatch(cluster, job.spec, every_s=settings.room_every_s, change=settings.room_change)
-        self.motion = Motion(job, self._crew, faults=settings.faults, rng=rng, at_s=engine.now_s)
+        self._trouble = FaultSchedule(settings.faults, engine=engine, rng=rng, sufferer=self)
+        self._room = CapacityWatch(
+            cluster, job.spec, every_s=settings.room_every_s, change=settings.room_change
+        )
+        self.motion = Progress(job, self._crew, faults=settings.faults, rng=rng, at_s=engine.now_s)
         self.phase, self.message = JobPhase.STARTING, ""
         self.target = job.spec.plan
         self.started_at_s = engine.now_s

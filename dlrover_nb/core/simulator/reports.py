@@ -15,13 +15,13 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.simulator.crew import SimNode
+    from dlrover_nb.core.simulator.sim_nodes import SimNode
 
 IDLE = TimeSplit()
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RunRate:
     """How the job runs between two changes, as its nodes' reports need it.
 
     Parameters
@@ -86,7 +86,9 @@ class Pace:
         )
 
 
-def worker_sample(node: SimNode, n_sample: int, pace: Pace, *, at_s: float, memory_mib: float) -> NodeSample:
+def worker_sample(
+    node: SimNode, n_sample: int, pace: RunRate, *, at_s: float, memory_mib: float
+) -> NodeSample:
     """Return a worker's report on what it trained since its last one."""
     window_s = at_s - node.reported_s
     n_iter = int(n_sample / pace.batch)
@@ -106,7 +108,7 @@ def worker_sample(node: SimNode, n_sample: int, pace: Pace, *, at_s: float, memo
 
 
 def ps_sample(
-    node: SimNode, n_sample: int, pace: Pace, *, at_s: float, memory_mib: float, parameter_mib: float
+    node: SimNode, n_sample: int, pace: RunRate, *, at_s: float, memory_mib: float, parameter_mib: float
 ) -> NodeSample:
     """Return a PS's report; `n_sample` is what all workers trained since its last one."""
     window_s = at_s - node.reported_s

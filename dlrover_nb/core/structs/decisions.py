@@ -99,7 +99,7 @@ class ProposalKind(StrEnum):
 
 
 class ProposalStatus(StrEnum):
-    """Life of a proposal; the transitions stand in `core.proposals`."""
+    """Life of a proposal; the transitions stand in `core.controller.proposals`."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"
@@ -113,7 +113,7 @@ class ProposalStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FlipPoint:
+class BreakEven:
     """The nearest change of one quantity at which another plan would be recommended.
 
     Parameters
@@ -150,7 +150,7 @@ class Proposal:
     status: ProposalStatus = ProposalStatus.PENDING
     closed_at_s: float | None = None
     note: str = ""
-    flip: FlipPoint | None = None  # None: nothing plausible would change the recommendation
+    flip: BreakEven | None = None  # None: nothing plausible would change the recommendation
 
 
 class Verdict(StrEnum):

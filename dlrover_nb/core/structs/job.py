@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.foreign import ForeignSpec
+from dlrover_nb.core.structs.external import ExternalSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.resources import Pins, PlanBounds, PriceTable, ResourcePlan, RolePlan
 
@@ -297,7 +297,7 @@ class JobSpec:
     migration: Migration = Migration.SEAMLESS
     early_stopping: EarlyStopping | None = None
     kubernetes: KubernetesSpec = field(default_factory=KubernetesSpec)
-    foreign: ForeignSpec | None = None
+    foreign: ExternalSpec | None = None
 
     def __post_init__(self) -> None:
         _check.at_least("staleness", self.staleness, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlrover_nb.core.structs.decisions import Candidate, FlipPoint, Prediction
+from dlrover_nb.core.structs.decisions import BreakEven, Candidate, Prediction
 from dlrover_nb.core.structs.resources import ResourcePlan
 
 
@@ -94,7 +94,7 @@ class Explanation:
     binding: tuple[str, ...] = ()
     marginals: tuple[Marginal, ...] = ()
     evidence: tuple[Measured, ...] = ()
-    flip: FlipPoint | None = None
+    flip: BreakEven | None = None
     runner_up: Candidate | None = None
     runner_up_why: str = ""
     probe: Candidate | None = None

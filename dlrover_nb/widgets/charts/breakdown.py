@@ -15,7 +15,7 @@ import numpy as np
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import series as rows_of
 from dlrover_nb.widgets import strips, svg, units
-from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import Chart
 from dlrover_nb.widgets.marks import Tile, tile
 
@@ -218,7 +218,7 @@ def _plot(course: Course, data: Columns) -> svg.Plot:
     )  # fmt: skip
 
 
-def twin(data: Columns) -> Table:
+def data_table(data: Columns) -> Table:
     """Return the same numbers as a table, with the seconds of one iteration."""
     used = used_parts(data)
     rows = tuple((s.name, units.duration(s.iter_s), *(_cells(s)[i] for i in used)) for s in data.shown)
@@ -246,7 +246,7 @@ class Figure:
         self._over_time = kit.time_figure("Workers over time", "% of the time")
         self._over_time.y_range.update(start=0, end=100)
         self._over_time.height = kit.HEIGHT - 60
-        self._with_gaps, self._pace = kit.with_gaps, kit.Pace()
+        self._with_gaps, self._pace = kit.with_gaps, kit.Throttle()
         self._nodes = kit.Source(node=[], words=[], **{part: [] for part in PARTS})
         self._course = kit.Source(t=[], **{part: [] for part in PARTS})
         self._draw(kit)
@@ -299,16 +299,16 @@ def _course_columns(data: Columns) -> tuple[tuple[float, ...], dict[str, list[fl
     return course.t_s, {part: [100 * v for v in course.shares[i]] for i, part in enumerate(PARTS)}
 
 
-def bars(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
+def bars(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
     """Return the bars by node alone, with their table: what a status has room for."""
     data = columns(snapshot, series)
-    return Picture(strips.draw(bar_strips(data)), twin(data))
+    return StaticChart(strips.draw(bar_strips(data)), data_table(data))
 
 
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
     """Return the static chart with its table."""
     data = columns(snapshot, series)
-    return Picture(static(data), twin(data))
+    return StaticChart(static(data), data_table(data))
 
 
 CHART = Chart("breakdown", TITLE, picture, Figure)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
-    from dlrover_nb.widgets.blocks import Picture
+    from dlrover_nb.widgets.blocks import StaticChart
 
 
 class LiveFigure(Protocol):
@@ -31,5 +31,5 @@ class Chart:
 
     name: str
     title: str
-    picture: Callable[[JobSnapshot, SeriesChunk | None], Picture]
+    picture: Callable[[JobSnapshot, SeriesChunk | None], StaticChart]
     figure: Callable[[], LiveFigure]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import Chart
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def static(data: tuple[Columns, ...]) -> str:
     return svg.grid(TITLE, words, [plot(one) for one in data])
 
 
-def twin(data: tuple[Columns, ...]) -> Table:
+def data_table(data: tuple[Columns, ...]) -> Table:
     """Return the same numbers as a table."""
     rows = tuple(
         (
@@ -162,10 +162,10 @@ class Figure:
         return any(changed)
 
 
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:  # noqa: ARG001 - one signature for all charts
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:  # noqa: ARG001 - one signature for all charts
     """Return the static curves with their table."""
     data = tuple(columns(curve) for curve in snapshot.curves)
-    return Picture(static(data), twin(data))
+    return StaticChart(static(data), data_table(data))
 
 
 CHART = Chart("curve", TITLE, picture, Figure)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import EFFORT_UNIT
 from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import Chart
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _words(data: Columns) -> str:
     return f"{TITLE}: {now}{len(data.front)} plans of {data.n_plan:,} weighed."
 
 
-def twin(data: Columns, *, named_only: bool = False) -> Table:
+def data_table(data: Columns, *, named_only: bool = False) -> Table:
     """Return the same numbers as a table: of all plans, or of those that have a name."""
     rows = tuple(_row(dot) for dot in _merged(data) if dot.names or not named_only)
     head = ("which", "plan", data.cost_unit, "samples/s", "90 % band", "finish", "pause", "range")
@@ -292,10 +292,10 @@ def _columns_of(rows: list[tuple[Dot, tuple[str, str, int, str]]], data: Columns
     }
 
 
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:  # noqa: ARG001 - one signature for all charts
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:  # noqa: ARG001 - one signature for all charts
     """Return the static front with its table."""
     data = columns(snapshot)
-    return Picture(static(data), twin(data))
+    return StaticChart(static(data), data_table(data))
 
 
 CHART = Chart("front", SHORT_TITLE, picture, Figure)

@@ -136,7 +136,7 @@ def line_hover(unit: str) -> Any:  # noqa: ANN401 - bokeh has no types
     return HoverTool(tooltips=[("node", "$name"), (unit, "@$name{0,0}")], renderers=[], visible=False)
 
 
-class Pace:
+class Throttle:
     """When a chart of telemetry alone is due: of a few reports always, of a hundred thousand not each second.
 
     Sixty thousand reports take 50 ms to sort into buckets of half a minute, in which a second changes next to

@@ -15,7 +15,7 @@ import numpy as np
 
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import Chart
 from dlrover_nb.widgets.oom import countdown, headline, running_out
 from dlrover_nb.widgets.series import (
@@ -149,7 +149,7 @@ def static(data: Columns) -> str:
     layers = _many(data) if is_many(data.nodes) else _few(data)
     labels = _limit_labels(data)
     layers += [
-        svg.Rule(mib, labels[role], svg.Along.HORIZONTAL, _ROLE_COLOR[role], _limit_dash(role))
+        svg.Rule(mib, labels[role], svg.Orientation.HORIZONTAL, _ROLE_COLOR[role], _limit_dash(role))
         for role, mib in data.near_limits.items()
     ]
     for f in data.forecasts:
@@ -200,7 +200,7 @@ def _words(data: Columns) -> str:
     return f"Resident memory of {len(data.nodes.values)} nodes over time; {uses}."
 
 
-def twin(data: Columns) -> Table:
+def data_table(data: Columns) -> Table:
     """Return the same numbers as a table: per node its use against the limit; of many nodes the fullest."""
     told = {name: finite for name, y in data.nodes.values.items() if (finite := [*filter(math.isfinite, y)])}
     share = {name: y[-1] / data.limit_mib[data.role_of[name]] for name, y in told.items()}
@@ -324,10 +324,10 @@ def _finite(wide: WideTable) -> list[float]:
     return [v for column in wide.values.values() for v in column if math.isfinite(v)]
 
 
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
     """Return the static chart with its table."""
     data = columns(snapshot, series, n_bucket=N_STATIC)
-    return Picture(static(data), twin(data))
+    return StaticChart(static(data), data_table(data))
 
 
 CHART = Chart("memory", TITLE, picture, Figure)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import svg
-from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import Chart
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _plot(data: Columns, name: str, y: tuple[float, ...]) -> svg.Plot:
     )  # fmt: skip
 
 
-def twin(data: Columns) -> Table:
+def data_table(data: Columns) -> Table:
     """Return the same numbers as a table."""
     rows = tuple(
         (f"{p:g}", f"{auc:.4f}", f"{loss:.4f}", f"{n:,}")
@@ -94,10 +94,10 @@ class Figure:
         return self._source.show({"x": [*data.n_pass], "auc": [*data.auc], "log_loss": [*data.log_loss]})
 
 
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:  # noqa: ARG001 - one signature for all charts
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:  # noqa: ARG001 - one signature for all charts
     """Return the static chart with its table."""
     data = columns(snapshot)
-    return Picture(static(data), twin(data))
+    return StaticChart(static(data), data_table(data))
 
 
 CHART = Chart("rounds", TITLE, picture, Figure)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import Chart
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _points(dots: list[Dot], color: str, shape: str, label: str) -> svg.Points:
     )
 
 
-def twin(data: Columns, of: str = "decision") -> Table:
+def data_table(data: Columns, of: str = "decision") -> Table:
     """Return the same numbers as a table: the newest, where there are many."""
     rows = tuple(
         (
@@ -192,10 +192,10 @@ def _columns_of(dots: Sequence[Dot]) -> dict[str, list[object]]:
     }
 
 
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:  # noqa: ARG001 - one signature for all charts
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:  # noqa: ARG001 - one signature for all charts
     """Return the static chart with its table."""
     data = of_job(snapshot)
-    return Picture(static(data), twin(data))
+    return StaticChart(static(data), data_table(data))
 
 
 CHART = Chart("scores", TITLE, picture, Figure)

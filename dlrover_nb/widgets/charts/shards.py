@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import Chart
 from dlrover_nb.widgets.series import bucket_s, trace
 
@@ -115,7 +115,7 @@ def words(data: Columns) -> str:
     )
 
 
-def twin(data: Columns) -> Table:
+def data_table(data: Columns) -> Table:
     """Return the same numbers as a table."""
     known = [i for i, v in enumerate(data.done) if math.isfinite(v)]
     step = max(1, math.ceil(len(known) / N_TWIN_ROW))
@@ -160,10 +160,10 @@ class Figure:
         return self._source.show(self._with_gaps(data.t_s, layers))
 
 
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
     """Return the static chart with its table."""
     data = columns(snapshot, series)
-    return Picture(static(data), twin(data))
+    return StaticChart(static(data), data_table(data))
 
 
 CHART = Chart("shards", TITLE, picture, Figure)

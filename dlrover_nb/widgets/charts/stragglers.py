@@ -14,7 +14,7 @@ import numpy as np
 
 from dlrover_nb.core.straggler.detect import Heat, heat
 from dlrover_nb.widgets import strips, svg, units
-from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import Chart
 from dlrover_nb.widgets.series import MOST_ROWS, node_rows
 
@@ -145,7 +145,7 @@ def _piece(cell: Cell) -> strips.Piece:
     return strips.Piece(cell.from_s, cell.to_s, _COLORS[_kind(cell)], is_marked=cell.is_over)
 
 
-def twin(data: Columns) -> Table:
+def data_table(data: Columns) -> Table:
     """Return the worst windows as a table, and the state in words."""
     worst = sorted(data.cells, key=lambda c: c.ratio, reverse=True)[:N_WORST]
     rows = tuple(
@@ -171,7 +171,7 @@ class Figure:
         from dlrover_nb.widgets.charts import kit  # noqa: PLC0415
 
         self.root = kit.time_figure(TITLE, "", y_range=FactorRange())
-        self._pace = kit.Pace()
+        self._pace = kit.Throttle()
         self._cells = kit.Source(x=[], node=[], width=[], color=[], mark=[], words=[], kind=[])
         source = self._cells.model
         cells = self.root.rect(
@@ -213,10 +213,10 @@ def _columns_of(cells: list[Cell], threshold: float) -> dict[str, list[object]]:
     }
 
 
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
     """Return the static chart with its table."""
     data = columns(snapshot, series)
-    return Picture(static(data), twin(data))
+    return StaticChart(static(data), data_table(data))
 
 
 CHART = Chart("stragglers", TITLE, picture, Figure)

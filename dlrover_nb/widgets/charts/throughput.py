@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import Chart
 from dlrover_nb.widgets.series import N_BUCKET, N_STATIC, Trace, summary_rows, trace
 
@@ -87,7 +87,7 @@ def _words(data: Columns) -> str:
     )
 
 
-def twin(data: Columns) -> Table:
+def data_table(data: Columns) -> Table:
     """Return the same numbers as a table."""
     rows = tuple(
         (
@@ -176,10 +176,10 @@ def _markers(data: Columns, top: float) -> dict[str, list[object]]:
     }
 
 
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
     """Return the static chart with its table."""
     data = columns(snapshot, series, n_bucket=N_STATIC)
-    return Picture(static(data), twin(data))
+    return StaticChart(static(data), data_table(data))
 
 
 CHART = Chart("throughput", TITLE, picture, Figure)

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import Picture, Table
+from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import Chart
 from dlrover_nb.widgets.series import (
     MOST_ROWS,
@@ -94,7 +94,7 @@ def _last(y: tuple[float, ...]) -> float | None:
     return next((v for v in reversed(y) if math.isfinite(v)), None)
 
 
-def twin(data: Columns) -> Table:
+def data_table(data: Columns) -> Table:
     """Return the same numbers as a table; of many workers, the slowest ones."""
     by_mean = {name: told for name, y in data.workers.values.items() if (told := [*filter(math.isfinite, y)])}
     names = list(by_mean)
@@ -127,7 +127,7 @@ class Figure:
         self.root.add_tools(self._hover)
         self._place_legend(self.root)
         self._band = self.root.renderers[:]
-        self._with_gaps, self._pace = kit.with_gaps, kit.Pace()
+        self._with_gaps, self._pace = kit.with_gaps, kit.Throttle()
 
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
         """Show new data; a worker that joins gets a line, one that leaves keeps it."""
@@ -174,10 +174,10 @@ class Figure:
         )  # fmt: skip
 
 
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> Picture:
+def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
     """Return the static chart with its table."""
     data = columns(snapshot, series, n_bucket=N_STATIC)
-    return Picture(static(data), twin(data))
+    return StaticChart(static(data), data_table(data))
 
 
 CHART = Chart("workers", TITLE, picture, Figure)

@@ -16,8 +16,8 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.series import natural
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.session.cluster import JobSummary
     from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.widgets.many.grid import Wide
 
 STALE_S = 5.0  # a second between polls, a few for a master that is busy
@@ -38,7 +38,7 @@ class Rank(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class JobReading:
     """What a job's master said last, and how long ago, in seconds of ours."""
 
     summary: JobSummary
@@ -51,7 +51,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class JobsViewState:
     """Everything that a screen draws from.
 
     Parameters
@@ -68,7 +68,7 @@ class Picture:
 
     description: str
     capacity: Capacity
-    jobs: tuple[Heard, ...]
+    jobs: tuple[JobReading, ...]
     wide: Wide
     origin_s: float = 0.0
     silent_s: float = 0.0
@@ -99,14 +99,14 @@ class Columns:
     badge: str  # empty, or why what is shown is old
 
 
-def columns(picture: Picture) -> Columns:
+def columns(picture: JobsViewState) -> Columns:
     """Return what to show of all jobs."""
     ordered = sorted(picture.jobs, key=lambda heard: (rank(heard), natural(heard.summary.name)))
     rows = tuple(_row(heard, picture.wide.slot) for heard in ordered)
     return Columns(rows, totals(picture), badge(picture))
 
 
-def rank(heard: Heard) -> Rank:
+def rank(heard: JobReading) -> Rank:
     """Say what a job needs."""
     job = heard.summary
     if job.phase.is_final:
@@ -118,7 +118,7 @@ def rank(heard: Heard) -> Rank:
     return Rank.STALE if heard.is_stale else Rank.RUNNING
 
 
-def _row(heard: Heard, slot: dict[str, int]) -> Row:
+def _row(heard: JobReading, slot: dict[str, int]) -> Row:
     job = heard.summary
     runs = not job.phase.is_final
     cells = (
@@ -134,7 +134,7 @@ def _row(heard: Heard, slot: dict[str, int]) -> Row:
     return Row(job.name, rank(heard), cells, slot.get(job.name))
 
 
-def state_words(heard: Heard) -> str:
+def state_words(heard: JobReading) -> str:
     """Say the phase, why a job failed, and how old the word is."""
     job = heard.summary
     said = f"{job.phase}: {job.message}" if job.message and job.phase is JobPhase.FAILED else str(job.phase)
@@ -148,7 +148,7 @@ def coarse_s(seconds: float | None) -> float | None:
     return float(f"{seconds:.2g}")
 
 
-def totals(picture: Picture) -> tuple[tuple[str, str], ...]:
+def totals(picture: JobsViewState) -> tuple[tuple[str, str], ...]:
     """Return the numbers of the cluster as a whole."""
     jobs = [heard.summary for heard in picture.jobs]
     running = [job for job in jobs if not job.phase.is_final]
@@ -178,14 +178,14 @@ def _share(part: float, whole: float) -> str:
     return units.percent(part / whole if whole else None)
 
 
-def badge(picture: Picture) -> str:
+def badge(picture: JobsViewState) -> str:
     """Say that the cluster does not answer, how long it has not, and why."""
     if not picture.error:
         return ""
     return f"stale {units.duration(round(picture.silent_s))}: {picture.error}"
 
 
-def drawn(jobs: tuple[Heard, ...]) -> tuple[str, ...]:
+def drawn(jobs: tuple[JobReading, ...]) -> tuple[str, ...]:
     """Return the jobs that have a line: those that run, and those that ended last."""
     newest = sorted((heard.summary for heard in jobs), key=lambda job: job.at_s, reverse=True)
     running = [job.name for job in newest if not job.phase.is_final]

@@ -13,14 +13,14 @@ from dlrover_nb.widgets.many import static
 from dlrover_nb.widgets.many.columns import columns
 from dlrover_nb.widgets.many.figure import Figure
 from dlrover_nb.widgets.many.table import JobsTable
+from dlrover_nb.widgets.render_target import RenderTarget
 from dlrover_nb.widgets.series import natural
-from dlrover_nb.widgets.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.widgets.live import LiveView
-    from dlrover_nb.widgets.many.columns import Columns, Picture
+    from dlrover_nb.widgets.many.columns import Columns, JobsViewState
     from dlrover_nb.widgets.screen import Screen
 
 _WHITE = {"background": "#ffffff", "color": "#1a1a1a", "padding": "10px", "font-size": "13px"}
@@ -48,7 +48,7 @@ class ManyScreen:
 
     def __init__(
         self,
-        picture: Callable[[], Picture],
+        picture: Callable[[], JobsViewState],
         open_job: Callable[[str], LiveView],
         *,
         on_close: Callable[[ManyScreen], None],
@@ -61,7 +61,7 @@ class ManyScreen:
         self._make_controls()
         self._opened: tuple[LiveView, Screen] | None = None
         self._below = pn.Column(sizing_mode="stretch_width")
-        self.stage = Stage(
+        self.stage = RenderTarget(
             self._arrange(first), self.show, on_close=lambda: on_close(self), on_connect=on_connect
         )
         self.layout, self.flush = self.stage.layout, self.stage.flush
@@ -75,7 +75,7 @@ class ManyScreen:
         self._close = pn.widgets.Button(label="Close the opened job", width=200, disabled=True)
         self._close.on_click(self._close_opened)
 
-    def _arrange(self, first: Picture) -> pn.Column:
+    def _arrange(self, first: JobsViewState) -> pn.Column:
         heading = f'<h2 style="margin:0;font-size:16px">{escape(static.title(first))}</h2>'
         return pn.Column(
             _pane(_text(text=heading)),

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Picture, Table, Tone, View
+from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.many.columns import HEAD, columns
 from dlrover_nb.widgets.many.grid import moved_most
 from dlrover_nb.widgets.many.look import look
@@ -19,14 +19,14 @@ N_LABEL = 8
 TITLE = "Throughput of all jobs"
 
 
-def view(picture: shown.Picture) -> View:
+def view(picture: shown.JobsViewState) -> View:
     """Return the cluster's totals, the chart, and the table of jobs."""
     told = columns(picture)
     blocks: list[Block] = [Facts(told.totals)]
     if told.badge:
         blocks.append(Paragraph(told.badge, Tone.WARNING))
     if told.rows:
-        blocks.append(Picture(chart(picture), twin(picture)))
+        blocks.append(StaticChart(chart(picture), data_table(picture)))
         rows = tuple(row.cells for row in told.rows)
         blocks.append(Table("Jobs, those that need attention first", HEAD, rows))
     else:
@@ -34,19 +34,19 @@ def view(picture: shown.Picture) -> View:
     return View(title(picture), tuple(blocks))
 
 
-def title(picture: shown.Picture) -> str:
+def title(picture: shown.JobsViewState) -> str:
     """Name the cluster; what is simulated says so."""
     return f"All jobs of {picture.description}"
 
 
-def x_label(picture: shown.Picture) -> str:
+def x_label(picture: shown.JobsViewState) -> str:
     """Say what the times of the chart are."""
     if picture.simulated:
         return "simulated time (h:mm:ss)"
     return f"time since {units.clock(picture.origin_s)} (h:mm:ss)" if picture.origin_s else "time (h:mm:ss)"
 
 
-def chart(picture: shown.Picture) -> str:
+def chart(picture: shown.JobsViewState) -> str:
     """Return the chart as SVG; only the fastest lines are labelled, the table has them all."""
     wide = picture.wide.since(picture.origin_s)
     groups = _groups(wide.t_s)
@@ -80,7 +80,7 @@ def _last(y: list[float]) -> float:
     return next((value for value in reversed(y) if value == value), 0.0)  # noqa: PLR0124 - NaN is not itself
 
 
-def twin(picture: shown.Picture) -> Table:
+def data_table(picture: shown.JobsViewState) -> Table:
     """Return the chart's numbers."""
     rows = tuple(
         (name, units.number(min(known)), units.number(max(known)), units.number(known[-1]))

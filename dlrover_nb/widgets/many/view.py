@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets.cell import Cell, static_bundle
 from dlrover_nb.widgets.live import POLLER, LiveView
 from dlrover_nb.widgets.many import static
-from dlrover_nb.widgets.many.roster import Roster
+from dlrover_nb.widgets.many.jobs_view_model import JobsViewModel
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlrover_nb.core.session.cluster import Cluster
+    from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.widgets.many.screen import ManyScreen
 
 
@@ -37,7 +37,7 @@ class ManyJobs:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.roster = Roster(cluster)
+        self.roster = JobsViewModel(cluster)
         self._screens: list[ManyScreen] = []
         self._lock = threading.Lock()
         self._cell = Cell(self._static)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.backends.base import Backend, NodeExited
+    from dlrover_nb.core.driver.backend import Backend, NodeExited
 
 FEATURES = FeatureSpec("label", (), (CategoricalColumn("c", 0, 64),), n_train=100, n_eval=10)
 
@@ -58,7 +58,7 @@ class Master:
 
 
 class BackendConformance:
-    """The contract of `core.backends.base.Backend`."""
+    """The contract of `core.driver.backend.Backend`."""
 
     start_limit_s: ClassVar[float] = 30.0
 

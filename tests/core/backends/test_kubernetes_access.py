@@ -9,10 +9,10 @@ from waiting import until
 
 from dlrover_nb.core.backends.kubernetes import access
 from dlrover_nb.core.backends.kubernetes.access import check_access, covered, quota_facts, standing
-from dlrover_nb.core.backends.kubernetes.answers import Asked, Forbidden, Status
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.kinds import POD, ROLE, SECRET
-from dlrover_nb.core.backends.kubernetes.rights import SEE_NODES, USER, Right, master_rights, role, role_text
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status
+from dlrover_nb.core.manifests.kinds import POD, ROLE, SECRET
+from dlrover_nb.core.manifests.rights import SEE_NODES, USER, Right, master_rights, role, role_text
 
 PODS = Right("pods", ("get", "create"), "run pods")
 LOGS = Right("pods/log", ("get",), "read logs")

@@ -16,15 +16,7 @@ from dlrover_nb.core.backends.kubernetes.api import (
     Refused,
     connect_api,
 )
-from dlrover_nb.core.backends.kubernetes.kinds import (
-    CONFIG_MAP,
-    ELASTIC_JOB,
-    JOB,
-    LIMIT_RANGE,
-    NODE,
-    POD,
-    QUOTA,
-)
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, LIMIT_RANGE, NODE, POD, QUOTA
 
 pytestmark = pytest.mark.kube
 

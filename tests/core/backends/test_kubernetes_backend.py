@@ -13,20 +13,20 @@ import pytest
 from conformance import FEATURES, BackendConformance, Master
 from kube import ROOT, host_files
 
-from dlrover_nb.core.backends.kubernetes import book
+from dlrover_nb.core.backends.kubernetes import pod_reconciler
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
-from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, POD, QUOTA, SECRET
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.jobfile import job_from
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, POD, QUOTA, SECRET
 from dlrover_nb.core.structs.pods import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.backends.base import Backend
     from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.driver.backend import Backend
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.messages import Hello, NodeConfig
 
@@ -182,8 +182,8 @@ class TestKubernetesBackend(BackendConformance):
     def test_what_a_machine_misses_to_make_a_container_is_told_from_its_events(
         self, backend: Backend, master: Master, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(book, "SLOW_S", 0.5)
-        monkeypatch.setattr(book, "ASK_EVERY_S", 1.0)
+        monkeypatch.setattr(pod_reconciler, "SLOW_S", 0.5)
+        monkeypatch.setattr(pod_reconciler, "ASK_EVERY_S", 1.0)
         own = host_files()
         own["volumes"] = [*own["volumes"], {"mount": "/dlrover-nb/keys", "secret": "forgotten"}]  # type: ignore[misc]
         with self.another(**own) as other:

@@ -8,11 +8,11 @@ import pytest
 from kube import core_api
 
 from dlrover_nb.core.backends.kubernetes import backend as module
-from dlrover_nb.core.backends.kubernetes import book
+from dlrover_nb.core.backends.kubernetes import pod_reconciler
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
-from dlrover_nb.core.backends.kubernetes.kinds import LIMIT_RANGE, NODE, POD
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.manifests.kinds import LIMIT_RANGE, NODE, POD
 from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec
 from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.pods import PodJob
@@ -145,7 +145,7 @@ def test_a_pod_that_was_made_before_is_taken_for_what_it_is(api, backend):
 def test_a_node_on_a_silent_machine_is_given_up_and_its_pod_removed_by_force(
     control_plane, api, backend, monkeypatch
 ):
-    monkeypatch.setattr(book, "LOST_AFTER_S", 0.5)
+    monkeypatch.setattr(pod_reconciler, "LOST_AFTER_S", 0.5)
     machine(control_plane, "silent")
     try:
         backend.start_node(config("ps-0"))

@@ -31,8 +31,8 @@ from dlrover_nb.core.backends.kubernetes.api import (
     Unreachable,
     connect_api,
 )
-from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, NAMESPACE, POD
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, NAMESPACE, POD
 
 SECRET = "do-not-print-me"
 
@@ -156,7 +156,7 @@ def test_a_plugin_that_fails_says_so_itself(tmp_path, caplog):
 def unreachable(server, tmp_path, user=None, limit_s=20.0):
     api = connect_api(kubeconfig=a_kubeconfig(tmp_path / "config", server, user))
     with pytest.raises(Unreachable) as caught:
-        api.hurried(limit_s).list(POD)
+        api.with_short_timeout(limit_s).list(POD)
     text = str(caught.value)
     assert SECRET not in text
     assert "\n" not in text

@@ -5,7 +5,7 @@ from kube import host_files
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.api import NotThere, PodAnswered, Refused, Unreachable, connect_api
-from dlrover_nb.core.backends.kubernetes.kinds import POD
+from dlrover_nb.core.manifests.kinds import POD
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 

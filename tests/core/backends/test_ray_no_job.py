@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlrover_nb.core.session.cluster import no_job
+from dlrover_nb.core.client.cluster import no_job
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dlrover_nb.core.controller import ControllerSettings, replay
-from dlrover_nb.core.controller.series import Rollup
+from dlrover_nb.core.controller.rollup import Rollup
 from dlrover_nb.core.structs.decisions import Outcome, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import PhaseChanged, Remember, RoomChanged, Scale, Ticked
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode

@@ -17,7 +17,7 @@ from dlrover_nb.core.export import Options, Provenance
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
-from dlrover_nb.core.structs.foreign import Counting, ForeignRole, ForeignSpec, Framework
+from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import (
     DataFormat,
     DataSpec,
@@ -173,9 +173,9 @@ pods = st.builds(
     operator=st.sampled_from(["", "none", "auto", "dlrover"]),
     linger_s=st.floats(1, 3600),
 )
-programs = st.builds(ForeignRole, st.lists(texts, min_size=1, max_size=3).map(tuple), image=texts, env=pairs)
+programs = st.builds(ExternalRole, st.lists(texts, min_size=1, max_size=3).map(tuple), image=texts, env=pairs)
 foreigners = st.builds(
-    ForeignSpec,
+    ExternalSpec,
     programs,
     st.integers(1, 1 << 40),
     ps=programs,
@@ -236,11 +236,11 @@ def jobs_of(kind: str) -> st.SearchStrategy[JobSpec]:
 
 
 TRAIN = ("python", "/app/train.py", "--step", "$(STEP)")
-TENSORFLOW = ForeignSpec(
-    ForeignRole(TRAIN, image="registry/deepctr:3", env=("STEP=8",)), 80_000, ForeignRole(TRAIN)
+TENSORFLOW = ExternalSpec(
+    ExternalRole(TRAIN, image="registry/deepctr:3", env=("STEP=8",)), 80_000, ExternalRole(TRAIN)
 )
-TORCH = ForeignSpec(
-    ForeignRole(("torchrun", "/app/train.py")), 80_000, framework=Framework.TORCH, n_process=2, port=29500
+TORCH = ExternalSpec(
+    ExternalRole(("torchrun", "/app/train.py")), 80_000, framework=Framework.TORCH, n_process=2, port=29500
 )
 JOB = JobSpec("ctr-daily", owner="ada", data=DataSpec(DataFormat.PARQUET, "/data/day1.parquet"))
 BEFORE = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.2, 512))

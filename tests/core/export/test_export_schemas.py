@@ -28,8 +28,8 @@ from exports import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.answers import Asked
 from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked
 from dlrover_nb.core.backends.kubernetes.connection import Request
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yaml

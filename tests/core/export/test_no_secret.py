@@ -13,7 +13,7 @@ from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.foreign import ForeignRole, ForeignSpec
+    from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
 
 SECRET = "hunter2hunter2"
 VARIABLES = (
@@ -34,8 +34,8 @@ LEAKY = replace(
 )
 
 
-def _leaky(foreign: ForeignSpec) -> JobSpec:
-    def leak(role: ForeignRole) -> ForeignRole:
+def _leaky(foreign: ExternalSpec) -> JobSpec:
+    def leak(role: ExternalRole) -> ExternalRole:
         words = (*role.command, f"--data=https://ada:{SECRET}@host/x", f"https://host/y?password={SECRET}")
         return replace(role, command=words, env=VARIABLES)
 

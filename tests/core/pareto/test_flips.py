@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.pareto.flips import FARTHEST, Quantity, nearest_flip
+from dlrover_nb.core.pareto.break_even import FARTHEST, Quantity, nearest_break_even
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 STAY, GO, FAR = (ResourcePlan(RolePlan(n, 1, 512), RolePlan(1, 1, 512)) for n in (1, 2, 3))
@@ -20,7 +20,7 @@ def quantity(name="speed", now=100.0, spread=0.1, *, below=0.0, above=float("inf
 
 
 def flip(*quantities):
-    return nearest_flip(quantities, recommended=GO, present=STAY)
+    return nearest_break_even(quantities, recommended=GO, present=STAY)
 
 
 @settings(deadline=None)

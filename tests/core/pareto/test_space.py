@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.pareto.placing import fits
+from dlrover_nb.core.pareto.bin_packing import fits
 from dlrover_nb.core.pareto.space import (
     ladders,
     list_plans,

@@ -88,7 +88,7 @@ def test_front_curves_and_advice_come_from_a_space_of_any_size(analysis):
     assert analysis.front.candidates
     assert {p.name for p in analysis.front.picks} >= {"knee", "fastest", "best value"}
     assert {c.axis for c in analysis.curves} == {"workers", "ps", "worker_cpu", "ps_cpu"}
-    advice = advise(analysis, PlannerSettings(), barred={}, may_explore=True)
+    advice = advise(analysis, PlannerSettings(), rejected_plans={}, may_explore=True)
     assert advice is not None
     assert advice.candidate.prediction.samples_per_s > analysis.current.prediction.samples_per_s
 
@@ -146,7 +146,7 @@ def test_pins_that_leave_nothing_give_an_empty_front_and_the_reason_and_no_error
     assert found.front.candidates == ()
     assert "pinned is worker_cpu = 33" in found.why_empty
     assert analyse(situation(SMALL)).why_empty == ""
-    assert advise(found, PlannerSettings(), barred={}, may_explore=True) is None
+    assert advise(found, PlannerSettings(), rejected_plans={}, may_explore=True) is None
 
 
 def test_unknown_price_is_unknown_everywhere_and_the_front_is_one_of_resources():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner import (
-    Grounds,
+    AdviceContext,
     PlannerSettings,
     Situation,
     analyse,
@@ -85,7 +85,7 @@ def refusal_of(analysis):
 
 
 def grounds(analysis, **changes):
-    told = Grounds(PlannerSettings(), refusal_of(analysis), {}, Quota())
+    told = AdviceContext(PlannerSettings(), refusal_of(analysis), {}, Quota())
     return replace(told, **changes)
 
 
@@ -232,9 +232,9 @@ def test_the_runner_up_is_another_plan_of_the_front(plan):
 def test_what_the_runner_up_lacks_is_the_rule_that_it_breaks():
     found, _ = runner_up(ANALYSIS, NOW, grounds(ANALYSIS))
     for then in (found.prediction.samples_per_s, float("nan")):
-        turned_down = grounds(ANALYSIS, barred={found.plan: then})
+        turned_down = grounds(ANALYSIS, rejected_plans={found.plan: then})
         assert runner_up(ANALYSIS, NOW, turned_down)[1] == "It was turned down or failed before."
-    otherwise = grounds(ANALYSIS, barred={found.plan: found.prediction.samples_per_s * 2})
+    otherwise = grounds(ANALYSIS, rejected_plans={found.plan: found.prediction.samples_per_s * 2})
     assert "turned down" not in runner_up(ANALYSIS, NOW, otherwise)[1]
     assert (
         runner_up(ANALYSIS, NOW, grounds(ANALYSIS, refusal=lambda _: "it is pinned"))[1]
@@ -262,12 +262,12 @@ def test_without_another_plan_there_is_no_runner_up():
 
 def test_the_next_best_probe_is_an_unmeasured_plan_that_may_be_tried():
     analysis = analysed(seen(NOW, 20_000))
-    found = probe(analysis, PlannerSettings(), barred={})
+    found = probe(analysis, PlannerSettings(), rejected_plans={})
     assert found is not None
     assert found.candidate.plan != NOW
     assert "uncertainty" in found.why
-    barred = {found.candidate.plan: found.candidate.prediction.samples_per_s}
-    other = probe(analysis, PlannerSettings(), barred=barred)
+    rejected_plans = {found.candidate.plan: found.candidate.prediction.samples_per_s}
+    other = probe(analysis, PlannerSettings(), rejected_plans=rejected_plans)
     assert other is None or other.candidate.plan != found.candidate.plan
 
 

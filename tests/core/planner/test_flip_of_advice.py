@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
-from dlrover_nb.core.planner.flip import flip_of, flip_of_staying, suppose
+from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying, suppose
 from dlrover_nb.core.planner.situation import transition_kind
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.job import JobSpec
@@ -23,7 +23,7 @@ from dlrover_nb.core.structs.samples import ProfileSample
 NOW = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
 TWO = replace(NOW, worker=RolePlan(2, 0.5, 1024))
 PS = replace(NOW, ps=RolePlan(2, 0.5, 512))
-decide = partial(advise, settings=PlannerSettings(), barred={}, may_explore=True)
+decide = partial(advise, settings=PlannerSettings(), rejected_plans={}, may_explore=True)
 
 
 def seen(plan, speed, n=5):
@@ -85,7 +85,7 @@ ONE_PS = PlanBounds(max_workers=4, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.5,))
 def test_advice_is_the_same_before_its_flip_and_another_beyond(changes):
     analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 11_600), **changes))
     advice = decide(analysis)
-    found = flip_of(analysis, advice, decide)
+    found = break_even_of(analysis, advice, decide)
     assert advice.kind is ProposalKind.IMPROVE
     assert found is not None
     before, beyond = asked_again(analysis, found, transition_kind(advice.candidate.scale))
@@ -97,7 +97,7 @@ def test_advice_is_the_same_before_its_flip_and_another_beyond(changes):
 def test_barely_better_plan_flips_with_its_own_throughput():
     bounds = replace(ONE_PS, max_workers=2)
     analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 11_600), spec=JobSpec("x", bounds=bounds)))
-    found = flip_of(analysis, decide(analysis), decide)
+    found = break_even_of(analysis, decide(analysis), decide)
     assert found.quantity.startswith("throughput")
     assert found.plan == NOW
     assert "staying with the present plan" in found.words
@@ -106,20 +106,20 @@ def test_barely_better_plan_flips_with_its_own_throughput():
 def test_flip_is_none_where_nothing_plausible_changes_the_advice():
     bounds = replace(ONE_PS, max_workers=2)
     analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 90_000), spec=JobSpec("x", bounds=bounds)))
-    assert flip_of(analysis, decide(analysis), decide) is None
+    assert break_even_of(analysis, decide(analysis), decide) is None
 
 
 def test_flip_of_advice_that_the_decision_does_not_give_is_none():
     analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000)))
     other = replace(decide(analysis), candidate=analysis.candidate(PS))
-    assert flip_of(analysis, other, decide) is None
+    assert break_even_of(analysis, other, decide) is None
 
 
 def test_staying_flips_where_something_would_be_advised():
     spec = JobSpec("x", bounds=replace(ONE_PS, max_workers=2))
     analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 10_950), spec=spec))
     assert decide(analysis) is None
-    found = flip_of_staying(analysis, analysis.candidate(TWO), decide)
+    found = break_even_of_staying(analysis, analysis.candidate(TWO), decide)
     assert found.plan == TWO
     plan = TWO if TWO.short in found.quantity else NOW
     row = (plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu)
@@ -134,7 +134,7 @@ def test_staying_flips_where_something_would_be_advised():
 def test_experiment_flips_only_with_what_it_rests_on():
     analysis = analyse(situation(seen(NOW, 10_000), n_sample_left=300_000))
     advice = decide(analysis)
-    found = flip_of(analysis, advice, decide)
+    found = break_even_of(analysis, advice, decide)
     assert advice.kind is ProposalKind.EXPLORE
     assert found is None or "throughput" not in found.quantity
 

@@ -15,20 +15,20 @@ import numpy as np
 from ps_world import FakePs, Network
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.runtime.diary import Diary, Entry, read_back
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import (
     DropCheckpoint,
+    Emit,
     Manifest,
     Order,
     PrepareCheckpoint,
     Send,
     StartNode,
     StopNode,
-    Tell,
     WriteManifest,
 )
 from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.runtime.write_ahead_log import Entry, WriteAheadLog, read_back
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.job import (
@@ -102,7 +102,7 @@ class World:
         self.job, self.rows, self.at_s = job, rows or features(), 0.0
         self.capacity = Capacity((NodeShape(cpu, 65536),))
         self.master = self._new_master()
-        self.diary = Diary(self.master)
+        self.diary = WriteAheadLog(self.master)
         self.entries = [to_json(self.diary.first())]
         self.nodes: dict[str, FakeNode] = {}
         self.ps: dict[str, FakePs] = {}
@@ -145,7 +145,7 @@ class World:
         self.master = self._new_master()
         entries = [from_json(entry, Entry) for entry in self.entries]
         record, kept = read_back(self.master, entries)
-        self.diary = Diary(self.master)
+        self.diary = WriteAheadLog(self.master)
         self.do(self.master.resume(record, kept, self.at_s))
         for node in self.nodes.values():
             if node.is_alive and node.has_come_up:
@@ -189,7 +189,7 @@ class World:
                 case DropCheckpoint(number):
                     self.dropped.append(number)
                     self.disk.pop(number, None)
-                case Tell(event):
+                case Emit(event):
                     self.events.append(event)
 
     def _check_start(self, order: StartNode) -> None:

@@ -16,9 +16,9 @@ from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.limits import Enforced
-from dlrover_nb.core.runtime.meter import Meter
 from dlrover_nb.core.runtime.ps import ParameterServer
 from dlrover_nb.core.runtime.store import even_bucket_owner
+from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.trainer import Trainer
 from dlrover_nb.core.runtime.wire import bind_router, decode, encode, new_keys
 from dlrover_nb.core.runtime.worker import Worker
@@ -198,7 +198,7 @@ class World:
 
 def _compose(config):
     clock = SystemClock()
-    meter, context = Meter(clock), zmq.Context()
+    meter, context = TimeAccounting(clock), zmq.Context()
     return context, Agent(context, config, clock, meter), meter, clock
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import ChunkTaken
-from dlrover_nb.core.runtime.giving import Parcel, Sizes
-from dlrover_nb.core.runtime.moving import Moving
+from dlrover_nb.core.runtime.migration_source import AddressedChunk, Sizes
+from dlrover_nb.core.runtime.ps_migration import PsMigration
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, owned_buckets
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.job import ModelSpec, Optimizer
@@ -32,9 +32,9 @@ class Network:
 
     def __init__(self) -> None:
         self.loses: Callable[[], bool] = lambda: False
-        self.links: dict[tuple[str, str], deque[Parcel | ChunkTaken]] = {}
+        self.links: dict[tuple[str, str], deque[AddressedChunk | ChunkTaken]] = {}
 
-    def send(self, source: str, target: str, item: Parcel | ChunkTaken) -> None:
+    def send(self, source: str, target: str, item: AddressedChunk | ChunkTaken) -> None:
         if not self.loses():
             self.links.setdefault((source, target), deque()).append(item)
 
@@ -46,7 +46,7 @@ class Network:
 class FakePs:
     def __init__(self, name: str, n_id: int, network: Network) -> None:
         self.name, self._n_id, self._network = name, n_id, network
-        self.moving = Moving(name, N_DENSE, self.new_store, SIZES)
+        self.moving = PsMigration(name, N_DENSE, self.new_store, SIZES)
         self.epoch = -1
 
     def new_store(self, index: int = 0, n_ps: int = 1) -> ParameterStore:
@@ -85,7 +85,7 @@ class FakePs:
             told.append(m.Loaded(self.name, end.move))
         return tuple(told)
 
-    def hear(self, source: str, item: Parcel | ChunkTaken, at_s: float) -> None:
+    def hear(self, source: str, item: AddressedChunk | ChunkTaken, at_s: float) -> None:
         if isinstance(item, ChunkTaken):
             self.moving.taken(f"ipc://{source}", item, at_s)
             return

@@ -5,7 +5,7 @@ from node_world import FEATURES, SPEC
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.agent import Agent, read_endpoint
-from dlrover_nb.core.runtime.meter import Meter
+from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.wire import HIGH_WATER, bind_router, decode, new_keys
 from dlrover_nb.core.structs.messages import Left, NodeConfig, ShardAsked
 from dlrover_nb.core.structs.resources import Role
@@ -44,7 +44,7 @@ def lonely(context, tmp_path):
         "w0", Role.WORKER, SPEC, FEATURES, 1.0, 512, f"ipc://{tmp_path}/run/m", "ipc", str(tmp_path), "", ""
     )
     clock = ManualClock()
-    return Agent(context, config, clock, Meter(clock))
+    return Agent(context, config, clock, TimeAccounting(clock))
 
 
 def test_what_was_said_to_nobody_leaves_with_the_node_in_its_order(context, lonely, tmp_path):

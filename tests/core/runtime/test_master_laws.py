@@ -9,12 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from master_world import World, features, plan, spec
 
-from dlrover_nb.core.runtime.crew import crew_change
 from dlrover_nb.core.runtime.orders import StartNode
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.runtime.roster import Roster
 from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.runtime.worker_set import worker_set_change
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import N_BUCKET
 from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role, RolePlan, fits, n_more, plan_needs
@@ -68,7 +68,7 @@ def test_a_crew_step_never_overshoots_and_never_sends_the_last_worker_away_with_
     for fitting, trains, drains in kinds:
         node = roster.add(Role.WORKER, want if fitting else other, 0.0)
         node.is_up, node.is_training, node.is_draining = trains, trains, trains and drains
-    change = crew_change(roster.workers, want, room)
+    change = worker_set_change(roster.workers, want, room)
     staying = [w for w in roster.workers if not w.is_draining and w not in change.leave]
     fitting_left = [w for w in staying if w.has_shape(want)]
     assert len(fitting_left) + change.n_start <= max(count, 0)

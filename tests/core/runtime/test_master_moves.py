@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.runtime import watch
+from dlrover_nb.core.runtime import liveness
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.events import PhaseChanged, PlanApplied, PlanFailed
@@ -221,7 +221,7 @@ def test_a_move_that_comes_no_further_gives_way_to_the_plan_before() -> None:
     before = world.at_s
     world.network.loses = lambda: True
     world.run_until(lambda: world.told(PlanFailed), 2000)
-    assert world.at_s - before < 2 * watch.PLAN_LIMIT_S
+    assert world.at_s - before < 2 * liveness.PLAN_LIMIT_S
     finish(world, plan(1, 1))
 
 
@@ -229,7 +229,7 @@ def test_a_ps_that_does_not_take_over_is_replaced() -> None:
     world = to(moving(plan(2, 1), plan(2, 2)), Stage.SWITCHING)
     world.nodes["ps-1"].inbox.clear()
     world.nodes["ps-0"].inbox.clear()
-    for _ in range(int(watch.SWITCH_LIMIT_S) + 2):
+    for _ in range(int(liveness.SWITCH_LIMIT_S) + 2):
         for name in [*world.living(Role.WORKER), *world.living(Role.PS)]:
             world.report(name)
             world.hear(name)

@@ -9,7 +9,7 @@ import pytest
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime.orders import Send, Tell
+from dlrover_nb.core.runtime.orders import Emit, Send
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed, ProgressMade
@@ -414,14 +414,14 @@ def test_a_plan_that_runs_already_is_told_as_applied() -> None:
     world = World(spec(), features(4000))
     world.run_until(lambda: in_place(world, plan()))
     orders = world.master.set_target(plan(), world.at_s)
-    assert Tell(PlanApplied(world.at_s, plan(), 0.0)) in orders
+    assert Emit(PlanApplied(world.at_s, plan(), 0.0)) in orders
 
 
 def test_a_target_after_the_last_row_is_refused() -> None:
     world = World(spec(), features(400, 4000))
     world.run_until(lambda: world.master.phase is JobPhase.EVALUATING)
     orders = world.master.set_target(plan(2, 1), world.at_s)
-    assert Tell(PlanFailed(world.at_s, plan(2, 1), "all rows are trained already")) in orders
+    assert Emit(PlanFailed(world.at_s, plan(2, 1), "all rows are trained already")) in orders
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
 

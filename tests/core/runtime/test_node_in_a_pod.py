@@ -8,9 +8,9 @@ import pytest
 from kube import core_api, host_files
 from node_world import FEATURES, SPEC, World, shard
 
-from dlrover_nb.core.backends.kubernetes.pods import MASTER_NOTE, PodNode, node_pod, pod_name
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.jobfile import job_from
+from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, pod_name
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.structs.messages import (
     Granted,

@@ -31,9 +31,9 @@ from dlrover_nb.core.runtime.exchange import (
     Round,
     StaleEpoch,
 )
-from dlrover_nb.core.runtime.meter import Meter
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore
+from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.job import Sync
 
@@ -109,7 +109,7 @@ def frames_of(request: object, arrays: list[np.ndarray]) -> list[bytes]:
 )
 def test_no_request_ends_a_ps(sync: Sync, requests: list[tuple[bytes, object, list[np.ndarray]]]) -> None:
     router = Router()
-    serving = Serving(router, Meter(SystemClock()), "ps-0", replace(SPEC, sync=sync))  # type: ignore[arg-type]
+    serving = Serving(router, TimeAccounting(SystemClock()), "ps-0", replace(SPEC, sync=sync))  # type: ignore[arg-type]
     serving.open(ParameterStore(MODEL, FEATURES.n_table_row, N_DENSE), 1)
     serving._serve(b"a", frames_of(InitDense(1), [np.zeros(N_DENSE, np.float32)]))  # type: ignore[arg-type]
     for identity, request, arrays in requests:

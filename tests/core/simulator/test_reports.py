@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sim_world import make_job, make_plan, make_world, play
 
 from dlrover_nb.core.simulator import Faults
-from dlrover_nb.core.simulator.crew import SimNode
-from dlrover_nb.core.simulator.reports import Pace, ps_sample, worker_sample
+from dlrover_nb.core.simulator.reports import RunRate, ps_sample, worker_sample
+from dlrover_nb.core.simulator.sim_nodes import SimNode
 from dlrover_nb.core.simulator.truth import TermsTruth
 from dlrover_nb.core.structs.events import NodeReported
 from dlrover_nb.core.structs.resources import Role
@@ -32,7 +32,7 @@ def parts(split: TimeSplit) -> list[float]:
 
 @given(
     pace=st.builds(
-        Pace,
+        RunRate,
         batch=st.floats(1, 5000),
         split=st.builds(TimeSplit, *[st.just(0.0) | st.floats(1e-6, 10)] * 7),
         ps_factor=speeds,
@@ -43,7 +43,7 @@ def parts(split: TimeSplit) -> list[float]:
     window_s=st.floats(0.1, 1000),
 )
 def test_the_parts_of_every_report_sum_to_its_iteration_and_none_is_below_zero(
-    pace: Pace, factor: float, n_sample: int, window_s: float
+    pace: RunRate, factor: float, n_sample: int, window_s: float
 ) -> None:
     worker = worker_sample(node(factor=factor), n_sample, pace, at_s=window_s, memory_mib=1.0)
     ps = ps_sample(node(Role.PS), n_sample, pace, at_s=window_s, memory_mib=1.0, parameter_mib=1.0)
@@ -54,7 +54,7 @@ def test_the_parts_of_every_report_sum_to_its_iteration_and_none_is_below_zero(
 
 
 def test_a_normal_worker_reports_the_terms_of_the_truth() -> None:
-    told = Pace(512, NORMAL, 4, 2).spread(NORMAL.total_s, 1.0)
+    told = RunRate(512, NORMAL, 4, 2).spread(NORMAL.total_s, 1.0)
     assert parts(told) == pytest.approx(parts(NORMAL))
     assert told.update_s == pytest.approx(0.02 * 4 / (2 * 4.0) + 0.01 * 4 / 2 / 2)  # eq. 3, half of eq. 4
     assert told.lookup_s == pytest.approx(1e-4 * 512 / 2 + 0.01 * 4 / 2 / 2)  # eq. 5, half of eq. 4
@@ -62,7 +62,7 @@ def test_a_normal_worker_reports_the_terms_of_the_truth() -> None:
 
 @given(speeds)
 def test_what_a_slow_worker_loses_is_computing(factor: float) -> None:
-    told = Pace(512, NORMAL, 4, 2).spread(NORMAL.total_s / factor, factor)
+    told = RunRate(512, NORMAL, 4, 2).spread(NORMAL.total_s / factor, factor)
     lost_s = NORMAL.total_s / factor - NORMAL.total_s
     assert told.compute_s == pytest.approx(NORMAL.compute_s + lost_s)
     assert told.lookup_s == pytest.approx(NORMAL.lookup_s)
@@ -70,7 +70,7 @@ def test_what_a_slow_worker_loses_is_computing(factor: float) -> None:
 
 @given(speeds)
 def test_what_a_slow_ps_costs_is_waiting_for_it(factor: float) -> None:
-    told = Pace(512, NORMAL, 4, 2, ps_factor=factor).spread(NORMAL.total_s / factor, 1.0)
+    told = RunRate(512, NORMAL, 4, 2, ps_factor=factor).spread(NORMAL.total_s / factor, 1.0)
     lost_s = NORMAL.total_s / factor - NORMAL.total_s
     assert told.compute_s == pytest.approx(NORMAL.compute_s)
     assert told.lookup_s + told.update_s == pytest.approx(NORMAL.lookup_s + NORMAL.update_s + lost_s)
@@ -78,7 +78,7 @@ def test_what_a_slow_ps_costs_is_waiting_for_it(factor: float) -> None:
 
 @given(speeds)
 def test_in_step_a_fast_worker_waits_for_the_slow_one_which_waits_for_nobody(slowest: float) -> None:
-    pace = Pace(512, NORMAL, 4, 2, slowest=slowest)
+    pace = RunRate(512, NORMAL, 4, 2, slowest=slowest)
     iter_s = NORMAL.total_s / slowest
     assert pace.spread(iter_s, 1.0).peers_s == pytest.approx(iter_s - NORMAL.total_s)
     assert pace.spread(iter_s, slowest).peers_s == pytest.approx(0)

@@ -13,15 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.backends.kubernetes.api import Forbidden, NotThere, Refused
 from dlrover_nb.core.backends.kubernetes.contexts import kubernetes_address
-from dlrover_nb.core.backends.kubernetes.kinds import (
-    ACCESS_REVIEW,
-    NAMESPACE,
-    QUOTA,
-    RULES_REVIEW,
-    SELF_REVIEW,
-)
-from dlrover_nb.core.backends.kubernetes.rights import SEE_NODES, USER, Right, role_text
-from dlrover_nb.core.structs.standing import Allowed, Standing
+from dlrover_nb.core.manifests.kinds import ACCESS_REVIEW, NAMESPACE, QUOTA, RULES_REVIEW, SELF_REVIEW
+from dlrover_nb.core.manifests.rights import SEE_NODES, USER, Right, role_text
+from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -140,7 +134,7 @@ def _who(api: Api) -> str:
         return ""
 
 
-def standing(api: Api) -> Standing:
+def standing(api: Api) -> ClusterAccess:
     """Return what a user is told when he connects: where he is, the quota there, and what he may do.
 
     Raises
@@ -162,7 +156,7 @@ def standing(api: Api) -> Standing:
             ("your rights", "this cluster does not tell them; what is refused brings what to ask for")
         )
     allowed = (Allowed(c.right.why, c.right.resource, c.missing, c.right.optional) for c in access.checked)
-    return Standing(tuple(facts), tuple(allowed), access.ask())
+    return ClusterAccess(tuple(facts), tuple(allowed), access.ask())
 
 
 def _absent(api: Api) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from dlrover_nb.core.backends.kubernetes.answers import (
+from dlrover_nb.core.backends.kubernetes.api_errors import (
     ApiError,
     Asked,
     Conflict,
@@ -27,9 +27,9 @@ from dlrover_nb.core.backends.kubernetes.answers import (
     proxy_error,
 )
 from dlrover_nb.core.backends.kubernetes.connection import Connection, Request
-from dlrover_nb.core.backends.kubernetes.kinds import POD, Doc, Kind
 from dlrover_nb.core.backends.kubernetes.login import load_login
 from dlrover_nb.core.backends.kubernetes.stream import Lines, Watch, decode
+from dlrover_nb.core.manifests.kinds import POD, Doc, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -139,7 +139,7 @@ class Api:
         """Return the same connection, seen from another namespace."""
         return self._like(namespace, self._limit_s)
 
-    def hurried(self, limit_s: float) -> Api:
+    def with_short_timeout(self, limit_s: float) -> Api:
         """Return the same connection, for calls that may take so long at the most."""
         return self._like(self.namespace, limit_s)
 

@@ -23,7 +23,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.backends.kubernetes.answers import (
+from dlrover_nb.core.backends.kubernetes.api_errors import (
     ApiError,
     Conflict,
     Forbidden,
@@ -32,24 +32,24 @@ from dlrover_nb.core.backends.kubernetes.answers import (
     Unauthorized,
     Unreachable,
 )
-from dlrover_nb.core.backends.kubernetes.book import PodBook
 from dlrover_nb.core.backends.kubernetes.capacity import Tenant
-from dlrover_nb.core.backends.kubernetes.kinds import EVENT, POD
-from dlrover_nb.core.backends.kubernetes.lookout import Lookout
+from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
+from dlrover_nb.core.backends.kubernetes.informer import Informer
 from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point
-from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, NODE_LABEL, RUN_LABEL, owned_by
-from dlrover_nb.core.backends.kubernetes.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
-from dlrover_nb.core.backends.kubernetes.verdict import trouble
-from dlrover_nb.core.backends.kubernetes.watch import Mirror
+from dlrover_nb.core.backends.kubernetes.pod_reconciler import PodReconciler
+from dlrover_nb.core.backends.kubernetes.pod_status import trouble
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
+from dlrover_nb.core.manifests.kinds import EVENT, POD
+from dlrover_nb.core.manifests.parts import JOB_LABEL, NODE_LABEL, RUN_LABEL, owned_by
+from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from dlrover_nb.core.backends.base import NodeExited
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.orders import Action
-    from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.driver.backend import NodeExited
+    from dlrover_nb.core.manifests.parts import Doc
     from dlrover_nb.core.structs.messages import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob
     from dlrover_nb.core.structs.resources import Capacity
@@ -98,10 +98,10 @@ class KubernetesBackend:
     def __init__(self, job: PodJob, site: Site) -> None:
         self._job, self._site = job, site
         self._name = job.spec.name
-        self._book, self._lock = PodBook(), threading.Lock()
-        self._mirror = Mirror(site.api, POD, node_selector(self._name, job.run))
+        self._book, self._lock = PodReconciler(), threading.Lock()
+        self._mirror = Informer(site.api, POD, node_selector(self._name, job.run))
         tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
-        self._lookout = Lookout(site.api, tenant, job.capacity, self._mine)
+        self._lookout = CapacityInformer(site.api, tenant, job.capacity, self._mine)
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
         self._n_forbidden = 0
         self._forbidden_since_s: float | None = None

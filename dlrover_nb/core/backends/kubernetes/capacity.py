@@ -15,15 +15,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.export.quantities import MIB, amount
+from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
 from dlrover_nb.core.structs.resources import MOST_CPU, MOST_MEMORY_MIB, Capacity, NodeShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.manifests.parts import Doc
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 

@@ -16,16 +16,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.access import standing
-from dlrover_nb.core.backends.kubernetes.answers import ApiError, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed, capacity_of
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.elastic import operator_facts, refuse_operator, settled
-from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of
-from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
+from dlrover_nb.core.backends.kubernetes.finished_job import FinishedJob, end_of
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, read_job
-from dlrover_nb.core.backends.kubernetes.objects import OWNER_NOTE
-from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
+from dlrover_nb.core.backends.kubernetes.master_status import Answering, Beginning, Over, master_status
 from dlrover_nb.core.backends.kubernetes.submission import (
     create,
     delete_job,
@@ -34,25 +32,28 @@ from dlrover_nb.core.backends.kubernetes.submission import (
     namespaced,
     new_pod_job,
 )
-from dlrover_nb.core.backends.kubernetes.whereabouts import Answering, Beginning, Over, whereabouts
+from dlrover_nb.core.client.cluster import no_job, still_runs
+from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
 from dlrover_nb.core.history.database import HISTORY_VAR
-from dlrover_nb.core.session.client import JobHandle
-from dlrover_nb.core.session.cluster import JobSummary, no_job, still_runs
-from dlrover_nb.core.session.past import past_jobs
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
+from dlrover_nb.core.manifests.objects import OWNER_NOTE
+from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.resources import check_fits
+from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.backends.kubernetes.kinds import Kind
-    from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Kind
+    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import Capacity
-    from dlrover_nb.core.structs.standing import Standing
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ N_AT_ONCE = 16
 
 
 class KubernetesCluster:
-    """Jobs in one namespace; fits `core.session.cluster.Cluster`.
+    """Jobs in one namespace; fits `core.client.cluster.Cluster`.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ class KubernetesCluster:
         """Return what the API server would do with documents."""
         return judge(self.api, documents)
 
-    def standing(self) -> Standing:
+    def standing(self) -> ClusterAccess:
         """Return where this is, the namespace's quota, and what this user may do there."""
         told = standing(self.api)
         return replace(told, facts=(*told.facts, *operator_facts(self.api)))
@@ -235,7 +236,7 @@ class KubernetesCluster:
         end = ends.get(end_name(name))
         if end is not None and run_of(end) == found.run:
             try:
-                return Ended(end_of(end)).summary()
+                return FinishedJob(end_of(end)).summary()
             except WireError as error:
                 return found.summary(JobPhase.FAILED, str(error))
         if isinstance(where, Over):
@@ -290,7 +291,7 @@ class _Found:
         self._job = job
         self.name, self.run = name_of(job), run_of(job)
         mine = (pod for pod in masters if run_of(pod) == self.run)
-        self.where = whereabouts(job, mine, run=self.run)
+        self.where = master_status(job, mine, run=self.run)
 
     def summary(self, phase: JobPhase, message: str) -> JobSummary:
         """Return its line when nobody answers for it."""

@@ -17,7 +17,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, SSLError
 from urllib3.exceptions import TimeoutError as LateError
 
-from dlrover_nb.core.backends.kubernetes.answers import Asked, Status, Unreachable, is_status
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status, Unreachable, is_status
 from dlrover_nb.core.backends.kubernetes.login import credentials
 
 if TYPE_CHECKING:

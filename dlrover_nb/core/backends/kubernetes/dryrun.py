@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.backends.kubernetes import kinds
-from dlrover_nb.core.backends.kubernetes.answers import (
+from dlrover_nb.core.backends.kubernetes.api_errors import (
     ApiError,
     Conflict,
     Forbidden,
@@ -20,7 +19,8 @@ from dlrover_nb.core.backends.kubernetes.answers import (
     OverQuota,
     Refused,
 )
-from dlrover_nb.core.backends.kubernetes.kinds import Doc, Kind
+from dlrover_nb.core.manifests import kinds
+from dlrover_nb.core.manifests.kinds import Doc, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -13,17 +13,17 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.answers import Conflict, Forbidden, NotThere
-from dlrover_nb.core.backends.kubernetes.elastic_wish import elastic_job
-from dlrover_nb.core.backends.kubernetes.kinds import CRD, ELASTIC_JOB, SCALE_PLAN
-from dlrover_nb.core.backends.kubernetes.parts import RUN_LABEL
+from dlrover_nb.core.backends.kubernetes.api_errors import Conflict, Forbidden, NotThere
+from dlrover_nb.core.backends.kubernetes.elastic_desired import elastic_job
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.foreign import Framework
+from dlrover_nb.core.manifests.kinds import CRD, ELASTIC_JOB, SCALE_PLAN
+from dlrover_nb.core.manifests.parts import RUN_LABEL
+from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.kubernetes import AUTO, DLROVER, NONE
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.backends.kubernetes.kinds import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.pods import PodJob
 

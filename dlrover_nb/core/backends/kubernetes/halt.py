@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.answers import Conflict
-from dlrover_nb.core.backends.kubernetes.ended import end_document
-from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, POD
-from dlrover_nb.core.backends.kubernetes.objects import with_owner
-from dlrover_nb.core.backends.kubernetes.pods import node_selector
-from dlrover_nb.core.backends.kubernetes.whereabouts import ENDED_NOTE, has_begun
+from dlrover_nb.core.backends.kubernetes.api_errors import Conflict
+from dlrover_nb.core.backends.kubernetes.finished_job import end_document
+from dlrover_nb.core.backends.kubernetes.master_status import ENDED_NOTE, has_begun
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD
+from dlrover_nb.core.manifests.objects import with_owner
+from dlrover_nb.core.manifests.pods import node_selector
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.manifests.parts import Doc
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 

@@ -13,8 +13,20 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.core import errors
-from dlrover_nb.core.backends.kubernetes.answers import Forbidden, NotThere, PodAnswered, Unreachable
-from dlrover_nb.core.backends.kubernetes.calls import (
+from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden, NotThere, PodAnswered, Unreachable
+from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
+from dlrover_nb.core.backends.kubernetes.finished_job import FinishedJob, end_of, without_master
+from dlrover_nb.core.backends.kubernetes.halt import halt
+from dlrover_nb.core.backends.kubernetes.master_status import (
+    Answering,
+    Beginning,
+    Over,
+    Replaced,
+    master_status,
+    why_not_made,
+)
+from dlrover_nb.core.backends.kubernetes.model import make_run_folder
+from dlrover_nb.core.backends.kubernetes.rpc import (
     ANSWERS,
     CALLS,
     AskExplain,
@@ -24,25 +36,24 @@ from dlrover_nb.core.backends.kubernetes.calls import (
     AskSnapshot,
     AskSummary,
     AskWeigh,
+    CallHandler,
     Choose,
     Decide,
-    Desk,
     Done,
     Failed,
     Lines,
     NotBegun,
-    Picture,
+    SnapshotReply,
     Stop,
     Unchanged,
     Weights,
 )
-from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
-from dlrover_nb.core.backends.kubernetes.ended import Ended, end_of, without_master
-from dlrover_nb.core.backends.kubernetes.halt import halt
-from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, EVENT, JOB, POD, SECRET
-from dlrover_nb.core.backends.kubernetes.model import make_run_folder
-from dlrover_nb.core.backends.kubernetes.objects import HTTP_PORT
-from dlrover_nb.core.backends.kubernetes.parts import (
+from dlrover_nb.core.backends.kubernetes.service import ACCESS_HEADER, CALL_PATH
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.errors import BackendError, NotFoundError
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, EVENT, JOB, POD, SECRET
+from dlrover_nb.core.manifests.objects import HTTP_PORT
+from dlrover_nb.core.manifests.parts import (
     JOB_LABEL,
     MASTER_ROLE,
     ROLE_LABEL,
@@ -51,33 +62,22 @@ from dlrover_nb.core.backends.kubernetes.parts import (
     run_of,
     secret_name,
 )
-from dlrover_nb.core.backends.kubernetes.service import ACCESS_HEADER, CALL_PATH
-from dlrover_nb.core.backends.kubernetes.whereabouts import (
-    Answering,
-    Beginning,
-    Over,
-    Replaced,
-    whereabouts,
-    why_not_made,
-)
-from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.session.cluster import JobSummary
-from dlrover_nb.core.session.parcel import Parcel
+from dlrover_nb.core.rundir.bundle import CheckpointBundle
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.questions import Explanation
 from dlrover_nb.core.structs.shards import ShardChoice
 from dlrover_nb.core.structs.snapshot import SeriesChunk
+from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.backends.kubernetes.calls import Answer, Call
-    from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.backends.kubernetes.rpc import Answer, Call
+    from dlrover_nb.core.manifests.parts import Doc
     from dlrover_nb.core.structs.questions import LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
@@ -123,15 +123,15 @@ class KubernetesLink:
         self._back_limit_s, self._limit_s = back_limit_s, limit_s
         self._sleep, self._monotonic = sleep, monotonic
         self._pod: str | None = None
-        self._picture: Picture | None = None
-        self._ended: Ended | None = None
-        self._desk = Desk("ended")
+        self._picture: SnapshotReply | None = None
+        self._ended: FinishedJob | None = None
+        self._desk = CallHandler("ended")
         self._since_s = time.time()
 
-    def hurried(self) -> KubernetesLink:
+    def with_short_timeout(self) -> KubernetesLink:
         """Return the same way for who only looks: within seconds it tells that nobody answers."""
         other = KubernetesLink(
-            self._api.hurried(LOOK_BACK_S),
+            self._api.with_short_timeout(LOOK_BACK_S),
             self._job,
             back_limit_s=LOOK_BACK_S,
             limit_s=LOOK_LIMIT_S,
@@ -151,7 +151,7 @@ class KubernetesLink:
         last = self._picture
         answer = self._ask(AskSnapshot(last.tag if last else ""))
         match answer:
-            case Picture():
+            case SnapshotReply():
                 self._picture = answer
                 return answer.snapshot
             case NotBegun(why):
@@ -209,7 +209,7 @@ class KubernetesLink:
             raise NotFoundError(
                 f"this run of job {self._name} is over and another one is there; attach {self._name}"
             )
-        ask = lambda: _is(Parcel, self._ask(AskModel(), limit_s=MODEL_LIMIT_S))  # noqa: E731 - a question
+        ask = lambda: _is(CheckpointBundle, self._ask(AskModel(), limit_s=MODEL_LIMIT_S))  # noqa: E731 - a question
         return make_run_folder(self._api, job, into, ask)
 
     def _ask(self, call: Call, *, is_once: bool = False, limit_s: float = 0.0) -> Answer:
@@ -271,13 +271,13 @@ class KubernetesLink:
                 f"job {self._name} was deleted from namespace {self._api.namespace}; submit it again"
             ) from error
         pods = self._api.list(POD, selector=selector).items
-        match whereabouts(job, pods, run=self._job.run):
+        match master_status(job, pods, run=self._job.run):
             case Answering(pod):
                 return pod
             case Beginning(why):
                 return NotBegun(why if pods else self._why_not_made(job) or why)
             case Over(why):
-                self._ended = Ended(self._last_picture(why))
+                self._ended = FinishedJob(self._last_picture(why))
                 return self._desk.answer(self._ended, call)
             case Replaced():
                 raise NotFoundError(

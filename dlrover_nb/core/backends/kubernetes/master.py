@@ -25,42 +25,31 @@ from typing import TYPE_CHECKING
 
 from waitress.server import create_server
 
-from dlrover_nb.core.backends.kubernetes.answers import ApiError, NotThere, Unreachable
 from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, NotThere, Unreachable
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
-from dlrover_nb.core.backends.kubernetes.ended import Ended, without_master
-from dlrover_nb.core.backends.kubernetes.foreign import ForeignPods
+from dlrover_nb.core.backends.kubernetes.external_pods import ExternalPods
+from dlrover_nb.core.backends.kubernetes.finished_job import FinishedJob, without_master
 from dlrover_nb.core.backends.kubernetes.halt import leave_end
-from dlrover_nb.core.backends.kubernetes.kinds import CONFIG_MAP, JOB, POD, SECRET
-from dlrover_nb.core.backends.kubernetes.objects import (
-    HTTP_PORT,
-    NAMESPACE_VAR,
-    WIRE_PORT,
-    companions,
-)
-from dlrover_nb.core.backends.kubernetes.operated import OperatedPods
-from dlrover_nb.core.backends.kubernetes.parts import (
-    end_name,
-    is_operated,
-    report_token,
-    run_of,
-    secret_name,
-)
-from dlrover_nb.core.backends.kubernetes.pods import node_selector
+from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE, begun_s, has_begun
+from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
 from dlrover_nb.core.backends.kubernetes.service import REPORT_PATH, SERVER, MasterService
-from dlrover_nb.core.backends.kubernetes.whereabouts import BEGUN_NOTE, begun_s, has_begun
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.driver.external_job import ExternalDriver
+from dlrover_nb.core.driver.operator_managed_job import OperatorManagedDriver
+from dlrover_nb.core.driver.own_job import JobDriver
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.history.database import HISTORY_VAR
-from dlrover_nb.core.runtime.delivery import receive
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD, SECRET
+from dlrover_nb.core.manifests.objects import HTTP_PORT, NAMESPACE_VAR, WIRE_PORT, companions
+from dlrover_nb.core.manifests.parts import end_name, is_operated, report_token, run_of, secret_name
+from dlrover_nb.core.manifests.pods import node_selector
+from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.pod import read_pod_job
-from dlrover_nb.core.runtime.trial import look
+from dlrover_nb.core.runtime.pod_staging import receive
+from dlrover_nb.core.runtime.preflight import look
 from dlrover_nb.core.runtime.wire import JobKeys
-from dlrover_nb.core.session import runfolder
-from dlrover_nb.core.session.driver import JobDriver
-from dlrover_nb.core.session.foreign import ForeignDriver
-from dlrover_nb.core.session.operated import OperatedDriver
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import STATE
 from dlrover_nb.core.structs.pods import IP_VAR, PodJob, state_folder
@@ -69,8 +58,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.backends.kubernetes.parts import Doc
-    from dlrover_nb.core.session.runfolder import JobFile
+    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.rundir.job_file import JobFile
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 logger = logging.getLogger(__name__)
@@ -116,7 +105,7 @@ class PodMaster:
             return 0
         last = self._driven(owner)
         self._has_ended = True
-        self._service.serve(Ended(last))
+        self._service.serve(FinishedJob(last))
         self._leave_end(last, owner)
         logger.info("job %s has %s: %s", self._name, last.phase, last.message)
         self._may_go.wait(self._job.spec.kubernetes.linger_s)
@@ -141,12 +130,12 @@ class PodMaster:
         driver.join()
         return driver.snapshot()
 
-    def _driver(self, owner: Doc) -> JobDriver | ForeignDriver:
+    def _driver(self, owner: Doc) -> JobDriver | ExternalDriver:
         history = None if os.environ.get(HISTORY_VAR) else f"sqlite:///{self._folder / 'history.db'}"
         clock, site = SystemClock(), Site(self._api, owner, f"{_host(self._ip)}:{WIRE_PORT}")
         if self._job.spec.foreign is not None:
             return self._foreign_driver(owner, site, history)
-        if (self._folder / runfolder.JOB).exists():
+        if (self._folder / job_file.JOB).exists():
             logger.info("a master of job %s was here before: this one goes on", self._name)
             backend = KubernetesBackend(self._job, site)
             return JobDriver.resume(backend, folder=self._folder, history_url=history, clock=clock)
@@ -166,13 +155,13 @@ class PodMaster:
         self._tell_nodes(replace(job, spec=driver.spec))
         return driver
 
-    def _foreign_driver(self, owner: Doc, site: Site, history: str | None) -> ForeignDriver:
+    def _foreign_driver(self, owner: Doc, site: Site, history: str | None) -> ExternalDriver:
         """Return the driver of a job of programs of others, which report here."""
         url = f"http://{_host(self._ip)}:{HTTP_PORT}{REPORT_PATH}"
         known = None
-        if (self._folder / runfolder.JOB).exists():
+        if (self._folder / job_file.JOB).exists():
             logger.info("a master of job %s was here before: this one goes on", self._name)
-            known = runfolder.read_job(self._folder)
+            known = job_file.read_job(self._folder)
         else:
             self._check_first(owner)
         driver = self._new_foreign_driver(site, url, history, known)
@@ -181,15 +170,15 @@ class PodMaster:
 
     def _new_foreign_driver(
         self, site: Site, url: str, history: str | None, known: JobFile | None
-    ) -> ForeignDriver:
+    ) -> ExternalDriver:
         spec, folder, clock = known.spec if known else self._job.spec, self._folder, SystemClock()
         if is_operated(spec):
-            operator = OperatedPods(self._job, site, url)
-            return OperatedDriver(
+            operator = OperatorManagedPods(self._job, site, url)
+            return OperatorManagedDriver(
                 spec, operator, folder=folder, history_url=history, clock=clock, url=url, job=known
             )
-        pods = ForeignPods(self._job, site)
-        return ForeignDriver(spec, pods, folder=folder, history_url=history, clock=clock, url=url, job=known)
+        pods = ExternalPods(self._job, site)
+        return ExternalDriver(spec, pods, folder=folder, history_url=history, clock=clock, url=url, job=known)
 
     def _check_first(self, owner: Doc) -> None:
         """Refuse to begin a job that had begun: its run folder is lost."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.kinds import SECRET
-from dlrover_nb.core.backends.kubernetes.parts import code_name, has_code
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.runtime.delivery import receive
-from dlrover_nb.core.session.parcel import lay_out
-from dlrover_nb.core.session.runfolder import JobFile, write_job
+from dlrover_nb.core.manifests.kinds import SECRET
+from dlrover_nb.core.manifests.parts import code_name, has_code
+from dlrover_nb.core.rundir.bundle import lay_out
+from dlrover_nb.core.rundir.job_file import JobFile, write_job
+from dlrover_nb.core.runtime.pod_staging import receive
 from dlrover_nb.core.structs.pods import keeps_checkpoints, run_name, storage_advice
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.session.parcel import Parcel
+    from dlrover_nb.core.rundir.bundle import CheckpointBundle
     from dlrover_nb.core.structs.pods import PodJob
 
 
-def make_run_folder(api: Api, job: PodJob, into: Path, ask: Callable[[], Parcel]) -> Path:
+def make_run_folder(api: Api, job: PodJob, into: Path, ask: Callable[[], CheckpointBundle]) -> Path:
     """Return a folder below `into` that holds what a model is loaded from.
 
     Parameters

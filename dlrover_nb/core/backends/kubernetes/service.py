@@ -12,17 +12,17 @@ import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlrover_nb.core.backends.kubernetes.calls import ANSWERS, CALLS, Desk, Failed, NotBegun
-from dlrover_nb.core.backends.kubernetes.objects import READY_PATH
+from dlrover_nb.core.backends.kubernetes.rpc import ANSWERS, CALLS, CallHandler, Failed, NotBegun
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.structs.foreign import StepsDone
+from dlrover_nb.core.manifests.objects import READY_PATH
+from dlrover_nb.core.structs.external import StepsDone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from dlrover_nb.core.backends.kubernetes.calls import Answer, Call, Served
+    from dlrover_nb.core.backends.kubernetes.rpc import Answer, Call, Served
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class MasterService:
 
     def __init__(self, access: str) -> None:
         self._reports: tuple[bytes, Callable[[StepsDone], None]] | None = None
-        self._access, self._desk = access.encode(), Desk(os.urandom(4).hex())
+        self._access, self._desk = access.encode(), CallHandler(os.urandom(4).hex())
         self._served: Served | None = None
         self._doing = "its master begins"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from dlrover_nb.core.backends.kubernetes.answers import Asked, Status, Unreachable, error_of, status_of
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status, Unreachable, error_of, status_of
 from dlrover_nb.core.backends.kubernetes.connection import reason_of
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import urllib3
 
-    from dlrover_nb.core.backends.kubernetes.kinds import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
 
 
 class Lines:

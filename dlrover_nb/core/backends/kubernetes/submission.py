@@ -15,8 +15,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes import elastic
-from dlrover_nb.core.backends.kubernetes.answers import Conflict, Forbidden, NotThere, OverQuota, Unreachable
-from dlrover_nb.core.backends.kubernetes.kinds import (
+from dlrover_nb.core.backends.kubernetes.api_errors import (
+    Conflict,
+    Forbidden,
+    NotThere,
+    OverQuota,
+    Unreachable,
+)
+from dlrover_nb.core.backends.kubernetes.master_status import end_of_job, is_paused
+from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.external import planned
+from dlrover_nb.core.manifests.kinds import (
     CONFIG_MAP,
     JOB,
     POD,
@@ -26,7 +35,7 @@ from dlrover_nb.core.backends.kubernetes.kinds import (
     SERVICE_ACCOUNT,
     Kind,
 )
-from dlrover_nb.core.backends.kubernetes.objects import (
+from dlrover_nb.core.manifests.objects import (
     DEFAULTS,
     DEFAULTS_KEY,
     companions,
@@ -34,13 +43,10 @@ from dlrover_nb.core.backends.kubernetes.objects import (
     with_defaults,
     with_owner,
 )
-from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, end_name, is_operated, run_of
-from dlrover_nb.core.backends.kubernetes.pods import PodNode, node_pod
-from dlrover_nb.core.backends.kubernetes.whereabouts import end_of_job, is_paused
-from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.foreign import planned
-from dlrover_nb.core.runtime.delivery import sees_rows, send
-from dlrover_nb.core.runtime.trial import pack_code, prepare
+from dlrover_nb.core.manifests.parts import JOB_LABEL, end_name, is_operated, run_of
+from dlrover_nb.core.manifests.pods import PodNode, node_pod
+from dlrover_nb.core.runtime.pod_staging import sees_rows, send
+from dlrover_nb.core.runtime.preflight import pack_code, prepare
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.structs.pods import PodJob, run_name, storage_advice
 from dlrover_nb.core.structs.resources import Role
@@ -49,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.backends.kubernetes.parts import Doc
+    from dlrover_nb.core.manifests.parts import Doc
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.usercode import Packed

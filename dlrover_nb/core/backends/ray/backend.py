@@ -24,9 +24,9 @@ from ray._private import state
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
 from ray.util import client
 
-from dlrover_nb.core.backends.base import NodeExited
 from dlrover_nb.core.backends.ray.gang import MIB, Gang, remove_gang
 from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.limits import was_out_of_memory
 from dlrover_nb.core.structs.messages import NodeConfig

@@ -29,26 +29,27 @@ from dlrover_nb.core.backends.ray.backend import (
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
     HeadRecord,
-    jobs_folder,
     ray_environment,
     running_head,
     start_head,
     stop_head,
 )
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
-from dlrover_nb.core.backends.ray.remains import sweep
-from dlrover_nb.core.backends.ray.rollcall import RollCall
+from dlrover_nb.core.backends.ray.orphans import sweep
+from dlrover_nb.core.backends.ray.summaries import SummaryPoll
+from dlrover_nb.core.client.cluster import no_job, still_runs
+from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.runtime.folder import writing_to
-from dlrover_nb.core.runtime.trial import prepare
-from dlrover_nb.core.session.client import JobHandle
-from dlrover_nb.core.session.cluster import JobSummary, no_job, still_runs, summarize
-from dlrover_nb.core.session.past import past_jobs
-from dlrover_nb.core.session.pruning import remove
+from dlrover_nb.core.files import writing_to
+from dlrover_nb.core.paths import jobs_folder
+from dlrover_nb.core.rundir.pruning import remove
+from dlrover_nb.core.runtime.preflight import prepare
+from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import check_fits
-from dlrover_nb.core.structs.standing import Standing
+from dlrover_nb.core.structs.summary import JobSummary, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +79,7 @@ class RayCluster:
     def __init__(self, address: str, head: HeadRecord | None) -> None:
         self._address = address
         self._head = head
-        self._rollcall = RollCall(_actor)
+        self._rollcall = SummaryPoll(_actor)
 
     @property
     def simulated(self) -> bool:
@@ -100,9 +101,9 @@ class RayCluster:
         """Return what jobs may use."""
         return ray_capacity()
 
-    def standing(self) -> Standing:
+    def standing(self) -> ClusterAccess:
         """Return nothing: whoever reaches it may do all."""
-        return Standing()
+        return ClusterAccess()
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""

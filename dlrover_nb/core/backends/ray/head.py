@@ -23,12 +23,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
 import psutil
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, WireError
-from dlrover_nb.core.runtime.folder import writing_to
+from dlrover_nb.core.files import writing_to
+from dlrover_nb.core.paths import state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,19 +50,6 @@ class HeadRecord:
     started_at_s: float
     folder: str
     cpus: float
-
-
-def state_folder() -> Path:
-    """Return the user's private folder for what must outlive a process."""
-    folder = platformdirs.user_state_path("dlrover-nb", appauthor=False)
-    with writing_to(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
-def jobs_folder() -> Path:
-    """Return where the run folders of this user's jobs lie."""
-    return state_folder() / "jobs"
 
 
 def token_file() -> Path:

@@ -21,10 +21,10 @@ from dlrover_nb.core import errors
 from dlrover_nb.core.backends.ray.backend import RayBackend, check_reachable
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.driver.own_job import JobDriver
 from dlrover_nb.core.errors import BackendError, DlroverError
-from dlrover_nb.core.session.driver import JobDriver
-from dlrover_nb.core.session.pruning import prune
-from dlrover_nb.core.session.runfolder import JOB
+from dlrover_nb.core.rundir.job_file import JOB
+from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from exports import CRDS
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.api import Api, NotThere
-from dlrover_nb.core.backends.kubernetes.kinds import CRD, ELASTIC_JOB, POD, SCALE_PLAN
+from dlrover_nb.core.manifests.kinds import CRD, ELASTIC_JOB, POD, SCALE_PLAN
 
 OLDER, PRESENT = "manifests_bases_crd.HEAD.yaml", "elasticjobs.HEAD.yaml"  # the latter has no ScalePlans
 

@@ -14,15 +14,15 @@ from dlrover_nb.core.backends.kubernetes.api import Api, Forbidden, NotThere, co
 from dlrover_nb.core.backends.kubernetes.backend import Site
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.elastic import Operator, operator_of, settled
-from dlrover_nb.core.backends.kubernetes.kinds import ELASTIC_JOB, POD, SCALE_PLAN, SECRET
-from dlrover_nb.core.backends.kubernetes.kinds import JOB as KIND_JOB
-from dlrover_nb.core.backends.kubernetes.operated import OperatedPods
+from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.driver.operator_managed_job import OperatorManagedDriver
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.session.operated import OperatedDriver
+from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN, SECRET
+from dlrover_nb.core.manifests.kinds import JOB as KIND_JOB
 from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.foreign import StepsDone
+from dlrover_nb.core.structs.external import StepsDone
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.pods import PodJob
@@ -55,7 +55,7 @@ def submitted(api, monkeypatch):
     cluster.shutdown()
 
 
-class OnPaper(OperatedPods):
+class OnPaper(OperatorManagedPods):
     """The control plane has no machines; all else is as in a master's pod."""
 
     def capacity(self) -> Capacity:
@@ -69,11 +69,11 @@ def master(api, tmp_path):
     """Drive a submitted job as its master's pod does."""
     made = []
 
-    def drive(known=None) -> OperatedDriver:
+    def drive(known=None) -> OperatorManagedDriver:
         told = base64.b64decode(api.get(SECRET, f"{JOB.name}-job")["data"]["job.json"])
         job = from_json(told, PodJob)
         backend = OnPaper(job, Site(api, api.get(KIND_JOB, JOB.name), "10.0.0.7:7070"), URL)
-        driver = OperatedDriver(
+        driver = OperatorManagedDriver(
             job.spec,
             backend,
             folder=tmp_path / "run",
@@ -165,7 +165,7 @@ def test_who_may_not_read_definitions_gets_a_document_for_both(api, older, contr
     assert operator_of(alice) is Operator.PRESENT
 
 
-def _running(api: Api, driver: OperatedDriver) -> Dlrover:
+def _running(api: Api, driver: OperatorManagedDriver) -> Dlrover:
     """Bring the job to its first plan."""
     operator = Dlrover(api, JOB.name)
     names = [operator.make("ps", 4), operator.make("worker", 0), operator.make("worker", 3)]
@@ -178,7 +178,7 @@ def _running(api: Api, driver: OperatedDriver) -> Dlrover:
     return operator
 
 
-def _scale(driver: OperatedDriver, plan) -> None:
+def _scale(driver: OperatorManagedDriver, plan) -> None:
     driver.decide(Decision(Verdict.SCALE, "ada", 0.0, plan=plan))
 
 

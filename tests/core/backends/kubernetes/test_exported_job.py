@@ -9,17 +9,9 @@ import pytest
 from kube import host_files
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.kinds import (
-    CONFIG_MAP,
-    JOB,
-    POD,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-)
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, documents_in, to_yaml
 from dlrover_nb.core.jobfile import job_from
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 KINDS = {kind.name: kind for kind in (CONFIG_MAP, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, JOB)}

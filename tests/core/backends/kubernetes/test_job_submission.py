@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from dlrover_nb.core.backends.kubernetes import submission
-from dlrover_nb.core.backends.kubernetes.answers import (
+from dlrover_nb.core.backends.kubernetes.api import Api, connect_api
+from dlrover_nb.core.backends.kubernetes.api_errors import (
     Asked,
     Forbidden,
     NotThere,
@@ -22,11 +23,13 @@ from dlrover_nb.core.backends.kubernetes.answers import (
     Status,
     Unreachable,
 )
-from dlrover_nb.core.backends.kubernetes.api import Api, connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
-from dlrover_nb.core.backends.kubernetes.ended import end_document, end_of
+from dlrover_nb.core.backends.kubernetes.finished_job import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.halt import leave_end
-from dlrover_nb.core.backends.kubernetes.kinds import (
+from dlrover_nb.core.backends.kubernetes.link import read_job
+from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
+from dlrover_nb.core.manifests.kinds import (
     CONFIG_MAP,
     JOB,
     POD,
@@ -36,12 +39,9 @@ from dlrover_nb.core.backends.kubernetes.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
 )
-from dlrover_nb.core.backends.kubernetes.link import read_job
-from dlrover_nb.core.backends.kubernetes.objects import master_job
-from dlrover_nb.core.backends.kubernetes.parts import JOB_LABEL, end_name, run_of
-from dlrover_nb.core.backends.kubernetes.rights import USER, role
-from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
-from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
+from dlrover_nb.core.manifests.objects import master_job
+from dlrover_nb.core.manifests.parts import JOB_LABEL, end_name, run_of
+from dlrover_nb.core.manifests.rights import USER, role
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 

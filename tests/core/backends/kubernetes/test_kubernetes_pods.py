@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kube import core_api
 
-from dlrover_nb.core.backends.kubernetes.parts import pod_frame
-from dlrover_nb.core.backends.kubernetes.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.manifests.parts import pod_frame
+from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.pods import PodJob

@@ -17,11 +17,10 @@ import pytest
 from masters import Master
 from waitress.server import create_server
 
-from dlrover_nb.core.backends.kubernetes.answers import Asked, NotThere, Status, Unreachable, proxy_error
-from dlrover_nb.core.backends.kubernetes.calls import CALLS, AskSnapshot
-from dlrover_nb.core.backends.kubernetes.ended import end_document, end_of, packed
-from dlrover_nb.core.backends.kubernetes.kinds import POD
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked, NotThere, Status, Unreachable, proxy_error
+from dlrover_nb.core.backends.kubernetes.finished_job import end_document, end_of, packed
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
+from dlrover_nb.core.backends.kubernetes.rpc import CALLS, AskSnapshot
 from dlrover_nb.core.backends.kubernetes.service import (
     ACCESS_HEADER,
     CALL_PATH,
@@ -29,6 +28,7 @@ from dlrover_nb.core.backends.kubernetes.service import (
     SERVER,
     MasterService,
 )
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import (
     BackendError,
     InvalidValueError,
@@ -36,11 +36,11 @@ from dlrover_nb.core.errors import (
     StaleDecisionError,
     WireError,
 )
-from dlrover_nb.core.session.client import JobHandle
-from dlrover_nb.core.session.cluster import summarize
+from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
+from dlrover_nb.core.structs.summary import summarize
 
 JOB = PodJob(JobSpec("quick-start"), None, "0123abcd", "public", "secret-key", "the-token")
 LABELS = {"dlrover-nb/job": "quick-start", "dlrover-nb/run": "0123abcd"}
@@ -88,7 +88,7 @@ class Way:
         self.end = None
         self.n_byte, self.limits_s = 0, []
 
-    def hurried(self, limit_s):
+    def with_short_timeout(self, limit_s):
         assert limit_s <= 10
         return self
 
@@ -313,7 +313,7 @@ def test_a_replaced_master_is_found_again(served, way, link, naps):
 def test_who_looks_at_a_job_is_told_soon_that_its_master_is_gone_and_who_asks_waits(served, way, link, naps):
     job = JobHandle("quick-start", link)
     before = job.snapshot()
-    looks = job.hurried
+    looks = job.with_short_timeout
     assert looks.snapshot().spec == before.spec
     way.pods = []
     for ask, waited_s in ((looks.snapshot, 5), (looks.series, 5), (job.snapshot, 60), (job.explain, 60)):
@@ -339,7 +339,7 @@ def test_a_picture_is_not_awaited_long_from_where_the_master_was_last(served, wa
 def test_who_looks_is_told_soon_that_no_api_server_answers(served, way, link, naps):
     way.n_lost = 1_000
     with pytest.raises(Unreachable):
-        link.hurried().snapshot()
+        link.with_short_timeout().snapshot()
     assert sum(naps) == 5
 
 

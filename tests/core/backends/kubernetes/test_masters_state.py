@@ -8,7 +8,7 @@ import pytest
 
 from dlrover_nb.core.backends.kubernetes import master as program
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
-from dlrover_nb.core.backends.kubernetes.whereabouts import BEGUN_NOTE
+from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.pods import PodJob
 

@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlrover_nb.core.session.client import JobHandle
+    from dlrover_nb.core.client.handle import JobHandle
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 

@@ -1,0 +1,122 @@
+"""Looks once a minute at machines, quotas and the pods of others, where it may; asked, it answers at once.
+
+Three requests a minute at the most. What is forbidden is asked for again much later: rights seldom change,
+and each refusal stands in somebody's audit log. What follows for the job is worked out here too, once a look:
+the pods of a large cluster are too many to be added up in the master's loop, and what a quota has in use is
+to be held against the job's pods of the same moment.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden
+from dlrover_nb.core.backends.kubernetes.capacity import Looked, capacity_of, room_of
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.manifests.kinds import NODE, POD, QUOTA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.capacity import Tenant
+    from dlrover_nb.core.manifests.kinds import Doc, Kind
+    from dlrover_nb.core.structs.resources import Capacity
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 60.0
+FORBIDDEN_S = 1800.0  # until what was forbidden is asked for again
+SOON_S = 5.0  # until a first look that failed, or could not see the job's own pods, is tried again
+FIRST_LIMIT_S = 20.0  # for the first look
+_LIVING = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class ClusterCapacity(NamedTuple):
+    """What a job may have at the most, and what of it is free or its own."""
+
+    capacity: Capacity
+    room: Capacity
+
+
+class CapacityInformer:
+    """What was seen of the cluster last; looks in a thread of its own until `close`.
+
+    Parameters
+    ----------
+    api
+        In the job's namespace.
+    tenant
+        For whom.
+    fallback
+        What somebody else saw, where nothing may be looked at.
+    mine
+        Returns the pods of the job's nodes; None while they are not known.
+    """
+
+    def __init__(
+        self, api: Api, tenant: Tenant, fallback: Capacity | None, mine: Callable[[], Collection[Doc] | None]
+    ) -> None:
+        self._api, self._tenant, self._fallback, self._mine = api, tenant, fallback, mine
+        self._everywhere = api.within("")
+        self._not_before_s: dict[str, float] = {}
+        self._seen: ClusterCapacity | None = None
+        self._error: BackendError | None = None
+        self._first, self._closed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"lookout-{tenant.job}", daemon=True)
+        self._thread.start()
+
+    def seen(self) -> ClusterCapacity:
+        """Return what was seen last; only the first look is waited for.
+
+        Raises
+        ------
+        BackendError
+            When it did not come: why not.
+        """
+        if self._seen is None and not self._closed.is_set():
+            self._first.wait(FIRST_LIMIT_S)
+        if self._seen is None:
+            raise self._error or BackendError(
+                f"the cluster of job {self._tenant.job} was not seen; try again"
+            )
+        return self._seen
+
+    def close(self) -> None:
+        """End the thread; a request that is on its way is not waited for."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            mine = self._mine()
+            try:
+                self._seen, self._error = self._see(mine or ()), None
+                self._first.set()
+            except BackendError as error:
+                self._error = error
+                logger.info("job %s does not see the cluster now: %s", self._tenant.job, error)
+            self._closed.wait(SOON_S if self._seen is None or mine is None else LOOK_EVERY_S)
+
+    def _see(self, mine: Collection[Doc]) -> ClusterCapacity:
+        looked = self._look()
+        capacity = capacity_of(looked, self._tenant, self._fallback)
+        return ClusterCapacity(capacity, room_of(looked, self._tenant, self._fallback, mine=mine))
+
+    def _look(self) -> Looked:
+        nodes = self._list(self._everywhere, NODE)
+        pods = self._list(self._everywhere, POD, fields=_LIVING) if nodes is not None else None
+        return Looked(nodes, self._list(self._api, QUOTA) or (), pods)
+
+    def _list(self, api: Api, kind: Kind, *, fields: str = "") -> tuple[Doc, ...] | None:
+        """Return all objects of a kind; None: we may not list them."""
+        now_s = time.monotonic()
+        if now_s < self._not_before_s.get(kind.plural, 0.0):
+            return None
+        try:
+            return tuple(api.list(kind, fields=fields).items)
+        except Forbidden:
+            self._not_before_s[kind.plural] = now_s + FORBIDDEN_S
+            return None

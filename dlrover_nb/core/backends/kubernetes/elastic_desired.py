@@ -1,0 +1,136 @@
+"""What DLRover's operator is asked for: the ElasticJob of a job, and the ScalePlans that change it; pure.
+
+Both are what an export writes, and beside that what only a job that runs can say: whose they are, which pods
+are there now, and where programs report their steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.backends.kubernetes.elastic_observed import alive, misfits
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.export import EXPORTERS, Options, Provenance
+from dlrover_nb.core.export.quantities import resources_of
+from dlrover_nb.core.manifests.external_pod import REPORT_FILE_VAR, REPORT_TOKEN_VAR
+from dlrover_nb.core.manifests.kinds import ELASTIC_JOB
+from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, labels, owned_by, secret_name
+from dlrover_nb.core.manifests.pods import MASTER_NOTE
+from dlrover_nb.core.structs.pods import MASTER_FILE, NODE_VAR, POD_FOLDER
+from dlrover_nb.core.structs.resources import ResourcePlan, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.structs.external import ExternalRole
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.pods import PodJob
+
+ASKED_NOTE, DECISION_NOTE = f"{PREFIX}asked", f"{PREFIX}decision"  # annotations of a ScalePlan
+
+
+def elastic_job(job: PodJob, kind: str, owner: Doc) -> Doc:
+    """Return the ElasticJob of a job that goes with its Job `owner`; `kind` is that of the export."""
+    spec, foreign = job.spec, job.spec.foreign
+    assert foreign is not None
+    (document,) = EXPORTERS[kind](spec, spec.plan, Provenance(), Options())
+    made: Doc = dict(document)
+    told = {"labels": labels(spec.name, job.run), "ownerReferences": owned_by(owner)}
+    made["metadata"] = made["metadata"] | told
+    for role, replica in made["spec"]["replicaSpecs"].items():
+        program = foreign.worker if role == Role.WORKER else foreign.ps
+        replica["template"]["spec"] = _reporting(replica["template"]["spec"], spec, program)
+    return made
+
+
+def _reporting(pod: Doc, spec: JobSpec, program: ExternalRole) -> Doc:
+    """Return a pod whose program knows where to report, and has all variables that its user gave.
+
+    An export leaves out variables that look like secrets; here they go where the user wants them.
+    """
+    (main,) = pod["containers"]
+    given = dict(item.split("=", 1) for item in (*spec.kubernetes.env, *program.env))
+    missing = given.keys() - {variable["name"] for variable in main.get("env", ())}
+    token = {"secretKeyRef": {"name": secret_name(spec.name), "key": REPORT_KEY}}
+    env: list[Any] = [
+        *main.get("env", ()),
+        *({"name": name, "value": given[name]} for name in sorted(missing)),
+        {"name": NODE_VAR, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": REPORT_FILE_VAR, "value": MASTER_FILE},
+        {"name": REPORT_TOKEN_VAR, "valueFrom": token},
+    ]
+    note = {"fieldPath": f"metadata.annotations['{MASTER_NOTE}']"}
+    volume = {"name": "pod", "downwardAPI": {"items": [{"path": "master", "fieldRef": note}]}}
+    mount = {"name": "pod", "mountPath": POD_FOLDER, "readOnly": True}
+    main = main | {"env": env, "volumeMounts": [*main.get("volumeMounts", ()), mount]}
+    return pod | {"containers": [main], "volumes": [*pod.get("volumes", ()), volume]}
+
+
+def scale_plan(
+    spec: JobSpec, plan: ResourcePlan, decision: str, owner: Doc, *, pods: Iterable[Doc], number: int
+) -> Doc:
+    """Return the ScalePlan that takes a running job to a plan.
+
+    Parameters
+    ----------
+    decision
+        Who asked for it; empty: nobody, as when a plan that failed is left again.
+    owner
+        The ElasticJob. The reference blocks nothing: by one that does, DLRover's master is known to have
+        taken the ScalePlan up.
+    pods
+        Of the job now: those that stay and get something else are named.
+    number
+        None of the job had it before: DLRover acts on each name once.
+    """
+    (document,) = EXPORTERS["scaleplan"](spec, plan, Provenance(), Options())
+    made: Doc = dict(document)
+    head, ours = owner["metadata"], made["metadata"]
+    reference = {
+        "apiVersion": ELASTIC_JOB.api_version,
+        "kind": ELASTIC_JOB.name,
+        "name": head["name"],
+        "uid": head["uid"],
+    }
+    notes = {ASKED_NOTE: to_json(plan).decode()} | ({DECISION_NOTE: decision} if decision else {})
+    made["metadata"] = ours | {
+        "name": f"{spec.name}-s{number}-{head['uid'][:8]}",
+        "annotations": ours["annotations"] | notes,
+        "ownerReferences": [reference],
+    }
+    if moved := _moved(plan, pods):
+        made["spec"] = made["spec"] | {"migratePods": moved}
+    return made
+
+
+def _moved(plan: ResourcePlan, pods: Iterable[Doc]) -> list[Doc]:
+    there = alive(pods)
+    return [
+        {"name": pod["metadata"]["name"], "resource": resources_of(plan.role(role))}
+        for role in (Role.PS, Role.WORKER)
+        for pod in misfits(plan.role(role), there[role][: plan.role(role).count])
+    ]
+
+
+def numbered(scales: Iterable[Doc], job_uid: str) -> dict[int, Doc]:
+    """Return our ScalePlans of an ElasticJob by number; others', and those of a run before, are left out."""
+    return {
+        int(scale["metadata"]["name"].rsplit("-", 2)[1][1:]): scale
+        for scale in scales
+        if ASKED_NOTE in (scale["metadata"].get("annotations") or {})
+        and any(owner["uid"] == job_uid for owner in scale["metadata"].get("ownerReferences") or ())
+    }
+
+
+def latest(scales: Collection[Doc], job_uid: str) -> Doc | None:
+    """Return the newest of our ScalePlans of an ElasticJob; None: there is none."""
+    found = numbered(scales, job_uid)
+    return found[max(found)] if found else None
+
+
+def asked_of(scale: Doc | None, first: ResourcePlan) -> ResourcePlan:
+    """Return the plan that was asked for last: that of a ScalePlan, else the one the job began with."""
+    if scale is None:
+        return first
+    return from_json(scale["metadata"]["annotations"][ASKED_NOTE].encode(), ResourcePlan)

@@ -1,0 +1,119 @@
+"""What programs in pods write, followed through the API server: each line once, whatever breaks on the way.
+
+Each line comes with the time at which its machine took it, to the nanosecond. A connection that ends is made
+anew from the last second that was read, and what is known of that second is passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, NotThere
+from dlrover_nb.core.structs.external import Written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.manifests.parts import Doc
+
+logger = logging.getLogger(__name__)
+
+PAUSE_S = 1.0  # before a log is asked for again
+MOST_FOLLOWED = 64  # nodes whose programs are read: each costs a connection
+MOST_LINES = 20_000  # that wait to be taken; of more the oldest are lost
+NS = 1_000_000_000
+_STAMP = re.compile(
+    r"(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.(?P<part>\d{1,9}))?(?P<zone>Z|[+-]\d\d:\d\d) (?P<text>.*)",
+    re.DOTALL,
+)
+
+
+class PodLogs:
+    """Follows the logs of one job's pods.
+
+    Parameters
+    ----------
+    api
+        In the job's namespace.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api, self._lock = api, threading.Lock()
+        self._since_ns: dict[str, int] | None = None  # None: nobody wants to know yet
+        self._lines: deque[Written] = deque(maxlen=MOST_LINES)
+        self._followed: dict[str, threading.Thread] = {}
+        self._closed = threading.Event()
+        self._ended: set[str] = set()  # nodes whose program has ended
+
+    def begin(self, since_ns: Mapping[str, int]) -> None:
+        """Read from now on; of the nodes named, what came after that time alone."""
+        self._since_ns = dict(since_ns)
+
+    def see(self, node: str, pod: Doc) -> None:
+        """Hear of a pod whose program has begun, and maybe ended."""
+        if pod["status"].get("phase") in {"Succeeded", "Failed"}:
+            self._ended.add(node)
+        if self._since_ns is None or node in self._followed:
+            return
+        if sum(thread.is_alive() for thread in self._followed.values()) >= MOST_FOLLOWED:
+            return
+        name, since_ns = pod["metadata"]["name"], self._since_ns.get(node, 0)
+        thread = threading.Thread(
+            target=self._follow, args=(node, name, since_ns), name=f"log-{name}", daemon=True
+        )
+        self._followed[node] = thread
+        thread.start()
+
+    def take(self) -> tuple[Written, ...]:
+        """Return the lines that came since the last call."""
+        with self._lock:
+            lines, self._lines = tuple(self._lines), deque(maxlen=MOST_LINES)
+        return lines
+
+    def close(self) -> None:
+        """Read nothing any more; who waits for a line of a pod that is gone ends with its connection."""
+        self._closed.set()
+
+    def _follow(self, node: str, pod: str, read_ns: int) -> None:
+        while not self._closed.is_set():
+            is_last = node in self._ended
+            try:
+                for line in self._api.log(pod, follow=not is_last, timestamps=True, since=_second(read_ns)):
+                    read_ns = self._hear(node, line, read_ns)
+            except NotThere:
+                return
+            except ApiError as error:
+                logger.debug("the log of %s is read again: %s", pod, error)
+                is_last = False
+            if is_last:
+                return
+            self._closed.wait(PAUSE_S)
+
+    def _hear(self, node: str, line: str, read_ns: int) -> int:
+        """Keep a line that is new; return how far is read."""
+        at_ns, text = parse_line(line)
+        if at_ns <= read_ns:
+            return read_ns
+        with self._lock:
+            self._lines.append(Written(node, at_ns, text))
+        return at_ns
+
+
+def parse_line(line: str) -> tuple[int, str]:
+    """Return the time of a line, and the rest; 0 for one without a time, which some errors are."""
+    found = _STAMP.fullmatch(line)
+    if found is None:
+        return 0, line
+    second = datetime.fromisoformat(found["second"] + found["zone"])
+    return int(second.timestamp()) * NS + int((found["part"] or "0").ljust(9, "0")), found["text"]
+
+
+def _second(at_ns: int) -> str:
+    """Return the beginning of the second of a time, as the API server reads it; empty for none."""
+    return datetime.fromtimestamp(at_ns // NS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ns else ""

@@ -1,0 +1,106 @@
+"""Programs of others in pods: fits `core.driver.backend.ExternalBackend`.
+
+What a program's variables are to be is a wish like any other: it is compared with the annotation of its pod
+each time something changed, and written where they differ.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Unauthorized, Unreachable
+from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.external_logs import PodLogs
+from dlrover_nb.core.backends.kubernetes.pod_status import Ended, Running, pod_status
+from dlrover_nb.core.manifests.external_pod import CLUSTER_NOTE
+from dlrover_nb.core.manifests.kinds import POD
+from dlrover_nb.core.manifests.parts import NODE_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.structs.external import Written
+    from dlrover_nb.core.structs.pods import PodJob
+
+logger = logging.getLogger(__name__)
+
+AGAIN_S = 5.0  # until a pod is told again whose annotation is not seen to have changed
+
+
+class ExternalPods(KubernetesBackend):
+    """Backend for one run of a foreign job; see `KubernetesBackend`."""
+
+    def __init__(self, job: PodJob, site: Site) -> None:
+        self._texts: dict[str, str] = {}
+        self._told_at_s: dict[tuple[str, str], float] = {}
+        self._texts_lock = threading.Lock()
+        self._pod_logs = PodLogs(site.api)
+        super().__init__(job, site)
+
+    def addresses(self) -> Mapping[str, str]:
+        """Return the addresses of the pods that run."""
+        return {
+            node: pod["status"]["podIP"]
+            for node, pod in self._pods().items()
+            if isinstance(pod_status(node, pod), Running) and pod["status"].get("podIP")
+        }
+
+    def gather(self, node: str, text: str) -> None:
+        """Note what a pod is to be told."""
+        with self._texts_lock:
+            self._texts[node] = text
+        self._wake()
+
+    def follow(self, since_ns: Mapping[str, int]) -> None:
+        """Begin to read what the pods' programs write."""
+        self._pod_logs.begin(since_ns)
+        self._wake()
+
+    def written(self) -> tuple[Written, ...]:
+        """Return the lines that were written since the last call."""
+        return self._pod_logs.take()
+
+    def stop_node(self, node: str) -> None:
+        """Note that a pod is to go."""
+        with self._texts_lock:
+            self._texts.pop(node, None)
+        super().stop_node(node)
+
+    def close(self) -> None:
+        """Have all pods of the run go and wait until nothing of them runs."""
+        super().close()
+        self._pod_logs.close()
+
+    # the worker's thread
+
+    def _bring(self) -> None:
+        super()._bring()
+        for node, pod in self._pods().items():
+            if isinstance(pod_status(node, pod), Running | Ended):
+                self._pod_logs.see(node, pod)
+        try:
+            self._write_texts()
+        except (Unreachable, Unauthorized) as error:
+            logger.debug("job %s: pods are told later: %s", self._name, error)
+        except ApiError as error:
+            logger.warning("job %s: a pod could not be told whom it works with: %s", self._name, error)
+
+    def _write_texts(self) -> None:
+        with self._texts_lock:
+            texts = dict(self._texts)
+        now_s = time.monotonic()
+        for node, pod in self._pods().items():
+            known = (pod["metadata"].get("annotations") or {}).get(CLUSTER_NOTE, "")
+            text = texts.get(node, known)
+            if text != known and now_s >= self._told_at_s.get((node, text), float("-inf")) + AGAIN_S:
+                name = pod["metadata"]["name"]
+                self._site.api.patch(POD, name, {"metadata": {"annotations": {CLUSTER_NOTE: text}}})
+                self._told_at_s[node, text] = now_s
+
+    def _pods(self) -> dict[str, Doc]:
+        """Return the run's pods by node."""
+        return {pod["metadata"]["labels"][NODE_LABEL]: pod for pod in self._mirror.items().values()}

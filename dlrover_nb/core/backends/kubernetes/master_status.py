@@ -1,0 +1,150 @@
+"""Where the master of a job is, told from its Job and its pods: pure, on documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.backends.kubernetes.pod_status import cut
+from dlrover_nb.core.manifests.parts import PREFIX, run_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Doc = dict[str, Any]
+
+BEGUN_NOTE = f"{PREFIX}begun"  # annotation of the Job: when the job began, by its master's clock
+ENDED_NOTE = f"{PREFIX}ended"  # annotation of the Job: it was ended before it began
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """The master is in this pod."""
+
+    pod: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The master is to come; `why` it is not there yet."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The Job has ended; `why` it failed, empty when its master ended as it should."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Another run of the same name is there."""
+
+
+MasterStatus = Answering | Beginning | Over | Replaced
+
+
+def master_status(job: Mapping[str, Any], pods: Iterable[Doc], *, run: str) -> MasterStatus:
+    """Return where the master of a run is.
+
+    Parameters
+    ----------
+    job
+        The Job.
+    pods
+        The master's pods, of this run.
+    """
+    if run_of(job) != run:
+        return Replaced()
+    if ENDED_NOTE in _notes(job):
+        return Over("")
+    mine = (pod for pod in pods if _is_owned(pod, job))
+    living = [pod for pod in mine if "deletionTimestamp" not in pod["metadata"] and _phase(pod) != "Failed"]
+    newest = max(living, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
+    if newest is not None and is_ready(newest):
+        return Answering(newest["metadata"]["name"])
+    if (why := end_of_job(job)) is not None:
+        return Over(why)
+    return Beginning(why_not_ready(newest) if newest else _why_no_pod(job))
+
+
+def _why_no_pod(job: Mapping[str, Any]) -> str:
+    if is_paused(job):
+        return "its submission is not complete; if its client died, delete the job"
+    return "the cluster has not made its master's pod yet"
+
+
+def why_not_made(events: Iterable[Doc]) -> str:
+    """Return what keeps a Job's pod from being made, by the Job's events; empty: they say nothing."""
+    warnings = [event for event in events if event.get("type") == "Warning"]
+    newest = max(warnings, key=lambda event: str(event.get("lastTimestamp") or ""), default=None)
+    return f"its master's pod cannot be made: {_told(newest)}" if newest else ""
+
+
+def end_of_job(job: Mapping[str, Any]) -> str | None:
+    """Return why a Job failed, empty when it is complete; None while it is neither."""
+    for condition in job.get("status", {}).get("conditions") or ():
+        if condition.get("status") == "True" and condition["type"] in {"Complete", "Failed"}:
+            return _told(condition) if condition["type"] == "Failed" else ""
+    return None
+
+
+def has_begun(job: Mapping[str, Any]) -> bool:
+    """Whether a master of the job began to run it."""
+    return BEGUN_NOTE in _notes(job)
+
+
+def begun_s(job: Mapping[str, Any]) -> float | None:
+    """Return when the job began; None: it has not."""
+    return float(_notes(job)[BEGUN_NOTE]) if has_begun(job) else None
+
+
+def is_paused(job: Mapping[str, Any]) -> bool:
+    """Whether a Job was never let go: who submitted it is at it still, or died over it."""
+    return not job["spec"].get("parallelism", 1)
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod answers."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def why_not_ready(pod: Mapping[str, Any]) -> str:
+    """Return what a pod waits for, in the cluster's words."""
+    status = pod.get("status", {})
+    for container in status.get("containerStatuses") or ():
+        state = container.get("state", {})
+        if waiting := state.get("waiting"):
+            last = container.get("lastState", {}).get("terminated", {})
+            told = last.get("message") or waiting.get("message")
+            return f"its master waits: {_told({'reason': waiting.get('reason'), 'message': told})}"
+        if ended := state.get("terminated"):
+            return f"its master's program ended: {_told(ended)}"
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return f"its master waits for a machine: {_told(condition)}"
+    if _phase(pod) == "Running":
+        return "its master begins"
+    return "its master's pod is on its way to a machine"
+
+
+def _notes(job: Mapping[str, Any]) -> Mapping[str, str]:
+    return job["metadata"].get("annotations") or {}
+
+
+def _is_owned(pod: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
+    """Whether the Job made a pod: labels anybody may write, and who is asked is told the access token."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner["uid"] == job["metadata"]["uid"] for owner in owners)
+
+
+def _phase(pod: Mapping[str, Any]) -> str:
+    return str(pod.get("status", {}).get("phase", ""))
+
+
+def _told(state: Mapping[str, Any]) -> str:
+    words = (str(state.get("reason") or ""), cut(str(state.get("message") or "")))
+    return ": ".join(word for word in words if word) or "no reason given"

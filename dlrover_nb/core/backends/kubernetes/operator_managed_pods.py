@@ -1,0 +1,262 @@
+"""External programs in pods of DLRover's operator: fits `driver.operator_managed_job.OperatorManagedBackend`.
+
+The job's ElasticJob was made with the job, and belongs to it. From then on there is one wish, the plan.
+Again and again it is compared with what the operator was asked last (the newest ScalePlan, or else the
+ElasticJob itself), and where they differ a ScalePlan is made; so a master that comes back asks nothing twice,
+and a ScalePlan that somebody deleted is made anew. Their numbers grow, for DLRover acts on each name once: a
+job may go back to a plan that it had before.
+
+Pods are followed, never made or ended. They learn from an annotation where to report their steps.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Conflict, Unreachable
+from dlrover_nb.core.backends.kubernetes.capacity import Tenant
+from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
+from dlrover_nb.core.backends.kubernetes.elastic_desired import asked_of, latest, numbered, scale_plan
+from dlrover_nb.core.backends.kubernetes.elastic_observed import JOB_LABEL, Applied, applied, node_name, view
+from dlrover_nb.core.backends.kubernetes.external_logs import PodLogs
+from dlrover_nb.core.backends.kubernetes.informer import Informer
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.external import OperatorManagedJob
+from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN
+from dlrover_nb.core.manifests.parts import RUN_LABEL, Doc
+from dlrover_nb.core.manifests.pods import MASTER_NOTE
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from dlrover_nb.core.backends.kubernetes.backend import Site
+    from dlrover_nb.core.driver.backend import NodeExited
+    from dlrover_nb.core.structs.external import Written
+    from dlrover_nb.core.structs.messages import NodeConfig
+    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+
+BEGINNING: Doc = {  # as if a ScalePlan had asked for what the ElasticJob began with
+    "metadata": {},
+    "spec": {"replicaResourceSpecs": {str(role): {} for role in Role}},
+}
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.5
+CLOSE_TRIES, CLOSE_EVERY_S = 20, 1.0  # to end the ElasticJob, while the API server is away
+
+
+class OperatorManagedPods:
+    """Backend for one run of a foreign job under DLRover's operator.
+
+    Parameters
+    ----------
+    job
+        As its Secret says it; its ElasticJob is there.
+    site
+        Where.
+    url
+        Where programs report their steps, as their pods reach it.
+    """
+
+    def __init__(self, job: PodJob, site: Site, url: str) -> None:
+        self._job, self._api, self._address, self._url = job, site.api, site.address, url
+        self._name, self._first = job.spec.name, job.spec.plan
+        api, of_job = site.api, f"{JOB_LABEL}={self._name}"
+        self._jobs = Informer(api, ELASTIC_JOB, f"{RUN_LABEL}={job.run}")
+        self._scales = Informer(api, SCALE_PLAN, of_job) if api.has(SCALE_PLAN) else None
+        self._pods_seen = Informer(api, POD, of_job)
+        tenant = Tenant(self._name, api.namespace, job.spec.kubernetes)
+        self._lookout = CapacityInformer(api, tenant, job.capacity, self._mine)
+        self._pod_logs = PodLogs(api)
+        self._wish: tuple[ResourcePlan, str] | None = None
+        self._refused: tuple[ResourcePlan, str] | None = None
+        self._told: dict[str, str] = {}  # by uid of a pod: what its annotation was set to
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"operated-{self._name}", daemon=True)
+        self._thread.start()
+
+    # for the master's loop
+
+    def capacity(self) -> Capacity:
+        """Return what the machines and the quota of the namespace let the job have."""
+        return self._lookout.seen().capacity
+
+    def room(self) -> Capacity:
+        """Return what of it is free or the job's own."""
+        return self._lookout.seen().room
+
+    def listen(self) -> str:
+        """Return ``tcp`` at the address of the master's pod."""
+        return f"tcp://{self._address}"
+
+    def aim(self, plan: ResourcePlan, decision: str) -> None:
+        """Note the plan that the job is to have."""
+        self._wish = plan, decision
+
+    def seen(self) -> OperatorManagedJob | None:
+        """Return the job as its ElasticJob, the newest ScalePlan and its pods show it."""
+        scales = self._scales
+        if not (self._jobs.is_synced and self._pods_seen.is_synced) or (scales and not scales.is_synced):
+            return None
+        job, pods = self._jobs.items().get(self._name), list(self._pods().values())
+        told, scale = view(job, [pod for pod in pods if not _has_failed(pod)]), self._latest()
+        plan = asked_of(scale, self._first)
+        state = applied(scale or BEGINNING, plan, pods)
+        refused = (plan, "its ScalePlan failed") if state is Applied.REFUSED else self._refused
+        is_there = told.phase is JobPhase.TRAINING and state is Applied.DONE
+        return OperatorManagedJob(told.phase, told.why, told.nodes, plan if is_there else None, refused)
+
+    def node_of(self, pod: str) -> str:
+        """Return which node a pod is, by its name."""
+        return node_name(self._name, pod)
+
+    def waiting(self) -> Mapping[str, str]:
+        """Return the nodes without a machine or an image, and the cluster's reason."""
+        seen = self.seen()
+        nodes = seen.nodes if seen else ()
+        return {node.id: node.waits_for for node in nodes if node.waits_for}
+
+    def follow(self, since_ns: Mapping[str, int]) -> None:
+        """Begin to read what the pods' programs write."""
+        self._pod_logs.begin(since_ns)
+
+    def written(self) -> tuple[Written, ...]:
+        """Return the lines that were written since the last call."""
+        return self._pod_logs.take()
+
+    def close(self) -> None:
+        """End the ElasticJob, unless it has ended: then it stays with its job, to be looked at."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._thread.join()
+        seen = self.seen()
+        if seen is None or not seen.phase.is_final:
+            self._end_job()
+        for mirror in (self._jobs, self._pods_seen, *filter(None, [self._scales])):
+            mirror.close()
+        self._pod_logs.close()
+        self._lookout.close()
+
+    # the operator's own business
+
+    def start_node(self, config: NodeConfig) -> None:
+        """Refuse: the operator makes pods."""
+        raise BackendError(f"DLRover's operator starts the pods of {self._name}, not {config.node} alone")
+
+    def stop_node(self, node: str) -> None:
+        """Leave it to the operator, which ends a job's pods with the job."""
+
+    def adopt(self, nodes: Collection[str]) -> None:
+        """Do nothing: the pods are the operator's."""
+
+    def poll(self) -> tuple[NodeExited, ...]:
+        """Return nothing: what ended is replaced by the operator."""
+        return ()
+
+    def meet(self, endpoint: str) -> None:
+        """Do nothing: the pods are told by their annotation."""
+
+    def addresses(self) -> Mapping[str, str]:
+        """Return nothing: programs learn from the operator whom they work with."""
+        return {}
+
+    def gather(self, node: str, text: str) -> None:
+        """Do nothing: programs learn from the operator whom they work with."""
+
+    # the worker's thread
+
+    def _run(self) -> None:
+        while not self._closed.wait(LOOK_EVERY_S):
+            try:
+                self._see_pods()
+                self._ask()
+            except Unreachable as error:
+                logger.debug("job %s: later, for now: %s", self._name, error)
+            except ApiError as error:
+                logger.warning("job %s: %s", self._name, error)
+
+    def _see_pods(self) -> None:
+        for name, pod in self._pods().items():
+            uid, node = pod["metadata"]["uid"], self.node_of(name)
+            if (pod.get("status") or {}).get("phase") in {"Running", "Succeeded", "Failed"}:
+                self._pod_logs.see(node, pod)
+            known = (pod["metadata"].get("annotations") or {}).get(MASTER_NOTE)
+            if self._url not in {known, self._told.get(uid)}:
+                self._api.patch(POD, name, {"metadata": {"annotations": {MASTER_NOTE: self._url}}})
+                self._told[uid] = self._url
+
+    def _ask(self) -> None:
+        """Make a ScalePlan where the wish is not what was asked last."""
+        wish, seen = self._wish, self.seen()
+        if wish is None or seen is None or seen.phase.is_final:
+            return
+        plan, decision = wish
+        if plan == asked_of(self._latest(), self._first):
+            self._refused = None if self._refused is None or self._refused[0] == plan else self._refused
+            return
+        owner = self._jobs.items().get(self._name)
+        if owner is None or (self._refused and self._refused[0] == plan):
+            return
+        if self._scales is None:
+            self._refused = plan, "it takes no ScalePlans here; ask who runs the cluster for their definition"
+            return
+        spec, number = self._job.spec, self._n_asked() + 1
+        pods = self._pods().values()
+        document = scale_plan(spec, plan, decision, owner, pods=pods, number=number)
+        try:
+            self._api.create(SCALE_PLAN, document)
+        except Unreachable:
+            raise
+        except Conflict:
+            return  # it was made a moment ago, and is not seen yet
+        except ApiError as error:
+            self._refused = plan, str(error)
+
+    def _latest(self) -> Doc | None:
+        return latest(self._scales.items().values() if self._scales else (), self._owner_uid())
+
+    def _n_asked(self) -> int:
+        scales = self._scales.items().values() if self._scales else ()
+        return max(numbered(scales, self._owner_uid()), default=0)
+
+    def _owner_uid(self) -> str:
+        job = self._jobs.items().get(self._name)
+        return str(job["metadata"]["uid"]) if job else ""
+
+    def _pods(self) -> dict[str, Doc]:
+        """Return the pods of this ElasticJob: older ones are of a run before."""
+        job = self._jobs.items().get(self._name)
+        since = job["metadata"]["creationTimestamp"] if job else ""
+        return {
+            name: pod
+            for name, pod in self._pods_seen.items().items()
+            if pod["metadata"]["creationTimestamp"] >= since
+        }
+
+    def _mine(self) -> tuple[Doc, ...] | None:
+        return tuple(self._pods_seen.items().values()) if self._pods_seen.is_synced else None
+
+    def _end_job(self) -> None:
+        """Delete the ElasticJob; the operator's pods go with it."""
+        for _ in range(CLOSE_TRIES):
+            try:
+                self._api.delete(ELASTIC_JOB, self._name, propagation="Background")
+            except Unreachable:
+                threading.Event().wait(CLOSE_EVERY_S)
+            except ApiError as error:
+                logger.warning("the ElasticJob %s is left: %s; it goes with its Job", self._name, error)
+                return
+            else:
+                return
+
+
+def _has_failed(pod: Doc) -> bool:
+    """Whether a pod failed: the operator puts another one in its place."""
+    return (pod.get("status") or {}).get("phase") == "Failed"

@@ -1,0 +1,242 @@
+"""What the object of a pod says about its node: on its way, waiting and for what, running, or ended and why.
+
+One function of one document, whatever came before. A pod says it in several places, and the surest is heard
+first: that its container has terminated, that the kubelet or a controller gave the pod up, that it is to go,
+that its container cannot be made, that it has no place. The words are the cluster's own; what is added says
+what they mean to a job.
+
+Whether a new node would end in the same way is decided here too. A name of an image that is none never gets
+better. A registry that does not answer may, and a Secret that is missing may come: that is waited for,
+for a limited time.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from dlrover_nb.core.driver.backend import NodeExited
+from dlrover_nb.core.runtime.output import read_head
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.manifests.parts import Doc
+
+PULL_LIMIT_S = 180.0  # for a registry to come back, or an image to be pushed
+DELETED = "its pod was deleted by somebody else"
+MEND_LIMIT_S = 120.0  # for a Secret or ConfigMap that is missing to be made
+_LONGEST = 300  # characters of a reason; the cause of an error stands at its end
+_NEVER = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"})
+_ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+_NO_PROGRAM = ("no such file or directory", "executable file not found", "permission denied")
+_BESIDE = frozenset({"MissingClusterDNS", "FailedScheduling", "DNSConfigForming"})  # these stop nothing
+_START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
+_GIVEN_UP = {
+    "Evicted": "evicted",
+    "Preempting": "preempted by a pod of higher priority",
+    "Preempted": "preempted by a pod of higher priority",
+    "NodeLost": "its machine does not answer",
+    "Shutdown": "its machine was shut down",
+    "NodeShutdown": "its machine was shut down",
+    "Terminated": "its machine was shut down",
+    "NodeAffinity": "its machine no longer has the labels that it needs",
+}
+_DISRUPTIONS = {
+    "PreemptionByScheduler": "preempted by a pod of higher priority",
+    "DeletionByTaintManager": "its machine does not answer, or takes no such pods any more",
+    "EvictionByEvictionAPI": "evicted, as when a machine is drained",
+    "DeletionByPodGC": "its machine is gone",
+    "TerminationByKubelet": "ended by its machine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """It cannot begin yet.
+
+    Parameters
+    ----------
+    why
+        In the cluster's words.
+    limit_s
+        How long that may last before a new node is as hopeless; None: for ever, as it is for room.
+    """
+
+    why: str
+    limit_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preparing:
+    """It has a machine (None: it has not been looked for yet), and its container is being made."""
+
+    machine: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Its container runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """Its pod is to go, and has not ended yet.
+
+    Parameters
+    ----------
+    grace_s
+        What it was given to end by itself.
+    why
+        Who wants it to go, as far as the cluster says; empty: somebody.
+    machine
+        Where it is.
+    """
+
+    grace_s: float
+    why: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """It is over; whether its pod has come to its own end, so that nothing of it runs."""
+
+    exited: NodeExited
+    is_final: bool = True
+
+
+PodStatus: TypeAlias = Waiting | Preparing | Running | Leaving | Ended
+
+
+def pod_status(node: str, pod: Doc) -> PodStatus:
+    """Return what a pod says about its node."""
+    status, state = pod.get("status") or {}, _state(pod)
+    is_final = status.get("phase") in {"Failed", "Succeeded"}
+    if terminated := state.get("terminated"):
+        return Ended(_terminated(node, pod, terminated), is_final)
+    if is_final:
+        return Ended(_given_up(node, pod))
+    if "deletionTimestamp" in pod["metadata"]:
+        grace_s = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        return Leaving(grace_s, disruption(pod), machine_of(pod))
+    if "running" in state or status.get("phase") in {"Running", "Unknown"}:
+        return Running()
+    return _not_begun(node, pod, state.get("waiting") or {})
+
+
+def machine_of(pod: Doc) -> str:
+    """Return the name of the machine that a pod is on; empty: of none yet."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def disruption(pod: Doc) -> str:
+    """Return why the cluster itself ends a pod, as far as it says so; Kubernetes does since 1.25."""
+    found = _condition(pod, "DisruptionTarget")
+    if not found or found.get("status") != "True":
+        return ""
+    reason = str(found.get("reason") or "")
+    return _joined(_DISRUPTIONS.get(reason, reason), found.get("message"))
+
+
+def trouble(events: Iterable[Doc]) -> str:
+    """Return what the newest event of a pod says that keeps it from beginning; empty: none does.
+
+    A pull that goes on is no trouble, but what it takes long for.
+    """
+    told = [event for event in events if event.get("type") == "Warning" or event.get("reason") == "Pulling"]
+    told = [event for event in told if event.get("reason") not in _BESIDE]
+    last = max(told, key=_told_at, default=None)
+    return _joined(str(last.get("reason") or ""), last.get("message")) if last else ""
+
+
+def _told_at(event: Doc) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def _state(pod: Doc) -> Doc:
+    """Return the state of the container: the first one, as others are put beside it."""
+    containers = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    names = [c.get("name") for c in (pod.get("spec") or {}).get("containers") or []]
+    own = next((c for c in containers if names and c.get("name") == names[0]), containers[0])
+    state: Doc = own.get("state") or {}
+    return state
+
+
+def _condition(pod: Doc, kind: str) -> Doc | None:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return next((c for c in conditions if c.get("type") == kind), None)
+
+
+def _not_begun(node: str, pod: Doc, waiting: Doc) -> PodStatus:
+    placed = _condition(pod, "PodScheduled")
+    if placed and placed.get("status") == "False":
+        return Waiting(cut(str(placed.get("message") or placed.get("reason") or "")))
+    reason, machine = str(waiting.get("reason") or ""), machine_of(pod)
+    if reason in _ON_ITS_WAY:
+        return Preparing(machine or None)
+    why = _joined(reason, waiting.get("message"))
+    if reason in _NEVER:
+        return Ended(NodeExited(node, why, retryable=False), is_final=False)
+    return Waiting(why, PULL_LIMIT_S if reason in _PULL else MEND_LIMIT_S)
+
+
+def _terminated(node: str, pod: Doc, end: Doc) -> NodeExited:
+    code, told = int(end.get("exitCode", 0)), str(end.get("message") or "")
+    reason = str(end.get("reason") or "")
+    if reason == "OOMKilled" or (reason in _START_ERRORS and "OOM-killed" in told):
+        why = "OOMKilled: the kernel ended it for want of memory"
+        return NodeExited(node, why, was_killed=True, out_of_memory=True)
+    if reason in _START_ERRORS:
+        is_hopeless = any(words in told for words in _NO_PROGRAM)
+        return NodeExited(node, _joined("it could not be started", told), retryable=not is_hopeless)
+    if "deletionTimestamp" in pod["metadata"] or (pod["status"].get("reason") or disruption(pod)):
+        return _given_up(node, pod)
+    is_killed = code == 128 + signal.SIGKILL
+    return NodeExited(node, _code_words(code, told), was_killed=is_killed, succeeded=code == 0)
+
+
+def _given_up(node: str, pod: Doc) -> NodeExited:
+    """Return the end of a pod whose container did not end by itself."""
+    status = pod.get("status") or {}
+    reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
+    if reason:
+        words = f"{_GIVEN_UP[reason]} ({reason})" if reason in _GIVEN_UP else reason
+        return NodeExited(node, _joined(words, message))
+    if why := disruption(pod):
+        return NodeExited(node, why)
+    if "deletionTimestamp" in pod["metadata"]:
+        return NodeExited(node, DELETED)
+    return NodeExited(node, _joined(f"its pod is {status.get('phase')}", message))
+
+
+def _code_words(code: int, told: str) -> str:
+    if code > 128:
+        try:
+            return f"killed by signal {code - 128} ({signal.Signals(code - 128).name})"
+        except ValueError:
+            pass  # a code like any other
+    ended = f"exit code {code}" if code else "ended by itself"
+    return _joined(ended, _last_line(told))
+
+
+def _last_line(text: str) -> str:
+    """Return the last line that says anything, without the head that our logging gives it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    logged = read_head(lines[-1])
+    return logged[2] if logged else lines[-1]
+
+
+def _joined(what: str, message: object) -> str:
+    what, told = cut(what) or "no reason given", cut(str(message or ""))
+    return f"{what}: {told}" if told and told != what else what
+
+
+def cut(text: str) -> str:
+    """Return a message as one line that has its beginning and its end."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"

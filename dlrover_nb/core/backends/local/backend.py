@@ -1,0 +1,276 @@
+"""Nodes as processes of this machine: for tests, for one machine without Ray, and beside a debugger.
+
+Each node leads a session and process group of its own, so that a Ctrl-C in the parent's terminal does not
+reach it and all that it starts ends with it. The kernel kills it when the thread that started it ends, also
+by a kill -9 (PR_SET_PDEATHSIG): nothing outlives its driver. That flag is set by a few lines of Python
+that then become the node (exec), because `preexec_fn` may deadlock in a process that has threads.
+
+Nodes that are to outlive their driver go without that flag. Each leaves its process id and the time at which
+it was started in a file, by which a driver that comes back adopts it; a master that stays away they notice
+themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psutil
+
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.driver.backend import NodeExited
+from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
+from dlrover_nb.core.runtime.flash import sweep_memory
+from dlrover_nb.core.runtime.limits import sweep_groups, was_out_of_memory
+from dlrover_nb.core.runtime.output import STREAMS, output_path, read_head
+from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.resources import Capacity, NodeShape
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+
+logger = logging.getLogger(__name__)
+
+NODE_MODULE = "dlrover_nb.core.runtime.node"
+END_WAIT_S = 5.0
+_MIB = 1 << 20
+_LAST_WORDS = 2000  # bytes at the end of a log that are looked at
+_LAST_LINE = 300  # characters of its last line that are told
+_LAUNCH = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("its driver ended before it began")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class LocalBackend:
+    """Backend on this machine.
+
+    Parameters
+    ----------
+    folder
+        The job's run folder; configurations and logs of nodes lie in ``nodes`` in it, for its owner only.
+    cpus, memory_mib
+        What to offer; None: all that the machine has.
+    outlive
+        Whether nodes live on when the driver dies, so that another one can adopt them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        cpus: float | None = None,
+        memory_mib: int | None = None,
+        outlive: bool = False,
+    ) -> None:
+        self._folder = folder / "nodes"
+        cpu = cpus or float(len(os.sched_getaffinity(0)))
+        memory = memory_mib or psutil.virtual_memory().total // _MIB
+        self._capacity = Capacity((NodeShape(cpu, int(memory)),))
+        self._outlive = outlive
+        self._processes: dict[str, subprocess.Popen[bytes] | _Adopted] = {}
+        self._stillborn: list[NodeExited] = []
+        self._known: set[str] = set()
+        self._jobs: dict[str, str] = {}
+        self._closed = False
+
+    def capacity(self) -> Capacity:
+        """Return one machine: this one."""
+        return self._capacity
+
+    def room(self) -> Capacity:
+        """Return all that is offered: the jobs of this backend share nothing."""
+        return self._capacity
+
+    def listen(self) -> str:
+        """Return ``ipc``: all nodes are here."""
+        return "ipc"
+
+    def start_node(self, config: NodeConfig) -> None:
+        """Start the process."""
+        if self._closed:
+            raise BackendError(f"the process backend is closed: {config.node} cannot be started")
+        if config.node in self._known:
+            raise InvalidValueError(f"node ids must be new, got {config.node} again; use the next number")
+        self._known.add(config.node)
+        self._jobs[config.node] = config.spec.name
+        try:
+            self._processes[config.node] = self._launch(config)
+        except OSError as error:
+            self._stillborn.append(NodeExited(config.node, f"it could not be started: {error}"))
+
+    def adopt(self, nodes: Collection[str]) -> None:
+        """Take over the processes that a driver before this one left."""
+        for path in self._folder.glob("*.pid"):
+            process = _left_behind(path)
+            if process is None:
+                continue
+            if path.stem in nodes:
+                self._processes[path.stem] = process
+                config = from_json(path.with_suffix(".json").read_bytes(), NodeConfig)
+                self._jobs[path.stem] = config.spec.name
+            else:
+                _kill_group(process.pid)
+        self._known.update(nodes)
+        gone = [node for node in nodes if node not in self._processes]
+        self._stillborn += [NodeExited(node, "it ended while its master was away") for node in gone]
+
+    def stop_node(self, node: str) -> None:
+        """Kill the node's whole process group."""
+        process = self._processes.get(node)
+        if process is not None and process.poll() is None:
+            _kill_group(process.pid)
+
+    def poll(self) -> tuple[NodeExited, ...]:
+        """Return the nodes that ended, with the last line that they wrote."""
+        ended = [(node, process) for node, process in self._processes.items() if _is_over(process)]
+        for node, _ in ended:
+            del self._processes[node]
+        stillborn, self._stillborn = self._stillborn, []
+        return (*stillborn, *(self._exited(node, process) for node, process in ended))
+
+    def meet(self, endpoint: str) -> None:
+        """Do nothing: a master that comes back to this machine has the endpoint that it had."""
+
+    def waiting(self) -> Mapping[str, str]:
+        """Return no node: a process waits for nothing."""
+        return {}
+
+    def close(self) -> None:
+        """Kill all processes and wait until they are gone."""
+        self._closed = True
+        for node in self._processes:
+            self.stop_node(node)
+        for node, process in self._processes.items():
+            try:
+                process.wait(END_WAIT_S)
+            except subprocess.TimeoutExpired:
+                logger.warning("%s (pid %d) does not end; it may hang in the kernel", node, process.pid)
+        self._processes.clear()
+        sweep_groups()
+        sweep_memory()
+
+    def log(self, node: str) -> Path:
+        """Return the file that holds what a node logged."""
+        return output_path(self._folder.parent, node, "stderr")
+
+    def _launch(self, config: NodeConfig) -> subprocess.Popen[bytes]:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._folder / f"{config.node}.json"
+        path.touch(mode=0o600)  # it holds the job's secret key
+        path.write_bytes(to_json(config))
+        launch = [] if self._outlive else [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid())]
+        outputs = [output_path(self._folder.parent, config.node, stream) for stream in STREAMS]
+        with outputs[0].open("ab") as out, outputs[1].open("ab") as err:
+            process = subprocess.Popen(
+                [*launch, sys.executable, "-m", NODE_MODULE, str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        if self._outlive:
+            started = _Left(process.pid, psutil.Process(process.pid).create_time())
+            path.with_suffix(".pid").write_bytes(to_json(started))
+        return process
+
+    def _exited(self, node: str, process: subprocess.Popen[bytes] | _Adopted) -> NodeExited:
+        code = process.returncode
+        was_killed = code in {None, -signal.SIGKILL}
+        if was_killed and was_out_of_memory(f"{self._jobs.get(node, '')}-{node}", process.pid):
+            why = "the kernel ended it for want of memory"
+            return NodeExited(node, why, was_killed=True, out_of_memory=True)
+        return NodeExited(node, self._why(node, code), was_killed=was_killed)
+
+    def _why(self, node: str, code: int | None) -> str:
+        if code is None:
+            return f"its process is gone: {self._last_words(node) or 'it wrote nothing'}"
+        if code < 0:  # what it wrote before says nothing about who killed it
+            return f"killed by signal {-code} ({_signal_name(-code)})"
+        told, words = f"exit code {code}", self._last_words(node)
+        return f"{told}: {words}" if words else told
+
+    def _last_words(self, node: str) -> str:
+        try:
+            with self.log(node).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS))
+                lines = file.read().decode(errors="replace").split("\n")
+        except OSError:
+            return ""  # a log that cannot be read has nothing to say
+        written = [line.strip() for line in lines if line.strip()]
+        if not written:
+            return ""
+        logged = read_head(written[-1])
+        return (logged[2] if logged else written[-1])[:_LAST_LINE]
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What a node's file says of its process: an id comes again, the time at which it started does not."""
+
+    pid: int
+    started_at_s: float
+
+
+class _Adopted:
+    """A process that another driver started; fits the part of `subprocess.Popen` that is used."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        self._process, self.pid = process, process.pid
+        self.returncode = None  # only a parent is told
+
+    def poll(self) -> bool | None:
+        """Return None while it runs."""
+        return None if _runs(self._process) else True
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for its end."""
+        try:
+            self._process.wait(timeout_s)
+        except psutil.TimeoutExpired as error:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout_s) from error
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _left_behind(path: Path) -> _Adopted | None:
+    """Return the process that a node's file tells of, if that very one still runs."""
+    try:
+        left = from_json(path.read_bytes(), _Left)
+        process = psutil.Process(left.pid)
+        is_same = process.create_time() == left.started_at_s
+    except (OSError, WireError, psutil.NoSuchProcess):
+        return None
+    return _Adopted(process) if is_same and _runs(process) else None
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it ended by itself in this moment
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _is_over(process: subprocess.Popen[bytes] | _Adopted) -> bool:
+    return process.poll() is not None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

@@ -1,0 +1,69 @@
+"""All jobs of a Ray asked at once for their one line: what a view of many jobs does each second.
+
+One question after the other would take a round trip each, and one master that hangs would hold up all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import RayError
+
+from dlrover_nb.core.errors import BackendError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dlrover_nb.core.structs.summary import JobSummary
+
+LIMIT_S = 2.0  # a master that trains answers in milliseconds, one that starts takes seconds
+
+
+class SummaryPoll:
+    """Asks the masters of jobs; it remembers the way to each.
+
+    Parameters
+    ----------
+    find
+        Returns the actor of a job, or raises `NotFoundError`.
+    """
+
+    def __init__(self, find: Callable[[str], Any]) -> None:
+        self._find = find
+        self._actors: dict[str, Any] = {}
+
+    def call(self, names: Iterable[str]) -> tuple[JobSummary, ...]:
+        """Return what the masters of these jobs answer at once.
+
+        Raises
+        ------
+        BackendError
+            When Ray cannot be reached.
+        """
+        self._actors = {name: actor for name in names if (actor := self._way(name)) is not None}
+        asked = {actor.summary.remote(): name for name, actor in self._actors.items()}
+        if not asked:
+            return ()
+        try:
+            ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=LIMIT_S)
+        except (RayError, ConnectionError) as error:
+            raise BackendError(f"Ray cannot be reached ({error}); connect again") from error
+        answers = (self._answer(reference, asked[reference]) for reference in ready)
+        return tuple(summary for summary in answers if summary is not None)
+
+    def _way(self, name: str) -> Any:  # noqa: ANN401 - Ray's handle has no public type
+        if name in self._actors:
+            return self._actors[name]
+        try:
+            return self._find(name)
+        except NotFoundError:  # gone since it was listed
+            return None
+
+    def _answer(self, reference: Any, name: str) -> JobSummary | None:  # noqa: ANN401 - as above
+        try:
+            verdict, told = ray.get(reference)
+        except RayError:  # gone, or coming back: the way to it is looked up anew
+            del self._actors[name]
+            return None
+        return told if verdict == "ok" else None

@@ -1,0 +1,336 @@
+"""Jobs on a simulated cluster: one thread, one loop, one command queue, many readers.
+
+The controllers are the real ones; what they control is `core.simulator`. Everything that happens to any job
+happens in the loop, one thing at a time, in virtual time that follows real time by a factor. Readers and
+users on other threads hand in commands with a future that the loop answers between two steps; a picture is
+drawn when somebody asks for it, since most of a hundred jobs are looked at by nobody.
+
+Nothing here is real, and everything says so: pictures and summaries carry `simulated`, and nothing is
+written to the user's history, from which real jobs learn.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.backends.simulated.run import SimulatedRun
+from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
+from dlrover_nb.core.client.cluster import no_job
+from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.driver.command_queue import CommandQueue
+from dlrover_nb.core.driver.job_start import initial_plan
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
+from dlrover_nb.core.planner.quotas import UNLIMITED, share
+from dlrover_nb.core.structs.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.events import Decided, QuotaChanged
+from dlrover_nb.core.structs.resources import check_fits
+from dlrover_nb.core.structs.shards import BatchChoice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.controller import ControllerSettings, PlanQueries
+    from dlrover_nb.core.simulator.description import SimulatedJob
+    from dlrover_nb.core.simulator.world import SimulatedWorld
+    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.events import Event
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.summary import JobSummary
+
+logger = logging.getLogger(__name__)
+
+WORK_S = 0.02  # of simulation between two looks at the commands: nobody waits longer for an answer
+IDLE_S = 0.25
+FRESH_S = 0.5  # that an answer of the loop serves sliders, as a driver's picture does
+SHARE_S = 300.0  # of virtual time
+PLENTY = 0.5  # of all cores: while less are in use, nobody stands in anybody's way
+
+
+class SimulatedCluster:
+    """A cluster of machines that do not exist; fits `core.client.cluster.Cluster`.
+
+    Parameters
+    ----------
+    world
+        Machines, jobs and virtual time.
+    settings
+        Of the controllers, as long as the world's reports are apart.
+    imagine
+        Makes a job's truth of what its user asked for; see `core.backends.simulated.assumptions`.
+    speed
+        Virtual seconds in a real one.
+    """
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        settings: ControllerSettings,
+        imagine: Callable[[JobSpec], SimulatedJob],
+        *,
+        speed: float,
+    ) -> None:
+        self._world, self._settings, self._imagine = world, settings, imagine
+        self._pace = SimulationClock(speed, at_s=world.now_s, real_s=time.monotonic())
+        self._runs: dict[str, SimulatedRun] = {}
+        self._facts: deque[tuple[str, Event]] = deque()  # of this moment, not told to their jobs yet
+        self._why_over = ""
+        self._commands = CommandQueue("the simulation", over=self._over)
+        self._shared_s, self._is_shared = world.now_s, False
+        self._thread = threading.Thread(target=self._run, name="simulated-cluster", daemon=True)
+        self._thread.start()
+
+    # for any thread
+
+    @property
+    def simulated(self) -> bool:
+        """Whether nothing here is real."""
+        return True
+
+    @property
+    def description(self) -> str:
+        """One line: what it is, and what it offers."""
+        capacity = self.capacity()
+        machines = sum(shape.count for shape in capacity.shapes)
+        return (
+            f"simulated cluster: {machines} machine{'s' * (machines != 1)}, {capacity.total_cpu:g} cores, "
+            f"{capacity.total_memory_mib / 1024:.1f} GiB, {self._pace.speed:g} s simulated in a second"
+        )
+
+    def capacity(self) -> Capacity:
+        """Return what jobs may use."""
+        return self._world.cluster.capacity
+
+    def standing(self) -> ClusterAccess:
+        """Return nothing: whoever reaches it may do all."""
+        return ClusterAccess()
+
+    def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
+        """Start a job and return at once; see `Cluster.submit`."""
+        if model is not None or data is not None:
+            raise InvalidValueError(
+                "a simulated cluster runs no code of yours; name a built-in model, or connect ray"
+            )
+        return self.add(self._imagine(spec))
+
+    def add(self, job: SimulatedJob) -> JobHandle:
+        """Start a job whose truth is given; see `submit`."""
+        check_fits(job.spec.plan, self.capacity())
+        self._commands.ask(lambda: self._add(job))
+        return self._handle(job.spec.name)
+
+    def jobs(self) -> tuple[JobSummary, ...]:
+        """Return all jobs, newest first."""
+        told = self._commands.ask(lambda: [run.summary(self._world.now_s) for run in self._runs.values()])
+        return tuple(sorted(told, key=lambda s: s.started_at_s, reverse=True))
+
+    def live_jobs(self) -> tuple[JobSummary, ...]:
+        """Return all jobs, newest first: none of them is past."""
+        return self.jobs()
+
+    def job(self, name: str) -> JobHandle:
+        """Find a job by name; `NotFoundError` names the nearest ones."""
+        names = self._commands.ask(lambda: list(self._runs))
+        if name not in names:
+            raise NotFoundError(no_job(name, "in the simulated cluster", names))
+        return self._handle(name)
+
+    def delete(self, name: str, *, force: bool = False) -> str:  # noqa: ARG002 - as in the protocol
+        """Refuse: there is nothing to delete."""
+        self.job(name)
+        raise InvalidValueError(f"a simulated job leaves nothing; stop {name} ends it, shutdown ends all")
+
+    def shutdown(self, *, force: bool = False) -> str:
+        """End the simulation; refused while jobs run, unless forced."""
+        if self._why_over:
+            return f"the simulation is over ({self._why_over})"
+        running = self._commands.ask(
+            lambda: [run.name for run in self._runs.values() if not run.phase.is_final]
+        )
+        if running and not force:
+            raise InvalidValueError(
+                f"{len(running)} simulated job(s) still run; stop them first, or shutdown --force"
+            )
+        self._close("it was shut down")
+        self._thread.join()
+        return "the simulated cluster has ended" + f", and with it {len(running)} job(s)" * bool(running)
+
+    def snapshot(self, name: str) -> JobSnapshot:
+        """Return the newest picture of a job."""
+        return self._commands.ask(lambda: self._runs[name].picture(self._world.now_s))
+
+    def series(self, name: str, cursor: int) -> SeriesChunk:
+        """Return a job's telemetry newer than `cursor`."""
+        return self._commands.ask(lambda: self._runs[name].series(cursor))
+
+    def decide(self, name: str, decision: Decision) -> Decision:
+        """Hand in a decision; return it with its id, or raise why it cannot be."""
+        return self._commands.ask(lambda: self._decide(name, decision))
+
+    def logs(self, name: str, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines about a job's nodes."""
+        return self._commands.ask(lambda: self._runs[name].logs(node, n_line))
+
+    def counsel(self, name: str) -> PlanQueries:
+        """Return what can be asked about a job as it stands now."""
+        return self._commands.ask(self._runs[name].counsel)
+
+    def stop(self, name: str, by: str, why: str) -> None:
+        """End a job."""
+        self._commands.ask(lambda: self._stop(name, by, why))
+
+    def _handle(self, name: str) -> JobHandle:
+        return JobHandle(name, _Link(self, name), simulated=True)
+
+    def _over(self) -> BackendError:
+        return BackendError(f"the simulation is over ({self._why_over}); connect sim starts another")
+
+    # the loop's thread
+
+    def _run(self) -> None:
+        try:
+            while not self._why_over:
+                self._turn()
+        except Exception as error:
+            logger.exception("the simulation failed")
+            self._close(f"it failed: {type(error).__name__}: {error}")
+        self._commands.close()
+
+    def _turn(self) -> None:
+        """Answer commands, then simulate as far as time has come."""
+        wait_s = 0.0 if self._facts else min(self._pace.wait_s(self._world.next_at_s), IDLE_S)
+        self._answer_all(wait_s)
+        start_s = time.monotonic()
+        goal_s = self._pace.goal_s(start_s)
+        while (self._facts or self._world.now_s < goal_s) and time.monotonic() < start_s + WORK_S:
+            if not self._facts:
+                self._facts.extend(self._world.step(goal_s)[1])
+                self._share_out()
+            else:
+                self._tell(*self._facts.popleft())
+        self._pace.reach(self._world.now_s, start_s)
+
+    def _share_out(self) -> None:
+        """From time to time, settle between the jobs in auto mode who may plan with how much."""
+        at_s = self._world.now_s
+        if at_s < self._shared_s + SHARE_S:
+            return
+        self._shared_s = at_s
+        used, whole = self._world.cluster.used_cpu, self.capacity().total_cpu
+        if used < PLENTY * whole and not self._is_shared:
+            return
+        bids = [bid for run in self._runs.values() if (bid := run.bid(at_s)) is not None]
+        if not bids:
+            return
+        quotas = share(bids, self._world.room_for(bid.name for bid in bids))
+        self._is_shared = any(quota != UNLIMITED for quota in quotas.values())
+        self._facts.extend((name, QuotaChanged(at_s, quota)) for name, quota in quotas.items())
+
+    def _answer_all(self, wait_s: float) -> None:
+        if self._commands.run_next(wait_s):
+            while self._commands.run_next():
+                pass
+
+    def _tell(self, name: str, event: Event) -> None:
+        for order in self._runs[name].hear(event):
+            self._world.obey(name, order)
+
+    def _catch_up(self, name: str) -> None:
+        """Tell a job all that has happened to it up to now, before a user's word about it."""
+        self._facts.extend(self._world.step(self._world.now_s)[1])
+        own = [event for job, event in self._facts if job == name]
+        self._facts = deque(fact for fact in self._facts if fact[0] != name)
+        for event in own:
+            self._tell(name, event)
+
+    def _add(self, job: SimulatedJob) -> None:
+        name = job.spec.name
+        if name in self._runs:
+            phase = self._runs[name].phase
+            raise InvalidValueError(f"a job named {name} was here already ({phase}); choose another name")
+        sim = self._world.submit(self._begun(job))
+        self._runs[name] = SimulatedRun(sim, self.capacity(), self._settings)
+        self._catch_up(name)  # on its first event: from now on there is a picture of it
+
+    def _begun(self, job: SimulatedJob) -> SimulatedJob:
+        """Let a job that says what it is begin on what the jobs that ended here have taught."""
+        if job.traits is None:
+            return job
+        past = [run.past for run in self._runs.values() if run.past is not None]
+        begun = initial_plan(job.spec, job.traits, self.capacity(), past)
+        return replace(job, spec=begun.spec, prior=begun.prior, why=begun.why)
+
+    def _decide(self, name: str, decision: Decision) -> Decision:
+        self._catch_up(name)
+        run, at_s = self._runs[name], self._world.now_s
+        taken, orders = run.decide(Decided(at_s, replace(decision, at_s=at_s)))
+        for order in orders:
+            self._world.obey(name, order)
+        return taken
+
+    def _stop(self, name: str, by: str, why: str) -> None:
+        self._world.stop(name, by, why)
+        self._catch_up(name)
+
+    def _close(self, why: str) -> None:
+        self._why_over = self._why_over or why
+        self._commands.shut()
+
+
+class _Link:
+    """One job of a simulated cluster; fits `core.client.handle.MasterLink`.
+
+    A slider asks at every move, and the loop may be at another job's fit: what it knew `FRESH_S` ago serves
+    the next moves too, until a decision is handed in here.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, name: str) -> None:
+        self._cluster, self._name = cluster, name
+        self._known: tuple[float, PlanQueries] | None = None  # when it was asked for
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest picture of the job."""
+        return self._cluster.snapshot(self._name)
+
+    def series(self, cursor: int) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        return self._cluster.series(self._name, cursor)
+
+    def decide(self, decision: Decision) -> Decision:
+        """Hand in a decision."""
+        decided = self._cluster.decide(self._name, decision)
+        self._known = None
+        return decided
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Say what plans would bring, in the asker's thread: the simulation goes on."""
+        known, now_s = self._known, time.monotonic()
+        if known is None or now_s > known[0] + FRESH_S:
+            self._known = known = (now_s, self._cluster.counsel(self._name))
+        return known[1].weigh(plans)
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Say why a proposal was made."""
+        return self._cluster.counsel(self._name).explain(proposal)
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return what happened to a node, or to all: no simulated node writes anything itself."""
+        return self._cluster.logs(self._name, node, n_line)
+
+    def choose(self, choice: UserChoice) -> None:
+        """Refuse: no worker of a simulation dies of its rows."""
+        if isinstance(choice, BatchChoice):
+            raise InvalidValueError("the workers of a simulated job have no batches of their own to adjust")
+        raise InvalidValueError(f"shard {choice.shard} is not in quarantine; none is: this job is simulated")
+
+    def stop(self, by: str, why: str) -> None:
+        """End the job."""
+        self._cluster.stop(self._name, by, why)

@@ -1,0 +1,176 @@
+"""One simulated job in its session: its controller, its telemetry, its picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.driver import job_snapshot
+from dlrover_nb.core.planner.cluster import JobBid
+from dlrover_nb.core.rundir.node_logs import N_GONE, newest
+from dlrover_nb.core.structs.decisions import Decision
+from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, ProgressMade, Remember, Scale
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.past import FitSummary, PastJob
+from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.core.structs.summary import JobSummary, holding, left_s, share_done
+from dlrover_nb.core.telemetry import JobTelemetry
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.controller import ControllerSettings, PlanQueries
+    from dlrover_nb.core.simulator import SimJob
+    from dlrover_nb.core.structs.events import Decided, Event, Instruction
+    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+N_JOB_ROW, N_NODE_ROW = 2000, 10_000  # per job: a hundred jobs share one process
+
+
+class SimulatedRun:
+    """What the session keeps of one job; the loop of `SimulatedCluster` is its only caller.
+
+    Parameters
+    ----------
+    job
+        The job in the simulated world.
+    capacity
+        Of all machines.
+    settings
+        Of its controller.
+    """
+
+    def __init__(self, job: SimJob, capacity: Capacity, settings: ControllerSettings) -> None:
+        self._job, self._capacity = job, capacity
+        self._controller = Controller(settings)
+        self._telemetry = JobTelemetry(n_job_row=N_JOB_ROW, n_node_row=N_NODE_ROW)
+        self._lines: dict[str, list[LogLine]] = {}  # of each node, the dead ones too
+        self._fit: FitSummary | None = None
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self._job.job.spec.name
+
+    @property
+    def phase(self) -> JobPhase:
+        """Where the job is in its life."""
+        return self._job.phase
+
+    @property
+    def past(self) -> PastJob | None:
+        """What later jobs can learn from it; None until it has succeeded, or without known traits."""
+        traits = self._job.job.traits
+        if traits is None or self.phase is not JobPhase.SUCCEEDED:
+            return None
+        return PastJob(traits, self._job.job.spec.plan, self._job.target, self._fit)
+
+    def bid(self, at_s: float) -> JobBid | None:
+        """Return what the job could have; None where it does not decide for itself, or does not know yet."""
+        counts = self._job.train_counts
+        told = self._controller.bid() if self.phase is JobPhase.TRAINING else None
+        if told is None:
+            return None
+        deadline_s = self._job.job.spec.deadline_s
+        return JobBid(
+            self.name,
+            told.current,
+            told.candidates(),
+            counts.n_sample_total - counts.n_sample_done,
+            deadline_s=None if deadline_s is None else max(self._job.started_at_s + deadline_s - at_s, 0.0),
+            owner=self._job.job.spec.owner,
+        )
+
+    def hear(self, event: Event) -> tuple[Scale, ...]:
+        """Take a fact in; return what the world must do."""
+        self._note(event)
+        if isinstance(event, NodeReported):
+            self._telemetry.record_node(event.sample)
+        elif isinstance(event, ProgressMade):
+            plan = self._job.running or self._job.target
+            speed = self._job.samples_per_s
+            shards = self._job.train_counts
+            self._telemetry.record_job(event.at_s, speed, plan.worker.count, plan.ps.count, shards=shards)
+        instructions = self._controller.handle(event)
+        for instruction in instructions:
+            if isinstance(instruction, Remember) and isinstance(instruction.record, FitSummary):
+                self._fit = instruction.record
+        return _scales(instructions)
+
+    def _note(self, event: Event) -> None:
+        """Put into words what happens to a node: it is simulated and writes nothing itself."""
+        if isinstance(event, NodeReported) and event.sample.node not in self._lines:
+            node, what = event.sample.node, "simulated: up; it runs no program, so it writes nothing itself"
+            self._lines[node] = [LogLine(event.at_s, node, "INFO", what)]
+            self._forget_oldest()
+        elif isinstance(event, NodeOutOfMemory):
+            what = f"simulated: killed at {event.memory_mib:.0f} MiB, more than it may take"
+            self._lines.setdefault(event.node, []).append(LogLine(event.at_s, event.node, "ERROR", what))
+
+    def _forget_oldest(self) -> None:
+        """Forget a node that is gone when many are."""
+        there = {node.id for node in self._job.nodes}
+        gone = [node for node in self._lines if node not in there]
+        for node in gone[:-N_GONE]:
+            del self._lines[node]
+
+    def decide(self, event: Decided) -> tuple[Decision, tuple[Scale, ...]]:
+        """Take a decision in; return it with its id, and what the world must do."""
+        instructions = self._controller.handle(event)
+        records = [i.record for i in instructions if isinstance(i, Remember)]
+        return next(r for r in records if isinstance(r, Decision)), _scales(instructions)
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return what happened to a node, or to all of them; see `logs.newest`."""
+        silent: dict[str, list[LogLine]] = {told.id: [] for told in self._job.nodes}
+        return newest(silent | self._lines, node, n_line)
+
+    def counsel(self) -> PlanQueries:
+        """Return what can be asked about the job as it stands now."""
+        return self._controller.counsel()
+
+    def picture(self, at_s: float) -> JobSnapshot:
+        """Return the picture at a virtual time."""
+        return job_snapshot.build_snapshot(
+            at_s,
+            spec=self._job.job.spec,
+            capacity=self._capacity,
+            started_at_s=self._job.started_at_s,
+            ended_at_s=self._job.ended_at_s,
+            loss=None,
+            samples_per_s=self._job.samples_per_s,
+            master=self._job,
+            controller=self._controller,
+            simulated=True,
+        )
+
+    def summary(self, at_s: float) -> JobSummary:
+        """Return what `summarize` makes of a picture, without drawing one: a line in a list of jobs."""
+        job, spec, train = self._job, self._job.job.spec, self._job.train_counts
+        nodes = holding(job.nodes)
+        return JobSummary(
+            name=spec.name,
+            phase=job.phase,
+            owner=spec.owner,
+            started_at_s=job.started_at_s,
+            plan=job.target,
+            samples_per_s=job.samples_per_s,
+            done=share_done(train),
+            open_proposal=self._controller.open_proposal,
+            live=True,
+            simulated=True,
+            at_s=at_s,
+            message=job.message,
+            left_s=left_s(job.phase, train, job.samples_per_s),
+            cpu=sum(node.cpu for node in nodes),
+            memory_mib=sum(node.memory_mib for node in nodes),
+            memory_needs=self._controller.memory_needs,
+        )
+
+    def series(self, cursor: int) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        return self._telemetry.read(cursor)
+
+
+def _scales(instructions: tuple[Instruction, ...]) -> tuple[Scale, ...]:
+    """Return the orders to the world; what is to be remembered is not: nothing of it was real."""
+    return tuple(i for i in instructions if isinstance(i, Scale))

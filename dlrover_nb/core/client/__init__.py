@@ -1,0 +1,1 @@
+"""The client side of a job: handles, clusters, past runs and trained models. It decides nothing."""

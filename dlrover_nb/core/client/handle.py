@@ -1,0 +1,354 @@
+"""A client's side of a job: read frozen snapshots, send decisions; it decides nothing itself.
+
+`JobHandle` is what notebooks, the command line and the live views hold. It knows no backend: the way to
+the job master is a `MasterLink`, which a Ray actor handle or an in-process driver provides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import time
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.shards import BatchChoice, ShardAction, ShardChoice, UserChoice
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.client.trained_model import TrainedModel
+    from dlrover_nb.core.structs.job import Mode
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.resources import Pins, ResourcePlan
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+POLL_S = 0.5
+STOP_TIMEOUT_S = 60.0
+
+
+class Until(StrEnum):
+    """What one can wait for."""
+
+    END = "end"
+    PROPOSAL = "proposal"  # an open one, or the end
+
+
+class MasterLink(Protocol):
+    """The calls that a job master answers; each raises `BackendError` when it cannot be reached."""
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest picture of the job."""
+        ...
+
+    def series(self, cursor: int) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        ...
+
+    def decide(self, decision: Decision) -> Decision:
+        """Hand in a decision; return it with its id, or raise why it cannot be."""
+        ...
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Say of each plan what it would bring, and why a decision for it would be refused now."""
+        ...
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Say why a proposal was made; None: the open one, or why there is none."""
+        ...
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines that a node wrote, a dead one too; None: all nodes; the newest last."""
+        ...
+
+    def choose(self, choice: UserChoice) -> None:
+        """Do what `choice` says, or raise why it cannot be."""
+        ...
+
+    def stop(self, by: str, why: str) -> None:
+        """End the job's nodes, keeping what it learnt so far."""
+        ...
+
+
+@runtime_checkable
+class RemoteRunFolder(Protocol):
+    """A link to a job whose run folder only its own nodes see."""
+
+    def fetch_model(self, into: Path) -> Path:
+        """Make what a model is loaded from, in a folder below `into`; return that."""
+        ...
+
+    def with_short_timeout(self) -> MasterLink:
+        """Return the same way for who only looks: within seconds it tells that nobody answers."""
+        ...
+
+
+def user_name() -> str:
+    """Return who runs this process; where a user id has no name, as in many pods, the id."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+class JobHandle:
+    """One job, as a client sees and steers it.
+
+    Parameters
+    ----------
+    name
+        The job's name.
+    link
+        Way to its master.
+    user
+        Who decides, for the audit trail; the login name by default.
+    simulated
+        Whether nothing of the job is real: it leaves nothing on this machine.
+    """
+
+    def __init__(
+        self, name: str, link: MasterLink, *, user: str | None = None, simulated: bool = False
+    ) -> None:
+        self.name = name
+        self.simulated = simulated
+        self._link = link
+        self._user = user or user_name()
+
+    @property
+    def link(self) -> MasterLink:
+        """The way to its master."""
+        return self._link
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest picture of the job."""
+        return self._link.snapshot()
+
+    @property
+    def is_far(self) -> bool:
+        """Whether only the job's own nodes see its run folder."""
+        return isinstance(self._link, RemoteRunFolder)
+
+    @property
+    def with_short_timeout(self) -> JobHandle:
+        """The same job for who only looks at it: where nobody answers he is told within seconds."""
+        if not isinstance(self._link, RemoteRunFolder):
+            return self
+        return JobHandle(
+            self.name, self._link.with_short_timeout(), user=self._user, simulated=self.simulated
+        )
+
+    def fetch_model(self, into: Path) -> Path | None:
+        """Make what a model is loaded from below `into`; None: the run folder is on this machine."""
+        return self._link.fetch_model(into) if isinstance(self._link, RemoteRunFolder) else None
+
+    def series(self, cursor: int = 0) -> SeriesChunk:
+        """Return telemetry newer than `cursor` (0: all that is kept)."""
+        return self._link.series(cursor)
+
+    def accept(self, proposal: str | None = None, *, why: str = "") -> Decision:
+        """Accept a proposal: the one named, or the open one.
+
+        Raises
+        ------
+        NotFoundError
+            When none is open and none was named.
+        StaleDecisionError
+            When it is no longer open.
+        """
+        return self._decide(Verdict.ACCEPT, proposal=proposal or self._open_proposal(), why=why)
+
+    def reject(self, proposal: str | None = None, *, why: str = "") -> Decision:
+        """Reject a proposal: the one named, or the open one."""
+        return self._decide(Verdict.REJECT, proposal=proposal or self._open_proposal(), why=why)
+
+    def override(self, plan: ResourcePlan, *, proposal: str | None = None, why: str = "") -> Decision:
+        """Answer a proposal with a plan of one's own, which is applied instead."""
+        return self._decide(Verdict.OVERRIDE, proposal=proposal or self._open_proposal(), plan=plan, why=why)
+
+    def scale(self, plan: ResourcePlan, *, why: str = "") -> Decision:
+        """Change the running job to `plan`, whether or not anything was proposed."""
+        return self._decide(Verdict.SCALE, plan=plan, why=why)
+
+    def undo(self, decision: str | None = None, *, why: str = "") -> Decision:
+        """Take back the latest decision that changed the plan, the mode or the pins, whoever made it.
+
+        An undo is a change too: undone again, it is a redo. A rejection changed nothing and is passed over:
+        name the decision where that matters. An undone plan is not proposed again, nor set by auto mode,
+        until its prediction has changed materially.
+
+        Parameters
+        ----------
+        decision
+            The one that the user saw as the latest (``d3``); None: whichever it is now.
+
+        Raises
+        ------
+        NotFoundError
+            When there is nothing to take back.
+        StaleDecisionError
+            When `decision` is no longer the latest change (it says who did what since), or a change of plan
+            is under way.
+        """
+        back = self._alive().undo
+        if back is None:
+            raise NotFoundError(
+                f"job {self.name} has nothing to undo: no decision has changed its plan, its mode or its pins"
+            )
+        return self._hand_in(replace(back, undoes=decision or back.undoes, why=why))
+
+    def weigh(self, *plans: ResourcePlan) -> tuple[Weighed, ...]:
+        """Say of each plan what it would bring, and why a decision for it would be refused now.
+
+        Nothing changes, whatever is asked. Before anything was measured only the refusals are known.
+        """
+        return self._link.weigh(plans)
+
+    def explain(self, proposal: str | None = None) -> Explanation:
+        """Say why a proposal was made: the one named, or the open one; where none is, why there is none.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no proposal of that id.
+        """
+        return self._link.explain(proposal)
+
+    def logs(self, node: str | None = None, *, n_line: int = 100) -> tuple[LogLine, ...]:
+        """Return the newest lines that a node wrote, or all nodes together, the newest last.
+
+        Nodes that are gone are among them: the last words of a worker that crashed say why it did.
+
+        Raises
+        ------
+        NotFoundError
+            When no node of that name is known; it names the nearest.
+        InvalidValueError
+            When `n_line` is below 1.
+        """
+        return self._link.logs(node, n_line)
+
+    def set_mode(self, mode: Mode, *, why: str = "") -> Decision:
+        """Say who decides from now on: the user (manual, suggest) or the optimizer (auto)."""
+        return self._decide(Verdict.MODE, mode=mode, why=why)
+
+    def pin(self, pins: Pins, *, why: str = "") -> Decision:
+        """Fix these parts of every plan from now on, and no others; empty pins free all.
+
+        Raises
+        ------
+        InvalidValueError
+            When just these are pinned already.
+        CapacityError
+            When no plan that keeps to them fits on the machines.
+        """
+        return self._decide(Verdict.PIN, pins=pins, why=why)
+
+    def retry_shard(self, shard: int, *, why: str = "") -> None:
+        """Train a shard again that ended its workers, after its rows were mended.
+
+        Raises
+        ------
+        InvalidValueError
+            When it is not in quarantine.
+        """
+        self._link.choose(ShardChoice(shard, ShardAction.RETRY, self._user, why))
+
+    def skip_shard(self, shard: int, *, why: str = "") -> None:
+        """Go on without a shard that ended its workers; `InvalidValueError` when it is not in quarantine."""
+        self._link.choose(ShardChoice(shard, ShardAction.SKIP, self._user, why))
+
+    def adjust_batches(self, sizes: Mapping[str, int], *, why: str = "") -> None:
+        """Give workers other batch sizes, by their names, from one iteration on.
+
+        Raises
+        ------
+        InvalidValueError
+            When a worker is not there, or a size is below 1.
+        """
+        self._link.choose(BatchChoice(tuple(sorted(sizes.items())), self._user, why))
+
+    def stop(self, *, why: str = "") -> JobSnapshot:
+        """Stop the job and return its last picture."""
+        self._link.stop(self._user, why)
+        return self.wait(timeout_s=STOP_TIMEOUT_S)
+
+    def wait(self, timeout_s: float | None = None, *, until: Until = Until.END) -> JobSnapshot:
+        """Block until the job has ended (or proposes a plan), or `timeout_s` has passed.
+
+        An interrupt leaves the job alone. `InvalidValueError` when `timeout_s` is no time: it would not end.
+        """
+        if timeout_s is not None:
+            _check.at_least(
+                "timeout in seconds", timeout_s, 0, hint="leave it out to wait as long as it takes"
+            )
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        while not _is_reached(snapshot := self.snapshot(), until):
+            if end is not None and time.monotonic() >= end:
+                break
+            time.sleep(POLL_S)
+        return snapshot
+
+    def __await__(self) -> Generator[object, None, JobSnapshot]:
+        """Wait without blocking the event loop: ``await job``."""
+        return self._await_final().__await__()
+
+    def model(self) -> TrainedModel:
+        """Return the model of the last checkpoint, to predict and to evaluate with; see `load_model`."""
+        from dlrover_nb.core.client.trained_model import load_model  # noqa: PLC0415 - it loads data readers and torch
+
+        return load_model(self)
+
+    def predict(self, rows: object) -> NDArray[np.float32]:
+        """Return the probability of each row by the model of the last checkpoint; see `TrainedModel`."""
+        return self.model().predict(rows)
+
+    def _open_proposal(self) -> str:
+        snapshot = self._alive()
+        if snapshot.open_proposal is None:
+            last = snapshot.proposals[-1] if snapshot.proposals else None
+            told = f"the last one, {last.id}, is {last.status}" if last else "there was none yet"
+            raise NotFoundError(
+                f"job {self.name} has no open proposal ({told}); use scale to set a plan yourself"
+            )
+        return snapshot.open_proposal.id
+
+    def _decide(
+        self,
+        verdict: Verdict,
+        *,
+        proposal: str | None = None,
+        plan: ResourcePlan | None = None,
+        mode: Mode | None = None,
+        pins: Pins | None = None,
+        why: str = "",
+    ) -> Decision:  # fields of a decision, all by keyword
+        self._alive()
+        return self._hand_in(Decision(verdict, "", 0.0, proposal, plan, mode, why, pins=pins))
+
+    def _hand_in(self, decision: Decision) -> Decision:
+        return self._link.decide(replace(decision, by=self._user, at_s=time.time()))
+
+    def _alive(self) -> JobSnapshot:
+        """Return the newest picture of a job that can still be decided about."""
+        snapshot = self.snapshot()
+        if snapshot.phase.is_final:
+            raise StaleDecisionError(f"job {self.name} has {snapshot.phase}: nothing to decide any more")
+        return snapshot
+
+    async def _await_final(self) -> JobSnapshot:
+        while not (snapshot := await asyncio.to_thread(self.snapshot)).phase.is_final:  # noqa: ASYNC110 - the master is another process: it sets no event here
+            await asyncio.sleep(POLL_S)
+        return snapshot
+
+
+def _is_reached(snapshot: JobSnapshot, until: Until) -> bool:
+    return snapshot.phase.is_final or (until is Until.PROPOSAL and snapshot.open_proposal is not None)

@@ -1,0 +1,192 @@
+"""What a client reads of jobs after their lives: their runs, one run in whole, and how good predictions were.
+
+The history lies where the masters on this machine write it (`HistoryStore`), so it answers without a cluster,
+and long after one. Looking makes nothing: where no job has written yet, there is no file, and still none
+afterwards. Simulated jobs write no history.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import BackendError, NotFoundError
+from dlrover_nb.core.history import HistoryStore, Scoreboard, scoreboard
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.summary import JobSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dlrover_nb.core.history import JobRun
+    from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
+    from dlrover_nb.core.structs.past import FitSummary, SeriesRow
+
+logger = logging.getLogger(__name__)
+
+NO_HISTORY = "the history is empty: the first job that runs on a real cluster begins it"
+N_NEAR = 3  # names that an error offers
+
+
+@dataclass(frozen=True, slots=True)
+class RunHistory:
+    """All that is kept of one run, each part oldest first.
+
+    Parameters
+    ----------
+    proposals
+        In their last known status.
+    outcomes
+        Of the plans that ran long enough to be measured.
+    fits
+        What the fits knew: all of a young run, of an old one the newest.
+    series
+        Rolled up: a row for a minute, longer ones where the run is old.
+    """
+
+    run: JobRun
+    proposals: tuple[Proposal, ...]
+    decisions: tuple[Decision, ...]
+    outcomes: tuple[Outcome, ...]
+    fits: tuple[FitSummary, ...]
+    series: tuple[SeriesRow, ...]
+
+
+def runs(url: str | None = None, *, job: str | None = None) -> tuple[JobRun, ...]:
+    """Return the runs that the history knows, newest first: of all jobs, or of one name.
+
+    Parameters
+    ----------
+    url
+        Of the database; None for the user's own file.
+    job
+        A job's name.
+
+    Raises
+    ------
+    NotFoundError
+        When no job of that name ever ran; it names the nearest ones.
+    BackendError
+        When the history is there but cannot be read.
+    """
+    with _reading(url) as store:
+        found = store.jobs() if store else ()
+    return found if job is None else _of_job(job, found)
+
+
+def run_history(job: str, run: str | None = None, url: str | None = None) -> RunHistory:
+    """Return what is kept of a job's run: the newest one, or that of the given id.
+
+    A job that runs may write meanwhile: what refers to another record is read before it, so each decision's
+    proposal and each outcome's decision is there too.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such job or run; it names the nearest ones.
+    BackendError
+        When the history is there but cannot be read.
+    """
+    with _reading(url) as store:
+        if store is None:
+            raise NotFoundError(f"no job {job!r} to look back on; {NO_HISTORY}")
+        found = _run(run, _of_job(job, store.jobs()))
+        outcomes = store.outcomes(job, run=found.run)
+        decisions = store.decisions(job, run=found.run)
+        return RunHistory(
+            run=found,
+            proposals=store.proposals(job, run=found.run),
+            decisions=decisions,
+            outcomes=outcomes,
+            fits=store.fits(job, run=found.run),
+            series=store.series(job, run=found.run),
+        )
+
+
+def scores(owner: str | None = None, since_s: float | None = None, url: str | None = None) -> Scoreboard:
+    """Return how good predictions were: over all jobs, and for each.
+
+    Parameters
+    ----------
+    owner
+        Whose jobs; None for everybody's.
+    since_s
+        Time (seconds since 1970) from which on plans count; None for all.
+
+    Raises
+    ------
+    BackendError
+        When the history is there but cannot be read.
+    """
+    with _reading(url) as store:
+        return store.scores(owner=owner, since_s=since_s) if store else scoreboard({})
+
+
+@contextmanager
+def _reading(url: str | None) -> Iterator[HistoryStore | None]:
+    """Open the history as long as it is read; None where no job has begun one."""
+    store = HistoryStore.existing(url)
+    try:
+        yield store
+    finally:
+        if store is not None:
+            store.close()
+
+
+def _of_job(job: str, found: Iterable[JobRun]) -> tuple[JobRun, ...]:
+    found = tuple(found)
+    mine = tuple(run for run in found if run.job == job)
+    if not mine:
+        names = list(dict.fromkeys(run.job for run in found))
+        raise NotFoundError(f"no job {job!r} in the history; {_near(job, names)}")
+    return mine
+
+
+def _run(run: str | None, mine: tuple[JobRun, ...]) -> JobRun:
+    if run is None:
+        return mine[0]
+    for one in mine:
+        if one.run == run:
+            return one
+    names = [one.run for one in mine]
+    raise NotFoundError(f"no run {run!r} of job {mine[0].job}; {_near(run, names)}")
+
+
+def _near(name: str, names: list[str]) -> str:
+    """Say which names are like a wrong one; none is: say the newest."""
+    if not names:
+        return NO_HISTORY
+    near = difflib.get_close_matches(name, names, n=N_NEAR)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    more = ", …" if len(names) > N_NEAR else ""
+    return f"it knows {', '.join(names[:N_NEAR])}{more}"
+
+
+def past_jobs() -> list[JobSummary]:
+    """Return the newest run of each job that the history knows; without a history, say so and go on."""
+    try:
+        history = HistoryStore.existing()
+        if history is None:
+            return []
+        try:
+            runs = history.jobs()
+        finally:
+            history.close()
+    except BackendError as error:
+        logger.warning("past jobs are not listed: %s", error)
+        return []
+    newest: dict[str, JobRun] = {}
+    for run in runs:
+        newest.setdefault(run.job, run)
+    return [_summary_of(run) for run in newest.values()]
+
+
+def _summary_of(run: JobRun) -> JobSummary:
+    """Return a job of the history; one that never ended there was lost with its master."""
+    phase = run.phase if run.phase.is_final else JobPhase.FAILED
+    done = 1.0 if phase is JobPhase.SUCCEEDED else 0.0
+    return JobSummary(run.job, phase, run.owner, run.started_at_s, run.spec.plan, 0.0, done, None, live=False)

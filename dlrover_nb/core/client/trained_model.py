@@ -1,0 +1,238 @@
+"""A trained model, taken from a job's last checkpoint: in any process, after the cluster is gone too.
+
+Everything needed lies in the run folder: the job's file says how rows become numbers and what the module is,
+the manifest of a checkpoint where the parameters are, and a user's own code lies beside them. Parameters are
+the last ones, not those of the best evaluation: the tables of other moments are gone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import weakref
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dlrover_nb.core.data import ShardReader
+from dlrover_nb.core.data.encode import encode_inputs, labels_of
+from dlrover_nb.core.data.own import as_table
+from dlrover_nb.core.data.source import open_source
+from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
+from dlrover_nb.core.files import write
+from dlrover_nb.core.jobfile import ENDINGS, data_format
+from dlrover_nb.core.models.metrics import evaluate
+from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
+from dlrover_nb.core.rundir.job_file import JobFile, read_job
+from dlrover_nb.core.rundir.locate import run_folder
+from dlrover_nb.core.runtime.checkpoint import fill
+from dlrover_nb.core.runtime.store import ParameterStore
+from dlrover_nb.core.structs.checkpoints import PartSource
+from dlrover_nb.core.structs.job import DataSpec, FeatureSpec, JobSpec
+from dlrover_nb.core.structs.messages import N_BUCKET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.structs.snapshot import Evaluation
+
+    Floats = NDArray[np.float32]
+    Ids = NDArray[np.int64]
+
+N_ROW_AT_ONCE = 8192
+PASSING = 3  # checkpoints that may be replaced by newer ones while a running job's model is read
+
+
+def load_model(job: JobHandle | Path | str) -> TrainedModel:
+    """Load the model of a job from its last checkpoint.
+
+    Parameters
+    ----------
+    job
+        A job, its name (the newest run of that name on this machine), or its run folder.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such job, or it has no checkpoint yet.
+    CheckpointError
+        When it is no run folder, or its checkpoint cannot be read.
+    """
+    if isinstance(job, str | Path):
+        return _model_in(run_folder(job).resolve())
+    scratch = Path(mkdtemp(prefix="dlrover-nb-"))
+    try:
+        model = _model_in(job.fetch_model(scratch) or Path(job.snapshot().folder).resolve())
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    weakref.finalize(model, shutil.rmtree, scratch, ignore_errors=True)  # it looks for its code there
+    return model
+
+
+def _model_in(folder: Path) -> TrainedModel:
+    kept = read_job(folder)
+    return TrainedModel(kept.spec, kept.features, _stored(folder, kept), folder)
+
+
+def _stored(folder: Path, kept: JobFile) -> ParameterStore:
+    """Return all parameters; of a running job, whose checkpoints come and go, those of the latest."""
+    model, features = kept.spec.model, kept.features
+    n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
+    checkpoints = CheckpointFolder(folder, kept.spec.checkpoint_url)
+    for attempt in range(PASSING):
+        manifest = checkpoints.latest()
+        if manifest is None:
+            break
+        sources = [PartSource(url, sha256) for url, sha256 in manifest.files]
+        try:
+            return fill(
+                lambda: ParameterStore(model, features.n_table_row, n_dense),
+                sources,
+                np.ones(N_BUCKET, np.bool_),
+            ).store
+        except CheckpointError:
+            newest = checkpoints.latest()
+            if attempt == PASSING - 1 or newest is None or newest.number == manifest.number:
+                raise
+    raise NotFoundError(f"job {kept.spec.name} has no checkpoint in {folder}; wait until it has saved one")
+
+
+class TrainedModel:
+    """A model and its parameters.
+
+    Parameters
+    ----------
+    spec, features
+        Of the job.
+    store
+        All parameters.
+    folder
+        The run folder, where a user's own code lies.
+    """
+
+    def __init__(self, spec: JobSpec, features: FeatureSpec, store: ParameterStore, folder: Path) -> None:
+        from dlrover_nb.core.models.learner import Learner  # noqa: PLC0415 - it imports torch
+
+        self.spec, self.features = spec, features
+        self._store, self._folder = store, folder
+        n_categorical, n_numeric = len(features.categorical), len(features.numeric)
+        self._learner = Learner(spec.model, n_categorical, n_numeric, folder=folder)
+        values, dense = self._learner.values, store.dense
+        if len(values) != len(dense):
+            raise CheckpointError(
+                f"expected {len(values)} dense parameters, the checkpoint has {len(dense)}; "
+                "the model's code is another one than was trained"
+            )
+        values[:] = dense
+
+    def predict(self, rows: Any) -> Floats:  # noqa: ANN401 - a dict, a DataFrame, an Arrow table or a path
+        """Return the probability of label 1 of each row, float32 of shape (n,).
+
+        Parameters
+        ----------
+        rows
+            A pandas DataFrame, a dict of arrays, an Arrow table, or the path of a file. It needs the columns
+            that were trained on, of the types that they had then (a category 3 is not a category "3"); more
+            columns do no harm.
+
+        Raises
+        ------
+        NotFoundError, InvalidValueError
+            When there is no such file, or a column is missing or of another type.
+        """
+        return _joined([self._scores(*self._encoded(table)) for table in self._tables(rows)])
+
+    def evaluate(self, rows: Any = None) -> Evaluation:  # noqa: ANN401 - as above
+        """Return AUC and log loss on labelled rows; None: on the rows that the job kept for evaluation.
+
+        Raises
+        ------
+        InvalidValueError
+            As `predict`, and when the rows are all of one class.
+        """
+        if rows is None:
+            return self._evaluate_held_out()
+        label = self.features.label
+        tables = list(self._tables(rows, label))
+        labels = [labels_of(table.column(label), label, 0) for table in tables]
+        return evaluate(_joined([self._scores(*self._encoded(table)) for table in tables]), _joined(labels))
+
+    def _evaluate_held_out(self) -> Evaluation:
+        reader = ShardReader(self.spec.data, self.features, folder=self._folder)
+        first, stop = self.features.n_train, self.features.n_train + self.features.n_eval
+        batches = [
+            reader.read(start, min(start + N_ROW_AT_ONCE, stop))
+            for start in range(first, stop, N_ROW_AT_ONCE)
+        ]
+        scores = [self._scores(batch.ids, batch.dense) for batch in batches]
+        return evaluate(_joined(scores), _joined([batch.labels for batch in batches]))
+
+    def _tables(self, rows: Any, *more: str) -> Iterator[pa.Table]:  # noqa: ANN401 - as above
+        """Yield the rows with the columns that are needed, a few thousand at a time."""
+        features = self.features
+        columns = [*(c.name for c in features.numeric), *(c.name for c in features.categorical), *more]
+        if isinstance(rows, str | Path):
+            yield from self._read(Path(rows), columns)
+            return
+        table = as_table(rows)
+        _check_columns(columns, table.column_names)
+        for start in range(0, table.num_rows, N_ROW_AT_ONCE):
+            yield table.slice(start, N_ROW_AT_ONCE).select(columns)
+
+    def _read(self, path: Path, columns: list[str]) -> Iterator[pa.Table]:
+        full = path.expanduser().absolute()
+        kind = data_format(full)
+        if kind is None:
+            raise InvalidValueError(f"the ending of {full} tells no format; known: {', '.join(ENDINGS)}")
+        source = open_source(DataSpec(kind, str(full)))
+        assert source.n_row is not None  # files have an end
+        _check_columns(columns, source.kinds)
+        for start in range(0, source.n_row, N_ROW_AT_ONCE):
+            yield source.read(start, min(start + N_ROW_AT_ONCE, source.n_row), columns)
+
+    def _encoded(self, table: pa.Table) -> tuple[Ids, Floats]:
+        try:
+            return encode_inputs(table, self.features)
+        except (ValueError, NotImplementedError) as error:  # Arrow's own: a text where a number should be
+            if isinstance(error, InvalidValueError):
+                raise
+            raise InvalidValueError(
+                f"a column is of another type than in training: {str(error).splitlines()[0]}"
+            ) from error
+
+    def _scores(self, ids: Ids, dense: Floats) -> Floats:
+        distinct, inverse = np.unique(ids, return_inverse=True)
+        return self._learner.scores(self._store.pull(distinct), inverse.ravel(), dense)
+
+
+def write_scores(path: Path | str, scores: Floats, *, force: bool = False) -> Path:
+    """Write probabilities as the one column of a Parquet file, in the order of the rows; return its path.
+
+    Raises
+    ------
+    NotFoundError, InvalidValueError
+        As `core.files.write`.
+    """
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"probability": scores}), sink)
+    return write(path, sink.getvalue().to_pybytes(), force=force)
+
+
+def _check_columns(wanted: list[str], there: Any) -> None:  # noqa: ANN401 - any collection of names
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise InvalidValueError(
+            f"the rows have no column {', '.join(map(repr, missing[:5]))}; the model needs it"
+        )
+
+
+def _joined(parts: list[Floats]) -> Floats:
+    return np.concatenate(parts) if parts else np.empty(0, np.float32)

@@ -1,0 +1,239 @@
+"""Whether auto mode may apply the open proposal now, or has to leave it to the user.
+
+Auto mode acts while nobody looks, so that it needs better reasons than a person who does. It must not:
+
+- break a pin, or spend more per hour than the budget; with a budget, a plan of unknown price is too dear;
+- take what other jobs on the same machines would make more of (its quota, where a cluster sets one);
+- change again before the last change has been measured (cool-down), or too often in an hour;
+- flap: a plan that was left for a better one is returned to only for a gain that grows with each time it was
+  left. An experiment that turned out badly is no flapping: going back costs nothing extra, and an experiment
+  is never made twice;
+- trust a model that has just been wrong. Where `track_missed` or more of the last `track_last` predictions
+  missed, the gate is closed, and the proposal stays open for the user. A prediction missed when the
+  measured speed lay outside its band by more than a hair, or far from its middle although the plan lay
+  within what was tried. The gate opens again as later outcomes (of the user's own decisions) come right, or
+  once the misses are older than `track_s`: by then the model has been fitted to what it had missed.
+
+With no track record yet auto mode takes small steps only: at most `first_step` times the cores of now.
+Rejected: no step at all (there would never be a record without a user) and only plans within the
+measured range (with one plan measured that is none).
+
+What protects a node's memory asks for budget and pins alone. It may exceed the quota, because a killed node
+is dearer. It is no prediction of throughput, so that neither the gate nor hysteresis has anything to say
+about it, and waiting for a cool-down costs the node.
+What the user has pinned goes the same way: it is the user's decision, only carried out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.planner import Limits, axes_key
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.resources import Quota
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dlrover_nb.core.planner import Axes
+    from dlrover_nb.core.structs.decisions import Candidate, Outcome, Proposal
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import Pins, ResourcePlan
+
+HOUR_S = 3600.0
+COOL_DOWN = "cool-down"
+
+
+@dataclass(frozen=True, slots=True)
+class AutoSettings:
+    """How careful auto mode is.
+
+    Parameters
+    ----------
+    min_gain
+        Gain at the low end of the band that is worth a change; less than a user's time is worth, because a
+        change costs nothing here but its pause, which the gain has paid for already (Eq. 8).
+    max_changes_per_hour
+        Changes of its own within any hour.
+    return_gain
+        Gain that a plan must promise to be returned to, times how often it was left for a better one.
+    track_last, track_missed
+        The gate is closed when this many of the last so many predictions missed.
+    track_s
+        Age at which an outcome says nothing any more.
+    track_first, first_step
+        With fewer predictions scored than this, no step beyond so many times the cores of now.
+    small_error
+        A measurement this near to the prediction is right, however narrow the band was.
+    large_error
+        One farther off than this is wrong within what was tried, however wide the band was.
+    """
+
+    min_gain: float = 0.03
+    max_changes_per_hour: int = 20
+    return_gain: float = 0.25
+    track_last: int = 3
+    track_missed: int = 2
+    track_s: float = HOUR_S
+    track_first: int = 2
+    first_step: float = 2.0
+    small_error: float = 0.05
+    large_error: float = 0.3
+
+    def __post_init__(self) -> None:
+        for name in ("min_gain", "return_gain", "small_error"):
+            _check.at_least(name, getattr(self, name), 0)
+        for name in ("max_changes_per_hour", "track_missed", "first_step"):
+            _check.at_least(name, getattr(self, name), 1)
+        _check.at_least("track_last", self.track_last, self.track_missed)
+        _check.above_zero("track_s", self.track_s)
+        _check.at_least("track_first", self.track_first, 0)
+        _check.at_least("large_error", self.large_error, self.small_error)
+
+
+@dataclass(frozen=True, slots=True)
+class AutoContext:
+    """What auto mode looks at before it acts.
+
+    Parameters
+    ----------
+    plan
+        What runs.
+    calm_at_s
+        When the cool-down after the last change is over.
+    changes
+        When auto mode itself decided, oldest first, the last `max_changes_per_hour` of them.
+    left
+        How often each plan was left for a better one.
+    outcomes
+        Of all applied plans, oldest first.
+    quota
+        What other jobs on the same machines leave to this one.
+    """
+
+    at_s: float
+    spec: JobSpec
+    pins: Pins
+    plan: ResourcePlan
+    calm_at_s: float
+    changes: Sequence[float]
+    left: Mapping[Axes, int]
+    outcomes: Sequence[Outcome]
+    quota: Quota = field(default_factory=Quota)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why auto mode waits: the rule's name, and words for people that do not change while it holds."""
+
+    rule: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """How the last predictions turned out."""
+
+    n: int
+    missed: int
+
+
+def may_apply(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> Refusal | None:
+    """Return why auto mode must not apply a proposal at this moment; None when it may."""
+    plan = proposal.candidate.plan
+    if not now.pins.allows(plan):
+        return Refusal("pins", f"the plan departs from what is pinned ({now.pins})")
+    over = over_budget(proposal.candidate.cost_per_hour, now.spec)
+    if over:
+        return Refusal("budget", over)
+    if proposal.kind is ProposalKind.PROTECT or not now.pins.allows(now.plan):
+        return None
+    if not now.quota.allows(plan):
+        return Refusal("quota", f"other jobs leave it {now.quota}, the plan takes {plan.total_cpu:g} cores")
+    return _pace(now, settings) or _hysteresis(proposal, now, settings) or _gate(proposal, now, settings)
+
+
+def over_budget(cost_per_hour: float | None, spec: JobSpec) -> str:
+    """Say that a price is above the job's budget, or unknown while there is one; empty when it is within."""
+    budget, currency = spec.budget_per_hour, spec.prices.currency
+    if budget is None:
+        return ""
+    if cost_per_hour is None:
+        return f"the plan's price is unknown and the budget is {budget:g} {currency} per hour"
+    if cost_per_hour > budget:
+        return f"it costs {cost_per_hour:.4g} {currency} per hour, the budget is {budget:g}"
+    return ""
+
+
+def limits(now: AutoContext, settings: AutoSettings) -> Limits:
+    """Return what auto mode asks advice within, so that the search ends at plans that it may apply."""
+    few = track(now.outcomes, now.at_s, settings).n < settings.track_first
+    return Limits(
+        budget_per_hour=now.spec.budget_per_hour,
+        returns={plan: n * settings.return_gain for plan, n in now.left.items()},
+        step=settings.first_step if few else inf,
+        quota=now.quota,
+        min_gain=settings.min_gain,
+    )
+
+
+def track(outcomes: Sequence[Outcome], at_s: float, settings: AutoSettings) -> Track:
+    """Count the recent predictions, and those of them that missed."""
+    recent = (
+        o for o in reversed(outcomes) if o.predicted is not None and o.applied_at_s > at_s - settings.track_s
+    )
+    last = list(islice(recent, settings.track_last))
+    return Track(len(last), sum(has_missed(o, settings) for o in last))
+
+
+def has_missed(outcome: Outcome, settings: AutoSettings) -> bool:
+    """Whether a plan turned out otherwise than predicted; one without a prediction did not."""
+    if outcome.predicted is None or outcome.error is None:
+        return False
+    off = abs(outcome.error)
+    is_surprise = not outcome.inside_band and off > settings.small_error
+    return is_surprise or (off > settings.large_error and not outcome.predicted.extrapolates)
+
+
+def gain(candidate: Candidate, now: Candidate) -> float:
+    """Return the gain that is nearly certain: in throughput at the low end of the band, or in cost."""
+    faster = candidate.prediction.low / now.prediction.samples_per_s - 1
+    return max(faster, 1 - candidate.cost / now.cost)
+
+
+def _pace(now: AutoContext, settings: AutoSettings) -> Refusal | None:
+    if now.at_s < now.calm_at_s:
+        return Refusal(COOL_DOWN, "the last change is too recent to be judged")
+    most = settings.max_changes_per_hour
+    if len(now.changes) >= most and now.at_s < now.changes[-most] + HOUR_S:
+        return Refusal("pace", f"it has made {most} changes within an hour")
+    return None
+
+
+def _hysteresis(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> Refusal | None:
+    n_left = now.left.get(axes_key(proposal.candidate.plan), 0)
+    least = settings.return_gain * n_left
+    if not n_left or gain(proposal.candidate, proposal.baseline) >= least:
+        return None
+    times = "before" if n_left == 1 else f"{n_left} times"
+    return Refusal(
+        "hysteresis",
+        f"the plan was left for a better one {times}; to return to it takes a gain of {least:.0%}",
+    )
+
+
+def _gate(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> Refusal | None:
+    record = track(now.outcomes, now.at_s, settings)
+    if record.missed >= settings.track_missed:
+        return Refusal("calibration", f"{record.missed} of the last {record.n} predictions missed their band")
+    cpu, most = proposal.candidate.plan.total_cpu, settings.first_step * now.plan.total_cpu
+    if record.n < settings.track_first and cpu > most + 1e-9:
+        return Refusal(
+            "first steps",
+            f"fewer than {settings.track_first} predictions are scored so far: no step beyond {most:g} cores",
+        )
+    return None

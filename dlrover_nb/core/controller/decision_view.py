@@ -1,0 +1,33 @@
+"""What the controller shows: the decision side of a job's snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Proposal
+    from dlrover_nb.core.structs.job import Mode
+    from dlrover_nb.core.structs.resources import Pins
+    from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.structs.snapshot import Curve, FitReport, MemoryLine, PlanMarker
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionView:
+    """One frozen picture; the fields are those of `JobSnapshot` of the same names."""
+
+    mode: Mode
+    proposals: tuple[Proposal, ...]
+    decisions: tuple[Decision, ...]
+    outcomes: tuple[Outcome, ...]
+    markers: tuple[PlanMarker, ...]
+    fit: FitReport | None
+    curves: tuple[Curve, ...]
+    samples: tuple[ProfileSample, ...]
+    front: ParetoFront | None
+    memory: tuple[MemoryLine, ...]
+    story: tuple[str, ...]
+    pins: Pins
+    undo: Decision | None
+    memory_needs: tuple[str, ...]

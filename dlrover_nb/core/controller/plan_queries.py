@@ -1,0 +1,253 @@
+"""What a controller answers at one moment: what a plan would bring, and why one is proposed.
+
+A `PlanQueries` is frozen like a picture of the job, and taken with it: the analysis that the controller had
+made already, and how the job stood. So a question costs the controller nothing, changes nothing, and can be
+put from any thread while the job goes on or after it has ended. Rejected: asking the controller itself,
+which a slider that moves would keep from its work.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.controller.checks import check_change, check_plan
+from dlrover_nb.core.errors import DlroverError, NotFoundError
+from dlrover_nb.core.planner import (
+    Advice,
+    AdviceContext,
+    binding,
+    break_even_of,
+    break_even_of_staying,
+    evidence,
+    marginals,
+    probe,
+    runner_up,
+)
+from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus
+from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.questions import Explanation, Weighed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dlrover_nb.core.controller.checks import DecisionContext
+    from dlrover_nb.core.planner import Analysis, Limits, PlannerSettings
+    from dlrover_nb.core.structs.decisions import BreakEven, Candidate, Proposal
+    from dlrover_nb.core.structs.resources import Quota, ResourcePlan
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementProgress:
+    """How far the plan that runs is measured.
+
+    Parameters
+    ----------
+    is_measured
+        Whether the analysis is about it, and it was steady.
+    n_window
+        Its windows so far, while none counts.
+    n_stable, n_patience
+        So many count together once they agree; after the latter whether they agree or not.
+    """
+
+    is_measured: bool
+    n_window: int
+    n_stable: int
+    n_patience: int
+
+    def __str__(self) -> str:
+        seen = "1 window of it is" if self.n_window == 1 else f"{self.n_window} windows of it are"
+        return f"{seen} measured; {self.n_stable} in a row that agree are needed, or {self.n_patience} in all"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanQueries:
+    """What was known at one moment, to be asked.
+
+    Parameters
+    ----------
+    analysis
+        The newest one; None before anything was measured.
+    standing
+        How the job stood.
+    proposals
+        All so far, oldest first.
+    waiting
+        How far the plan that runs is measured.
+    settings, barred, quota, limits
+        When a plan is worth a proposal, those that were turned down, what other jobs leave, and what auto
+        mode must keep to (None: a user decides).
+    n_explored
+        Experiments in a row, where that is the most there may be; else 0.
+    decide, improve
+        How advice is made, with and without experiments.
+    """
+
+    analysis: Analysis | None
+    standing: DecisionContext
+    proposals: tuple[Proposal, ...]
+    waiting: MeasurementProgress
+    settings: PlannerSettings
+    rejected_plans: Mapping[ResourcePlan, float]
+    quota: Quota
+    limits: Limits | None
+    n_explored: int
+    decide: Callable[[Analysis], Advice | None]
+    improve: Callable[[Analysis], Advice | None]
+
+    def weigh(self, plans: Sequence[ResourcePlan]) -> tuple[Weighed, ...]:
+        """Say of each plan what it would bring, and why a decision for it would be refused."""
+        known = self.analysis.candidates(plans) if self.analysis else (None,) * len(plans)
+        return tuple(
+            Weighed(plan, candidate, self.refusal(plan)) for plan, candidate in zip(plans, known, strict=True)
+        )
+
+    def refusal(self, plan: ResourcePlan) -> str:
+        """Return what the controller would say to a user who sets this plan; empty where it would do it."""
+        return _refusal(check_change, plan, self.standing)
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Say why a proposal was made (None: the open one; where none is, why there is none).
+
+        A proposal that is closed keeps the candidate that it was made with; what surrounds it is of now.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no proposal of that id.
+        """
+        found = self._find(proposal)
+        if self.analysis is None:
+            return self._bare(found)
+        if found is None:
+            now = self.analysis.current
+            told = Explanation(now.plan, None, now, now, self._why_waits() or self._why_none(self.analysis))
+        else:
+            told = self._bare(found)
+            if found.status is ProposalStatus.PENDING:
+                fresh = self.analysis.candidate(told.plan)
+                told = replace(told, candidate=fresh, baseline=self.analysis.current)
+        return self._surrounded(told, found, self.analysis)
+
+    def _bare(self, proposal: Proposal | None) -> Explanation:
+        """Return what is known without an analysis of now."""
+        if proposal is None:
+            return Explanation(self.standing.target, None, None, None, self._why_waits())
+        p, note = proposal, proposal.note and f" ({proposal.note})"
+        is_open = p.status is ProposalStatus.PENDING
+        why = p.why + note if is_open else f"{p.why} It is {p.status}{note}."
+        return Explanation(p.candidate.plan, p.id, p.candidate, p.baseline, why, flip=p.flip)
+
+    def _surrounded(self, told: Explanation, proposal: Proposal | None, analysis: Analysis) -> Explanation:
+        """Add what stands around a plan: constraints, next steps, measurements, other plans."""
+        here = analysis.candidate(told.plan)
+        around = replace(
+            told,
+            binding=binding(analysis, here, self.quota),
+            marginals=marginals(analysis, told.plan, self.refusal),
+            evidence=evidence(analysis, told.plan),
+        )
+        return around if self._is_over else self._with_others(around, proposal, analysis)
+
+    def _with_others(self, told: Explanation, proposal: Proposal | None, analysis: Analysis) -> Explanation:
+        """Add what could come instead: the flip, the next best plan, the next experiment."""
+        unfit = partial(_refusal, check_plan, now=self.standing)
+        rival, lacks = runner_up(
+            analysis, told.plan, AdviceContext(self.settings, unfit, self.rejected_plans, self.quota)
+        )
+        probed = probe(analysis, self.settings, rejected_plans=self.rejected_plans, limits=self.limits)
+        return replace(
+            told,
+            flip=told.flip or self._flip(analysis, proposal, rival),
+            runner_up=rival,
+            runner_up_why=lacks,
+            probe=probed.candidate if probed else None,
+            probe_why=probed.why if probed else "",
+        )
+
+    def _flip(
+        self, analysis: Analysis, proposal: Proposal | None, rival: Candidate | None
+    ) -> BreakEven | None:
+        """Return what would change the planner's mind, where that is not known already.
+
+        Of staying, only better plans count: that an experiment would pay says nothing against what runs, and
+        to ask for one a hundred times over takes seconds.
+        """
+        if proposal is None:
+            return break_even_of_staying(analysis, rival, self.improve) if rival else None
+        is_open = proposal.status is ProposalStatus.PENDING
+        if not is_open or proposal.kind is ProposalKind.PROTECT or self.standing.mode is not Mode.AUTO:
+            return None  # where a user decides it was looked for when the proposal was made
+        fresh = analysis.candidate(proposal.candidate.plan)
+        return break_even_of(analysis, Advice(proposal.kind, fresh, proposal.why), self.decide)
+
+    # why nothing is proposed
+
+    def _why_none(self, analysis: Analysis) -> str:
+        """Say why no plan is better, though nothing has to happen first."""
+        left_s = analysis.current.finish_s
+        if left_s is not None and left_s < self.settings.min_left_s:
+            return f"The job is done in {left_s:.0f} s: no change would pay any more."
+        if why_empty := analysis.why_empty:
+            return f"No plan is allowed: {why_empty}."
+        gain, saving = self.settings.min_gain, self.settings.min_saving
+        return (
+            f"No other plan is better for sure: none gains {gain:.0%} at the low end of its band, "
+            f"nor saves {saving:.0%} at the same speed; {self._why_no_experiment()}."
+        )
+
+    def _why_no_experiment(self) -> str:
+        if self.n_explored:
+            return f"{self.n_explored} experiments were proposed in a row, more are left to you"
+        return "and no experiment would pay for itself"
+
+    def _why_waits(self) -> str:
+        """Say what has to happen before anything is proposed; empty where nothing has."""
+        now = self.standing
+        if self._is_over:
+            return (
+                f"The job {'has' if now.phase.is_final else 'is'} {now.phase}: nothing is planned any more."
+            )
+        if not now.is_running:
+            return "The job is still starting: advice comes once it has trained for a while."
+        if now.mode is Mode.MANUAL:
+            return f"Nothing is proposed in manual mode; %dlrover mode {now.name} suggest asks for proposals."
+        if now.under_way:
+            return f"A change is under way ({now.under_way}): what comes next is seen once it is measured."
+        if not self.waiting.is_measured:
+            return f"Advice waits for steady samples of {now.target.short}: {self.waiting}."
+        return ""
+
+    @property
+    def _is_over(self) -> bool:
+        return self.standing.phase.is_final or self.standing.phase is JobPhase.EVALUATING
+
+    def _find(self, name: str | None) -> Proposal | None:
+        """Return the proposal of that id, or the open one."""
+        if name is None:
+            return next((p for p in self.proposals if p.status is ProposalStatus.PENDING), None)
+        found = next((p for p in self.proposals if p.id == name), None)
+        if found is None:
+            raise NotFoundError(f"job {self.standing.name} has no proposal {name!r}; {self._near(name)}")
+        return found
+
+    def _near(self, name: str) -> str:
+        known = [p.id for p in self.proposals]
+        if not known:
+            return "it has had none yet"
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known[-3:]
+        return f"near it are {', '.join(near)} ({len(known)} so far)"
+
+
+def _refusal(
+    check: Callable[[ResourcePlan, DecisionContext], None], plan: ResourcePlan, now: DecisionContext
+) -> str:
+    """Return what a check says against a plan; empty where nothing."""
+    try:
+        check(plan, now)
+    except DlroverError as error:
+        return str(error)
+    return ""

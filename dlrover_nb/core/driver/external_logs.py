@@ -1,0 +1,80 @@
+"""What the programs of a foreign job write: kept for people as any node's lines, and read for steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.external import BEGINS, StepLog
+from dlrover_nb.core.rundir.node_logs import NodeLogs
+from dlrover_nb.core.structs.messages import LinesWritten
+from dlrover_nb.core.structs.questions import LogLine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.external import StepsDone, Written
+    from dlrover_nb.core.structs.job import JobSpec
+
+
+class ExternalLogs:
+    """Reads the lines of all nodes of one job; for its loop alone, but for `lines`.
+
+    Parameters
+    ----------
+    spec, folder
+        The job, whose programs may tell their steps in their lines, and its run folder.
+    before
+        Returns what was heard of steps so far: where the log of a node is first read, it goes on from there.
+    """
+
+    def __init__(self, spec: JobSpec, folder: Path, before: Callable[[], Iterable[StepsDone]]) -> None:
+        assert spec.foreign is not None
+        self._pattern, self._batch_size, self._before = spec.foreign.step_log, spec.batch_size, before
+        self._logs, self._steps = NodeLogs(folder), dict[str, StepLog]()
+        self._read_ns: dict[str, int] = {}
+        self.lines, self.told = self._logs.lines, self._logs.told
+
+    @property
+    def read_ns(self) -> dict[str, int]:
+        """How far the lines of each node are read: the time of the last one."""
+        return dict(self._read_ns)
+
+    def again(self, nodes: Collection[str], read_ns: Mapping[str, int]) -> None:
+        """Go on where the master before this one stopped."""
+        self._logs.again(nodes)
+        self._read_ns = dict(read_ns)
+
+    def hear(self, written: Iterable[Written]) -> Iterator[StepsDone]:
+        """Keep lines, and yield what they tell of steps."""
+        for line in written:
+            at_s = line.at_ns / 1e9
+            self._read_ns[line.node] = line.at_ns
+            kept = LogLine(at_s, line.node, "stdout", line.text)
+            self._logs.hear(LinesWritten(line.node, (kept,), (line.at_ns, line.at_ns)))
+            if self._pattern and (told := self._read(line, at_s)) is not None:
+                yield told
+
+    def see_gone(self, node: str, at_s: float) -> None:
+        """Note that a node writes no more."""
+        self._logs.see_gone(node, at_s)
+        self._steps.pop(node, None)
+        self._read_ns.pop(node, None)
+
+    def close(self, at_s: float) -> None:
+        """Put away what was kept."""
+        self._logs.close(at_s)
+
+    def _read(self, line: Written, at_s: float) -> StepsDone | None:
+        log = self._step_log(line.node)
+        if line.text == BEGINS:
+            log.restart()
+            return None
+        return log.read(line.text, at_s)
+
+    def _step_log(self, node: str) -> StepLog:
+        if node not in self._steps:
+            before = [told for told in self._before() if told.node == node]
+            last = before[-1] if before else None
+            self._steps[node] = StepLog(self._pattern, self._batch_size, node, last)
+        return self._steps[node]

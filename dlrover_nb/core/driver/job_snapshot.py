@@ -1,0 +1,160 @@
+"""The published picture of a job: what the master and the controller know, and the speed of the moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.controller import Controller
+    from dlrover_nb.core.structs.job import JobPhase, JobSpec
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
+    from dlrover_nb.core.structs.snapshot import Evaluation, Round
+
+FRESH_S = 3.0  # an older report says nothing about now,
+N_WINDOW = 2  # unless its own window was long: the next one cannot have come yet
+
+
+def fresh(samples: Iterable[NodeSample], at_s: float) -> list[NodeSample]:
+    """Return the reports that are about now."""
+    return [sample for sample in samples if sample.at_s >= at_s - max(FRESH_S, N_WINDOW * sample.window_s)]
+
+
+def throughput(samples: Iterable[NodeSample]) -> float:
+    """Return what workers train together by these reports."""
+    return sum(s.n_sample / s.window_s for s in samples if s.window_s > 0)
+
+
+def _of_workers(nodes: Iterable[NodeView], at_s: float) -> list[NodeSample]:
+    samples = (node.last for node in nodes if node.role is Role.WORKER and node.last is not None)
+    return fresh(samples, at_s)
+
+
+def samples_per_s(nodes: Iterable[NodeView], at_s: float) -> float:
+    """Return the throughput of all workers over their last reports."""
+    return throughput(_of_workers(nodes, at_s))
+
+
+def mean_loss(nodes: Iterable[NodeView], at_s: float) -> float | None:
+    """Return the mean loss per sample over the last reports; None when nothing was trained."""
+    told = [(s.loss, s.n_sample) for s in _of_workers(nodes, at_s) if s.loss is not None and s.n_sample]
+    n_sample = sum(n for _, n in told)
+    return sum(loss * n for loss, n in told) / n_sample if n_sample else None
+
+
+class Run(Protocol):
+    """What runs a job: the job master, or a simulated job in its place."""
+
+    @property
+    def phase(self) -> JobPhase:
+        """Where the job is in its life."""
+        ...
+
+    @property
+    def message(self) -> str:
+        """What there is to say about the phase."""
+        ...
+
+    @property
+    def target(self) -> ResourcePlan:
+        """The plan that should run."""
+        ...
+
+    @property
+    def running(self) -> ResourcePlan | None:
+        """The plan that runs, None while nodes are missing."""
+        ...
+
+    @property
+    def nodes(self) -> tuple[NodeView, ...]:
+        """All living nodes."""
+        ...
+
+    @property
+    def train_counts(self) -> ShardCounts:
+        """Shards to train."""
+        ...
+
+    @property
+    def evaluation_counts(self) -> ShardCounts:
+        """Shards to evaluate."""
+        ...
+
+    @property
+    def quarantined(self) -> tuple[QuarantinedShard, ...]:
+        """Shards that wait for a decision."""
+        ...
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """Evaluations between passes."""
+        ...
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """Quality on the held-out rows."""
+        ...
+
+
+def build_snapshot(  # noqa: PLR0913 - a picture of several sources, all by keyword
+    at_s: float,
+    *,
+    spec: JobSpec,
+    capacity: Capacity,
+    started_at_s: float,
+    ended_at_s: float | None,
+    loss: float | None,
+    samples_per_s: float,
+    master: Run,
+    controller: Controller,
+    n_dropped: int = 0,
+    n_refused: int = 0,
+    simulated: bool = False,
+    folder: str = "",
+) -> JobSnapshot:
+    """Return the picture at `at_s`; `loss` is the last one that was known."""
+    view, nodes = controller.view(), master.nodes
+    now = mean_loss(nodes, at_s)
+    return JobSnapshot(
+        at_s=at_s,
+        spec=spec,
+        capacity=capacity,
+        phase=master.phase,
+        message=master.message,
+        mode=view.mode,
+        started_at_s=started_at_s,
+        ended_at_s=ended_at_s,
+        target=master.target,
+        running=master.running,
+        samples_per_s=samples_per_s,
+        loss=loss if now is None else now,
+        nodes=nodes,
+        train=master.train_counts,
+        evaluate=master.evaluation_counts,
+        fit=view.fit,
+        curves=view.curves,
+        samples=view.samples,
+        front=view.front,
+        memory=view.memory,
+        memory_needs=view.memory_needs,
+        proposals=view.proposals,
+        decisions=view.decisions,
+        outcomes=view.outcomes,
+        markers=view.markers,
+        evaluation=master.evaluation,
+        rounds=master.rounds,
+        quarantined=master.quarantined,
+        story=view.story,
+        n_dropped_message=n_dropped,
+        n_refused_client=n_refused,
+        pins=view.pins,
+        simulated=simulated,
+        folder=folder,
+        undo=view.undo,
+    )

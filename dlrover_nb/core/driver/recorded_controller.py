@@ -1,0 +1,126 @@
+"""What the controller of a job hears, and where that is kept: telemetry, journal, history.
+
+A fact reaches all of them or, when the controller refuses it, none. A master that comes back learns from the
+journal: the controller decides by nothing but the events that it hears, so hearing them again makes the same
+proposals, decisions and models. Its orders were carried out then, and are not given again; only what it asked
+to remember at the very end may not have reached the history, and is written once more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.driver import job_snapshot
+from dlrover_nb.core.driver.history_writer import HistoryWriter
+from dlrover_nb.core.rundir.journal import JOURNAL, Journal, read_journal
+from dlrover_nb.core.structs.events import NodeReported, Remember, Ticked
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.telemetry import JobTelemetry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dlrover_nb.core.controller import ControllerSettings
+    from dlrover_nb.core.structs.events import Event, Instruction
+    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.shards import ShardCounts
+    from dlrover_nb.core.structs.snapshot import SeriesChunk
+
+UNSURE_S = 60.0  # before the end of the journal: what is older has reached the history
+
+
+class RecordedController:
+    """The controller of one job and the records of what it heard.
+
+    Parameters
+    ----------
+    job
+        The job's name.
+    folder
+        Its run folder.
+    history_url
+        Of the history; None for the user's own file.
+    settings
+        Of the controller.
+
+    Attributes
+    ----------
+    controller
+        For looking at it; what it is to hear goes through `tell`.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        folder: Path,
+        history_url: str | None,
+        settings: ControllerSettings | None = None,
+    ) -> None:
+        self.controller = Controller(settings)
+        self._path = folder / JOURNAL
+        self._journal, self._memory = Journal(folder), HistoryWriter(job, history_url)
+        self._telemetry, self._lock = JobTelemetry(), threading.Lock()
+
+    def tell(self, event: Event) -> tuple[Instruction, ...]:
+        """Hand a fact to the controller; return what it says, of which the records are kept already."""
+        if isinstance(event, NodeReported):
+            with self._lock:
+                self._telemetry.record_node(event.sample)
+        instructions = self.controller.handle(event)
+        self._journal.append(event)
+        for instruction in instructions:
+            if isinstance(instruction, Remember):
+                self._memory.remember(instruction)
+        return instructions
+
+    def again(self) -> None:
+        """Hear the journal of a master before this one."""
+        asked: deque[Remember] = deque()
+        recorder = _Recorder(self._telemetry)
+        for event in read_journal(self._path):
+            recorder.hear(event)
+            asked.extend(i for i in self.controller.handle(event) if isinstance(i, Remember))
+            while asked and asked[0].at_s < event.at_s - UNSURE_S:
+                asked.popleft()
+        for order in asked:
+            self._memory.remember(order)
+
+    def record_job(
+        self, at_s: float, samples_per_s: float, *, n_worker: int, n_ps: int, shards: ShardCounts
+    ) -> None:
+        """Keep the speed, the size and the shards of the job at a moment."""
+        with self._lock:
+            self._telemetry.record_job(at_s, samples_per_s, n_worker, n_ps, shards=shards)
+
+    def series(self, cursor: int) -> SeriesChunk:
+        """Return telemetry newer than `cursor`; for any thread."""
+        with self._lock:
+            return self._telemetry.read(cursor)
+
+    def close(self) -> None:
+        """Close journal and history."""
+        self._journal.close()
+        self._memory.close()
+
+
+class _Recorder:
+    """Fills telemetry as the driver did: a row per report, and one of the job per second."""
+
+    def __init__(self, telemetry: JobTelemetry) -> None:
+        self._telemetry = telemetry
+        self._last: dict[str, NodeSample] = {}
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case NodeReported(sample=sample):
+                self._last[sample.node] = sample
+                self._telemetry.record_node(sample)
+            case Ticked(at_s):
+                fresh = job_snapshot.fresh(self._last.values(), at_s)
+                self._last = {sample.node: sample for sample in fresh}
+                workers = [sample for sample in fresh if sample.role is Role.WORKER]
+                speed = job_snapshot.throughput(workers)
+                self._telemetry.record_job(at_s, speed, len(workers), len(fresh) - len(workers))

@@ -1,0 +1,133 @@
+"""The master's end of the wire: one ROUTER socket, and a way for other threads to wake its owner."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import zmq
+
+from dlrover_nb.core.runtime.message_decoder import AuthFailureCounter, MessageDecoder, receive
+from dlrover_nb.core.runtime.wire import bind_router, encode
+from dlrover_nb.core.structs.messages import FromNode, LinesWritten, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.wire import JobKeys
+    from dlrover_nb.core.structs.messages import ToNode
+
+logger = logging.getLogger(__name__)
+
+SOCKET = "master"
+AT_ONCE = 500  # messages heard before time and commands get their turn again
+
+
+class Received(NamedTuple):
+    """A message, who sent it, and the arrays beside it."""
+
+    sender: str
+    message: FromNode | LinesWritten
+    arrays: list[NDArray[Any]]
+
+
+class MasterSocket:
+    """Binds the endpoint that nodes say Hello to.
+
+    Parameters
+    ----------
+    listen, folder, keys
+        As for `bind_router`; the socket of ``ipc`` lies in `folder`, which is closed to others.
+
+    Attributes
+    ----------
+    endpoint
+        Where nodes connect.
+    """
+
+    def __init__(self, listen: str, folder: Path, keys: JobKeys) -> None:
+        self._context, self._folder = zmq.Context(), folder
+        try:
+            self._router, self.endpoint = bind_router(self._context, listen, folder / SOCKET, keys)
+        except BaseException:
+            self._context.term()
+            raise
+        self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poller = zmq.Poller()
+        self._poller.register(self._router, zmq.POLLIN)
+        self._poller.register(self._woken, zmq.POLLIN)
+        self._door, self._n_refused = AuthFailureCounter(self._router), 0
+        self._poller.register(self._door.socket, zmq.POLLIN)
+        self._intake = MessageDecoder("the job master", FromNode | LinesWritten)
+
+    @property
+    def n_dropped(self) -> int:
+        """Messages that could not be understood."""
+        return self._intake.n_dropped
+
+    @property
+    def n_refused(self) -> int:
+        """Clients without the job's key that were turned away; who tries again counts again."""
+        return self._n_refused
+
+    def wake(self) -> None:
+        """Let `hear` return now; the one method for any thread."""
+        with contextlib.suppress(BlockingIOError, OSError):  # full: it wakes anyhow; closed: nobody to wake
+            os.write(self._wake, b"!")
+
+    def hear(self, timeout_s: float) -> Iterator[Received]:
+        """Wait for messages or `wake`, then yield the messages that are there."""
+        ready = dict(self._poller.poll(max(0, round(timeout_s * 1000))))
+        if self._woken in ready:
+            os.read(self._woken, 4096)
+        if self._door.socket in ready:
+            self._n_refused = self._door.n_refused
+        if self._router in ready:
+            yield from self._messages()
+
+    def send(self, node: str, message: ToNode) -> None:
+        """Send to a node; a node that is gone or never came misses nothing."""
+        try:
+            self._router.send_multipart([node.encode(), *encode(message)], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            logger.warning("%s could not be sent to %s: %s", type(message).__name__, node, error)
+
+    def close(self) -> None:
+        """Close the socket and all that belongs to it, once all nodes are gone."""
+        self._door.close()
+        self._router.close(linger=200)  # ms, for the last Stop
+        self._context.term()
+        os.close(self._wake)
+        os.close(self._woken)
+        self._remove_sockets()
+
+    def _remove_sockets(self) -> None:
+        """Remove the names of sockets that nobody serves any more: killed nodes leave theirs behind."""
+        for path in self._folder.iterdir():
+            if path.is_socket():
+                path.unlink(missing_ok=True)
+
+    def _messages(self) -> Iterator[Received]:
+        for _ in range(AT_ONCE):
+            try:
+                identity, *frames = receive(self._router)
+            except zmq.Again:
+                return
+            understood = self._intake.read(frames, identity)
+            if understood is None:
+                continue
+            sender = identity.decode(errors="replace")
+            if _author(understood[0]) == sender:
+                yield Received(sender, *understood)
+            else:
+                self._intake.drop(f"it is signed by {_author(understood[0])!r}", identity)
+
+
+def _author(message: FromNode | LinesWritten) -> str:
+    """Return the node that a message says it is of."""
+    return message.sample.node if isinstance(message, Report) else message.node

@@ -1,0 +1,28 @@
+"""Jobs of programs that are not ours: who is to run, how they find each other, and what they tell.
+
+Nothing here does input or output: `ExternalMaster` decides, `core.driver.external_job` carries out.
+"""
+
+from dlrover_nb.core.external.master import ExternalMaster
+from dlrover_nb.core.external.operator_managed_master import OperatorManagedJob, OperatorManagedMaster
+from dlrover_nb.core.external.orders import ExternalOrder, Gather
+from dlrover_nb.core.external.program import BEGINS, program
+from dlrover_nb.core.external.recovery_record import ExternalRecord
+from dlrover_nb.core.external.rendezvous import Member, environment
+from dlrover_nb.core.external.state import planned
+from dlrover_nb.core.external.step_log import StepLog
+
+__all__ = [
+    "BEGINS",
+    "ExternalMaster",
+    "ExternalOrder",
+    "ExternalRecord",
+    "Gather",
+    "Member",
+    "OperatorManagedJob",
+    "OperatorManagedMaster",
+    "StepLog",
+    "environment",
+    "planned",
+    "program",
+]

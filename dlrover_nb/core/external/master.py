@@ -1,0 +1,313 @@
+"""The master of a foreign job: facts in, orders out; it brings together as many programs as the plan says.
+
+The programs are not ours: they keep their own state, and know the others from variables that are set before
+they begin. So who trains together changes in one way alone, a *meeting*: once all nodes that the plan wants
+have an address, each of them is told the variables of all, and its program begins anew (it reads its own
+checkpoint). A node that is lost is replaced and the rest meet again; a plan with other replicas is a meeting
+of others. Where nothing changes nothing is told, so a master that comes back disturbs nobody.
+
+Torch programs that lost one of them cannot go on and are ended at once; those of TensorFlow train on with
+their parameter servers until the meeting.
+
+The job has succeeded when its chief (TensorFlow, where there is one) or all of its workers have ended well.
+After each fact everything is reconciled anew (`_settle`); nothing waits for a particular word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.external.orders import ExternalOrder, Gather
+from dlrover_nb.core.external.rendezvous import Member, environment
+from dlrover_nb.core.external.state import ExternalState
+from dlrover_nb.core.memory import after_oom_mib
+from dlrover_nb.core.runtime.orders import StartNode
+from dlrover_nb.core.structs.events import (
+    NodeOutOfMemory,
+    NodeReported,
+    PhaseChanged,
+    PlanApplied,
+    PlanFailed,
+    ProgressMade,
+)
+from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.external.node_set import ExternalNode
+    from dlrover_nb.core.external.recovery_record import ExternalRecord
+    from dlrover_nb.core.structs.external import StepsDone
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.shards import UserChoice
+
+START_LIMIT_S = 900.0  # until a pod runs: images of others are large, and pulled from far away
+ROOM_LIMIT_S = 120.0  # that a change of plan waits for room before it is given up
+QUIET_S = 120.0  # after a meeting: programs that tell nothing are taken to train
+PROGRESS_EVERY_S = 1.0
+
+
+class ExternalMaster(ExternalState):
+    """Runs one job from its first node to its end.
+
+    Parameters
+    ----------
+    spec
+        What to run.
+    capacity
+        Within what: no node is given more memory than a machine has.
+    """
+
+    # facts
+
+    def start(self, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Begin: order the nodes of the first plan."""
+        self._aim(self._spec.plan, at_s)
+        self._tell(PhaseChanged(at_s, JobPhase.STARTING))
+        return self._settle(at_s)
+
+    def resume(self, record: ExternalRecord, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Go on where a master before this one stopped, instead of `start`."""
+        self._revive(record, at_s)
+        if not self.phase.is_final:
+            self._gather()  # the orders of the last meeting may not have left
+            n_node = len(record.nodes)
+            self._note(f"the master came back and takes over {n_node} node{'s' * (n_node != 1)}", at_s)
+        return self._settle(at_s)
+
+    def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Work towards `plan` from now on; a plan that was on its way is given up for it."""
+        if self.phase.is_final:
+            self._tell(PlanFailed(at_s, plan, "the job is about to end"))
+        elif self._change_since_s is None or self.target != plan or self._is_fallback:
+            self._give_up("a newer decision replaced it", at_s)
+            self._aim(plan, at_s)
+        return self._settle(at_s)
+
+    def stop(self, by: str, why: str, at_s: float) -> tuple[ExternalOrder, ...]:
+        """End the job; what its programs did not save by themselves is lost."""
+        self._end(JobPhase.STOPPED, f"stopped by {by}" + (f": {why}" if why else ""), at_s)
+        return self._settle(at_s)
+
+    def fail(self, why: str, at_s: float) -> tuple[ExternalOrder, ...]:
+        """End the job at once, because its surroundings failed."""
+        self._end(JobPhase.FAILED, why, at_s)
+        return self._settle(at_s)
+
+    def choose(self, choice: UserChoice) -> None:
+        """Refuse what only jobs of our own workers can do."""
+        raise InvalidValueError(
+            f"job {self._spec.name} runs programs of others, got a {type(choice).__name__}; "
+            "shards and batch sizes are theirs to choose"
+        )
+
+    def on_exit(
+        self,
+        node: str,
+        why: str,
+        at_s: float,
+        *,
+        succeeded: bool = False,
+        retryable: bool = True,
+        out_of_memory: bool = False,
+    ) -> tuple[ExternalOrder, ...]:
+        """Hear from the backend that a node is gone."""
+        known = self._crew.get(node)
+        if known is None:
+            return self._settle(at_s)
+        if succeeded and known.role is Role.WORKER and known.id in self._members:
+            known.is_finished = True
+        else:
+            self._lost(known, "it ended before the job did" if succeeded else why, at_s, retryable=retryable)
+            if out_of_memory:
+                self._feed(known, at_s)
+        return self._settle(at_s)
+
+    def on_steps(self, told: StepsDone, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Hear what a program has done; of a node that is not known, nothing is heard."""
+        node = self._crew.get(told.node)
+        if node is None or self.phase.is_final:
+            return ()
+        for sample in self._meter.hear(told, self._workers, node.role, at_s):
+            reporter = self._crew.get(sample.node)
+            if reporter is None:
+                continue
+            reporter.last, reporter.has_worked = sample, True
+            if node.role is Role.WORKER and (told.node, told.program) not in self._before:
+                self._heard.add(sample.node)
+            self._measure_pause(at_s - sample.window_s, at_s)
+            self._see_plan(at_s)
+            self._tell(NodeReported(at_s, sample, self.running))
+        return self._settle(at_s)
+
+    def see_addresses(self, addresses: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
+        """Hear from the backend which pods run, and where."""
+        for node in self._crew.nodes:
+            if not node.address and addresses.get(node.id):
+                node.address, node.since_s, node.waits_for = addresses[node.id], at_s, ""
+        return self._settle(at_s)
+
+    def see_waiting(self, nodes: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
+        """Hear from the backend which nodes cannot begin yet, and why."""
+        for node in self._crew.nodes:
+            is_waiting = node.id in nodes and not node.address
+            node.waits_for = (nodes[node.id] or "room") if is_waiting else ""
+            if is_waiting:
+                node.asked_s = at_s
+        waits = any(node.waits_for for node in self._crew.nodes)
+        self._waits_since_s = (self._waits_since_s or at_s) if waits else None
+        return self._settle(at_s)
+
+    def see_capacity(self, capacity: Capacity) -> None:
+        """Hear that machines came or went."""
+        self._capacity = capacity
+
+    def tick(self, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Time passed: look for what is late, and tell how far the job is."""
+        self._see_late(at_s)
+        if self._waits_since_s is not None and at_s > self._waits_since_s + ROOM_LIMIT_S:
+            self._give_up_waiting(at_s)
+        told_at_s, n_told = self._progress_told
+        if self._meter.n_done != n_told and at_s >= told_at_s + PROGRESS_EVERY_S:
+            self._progress_told = at_s, self._meter.n_done
+            self._tell(ProgressMade(at_s, self.train_counts.n_sample_done))
+        return self._settle(at_s)
+
+    def _see_late(self, at_s: float) -> None:
+        for node in self._crew.nodes:
+            if not node.address and at_s > node.asked_s + START_LIMIT_S:
+                self._lost(node, f"it did not come up within {START_LIMIT_S:g} s", at_s)
+
+    # reconcile
+
+    def _settle(self, at_s: float) -> tuple[ExternalOrder, ...]:
+        if not self.phase.is_final and self._has_succeeded:
+            self._end(JobPhase.SUCCEEDED, "", at_s)
+        if not self.phase.is_final:
+            self._start_missing(at_s)
+            self._meet(at_s)
+            self._see_plan(at_s)
+        orders, self._orders = tuple(self._orders), []
+        return orders
+
+    def _start_missing(self, at_s: float) -> None:
+        for role in Role:
+            plan = self.target.role(role)
+            n_missing = self._crew.n_missing(role, plan)
+            if n_missing and self._restarts[role].not_before_s(at_s, plan.count) <= at_s:
+                for _ in range(n_missing):
+                    node = self._crew.add(role, plan, at_s)
+                    self._orders.append(StartNode(node.id, role, node.cpu, node.memory_mib))
+
+    def _meet(self, at_s: float) -> None:
+        """Bring the wanted nodes together once all of them are up, and end those that are too many."""
+        wanted = self._crew.wanted(self.target)
+        if wanted is None:
+            if self._waits_since_s is not None:
+                for node in self._crew.misfits(self.target):  # they hold the room that their successors need
+                    self._stop(node)
+            return
+        members = tuple(node.id for node in wanted)
+        if members != self._members:
+            if any(node.is_finished for node in wanted):
+                self._forget_finished()
+                self._start_missing(at_s)
+                return
+            self._members, self._met_at_s = members, at_s
+            self._meeting += 1
+            self._heard, self._before = set(), {(told.node, told.program) for told in self._meter.told}
+            self._gather()
+        for node in self._crew.nodes:
+            if node.id not in members:
+                self._stop(node)
+
+    def _gather(self) -> None:
+        """Order the variables of the last meeting to all of its members."""
+        known = [node for name in self._members if (node := self._crew.get(name)) is not None]
+        if len(known) < len(self._members):
+            return
+        members = [Member(node.id, node.role, node.address) for node in known]
+        meeting = f"{self._spec.name}-{self._meeting}"
+        for node in (node for node in known if not node.is_finished):
+            text = environment(self._foreign, members, node.id, meeting=meeting)
+            self._orders.append(Gather(node.id, text))
+
+    def _see_plan(self, at_s: float) -> None:
+        """Note whether the target runs, and tell it once."""
+        wanted = self._crew.wanted(self.target)
+        is_there = wanted is not None and tuple(node.id for node in wanted) == self._members
+        self._is_in_place = is_there and (self._all_heard or at_s > self._met_at_s + QUIET_S)
+        if self._is_in_place and self._change_since_s is not None:
+            pause_s = 0.0 if self._applied is None else self._pause_s
+            if not self._is_fallback:
+                self._tell(PlanApplied(at_s, self.target, pause_s))
+            self._applied, self._change_since_s = self.target, None
+        if self._is_in_place:
+            self._set_phase(JobPhase.TRAINING, at_s)
+        elif self._applied is not None:
+            self._set_phase(JobPhase.RESCALING, at_s)
+
+    def _measure_pause(self, from_s: float, until_s: float) -> None:
+        """Add up, for the plan on its way, how long nobody trained."""
+        if self._change_since_s is not None:
+            self._pause_s += max(0.0, from_s - max(self._trained_until_s, self._change_since_s))
+        self._trained_until_s = until_s
+
+    # losses
+
+    def _lost(self, node: ExternalNode, why: str, at_s: float, *, retryable: bool = True) -> None:
+        if self.phase.is_final:
+            return
+        was_member = node.id in self._members
+        self._stop(node)
+        if was_member:
+            self._part()
+        if not retryable:
+            self._end(JobPhase.FAILED, f"{node.id} cannot go on: {why}", at_s)
+            return
+        budget, n_planned = self._restarts[node.role], self.target.role(node.role).count
+        budget.record(at_s, has_worked=node.has_worked, n_sample_done=self._meter.n_done)
+        if budget.exhausted(at_s, n_planned):
+            told = f"{node.role} nodes are lost again and again, the last one, {node.id}: {why}"
+            self._fail_plan(told, at_s)
+            return
+        self._note(f"{node.id} was lost: {why}", at_s)
+
+    def _part(self) -> None:
+        """See to those who have lost one of them: who had finished begins anew with the others."""
+        self._forget_finished()
+        if self._foreign.framework is Framework.TORCH:
+            self._orders.extend(Gather(name, "") for name in self._workers)
+
+    def _forget_finished(self) -> None:
+        for node in self._crew.nodes:
+            if node.is_finished:
+                self._stop(node)
+
+    def _feed(self, node: ExternalNode, at_s: float) -> None:
+        """Give a role more memory after one of its nodes ran out of it: else it would do so again."""
+        reached_mib = max(float(node.memory_mib), node.last.memory_mib if node.last else 0.0)
+        self._tell(NodeOutOfMemory(at_s, node.id, node.role, reached_mib))
+        own = self.target.role(node.role)
+        if self.phase.is_final or own.memory_mib > node.memory_mib:
+            return
+        cap = max(shape.memory_mib for shape in self._capacity.shapes)
+        memory_mib = after_oom_mib(own.memory_mib, reached_mib, cap_mib=cap)
+        if memory_mib <= own.memory_mib:
+            self._note(f"{node.id} ran out of memory, and no machine has more for {node.role} nodes", at_s)
+            return
+        self._give_up(f"{node.id} ran out of memory", at_s)
+        self._aim(replace(self.target, **{str(node.role): replace(own, memory_mib=memory_mib)}), at_s)
+        self._note(f"{node.id} ran out of memory; {node.role} nodes get {memory_mib} MiB from now on", at_s)
+
+    def _give_up_waiting(self, at_s: float) -> None:
+        """Go back from a plan that finds no room; a job without another plan waits as long as it takes."""
+        if self._change_since_s is None or self._is_fallback or self._applied in {None, self.target}:
+            return
+        waiting = next((n for n in self._crew.nodes if n.waits_for), None)
+        why = f" ({waiting.id}: {waiting.waits_for})" if waiting else ""
+        self._fail_plan(f"no room was found within {ROOM_LIMIT_S:g} s{why}; choose a smaller plan", at_s)

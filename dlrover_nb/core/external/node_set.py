@@ -1,0 +1,146 @@
+"""The nodes of a foreign job: which are there, which are wanted, which are too many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.external.recovery_record import ExternalNodeRecord
+from dlrover_nb.core.structs.resources import Role, RolePlan
+from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.samples import NodeSample
+
+
+@dataclass(slots=True)
+class ExternalNode:
+    """One node; mutable, and never handed out: others see its view."""
+
+    id: str
+    role: Role
+    cpu: float
+    memory_mib: int
+    since_s: float
+    asked_s: float  # since when it has had room to start in
+    address: str = ""  # empty: its pod does not run yet
+    is_finished: bool = False  # its program ended well
+    has_worked: bool = False
+    waits_for: str = ""
+    last: NodeSample | None = None
+
+    def has_shape(self, plan: RolePlan) -> bool:
+        """Whether it may use what the plan says, no more and no less."""
+        return (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
+
+    def view(self, *, is_member: bool) -> NodeView:
+        """Return a frozen picture; a pod that is up and of no running program yet is paused."""
+        if not self.address:
+            phase = NodePhase.PENDING
+        elif self.is_finished:
+            phase = NodePhase.GONE
+        else:
+            phase = NodePhase.READY if is_member else NodePhase.PAUSED
+        return NodeView(
+            self.id,
+            self.role,
+            phase,
+            self.cpu,
+            self.memory_mib,
+            cpu_enforced=True,
+            since_s=self.since_s,
+            last=self.last,
+            memory_enforced=True,
+            waits_for=self.waits_for,
+        )
+
+
+def is_worker(node: str) -> bool:
+    """Whether a name is that of a worker: names begin with their role."""
+    return node.startswith(f"{Role.WORKER}-")
+
+
+class ExternalNodes:
+    """All living nodes, oldest first; names grow for ever and are never used twice."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, ExternalNode] = {}
+        self._n_named = dict.fromkeys(Role, 0)
+
+    def add(self, role: Role, plan: RolePlan, at_s: float) -> ExternalNode:
+        """Make a node with a new name."""
+        name = f"{role}-{self._n_named[role]}"
+        self._n_named[role] += 1
+        node = ExternalNode(name, role, plan.cpu, plan.memory_mib, at_s, at_s)
+        self._nodes[name] = node
+        return node
+
+    def follow(self, node: ExternalNode) -> None:
+        """Take over a node that somebody else named."""
+        self._nodes[node.id] = node
+
+    def get(self, node: str) -> ExternalNode | None:
+        """Return a node; None when it is not, or no longer, known."""
+        return self._nodes.get(node)
+
+    def remove(self, node: str) -> None:
+        """Forget a node."""
+        del self._nodes[node]
+
+    @property
+    def nodes(self) -> tuple[ExternalNode, ...]:
+        """All."""
+        return tuple(self._nodes.values())
+
+    @property
+    def n_named(self) -> tuple[tuple[Role, int], ...]:
+        """How many names were given to nodes of each role."""
+        return tuple(self._n_named.items())
+
+    def n_missing(self, role: Role, plan: RolePlan) -> int:
+        """Return how many nodes of a role are to be started."""
+        return max(0, plan.count - len(self._fitting(role, plan)))
+
+    def wanted(self, plan: ResourcePlan) -> tuple[ExternalNode, ...] | None:
+        """Return the nodes that should run: of each role the oldest that are up; None while some are not."""
+        found: list[ExternalNode] = []
+        for role in Role:
+            of_role = plan.role(role)
+            up = [node for node in self._fitting(role, of_role) if node.address][: of_role.count]
+            if len(up) < of_role.count:
+                return None
+            found.extend(up)
+        return tuple(found)
+
+    def misfits(self, plan: ResourcePlan) -> tuple[ExternalNode, ...]:
+        """Return the nodes of another shape than the plan's."""
+        return tuple(node for node in self.nodes if not node.has_shape(plan.role(node.role)))
+
+    def _fitting(self, role: Role, plan: RolePlan) -> list[ExternalNode]:
+        return [node for node in self.nodes if node.role is role and node.has_shape(plan)]
+
+    # across the loss of a master
+
+    def records(self) -> tuple[ExternalNodeRecord, ...]:
+        """Return what lasts of all nodes."""
+        return tuple(
+            ExternalNodeRecord(
+                n.id, n.role, n.cpu, n.memory_mib, n.since_s, n.address, n.is_finished, n.has_worked
+            )
+            for n in self.nodes
+        )
+
+    def adopt(
+        self, records: Iterable[ExternalNodeRecord], n_named: Iterable[tuple[Role, int]], at_s: float
+    ) -> None:
+        """Take over the nodes of a master before this one, and go on with its names."""
+        self._nodes = {
+            r.id: ExternalNode(
+                r.id, r.role, r.cpu, r.memory_mib, r.since_s, at_s, r.address, r.is_finished, r.has_worked
+            )
+            for r in records
+        }
+        self._n_named.update(n_named)

@@ -1,0 +1,115 @@
+"""The master of a foreign job whose pods are DLRover's: it plans and measures, and starts and ends none.
+
+DLRover's operator keeps the pods running, replaces what is lost and tells them whom they work with. So
+nothing is reconciled here: what the operator shows is taken over as it is, and the only wish is the plan
+(`target`), which the driver hands to the backend. A plan is in place once the operator's pods are those of
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.external.master import START_LIMIT_S, ExternalMaster
+from dlrover_nb.core.external.node_set import ExternalNode
+from dlrover_nb.core.structs.events import PlanApplied
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.snapshot import NodePhase
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.external.orders import ExternalOrder
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.snapshot import NodeView
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorManagedJob:
+    """A job under an operator at one moment.
+
+    Parameters
+    ----------
+    phase
+        Where the operator says that it is in its life.
+    why
+        The operator's last words on it.
+    nodes
+        Its pods; of one that was replaced the new one has another name.
+    in_place
+        The plan that its pods have; None while they have none, or are being changed.
+    refused
+        A plan that the operator did not take, and why; None: there is none.
+    """
+
+    phase: JobPhase
+    why: str
+    nodes: tuple[NodeView, ...]
+    in_place: ResourcePlan | None = None
+    refused: tuple[ResourcePlan, str] | None = None
+
+
+class OperatorManagedMaster(ExternalMaster):
+    """Plans and measures one job from its first node to its end; see `ExternalMaster`."""
+
+    _in_place: ResourcePlan | None = None
+
+    def see_job(self, seen: OperatorManagedJob, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Hear what the operator shows of the job."""
+        if self.phase.is_final:
+            return self._settle(at_s)
+        self._see_nodes(seen.nodes)
+        self._in_place = seen.in_place
+        if seen.phase.is_final:
+            self._end(seen.phase, seen.why, at_s)
+        elif seen.refused is not None and seen.refused[0] == self.target:
+            self._fail_plan(f"DLRover's operator did not take it: {seen.refused[1]}", at_s)
+        return self._settle(at_s)
+
+    def _see_nodes(self, nodes: tuple[NodeView, ...]) -> None:
+        """Take the operator's pods over: whoever trains is a member, whoever ended well has finished."""
+        there = {node.id: node for node in nodes}
+        for known in self._crew.nodes:
+            if known.id not in there:
+                self._crew.remove(known.id)
+                self._meter.forget(known.id)
+        for node in nodes:
+            self._crew.follow(_known(node, self._crew.get(node.id)))
+        self._members = tuple(node.id for node in nodes if node.phase is NodePhase.READY)
+
+    def _settle(self, at_s: float) -> tuple[ExternalOrder, ...]:
+        if not self.phase.is_final:
+            self._see_plan(at_s)
+        orders, self._orders = tuple(self._orders), []
+        return orders
+
+    def _see_plan(self, at_s: float) -> None:
+        self._is_in_place = self._in_place == self.target
+        if self._is_in_place and self._change_since_s is not None:
+            pause_s = 0.0 if self._applied is None else self._pause_s
+            if not self._is_fallback:
+                self._tell(PlanApplied(at_s, self.target, pause_s))
+            self._applied, self._change_since_s = self.target, None
+        if self._is_in_place:
+            self._set_phase(JobPhase.TRAINING, at_s)
+        elif self._applied is not None and self._change_since_s is not None:
+            self._set_phase(JobPhase.RESCALING, at_s)
+
+    def _see_late(self, at_s: float) -> None:
+        """Give up a plan that the operator leaves alone; a first plan is the operator's to give up."""
+        late = self._change_since_s is not None and at_s > self._change_since_s + START_LIMIT_S
+        if late and self._applied is not None and not self._is_fallback:
+            self._fail_plan(f"DLRover's operator did not carry it out within {START_LIMIT_S:g} s", at_s)
+
+    def _gather(self) -> None:
+        """Tell programs nothing: the operator tells them whom they work with."""
+
+
+def _known(seen: NodeView, known: ExternalNode | None) -> ExternalNode:
+    """Return a node as the operator shows it, with what is known of it already."""
+    node = known or ExternalNode(seen.id, seen.role, seen.cpu, seen.memory_mib, seen.since_s, seen.since_s)
+    node.address = (
+        "" if seen.phase is NodePhase.PENDING else seen.id
+    )  # where it is, is the operator's to know
+    node.is_finished = seen.phase is NodePhase.GONE
+    node.cpu, node.memory_mib = seen.cpu, seen.memory_mib
+    return node

@@ -1,0 +1,75 @@
+"""What runs in the pod of a foreign program: a few lines of shell around the user's command.
+
+They wait for the variables that the master writes into the pod (`core.external.rendezvous`), run the command
+with them, and run it anew with others when they change, so that a job is re-scaled without moving the pods
+that stay. Shell, since an image of others has a shell and need not have anything of ours.
+
+A program that fails waits a little before its pod does: as a rule it failed because another one was lost, and
+is to start anew once that one is replaced. One that was killed (137, as for want of memory) fails at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
+
+CLUSTER_VAR = "DLROVER_NB_CLUSTER"  # names the file with the variables
+BEGINS = "dlrover-nb: the program begins"  # written before each start: what follows is of another program
+LINGER_S, TERM_S = 15, 10
+
+SCRIPT = f"""\
+f=${CLUSTER_VAR}; p=
+is() {{ [ "$(cat "$f" 2>/dev/null)" = "$t" ]; }}
+trap '[ -z "$p" ] || {{ kill $p 2>/dev/null; wait $p; }}; exit 143' TERM INT
+while :; do
+  while [ ! -s "$f" ]; do sleep 1; done
+  t=$(cat "$f")
+  eval "$t"
+  echo "{BEGINS}" >&2
+  "$@" & p=$!
+  while kill -0 $p 2>/dev/null && is; do sleep 1; done
+  n=0
+  if is; then
+    wait $p; c=$?; p=
+    if [ $c = 0 ] || [ $c = 137 ]; then exit $c; fi
+    while is && [ $n -lt {LINGER_S} ]; do sleep 1; n=$((n + 1)); done
+    if is; then exit $c; fi
+  else
+    kill $p 2>/dev/null
+    while kill -0 $p 2>/dev/null && [ $n -lt {TERM_S} ]; do sleep 1; n=$((n + 1)); done
+    kill -9 $p 2>/dev/null; wait $p; p=
+  fi
+done
+"""
+
+STORE = """\
+import os, threading
+from torch.distributed import TCPStore
+port = int(os.environ["DLROVER_NB_STORE_PORT"])
+store = TCPStore("0.0.0.0", port, is_master=True, wait_for_workers=False)
+threading.Event().wait()
+"""
+
+
+def program(spec: ExternalSpec, role: Role, *, python: str = "") -> tuple[str, ...]:
+    """Return what the container of a role runs; `python` is the interpreter of our own part of it."""
+    command = role_of(spec, role).command
+    if not command and role is Role.PS and spec.framework is Framework.TORCH:
+        command = (python or "python3", "-c", STORE)
+    return ("/bin/sh", "-c", SCRIPT, "dlrover-nb", *command)
+
+
+def role_of(spec: ExternalSpec, role: Role) -> ExternalRole:
+    """Return what the user said of a role; the store of a torch job runs in the workers' image by default."""
+    return spec.worker if role is Role.WORKER else spec.ps
+
+
+def image(spec: ExternalSpec, role: Role) -> str:
+    """Return the image of a role; empty: that of all of the job's pods."""
+    own = role_of(spec, role).image
+    return own or (spec.worker.image if spec.framework is Framework.TORCH else "")

@@ -1,0 +1,44 @@
+"""What the master of a foreign job must know again when it comes back in another pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlrover_nb.core.structs.external import StepsDone  # noqa: TC001 - a record is decoded by its annotations
+from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - as above
+from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalNodeRecord:
+    """A living node, as `core.external.node_set.ExternalNode`."""
+
+    id: str
+    role: Role
+    cpu: float
+    memory_mib: int
+    since_s: float
+    address: str
+    is_finished: bool
+    has_worked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalRecord:
+    """All that lasts of a `ExternalMaster`."""
+
+    target: ResourcePlan
+    applied: ResourcePlan | None
+    change_since_s: float | None  # None: the target runs
+    is_fallback: bool
+    pause_s: float
+    meeting: int
+    members: tuple[str, ...]
+    heard: tuple[str, ...]
+    met_at_s: float
+    phase: JobPhase
+    message: str
+    n_named: tuple[tuple[Role, int], ...]
+    nodes: tuple[ExternalNodeRecord, ...]
+    n_done: int
+    told: tuple[StepsDone, ...]

@@ -1,0 +1,104 @@
+"""How the programs of a job find each other: the variables that TensorFlow and torch read.
+
+Both get addresses, never names: not every cluster resolves names of pods, and a pod's own address is known as
+soon as it runs. So variables are made once all members have an address, and made anew when one is replaced.
+
+TensorFlow reads ``TF_CONFIG``: the addresses of all tasks by kind, and which of them this one is. The kinds
+``chief``, ``worker`` and ``ps`` are told; an ``evaluator`` is no member of the training cluster.
+
+Torch programs are started by torchrun, which takes its options from ``PET_*`` variables, or read
+``MASTER_ADDR``, ``RANK`` and ``WORLD_SIZE`` themselves: both are set. torchrun's agents meet at a store.
+Where one of them held it, as torchrun does by itself, the loss of that worker would end the others. So the
+store is a program of its own, in the place of the parameter server that a torch job does not have; it
+outlives any worker and keeps running, with variables that never change.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.external import ExternalSpec, Framework
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One program of a job, in the order of its role's indices."""
+
+    node: str
+    role: Role
+    address: str  # of its pod
+
+
+def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, meeting: str) -> str:
+    """Return shell text that sets the variables of one member.
+
+    Parameters
+    ----------
+    members
+        All of them; of each role oldest first.
+    node
+        Whose variables.
+    meeting
+        Name of this coming together, another one each time.
+    """
+    own = next(member for member in members if member.node == node)
+    if spec.framework is Framework.TENSORFLOW:
+        return _exports({"TF_CONFIG": json.dumps(_tf_config(spec, members, own), separators=(",", ":"))})
+    if own.role is Role.PS:
+        return _exports({"DLROVER_NB_STORE_PORT": str(spec.port)})
+    return _exports(_torch(spec, members, own, meeting))
+
+
+def _tf_config(spec: ExternalSpec, members: Sequence[Member], own: Member) -> dict[str, object]:
+    workers, ps = _of(members, Role.WORKER), _of(members, Role.PS)
+    n_chief = int(spec.chief)
+    tasks = {"chief": workers[:n_chief], "worker": workers[n_chief:], "ps": ps}
+    kind = next(kind for kind, tasked in tasks.items() if own in tasked)
+    return {
+        "cluster": {
+            kind: [_endpoint(each.address, spec.port) for each in tasked]
+            for kind, tasked in tasks.items()
+            if tasked
+        },
+        "task": {"type": kind, "index": tasks[kind].index(own)},
+    }
+
+
+def _torch(spec: ExternalSpec, members: Sequence[Member], own: Member, meeting: str) -> dict[str, str]:
+    workers, store = _of(members, Role.WORKER), _of(members, Role.PS)[0]
+    rank, n_worker = str(workers.index(own)), str(len(workers))
+    return {
+        "PET_NNODES": n_worker,
+        "PET_NPROC_PER_NODE": str(spec.n_process),
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": _endpoint(store.address, spec.port),
+        "PET_RDZV_ID": meeting,
+        "PET_RDZV_CONF": "is_host=false",
+        "PET_LOCAL_ADDR": own.address,
+        "MASTER_ADDR": workers[0].address,
+        "MASTER_PORT": str(spec.port + 1),
+        "WORLD_SIZE": n_worker,
+        "RANK": rank,
+        "NODE_RANK": rank,
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+    }
+
+
+def _of(members: Sequence[Member], role: Role) -> list[Member]:
+    return [member for member in members if member.role is role]
+
+
+def _endpoint(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _exports(variables: Mapping[str, str]) -> str:
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())

@@ -1,0 +1,236 @@
+"""What the master of a foreign job knows, what others see of it, and the plan and phase that it is in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.external.node_set import ExternalNodes, is_worker
+from dlrover_nb.core.external.recovery_record import ExternalRecord
+from dlrover_nb.core.external.step_rates import StepRates
+from dlrover_nb.core.runtime.orders import Emit, StopNode
+from dlrover_nb.core.runtime.restarts import RestartBudget
+from dlrover_nb.core.structs.events import (
+    NodeOutOfMemory,
+    NodeReported,
+    PhaseChanged,
+    PlanApplied,
+    PlanFailed,
+    ProgressMade,
+)
+from dlrover_nb.core.structs.external import Counting, ExternalSpec, Framework
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.shards import ShardCounts
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.external.node_set import ExternalNode
+    from dlrover_nb.core.external.orders import ExternalOrder
+    from dlrover_nb.core.structs.external import StepsDone
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.shards import QuarantinedShard
+    from dlrover_nb.core.structs.snapshot import Evaluation, NodeView, Round
+
+
+def planned(spec: JobSpec) -> JobSpec:
+    """Return a foreign job with the plans that it may be given: it is re-scaled by replicas alone.
+
+    What each replica gets stays what its user gave it, and the store of a torch job stays one.
+
+    Raises
+    ------
+    InvalidValueError
+        When it is a torch job with several PS.
+    """
+    foreign, plan, bounds = _foreign(spec), spec.plan, spec.bounds
+    if foreign.framework is Framework.TORCH and plan.ps.count != 1:
+        raise InvalidValueError(
+            f"a torch job has 1 ps, the store where its workers meet, got {plan.ps.count}; "
+            "set plan.ps.count: 1"
+        )
+    max_ps = 1 if foreign.framework is Framework.TORCH else bounds.max_ps
+    within = replace(bounds, max_ps=max_ps, worker_cpus=(plan.worker.cpu,), ps_cpus=(plan.ps.cpu,))
+    return replace(spec, bounds=within, warm_start=False)
+
+
+def _foreign(spec: JobSpec) -> ExternalSpec:
+    if spec.foreign is None:
+        raise InvalidValueError(f"job {spec.name} names no programs of others; give it a foreign group")
+    return spec.foreign
+
+
+class ExternalState:
+    """All that changes in the life of a foreign job; `ExternalMaster` changes it.
+
+    Parameters
+    ----------
+    spec
+        What to run.
+    capacity
+        Within what: no node is given more memory than a machine has.
+    """
+
+    def __init__(self, spec: JobSpec, capacity: Capacity) -> None:
+        self._spec, self._foreign, self._capacity = spec, _foreign(spec), capacity
+        self._crew, self._meter = ExternalNodes(), StepRates(self._foreign)
+        self._restarts = {role: RestartBudget() for role in Role}
+        self._orders: list[ExternalOrder] = []
+        self.phase, self.message = JobPhase.STARTING, ""
+        self.target: ResourcePlan = spec.plan
+        self._applied: ResourcePlan | None = None
+        self._change_since_s: float | None = None
+        self._is_fallback = False
+        self._pause_s, self._trained_until_s = 0.0, float("inf")
+        self._meeting, self._members, self._met_at_s = 0, tuple[str, ...](), 0.0
+        self._heard: set[str] = set()  # workers that told of steps since the meeting
+        self._before: set[tuple[str, str]] = set()  # programs of the meeting before: they may still tell
+        self._is_in_place = False
+        self._waits_since_s: float | None = None
+        self._progress_told = float("-inf"), 0
+
+    # what others see
+
+    @property
+    def running(self) -> ResourcePlan | None:
+        """The plan that runs, None while nodes are missing or nobody trains."""
+        return self.target if self._is_in_place else None
+
+    @property
+    def nodes(self) -> tuple[NodeView, ...]:
+        """All living nodes."""
+        return tuple(node.view(is_member=node.id in self._members) for node in self._crew.nodes)
+
+    @property
+    def train_counts(self) -> ShardCounts:
+        """Samples trained and to train; there are no shards of ours."""
+        total = self._foreign.n_sample
+        return ShardCounts(n_sample_done=min(self._meter.n_done, total), n_sample_total=total)
+
+    @property
+    def evaluation_counts(self) -> ShardCounts:
+        """Nothing: programs of others evaluate by themselves."""
+        return ShardCounts()
+
+    @property
+    def quarantined(self) -> tuple[QuarantinedShard, ...]:
+        """Nothing: there are no shards of ours."""
+        return ()
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """Nothing: programs of others evaluate by themselves."""
+        return ()
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """Nothing: programs of others evaluate by themselves."""
+        return None
+
+    @property
+    def told(self) -> tuple[StepsDone, ...]:
+        """The last totals of each program."""
+        return self._meter.told
+
+    @property
+    def record(self) -> ExternalRecord:
+        """All that a master after this one must know."""
+        return ExternalRecord(
+            target=self.target,
+            applied=self._applied,
+            change_since_s=self._change_since_s,
+            is_fallback=self._is_fallback,
+            pause_s=self._pause_s,
+            meeting=self._meeting,
+            members=self._members,
+            heard=tuple(sorted(self._heard)),
+            met_at_s=self._met_at_s,
+            phase=self.phase,
+            message=self.message,
+            n_named=self._crew.n_named,
+            nodes=self._crew.records(),
+            n_done=self._meter.n_done,
+            told=self._meter.told,
+        )
+
+    # what follows from it
+
+    @property
+    def _workers(self) -> tuple[str, ...]:
+        """Living workers that train together, the first one first."""
+        return tuple(name for name in self._members if is_worker(name) and self._crew.get(name) is not None)
+
+    @property
+    def _all_heard(self) -> bool:
+        workers = self._workers
+        needed = workers[:1] if self._foreign.counting is Counting.JOB else workers
+        return bool(workers) and all(name in self._heard for name in needed)
+
+    @property
+    def _has_succeeded(self) -> bool:
+        workers = [self._crew.get(name) for name in self._members if is_worker(name)]
+        has_chief = self._foreign.framework is Framework.TENSORFLOW and self._foreign.chief
+        needed = workers[:1] if has_chief else workers
+        return bool(needed) and all(node is not None and node.is_finished for node in needed)
+
+    def _revive(self, record: ExternalRecord, at_s: float) -> None:
+        """Know again what a master before this one knew."""
+        self.target, self._applied = record.target, record.applied
+        self._change_since_s, self._is_fallback = record.change_since_s, record.is_fallback
+        self._pause_s, self._met_at_s = record.pause_s, record.met_at_s
+        self._meeting, self._members = record.meeting, record.members
+        self._heard = set(record.heard)
+        self.phase, self.message = record.phase, record.message
+        self._crew.adopt(record.nodes, record.n_named, at_s)
+        self._meter = StepRates(self._foreign, record.n_done, record.told)
+
+    # plans and phases
+
+    def _aim(self, target: ResourcePlan, at_s: float, *, is_fallback: bool = False) -> None:
+        self.target, self._change_since_s, self._is_fallback = target, at_s, is_fallback
+        self._pause_s, self._waits_since_s = 0.0, None
+        for budget in self._restarts.values():
+            budget.clear()
+
+    def _give_up(self, why: str, at_s: float) -> None:
+        """Emit that a plan on its way will not run; nothing is told of a first plan or a fallback."""
+        if self._change_since_s is not None and not self._is_fallback and self._applied is not None:
+            self._tell(PlanFailed(at_s, self.target, why))
+
+    def _fail_plan(self, why: str, at_s: float) -> None:
+        """Give the target up for the plan that ran before; with none, or failing too, the job fails."""
+        if self._change_since_s is None or self._is_fallback or self._applied in {None, self.target}:
+            self._end(JobPhase.FAILED, why, at_s)
+            return
+        assert self._applied is not None
+        self._tell(PlanFailed(at_s, self.target, why))
+        self._aim(self._applied, at_s, is_fallback=True)
+
+    def _end(self, phase: JobPhase, message: str, at_s: float) -> None:
+        if self.phase.is_final:
+            return
+        for node in self._crew.nodes:
+            self._stop(node)
+        self._is_in_place = False
+        self._set_phase(phase, at_s, message)
+
+    def _stop(self, node: ExternalNode) -> None:
+        self._orders.append(StopNode(node.id))
+        self._crew.remove(node.id)
+        self._meter.forget(node.id)
+
+    def _set_phase(self, phase: JobPhase, at_s: float, message: str = "") -> None:
+        if phase is not self.phase:
+            self.phase = phase
+            self._note(message, at_s)
+
+    def _note(self, text: str, at_s: float) -> None:
+        self.message = text
+        self._tell(PhaseChanged(at_s, self.phase, text))
+
+    def _tell(
+        self,
+        event: NodeOutOfMemory | NodeReported | PhaseChanged | PlanApplied | PlanFailed | ProgressMade,
+    ) -> None:
+        self._orders.append(Emit(event))

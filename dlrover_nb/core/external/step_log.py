@@ -1,0 +1,79 @@
+"""Steps of training, read from what a program writes: for programs that do not report.
+
+Each line that the job's expression finds makes a new total, as a report does. So both are measured in the
+same way, and a line says when it was written by the cluster's clock, whenever it is read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from dlrover_nb.core.structs.external import StepsDone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+LOG = "log"  # programs of totals that are read from a log: ``log-0``, after a restart ``log-1``, …
+
+
+class StepLog:
+    """Reads the lines of one node.
+
+    Parameters
+    ----------
+    pattern
+        `ExternalSpec.step_log`.
+    batch_size
+        Samples of a step that does not say how many.
+    last
+        What was read of the node before; None: nothing.
+    """
+
+    def __init__(self, pattern: str, batch_size: int, node: str, last: StepsDone | None = None) -> None:
+        self._find, self._batch_size = re.compile(pattern).search, batch_size
+        self._told = last or StepsDone(node, f"{LOG}-0")
+        self._step: float | None = None
+
+    def restart(self) -> None:
+        """Note that the program begins anew: what it does from now on has nothing to do with what it did."""
+        n_run = int(self._told.program.rpartition("-")[2])
+        self._told, self._step = StepsDone(self._told.node, f"{LOG}-{n_run + 1}"), None
+
+    def read(self, text: str, at_s: float) -> StepsDone | None:
+        """Return the new totals that a line tells of; None where it tells nothing.
+
+        The first step that is named, or named again after a restart, counts as one: how many went before it
+        was not seen.
+        """
+        found = self._find(text)
+        if found is None:
+            return None
+        values = found.groupdict()
+        step = _value(values.get("step"), float)
+        if step is not None and self._step is not None and step <= self._step:
+            self.restart()
+        before, self._step = self._step, step
+        n_step = 1 if step is None or before is None else round(step - before)
+        n_sample = _value(values.get("samples"), float)
+        told = self._told
+        self._told = StepsDone(
+            told.node,
+            told.program,
+            at_s=at_s,
+            n_iter=told.n_iter + n_step,
+            n_sample=told.n_sample + round(n_step * (self._batch_size if n_sample is None else n_sample)),
+            n_done=_value(values.get("done"), lambda text: round(float(text))),
+            loss=_value(values.get("loss"), float),
+        )
+        return self._told
+
+
+def _value(text: str | None, kind: Callable[[str], T]) -> T | None:
+    """Return a number as programs write them (``1,024``); None for what is none."""
+    try:
+        return None if text is None else kind(text.replace(",", ""))
+    except (ValueError, OverflowError):
+        return None

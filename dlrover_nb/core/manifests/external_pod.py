@@ -1,0 +1,62 @@
+"""The pod of a program that is not ours, made from that of a node of ours; pure.
+
+It has what every pod of the job has but the job's secrets: instead of these a token with which steps can be
+reported, and nothing else. What it waits for is an annotation, which the kubelet writes into a file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.external.program import CLUSTER_VAR, image, program, role_of
+from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, secret_name
+from dlrover_nb.core.structs.pods import CODE_FOLDER, FOLDER_VAR, JOB_FOLDER, MASTER_FILE, POD_FOLDER
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.structs.external import ExternalSpec
+    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.resources import Role
+
+CLUSTER_NOTE = f"{PREFIX}cluster"  # annotation: shell text with the variables of the program
+CLUSTER_FILE = f"{POD_FOLDER}/cluster"
+REPORT_FILE_VAR, REPORT_TOKEN_VAR = "DLROVER_NB_REPORT_FILE", "DLROVER_NB_REPORT_TOKEN"
+GRACE_S = 30  # of a pod that somebody asks to end: the program may save what it learnt
+
+
+def as_external(spec: Doc, job: PodJob, foreign: ExternalSpec, role: Role) -> Doc:
+    """Return the ``spec`` of a pod that runs the user's program in the place of ours."""
+    (container,) = spec["containers"]
+    own_image = image(foreign, role)
+    mounts = [m for m in container["volumeMounts"] if m["mountPath"] not in {JOB_FOLDER, CODE_FOLDER}]
+    container = container | {
+        "command": list(program(foreign, role, python=job.spec.kubernetes.python)),
+        "env": _env(container["env"], job, foreign, role),
+        "volumeMounts": mounts,
+        **({"image": own_image} if own_image else {}),
+    }
+    mounted = {mount["name"] for mount in mounts}
+    volumes = [_with_cluster(volume) for volume in spec["volumes"] if volume["name"] in mounted]
+    return spec | {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": GRACE_S}
+
+
+def _env(env: list[Doc], job: PodJob, foreign: ExternalSpec, role: Role) -> list[Doc]:
+    """Return the variables: those of all pods, the role's own, and ours, which win."""
+    theirs = dict(item.partition("=")[::2] for item in role_of(foreign, role).env)
+    ours = {CLUSTER_VAR: CLUSTER_FILE, REPORT_FILE_VAR: MASTER_FILE}
+    told = theirs | ours
+    kept = [each for each in env if each["name"] not in {*told, FOLDER_VAR}]
+    token = {"secretKeyRef": {"name": secret_name(job.spec.name), "key": REPORT_KEY}}
+    return [
+        *kept,
+        *({"name": name, "value": value} for name, value in told.items()),
+        {"name": REPORT_TOKEN_VAR, "valueFrom": token},
+    ]
+
+
+def _with_cluster(volume: Doc) -> Doc:
+    if "downwardAPI" not in volume:
+        return volume
+    where = {"fieldPath": f"metadata.annotations['{CLUSTER_NOTE}']"}
+    items = [*volume["downwardAPI"]["items"], {"path": CLUSTER_FILE.rpartition("/")[2], "fieldRef": where}]
+    return volume | {"downwardAPI": {"items": items}}

@@ -1,0 +1,147 @@
+"""The pod of a node as a document; pure, so that an exporter writes just what a master creates.
+
+A pod is asked for with requests equal to limits, so that what the plan says is what the machine keeps free
+and what the kernel enforces. Nobody restarts it: that is decided once, by the job's master. It holds no token
+of a service account.
+
+Where the master is stands in an annotation, which the kubelet writes into a file of the pod within a second
+of a change. A Service with a name was rejected: clusters without DNS for jobs exist, and a master that comes
+back is known to its nodes without waiting for a cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.manifests.external_pod import as_external
+from dlrover_nb.core.manifests.parts import (
+    JOB_LABEL,
+    NODE_LABEL,
+    PREFIX,
+    ROLE_LABEL,
+    RUN_LABEL,
+    Doc,
+    container_frame,
+    labels,
+    pod_frame,
+    variables,
+    volumes,
+)
+from dlrover_nb.core.runtime.limits import thread_variables
+from dlrover_nb.core.structs.pods import (
+    CPU_VAR,
+    END_FILE,
+    FOLDER_VAR,
+    MASTER_FILE,
+    MEMORY_VAR,
+    NODE_VAR,
+    POD_FOLDER,
+    ROLE_VAR,
+    run_name,
+    state_folder,
+)
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.resources import Role
+
+MASTER_NOTE = f"{PREFIX}master"  # annotation: the endpoint of the job's master
+NODE_MODULE = "dlrover_nb.core.runtime.pod"
+CONTAINER = "node"
+HOSTNAME = "kubernetes.io/hostname"
+SELF_END_S = 5  # a pod that somebody asks to end may take so long
+
+
+@dataclass(frozen=True, slots=True)
+class PodNode:
+    """What the pod of a node differs in from its job's others."""
+
+    id: str
+    role: Role
+    cpu: float
+    memory_mib: int
+
+
+def pod_name(job: str, run: str, node: str) -> str:
+    """Return the name of a node's pod."""
+    return f"{run_name(job, run)}-{node}"
+
+
+def node_selector(job: str, run: str) -> str:
+    """Return the label selector of the pods of a run's nodes."""
+    return f"{JOB_LABEL}={job},{RUN_LABEL}={run},{NODE_LABEL}"
+
+
+def node_pod(job: PodJob, node: PodNode, *, master: str) -> Doc:
+    """Return the pod of a node; whose it is, the caller adds.
+
+    Parameters
+    ----------
+    job
+        What the pods of the job are told.
+    node
+        What this one runs, and with how much.
+    master
+        The endpoint of the job's master.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(job.spec.name, job.run, node.id),
+            "labels": labels(job.spec.name, job.run, str(node.role), node.id),
+            "annotations": {MASTER_NOTE: master},
+        },
+        "spec": _pod_spec(job, node),
+    }
+
+
+def _pod_spec(job: PodJob, node: PodNode) -> Doc:
+    kube = job.spec.kubernetes
+    found, mounts = volumes(job)
+    program = container_frame(kube, CONTAINER, NODE_MODULE) | {
+        "env": variables(kube, _told(job, node)),
+        "resources": resources(node.cpu, node.memory_mib),
+        "volumeMounts": [*mounts, {"name": "pod", "mountPath": POD_FOLDER, "readOnly": True}],
+        "terminationMessagePath": END_FILE,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    spec = pod_frame(kube) | {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": SELF_END_S,
+        "containers": [program],
+        "volumes": [*found, {"name": "pod", "downwardAPI": {"items": [_master_file()]}}],
+    }
+    spec |= {"affinity": _apart(job, str(node.role))} if kube.spread else {}
+    return spec if job.spec.foreign is None else as_external(spec, job, job.spec.foreign, node.role)
+
+
+def resources(cpu: float, memory_mib: int) -> Doc:
+    """Return requests and limits, which are the same: what is promised is what is enforced."""
+    amounts = {"cpu": f"{round(cpu * 1000)}m", "memory": f"{memory_mib}Mi"}
+    return {"requests": amounts, "limits": dict(amounts)}
+
+
+def _told(job: PodJob, node: PodNode) -> dict[str, str]:
+    return {
+        NODE_VAR: node.id,
+        ROLE_VAR: str(node.role),
+        CPU_VAR: f"{node.cpu:g}",
+        MEMORY_VAR: str(node.memory_mib),
+        FOLDER_VAR: state_folder(job.spec.name, job.run),
+        **thread_variables(node.cpu),
+    }
+
+
+def _master_file() -> Doc:
+    where = {"fieldPath": f"metadata.annotations['{MASTER_NOTE}']"}
+    return {"path": MASTER_FILE.rpartition("/")[2], "fieldRef": where}
+
+
+def _apart(job: PodJob, role: str) -> Doc:
+    """Return that pods of a role rather stand on machines of their own."""
+    own = {JOB_LABEL: job.spec.name, RUN_LABEL: job.run, ROLE_LABEL: role}
+    term = {"labelSelector": {"matchLabels": own}, "topologyKey": HOSTNAME}
+    rather = [{"weight": 100, "podAffinityTerm": term}]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": rather}}

@@ -1,0 +1,129 @@
+"""What would change a recommendation: the nearest value of one quantity at which it becomes another.
+
+A recommendation rests on numbers that are not certain. The honest answer to "how sure are you?" is
+not a percentage but the number that, if it were different, would change the advice, and by how much. So each
+quantity is moved away from its value, both ways, the same decision is made again, and the first change is
+narrowed down by bisection. Quantities are compared by their own uncertainty: a throughput that flips the
+advice one standard deviation away is nearer than a price that has to double.
+
+All quantities are positive and move by factors; a step is the factor that counts as one unit of plausibility.
+Between two values that are looked at, the advice may change and change back unseen; what is
+returned is still a value at which it changes. Beyond `FARTHEST` units nothing is plausible, and None is the
+answer: nothing plausible would change the recommendation. Rejected: derivatives of the decision (it is a
+maximum over plans and has none) and closed forms per rule (they rot when a rule changes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.decisions import BreakEven
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+LOOKED_AT = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # units of plausibility away from what is known now
+FARTHEST = LOOKED_AT[-1]
+N_HALVING = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Something that a recommendation rests on.
+
+    Parameters
+    ----------
+    name
+        In the field's words: ``throughput of the proposed plan``.
+    now
+        Its value, > 0, in `unit`.
+    spread
+        Logarithm of the factor that counts as one unit of plausibility, > 0.
+    decide
+        The plan that would be recommended at another value; the present plan stands for staying.
+    up, down
+        Whether larger and smaller values are possible.
+    """
+
+    name: str
+    now: float
+    unit: str
+    spread: float
+    decide: Callable[[float], ResourcePlan]
+    up: bool = True
+    down: bool = True
+
+    def __post_init__(self) -> None:
+        _check.above_zero(self.name, self.now)
+        _check.above_zero(f"spread of {self.name}", self.spread)
+
+    def at(self, distance: float) -> float:
+        """Return the value so many units of plausibility away (negative: below)."""
+        return self.now * exp(distance * self.spread)
+
+
+def nearest_break_even(
+    quantities: Sequence[Quantity], *, recommended: ResourcePlan, present: ResourcePlan
+) -> BreakEven | None:
+    """Return the most plausible change of one quantity at which another plan is recommended, None if none.
+
+    Parameters
+    ----------
+    recommended
+        What is recommended now.
+    present
+        The plan that runs: recommended beyond a flip, it means to stay.
+    """
+    nearest, found = FARTHEST, None
+    for quantity in quantities:
+        for sign in [s for s, possible in ((-1, quantity.down), (1, quantity.up)) if possible]:
+            distance = _first_change(quantity, sign, recommended, nearest)
+            if distance is not None:
+                nearest, found = distance, (quantity, sign * distance)
+    return _flip(*found, present) if found else None
+
+
+def _first_change(quantity: Quantity, sign: int, recommended: ResourcePlan, within: float) -> float | None:
+    """Return the least distance at which the recommendation was seen to change, up to `within`."""
+    same = 0.0
+    for distance in (*(d for d in LOOKED_AT if d < within), within):
+        if quantity.decide(quantity.at(sign * distance)) != recommended:
+            return _narrowed(quantity, sign, recommended, (same, distance))
+        same = distance
+    return None
+
+
+def _narrowed(
+    quantity: Quantity, sign: int, recommended: ResourcePlan, between: tuple[float, float]
+) -> float:
+    """Bisect: return a distance at which the recommendation differs, just beyond where it is the same."""
+    same, other = between
+    for _ in range(N_HALVING):
+        middle = (same + other) / 2
+        if quantity.decide(quantity.at(sign * middle)) == recommended:
+            same = middle
+        else:
+            other = middle
+    return other
+
+
+def _flip(quantity: Quantity, distance: float, present: ResourcePlan) -> BreakEven:
+    at = quantity.at(distance)
+    plan = quantity.decide(at)
+    side = "above" if distance > 0 else "below"
+    then = "staying with the present plan" if plan == present else plan.short
+    unit = f" {quantity.unit}" if quantity.unit else ""
+    words = (
+        f"With the {quantity.name} {side} {_number(at)}{unit} (now {_number(quantity.now)}), "
+        f"{then} would be recommended instead."
+    )
+    return BreakEven(quantity.name, quantity.now, at, quantity.unit, plan, words)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,0 +1,153 @@
+"""What would change the planner's mind: its advice, asked again of situations that differ in one number.
+
+The numbers are those that advice rests on and that nobody knows for certain: how fast the proposed plan and
+the present one are (as uncertain as their bands), how long the transition takes, what a core costs
+beside memory, and how much is left to train (which is known, and shrinks). The decision is the planner's own,
+passed in with its settings, so that a flip is always one of the advice that the user sees. The
+fit is not repeated: a flip asks what would be advised if a number were different, not which samples would
+make it so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core import pricing
+from dlrover_nb.core.pareto.break_even import Quantity, nearest_break_even
+from dlrover_nb.core.planner.completion import Completion, scaled
+from dlrover_nb.core.planner.situation import transition_kind
+from dlrover_nb.core.structs.decisions import BreakEven, Candidate, ProposalKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dlrover_nb.core.planner.advice import Advice
+    from dlrover_nb.core.planner.analysis import Analysis
+    from dlrover_nb.core.planner.completion import Row
+    from dlrover_nb.core.planner.situation import Situation
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+    Decide = Callable[[Analysis], Advice | None]
+
+BAND_SD = 2 * 1.6448536269514722  # standard deviations in a 90 % band of logarithms
+LEAST_SPREAD = 0.01  # of a throughput: no measurement is better known
+PAUSE_SPREAD = log(2)  # half as long or twice as long: what transitions of one kind do
+LEFT_SPREAD = log(2)
+PRICE_SPREAD = {True: log(1.5), False: log(1.15)}  # of an assumed price and of one that the user gave
+
+
+def break_even_of(analysis: Analysis, advice: Advice, decide: Decide) -> BreakEven | None:
+    """Return the nearest change of one number at which another plan would be advised, or None.
+
+    Parameters
+    ----------
+    decide
+        Makes the advice, settings bound: ``lambda a: advise(a, settings, barred=barred, may_explore=True)``.
+
+    Returns
+    -------
+    BreakEven or None
+        None where nothing plausible would change the advice, or where it is not of `decide`'s making.
+    """
+    is_faster = advice.kind is ProposalKind.IMPROVE  # an experiment is chosen for what it would tell
+    speeds = {"the proposed plan": advice.candidate, "the present plan": analysis.current}
+    return _flip(analysis, advice.candidate, advice.candidate, speeds if is_faster else {}, decide)
+
+
+def break_even_of_staying(analysis: Analysis, rival: Candidate, decide: Decide) -> BreakEven | None:
+    """Return the nearest change of one number at which anything would be advised, where nothing is; or None.
+
+    Parameters
+    ----------
+    rival
+        The best of the other plans: the one that is advised first when it does better than it is known to.
+    decide
+        As of `break_even_of`; it must advise nothing of the analysis as it is.
+    """
+    speeds = {rival.plan.short: rival, "the present plan": analysis.current}
+    return _flip(analysis, analysis.current, rival, speeds, decide)
+
+
+def _flip(
+    analysis: Analysis,
+    recommended: Candidate,
+    moved_to: Candidate,
+    speeds: Mapping[str, Candidate],
+    decide: Decide,
+) -> BreakEven | None:
+    """Return the nearest flip of what the throughputs of `speeds` and the situation would change."""
+    present = analysis.situation.plan
+
+    def plan_of(supposed: Analysis) -> ResourcePlan:
+        found = decide(supposed)
+        return present if found is None else found.candidate.plan
+
+    if plan_of(analysis) != recommended.plan:
+        return None
+    quantities = [_throughput(f"throughput of {n}", analysis, c, plan_of) for n, c in speeds.items()]
+    quantities += _of_situation(analysis, moved_to, plan_of)
+    return nearest_break_even(quantities, recommended=recommended.plan, present=present)
+
+
+def suppose(
+    analysis: Analysis, *, situation: Situation | None = None, factors: Mapping[Row, float] | None = None
+) -> Analysis:
+    """Return the analysis as it would be with another situation or other throughputs, not fitted again.
+
+    Parameters
+    ----------
+    factors
+        Throughput of plans, given as (w, p, lambda_w, lambda_p), as a multiple of what is predicted.
+    """
+    s, space = situation or analysis.situation, analysis.space
+    completion = Completion(s, analysis.model, factors or {})
+    return replace(
+        analysis,
+        situation=s,
+        completion=completion,
+        predictions=scaled(analysis.predictions, space.axes, factors or {}),
+        cost=pricing.costs(space.axes, space.worker_memory_mib, space.ps_memory_mib, s.spec.prices),
+    )
+
+
+def _throughput(
+    name: str, analysis: Analysis, candidate: Candidate, plan_of: Callable[[Analysis], ResourcePlan]
+) -> Quantity:
+    p, plan = candidate.prediction, candidate.plan
+    row = (float(plan.worker.count), float(plan.ps.count), plan.worker.cpu, plan.ps.cpu)
+    return Quantity(
+        name,
+        p.samples_per_s,
+        "samples/s",
+        max(log(p.high / p.low) / BAND_SD, LEAST_SPREAD),
+        lambda value: plan_of(suppose(analysis, factors={row: value / p.samples_per_s})),
+    )
+
+
+def _of_situation(
+    analysis: Analysis, moved_to: Candidate, plan_of: Callable[[Analysis], ResourcePlan]
+) -> list[Quantity]:
+    """Return what else advice rests on: samples left, the pause, and the price of a core."""
+    s, found = analysis.situation, []
+
+    def asked(change: Callable[[float], Situation]) -> Callable[[float], ResourcePlan]:
+        return lambda value: plan_of(suppose(analysis, situation=change(value)))
+
+    if s.n_sample_left > 0:
+        left = asked(lambda value: replace(s, n_sample_left=round(value)))
+        name = "number of samples left to train"
+        found.append(Quantity(name, float(s.n_sample_left), "", LEFT_SPREAD, left, up=False))
+    pause_s = moved_to.transition_s
+    if pause_s > 0:
+        kind = transition_kind(moved_to.scale)
+        others = tuple(p for p in s.pauses if p[0] != kind)
+        pause = asked(lambda value: replace(s, pauses=(*others, (kind, value))))
+        found.append(Quantity("pause of the transition", pause_s, "s", PAUSE_SPREAD, pause))
+    prices = s.spec.prices
+    if prices.cpu_hour and prices.gib_hour is not None:
+        price = asked(lambda value: replace(s, spec=replace(s.spec, prices=replace(prices, cpu_hour=value))))
+        unit, spread = f"{prices.currency} per hour", PRICE_SPREAD[prices.assumed]
+        found.append(Quantity("price of a core", prices.cpu_hour, unit, spread, price))
+    return found

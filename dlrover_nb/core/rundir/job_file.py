@@ -1,0 +1,226 @@
+"""A job's run folder as its master keeps it: what the job is, its diary, and the lock of its one master.
+
+What is written here is for a master that comes back after kill -9. A process that dies loses nothing that it
+has written, so nothing is synced to the disk: a host that dies takes the parameter servers with it.
+
+A full disk does not stop training. The diary is deleted then, for one that lacks its end would let a master
+come back to leases and epochs that were given out twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import struct
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.codec import Tagged, from_json, to_json
+from dlrover_nb.core.errors import BackendError, CheckpointError, WireError
+from dlrover_nb.core.runtime.write_ahead_log import Entry
+from dlrover_nb.core.structs.job import FeatureSpec, JobSpec  # noqa: TC001 - a file is decoded by its annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import BinaryIO
+
+logger = logging.getLogger(__name__)
+
+JOB, DIARY, LOCK = "job.json", "diary.log", "master.lock"
+LONG_BYTES = 32 << 20  # a diary that is longer is begun anew
+_FRAME = struct.Struct("<II")  # length and CRC-32 of one entry
+_ENTRIES: Tagged[Entry] = Tagged(Entry)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """What never changes in a job's life; it holds the secret key."""
+
+    spec: JobSpec
+    features: FeatureSpec
+    started_at_s: float
+    endpoint: str  # where nodes say Hello
+    public_key: str
+    secret_key: str = field(repr=False)
+
+
+def write_job(folder: Path, job: JobFile) -> None:
+    """Write the job's file, for its owner alone.
+
+    Raises
+    ------
+    BackendError
+        When the folder cannot be written to.
+    """
+    try:
+        _replace(folder / JOB, to_json(job)).close()
+    except OSError as error:
+        raise BackendError(
+            f"cannot write {folder / JOB}: {error.strerror}; choose another run folder"
+        ) from error
+
+
+def read_job(folder: Path) -> JobFile:
+    """Return what job a run folder is of.
+
+    Raises
+    ------
+    CheckpointError
+        When it is of none.
+    """
+    try:
+        return from_json((folder / JOB).read_bytes(), JobFile)
+    except (OSError, WireError) as error:
+        raise CheckpointError(f"{folder} is no run folder of a job: {error}; submit the job again") from error
+
+
+def listen_again(job: JobFile, listen: str) -> str:
+    """Return what a master that goes on with a job binds, where its backend says `listen` now.
+
+    The endpoint that nodes know, unless this host has another address now.
+    """
+    if job.endpoint.startswith("ipc"):
+        return "ipc"
+    has_moved = listen.startswith("tcp") and _address(listen) != _address(job.endpoint)
+    return listen if has_moved else job.endpoint
+
+
+def _address(endpoint: str) -> str:
+    """Return ``tcp://ADDRESS`` of an endpoint or its prefix."""
+    address, _, port = endpoint.rpartition(":")
+    return address if port.isdecimal() or port == "*" else endpoint
+
+
+class MasterLock:
+    """Held by the one master of a run folder for as long as its process lives.
+
+    Raises
+    ------
+    BackendError
+        When another process holds it, or the folder's file system has no locks, as some volumes of pods.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._file)
+            if isinstance(error, BlockingIOError):
+                why = f"the job in {folder} has a living master; attach to that one"
+            else:
+                why = f"{folder} cannot be locked ({error.strerror}); keep it on a file system with locks"
+            raise BackendError(why) from error
+
+    def release(self) -> None:
+        """Let go of it."""
+        os.close(self._file)
+
+
+class WriteAheadLogFile:
+    """The diary on disk.
+
+    Parameters
+    ----------
+    folder
+        The job's run folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / DIARY
+        self._file: BinaryIO | None = None
+        self._n_byte = 0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it should be begun anew, so that a master that comes back has little to read."""
+        return self._n_byte > LONG_BYTES
+
+    def begin(self, first: Entry) -> None:
+        """Replace the diary by one with a single entry."""
+        frame = _frame(first)
+        try:
+            old, self._file = self._file, _replace(self._path, frame)
+        except OSError as error:
+            self._give_up(error)
+            return
+        self._n_byte = len(frame)
+        if old is not None:
+            old.close()
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry; nothing happens after a failure."""
+        if self._file is None:
+            return
+        frame = _frame(entry)
+        try:
+            self._file.write(frame)
+            self._file.flush()
+        except OSError as error:
+            self._give_up(error)
+        self._n_byte += len(frame)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _give_up(self, error: OSError) -> None:
+        logger.warning(
+            "the diary %s ends here, the job goes on, but not without this master: %s", self._path, error
+        )
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+        self._file = None
+
+
+def read_write_ahead_log(folder: Path) -> Iterator[Entry]:
+    """Yield the entries of a diary; the last one may be half written, then nobody was told of it.
+
+    Raises
+    ------
+    CheckpointError
+        When there is no diary.
+    """
+    path = folder / DIARY
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise CheckpointError(
+            f"the master of the job in {folder} left no diary ({error.strerror}); submit the job again"
+        ) from error
+    with file:
+        while len(head := file.read(_FRAME.size)) == _FRAME.size:
+            n_byte, checksum = _FRAME.unpack(head)
+            data = file.read(n_byte)
+            if len(data) < n_byte or zlib.crc32(data) != checksum:
+                return
+            yield _ENTRIES.unpack(data)
+
+
+def _frame(entry: Entry) -> bytes:
+    data = _ENTRIES.pack(entry)
+    return _FRAME.pack(len(data), zlib.crc32(data)) + data
+
+
+def _replace(path: Path, data: bytes) -> BinaryIO:
+    """Put a file of mode 0600 in the place of another at once; return it, open at its end."""
+    temporary = path.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    file = open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")  # noqa: PTH123, SIM115 - pathlib opens no descriptor; the caller closes it
+    try:
+        file.write(data)
+        file.flush()
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            file.close()
+        raise
+    return file

@@ -1,0 +1,239 @@
+"""What the nodes of a job wrote, kept by its master: the newest lines of each node, dead ones included.
+
+Lines come over the wire in batches. When a node is gone its master reads the rest in the node's own files
+where it can see them: a worker that crashes or is killed has no time to tell its last words. All lines are
+also appended to ``logs/NODE.log`` of the run folder, for a master that comes back and for people, and
+``NODE.read`` beside it says how far the node's own files are told. A full disk costs these files and nothing
+else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import logging
+import threading
+from collections import deque
+from heapq import merge
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import NotFoundError
+from dlrover_nb.core.rundir.locate import run_folder
+from dlrover_nb.core.runtime.output import STREAMS, Tail, head, output_path, read_head
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.questions import LogLine
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.messages import LinesWritten
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "logs"
+N_LINE = 1000  # kept of each node
+N_GONE = 20  # dead nodes whose lines are kept
+FILE_BYTES = 1 << 20  # of a node's file, which has one predecessor
+_SHOWN = 10  # names in an error
+_OF_LIFE = frozenset({"DEBUG", "INFO"})
+_FATAL = "Fatal Python error"  # what Python says of a crash, before pages about it
+_LAST_LINES, _LAST_LETTERS = 100, 200
+
+
+class NodeLogs:
+    """Lines of the nodes of one job. Its driver's loop writes, any thread may read.
+
+    Parameters
+    ----------
+    folder
+        The job's run folder.
+    secrets
+        What no line may hold.
+    """
+
+    def __init__(self, folder: Path, *, secrets: Sequence[str] = ()) -> None:
+        self._run, self._folder, self._secrets = folder, folder / FOLDER, secrets
+        self._lock = threading.Lock()
+        self._rings: dict[str, deque[LogLine]] = {}
+        self._read: dict[str, tuple[int, int]] = {}
+        self._gone: deque[str] = deque()
+        self._is_full = False
+
+    def hear(self, told: LinesWritten) -> None:
+        """Take what a node says it wrote, unless that was read in its files already."""
+        if told.node in self._gone and all(map(int.__le__, told.n_byte, self._read[told.node])):
+            return
+        self._add(told.node, told.lines, told.n_byte)
+
+    def see_gone(self, node: str, at_s: float) -> None:
+        """Read what a node that is gone wrote last, and forget the one that is gone for longest."""
+        self._finish(node, at_s)
+        while len(self._gone) > N_GONE:
+            self._forget(self._gone.popleft())
+
+    def last_words(self, node: str) -> str:
+        """Return the line that tells most of a node's end: of a crash, else the last one; it is cut.
+
+        What is logged as information is of a healthy life, and says nothing of the end.
+        """
+        with self._lock:
+            newest = list(self._rings.get(node, ()))[-_LAST_LINES:]
+        texts = [line.text for line in newest if line.level not in _OF_LIFE]
+        crash = next((text for text in reversed(texts) if text.startswith(_FATAL)), None)
+        return (crash or (texts[-1] if texts else ""))[:_LAST_LETTERS]
+
+    def told(self, node: str, why: str) -> str:
+        """Return why a node is gone, with its last words where they are not part of it."""
+        words = self.last_words(node)
+        return why if not words or words[: _LAST_LETTERS // 2] in why else f"{why}; it wrote last: {words}"
+
+    def lines(self, node: str | None, n_line: int, *, there: Iterable[str] = ()) -> tuple[LogLine, ...]:
+        """Return the newest lines, see `newest`; `there` are nodes that live, whether or not they wrote."""
+        with self._lock:
+            rings = {name: list(ring) for name, ring in self._rings.items()}
+        silent: dict[str, list[LogLine]] = {name: [] for name in there}
+        return newest(silent | rings, node, n_line)
+
+    def again(self, there: Collection[str] = ()) -> None:
+        """Read the files of a master before this one; nodes that are not `there` any more count as gone."""
+        with contextlib.suppress(OSError):
+            for path in sorted(self._folder.glob("*.log"), key=lambda path: path.stat().st_mtime):
+                node = path.stem
+                texts = [text for each in (_older(path), path) for text in _texts(each)]
+                self._rings[node] = deque(_parsed(node, texts), N_LINE)
+                self._read[node] = _position(path.with_suffix(".read"))
+        self._gone.extend(node for node in self._rings if node not in there)
+
+    def close(self, at_s: float) -> None:
+        """Read what the nodes wrote that lived to the end, those too that had no time to tell anything.
+
+        However many they are, all of them are kept.
+        """
+        files = output_path(self._run, "*", "stderr")
+        for node in {*self._rings, *(path.stem for path in files.parent.glob(files.name))}:
+            self._finish(node, at_s)
+
+    def _finish(self, node: str, at_s: float) -> None:
+        if node in self._gone:
+            return
+        self._gone.append(node)
+        before = self._read.get(node, (0, 0))
+        tails = [
+            Tail(output_path(self._run, node, stream), node, stream, at=at, secrets=self._secrets)
+            for stream, at in zip(STREAMS, before, strict=True)
+        ]
+        lines = [line for tail in tails for line in tail.take(at_s, is_last=True)]
+        out, err = tails
+        self._add(node, sorted(lines, key=lambda line: line.at_s), (out.n_byte, err.n_byte))
+
+    def _add(self, node: str, lines: Sequence[LogLine], n_byte: tuple[int, int]) -> None:
+        with self._lock:
+            self._rings.setdefault(node, deque(maxlen=N_LINE)).extend(lines)
+        self._read[node] = n_byte
+        if not lines:
+            return
+        try:
+            _append(self._folder / f"{node}.log", lines, n_byte)
+            self._is_full = False
+        except OSError as error:
+            if not self._is_full:
+                logger.warning("lines of nodes are not written to %s: %s", self._folder, error)
+            self._is_full = True
+
+    def _forget(self, node: str) -> None:
+        with self._lock:
+            self._rings.pop(node, None)
+        self._read.pop(node, None)
+        path = self._folder / f"{node}.log"
+        own = [output_path(self._run, node, stream) for stream in STREAMS]
+        for each in (path, _older(path), path.with_suffix(".read"), *own):
+            with contextlib.suppress(OSError):
+                each.unlink(missing_ok=True)
+
+
+def newest(lines: Mapping[str, Sequence[LogLine]], node: str | None, n_line: int) -> tuple[LogLine, ...]:
+    """Return the newest lines of a node, or of all nodes together, the newest last.
+
+    Parameters
+    ----------
+    lines
+        Of each node that is known, oldest first.
+    node
+        Its name, with or without that of the job before it: charts leave that out.
+
+    Raises
+    ------
+    NotFoundError
+        When no node of that name is known; it names the nearest.
+    InvalidValueError
+        When `n_line` is below 1.
+    """
+    _check.at_least("number of lines", n_line, 1)
+    if node is None:
+        return tuple(list(merge(*lines.values(), key=lambda line: line.at_s))[-n_line:])
+    short = [name for name in lines if name.endswith(f"-{node}")]
+    if node not in lines and len(short) == 1:
+        node = short[0]
+    if node not in lines:
+        near = difflib.get_close_matches(node, lines, n=3)
+        known = ", ".join(sorted(lines, key=lambda name: (len(name), name))[-_SHOWN:]) or "none yet"
+        told = f"did you mean {' or '.join(near)}?" if near else f"known: {known}"
+        raise NotFoundError(f"no node {node!r} in this job; {told}")
+    return tuple(lines[node][-n_line:])
+
+
+def read_logs(job: Path | str, node: str | None = None, *, n_line: int = 100) -> tuple[LogLine, ...]:
+    """Return the newest lines of a job that has no master any more.
+
+    Parameters
+    ----------
+    job
+        Its run folder, or its name: the newest run of that name on this machine.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such job, it left no lines, or none of that node.
+    """
+    folder = run_folder(job)
+    logs = NodeLogs(folder)
+    logs.again()
+    if node is None and not logs.lines(None, 1):
+        raise NotFoundError(f"no node of the job has left a log in {folder}")
+    return logs.lines(node, n_line)
+
+
+def _append(path: Path, lines: Iterable[LogLine], n_byte: tuple[int, int]) -> None:
+    """Add lines to a node's file; one that is full becomes the older one."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    if path.exists() and path.stat().st_size > FILE_BYTES:
+        path.replace(_older(path))
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(f"{head(line.at_s, line.level)}{line.text}\n" for line in lines)
+    path.with_suffix(".read").write_text("{} {}\n".format(*n_byte))
+
+
+def _older(path: Path) -> Path:
+    return path.with_suffix(".log.1")
+
+
+def _texts(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return []
+
+
+def _parsed(node: str, texts: Iterable[str]) -> list[LogLine]:
+    """Return the lines of a file; one that a crash has cut has no head and is left out."""
+    found = (read_head(text) for text in texts)
+    return [LogLine(told[0], node, told[1], told[2]) for told in found if told is not None]
+
+
+def _position(path: Path) -> tuple[int, int]:
+    try:
+        out, err = map(int, path.read_text().split())
+    except (OSError, ValueError):
+        return 0, 0
+    return out, err

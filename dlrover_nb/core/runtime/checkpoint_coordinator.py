@@ -1,0 +1,189 @@
+"""Checkpoints as the job master sees them: copied while training stands still, written while it goes on.
+
+While all workers stand still every PS copies its part into memory (`Copied`); parts and data queue of that
+moment belong together. Then training goes on, and each PS writes its copy to the disk (`Saved`). When all
+parts are there, the manifest makes them one. A checkpoint that cannot be written (full disk) costs nothing
+but itself; so does a PS that dies meanwhile, as its copy outlives it.
+
+A group is restored from the newest checkpoint that can be read: from memory, though it was never written;
+else from its files; else from the one before; else from the beginning. Only what must be on the disk is
+waited for: the last checkpoint of a job that is to stop (SAVING), the final one of a job that has trained
+all rows (which is evaluated meanwhile), and one that other PS are to read (`Migration.RESTART`).
+
+One checkpoint is written at a time, as PS have two buffers and one of them holds what can be restored; only
+a job that is to stop does not wait for the one before. Writing straight from the parameters, with copies of
+the pages that change (fork), was rejected: it takes as much memory in the end, and every first change of a
+page then costs a page fault within training.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.runtime.flash.places import checkpoint_root, part_url
+from dlrover_nb.core.runtime.orders import DropCheckpoint, Manifest, PrepareCheckpoint, WriteManifest
+from dlrover_nb.core.runtime.state import RestorableCheckpoint, Stage, Writing
+from dlrover_nb.core.structs.messages import Save
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.roster import Node
+    from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.structs.checkpoints import MemoryPart
+    from dlrover_nb.core.structs.messages import Copied, Saved
+
+N_CHECKPOINT_KEPT = 2  # on the disk
+FIRST_CHECKPOINT_BYTES = 1 << 20  # asked for when no earlier checkpoint tells the size
+
+
+def is_due(state: JobState, at_s: float) -> bool:
+    """Whether it is time for a checkpoint against the loss of a PS, and the one before is written."""
+    every_s = state.spec.checkpoint_every_s
+    is_time = every_s > 0 and state.keeps_checkpoints and at_s >= state.last_checkpoint_s + every_s
+    return is_time and not state.writing and state.move is None and not state.is_evaluating
+
+
+def final_is_due(state: JobState) -> bool:
+    """Whether all rows are trained and the checkpoint that keeps the result is not under way yet."""
+    is_under_way = any(writing.is_final for writing in state.writing.values())
+    return state.train.finished and not state.is_settled and not is_under_way
+
+
+def begin(state: JobState, at_s: float) -> None:
+    """Let every PS copy its part, now that all stand still."""
+    group = state.group
+    assert group is not None
+    state.n_checkpoint += 1
+    number = state.n_checkpoint
+    ledger = state.train.checkpoint()
+    state.writing[number] = Writing(number, at_s, group, ledger, is_final=state.train.finished)
+    on_disk = [kept.manifest.n_byte for kept in state.checkpoints if kept.is_on_disk]
+    state.orders.append(PrepareCheckpoint(number, on_disk[-1] if on_disk else FIRST_CHECKPOINT_BYTES))
+    root = checkpoint_root(state.spec.checkpoint_url, state.folder)
+    for index, node in enumerate(group.nodes):
+        member = state.roster.get(node)
+        assert member is not None
+        state.send(member, Save(number, part_url(root, number, index)))
+    state.enter(Stage.COPYING, at_s)
+
+
+def is_copied(state: JobState) -> bool:
+    """Whether all parts of the checkpoint at hand are copied, or it was given up."""
+    writing = state.writing.get(state.n_checkpoint)
+    return writing is None or writing.is_copied
+
+
+def is_written(state: JobState) -> bool:
+    """Whether the checkpoint at hand is on the disk, or it was given up."""
+    return state.n_checkpoint not in state.writing
+
+
+def on_copied(state: JobState, node: Node, copied: Copied, at_s: float) -> None:
+    """Note that a PS has copied its part; all parts together can be restored from then on."""
+    writing = state.writing.get(copied.checkpoint)
+    if writing is None or node.id not in writing.group.nodes or node.id in writing.copied:
+        return
+    writing.copied[node.id], state.last_step_s = copied, at_s
+    if writing.is_copied and None not in _memory(writing):
+        _keep(state, RestorableCheckpoint(_manifest(writing, at_s), _memory(writing)))
+
+
+def on_saved(state: JobState, node: Node, saved: Saved, at_s: float) -> None:
+    """Note that a PS has written its part; order the manifest after the last one."""
+    writing = state.writing.get(saved.checkpoint)
+    if writing is None or node.id not in writing.group.nodes or writing.manifest is not None:
+        return
+    if saved.error:
+        failed(state, saved.checkpoint, f"{node.id}: {saved.error}", at_s)
+        return
+    writing.saved[node.id], state.last_step_s = saved, at_s
+    if writing.is_copied and all(name in writing.saved for name in writing.group.nodes):
+        writing.manifest = _manifest(writing, at_s)
+        state.orders.append(WriteManifest(writing.manifest))
+
+
+def written(state: JobState, number: int) -> None:
+    """Hear that a checkpoint is complete on the disk."""
+    writing = state.writing.get(number)
+    if writing is None or writing.manifest is None:
+        return
+    del state.writing[number]
+    state.is_settled = state.is_settled or writing.is_final
+    _keep(state, RestorableCheckpoint(writing.manifest, _memory(writing), is_on_disk=True))
+
+
+def failed(state: JobState, number: int, why: str, at_s: float) -> None:
+    """Go on without a checkpoint that could not be written: the PS still hold all."""
+    writing = state.writing.pop(number, None)
+    if writing is None:
+        return
+    state.is_settled = state.is_settled or writing.is_final
+    state.orders.append(DropCheckpoint(number))
+    text = f"checkpoint {number} could not be written: {why}"
+    state.note(text, at_s)
+    if state.is_stopping:
+        state.is_stopping += f"; {text}"
+
+
+def check_time(state: JobState, limit_s: float, at_s: float) -> None:
+    """Give up what is not written within the limit."""
+    for writing in tuple(state.writing.values()):
+        if at_s > writing.since_s + limit_s:
+            failed(state, writing.number, f"the PS did not finish it within {limit_s:g} s", at_s)
+
+
+def roll_back(state: JobState) -> None:
+    """Take what can be restored as the source of the next group; what is not copied whole is lost."""
+    for number in state.writing:
+        state.orders.append(DropCheckpoint(number))
+    state.writing.clear()
+    state.source = state.checkpoints[-1] if state.checkpoints else None
+    state.train.restore(state.source.manifest.ledger if state.source else None)
+    is_kept = state.source is not None and state.source.is_on_disk
+    state.is_settled = state.train.finished and is_kept
+
+
+def forget(state: JobState, kept: RestorableCheckpoint) -> None:
+    """Drop a checkpoint that cannot be read."""
+    state.checkpoints = [other for other in state.checkpoints if other.number < kept.number]
+    state.orders.append(DropCheckpoint(kept.number))
+
+
+def source_name(state: JobState) -> str:
+    """Return what the next group loads, in words."""
+    if state.source is None:
+        return "the beginning"
+    return f"checkpoint {state.source.number}" + ("" if state.source.is_on_disk else " in memory")
+
+
+def _memory(writing: Writing) -> tuple[MemoryPart | None, ...]:
+    return tuple(writing.copied[node].memory for node in writing.group.nodes)
+
+
+def _manifest(writing: Writing, at_s: float) -> Manifest:
+    parts = [writing.saved.get(node) for node in writing.group.nodes]
+    return Manifest(
+        number=writing.number,
+        at_s=at_s,
+        ps_epoch=writing.group.ps_epoch,
+        bucket_owner=writing.group.bucket_owner,
+        files=tuple((part.file, part.sha256) if part else ("", "") for part in parts),
+        n_row=sum(part.n_row for part in parts if part),
+        n_byte=sum(part.n_byte for part in parts if part),
+        ledger=writing.ledger,
+    )
+
+
+def _keep(state: JobState, kept: RestorableCheckpoint) -> None:
+    """Keep the newest two on the disk, and what is in memory alone while nothing newer can be restored."""
+    others = [other for other in state.checkpoints if other.number != kept.number]
+    ordered = sorted([*others, kept], key=lambda each: each.number)
+    on_disk = [each for each in ordered if each.is_on_disk]
+    for old in on_disk[:-N_CHECKPOINT_KEPT]:
+        state.orders.append(DropCheckpoint(old.number))
+    newest = ordered[-1].number
+    state.checkpoints = [
+        each
+        for each in ordered
+        if each in on_disk[-N_CHECKPOINT_KEPT:]
+        or (not each.is_on_disk and each.number in {newest, *state.writing})
+    ]

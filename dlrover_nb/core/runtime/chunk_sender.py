@@ -1,0 +1,72 @@
+"""Carries chunks of parameters from one PS to others, over sockets of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import zmq
+
+from dlrover_nb.core.runtime.exchange import ChunkTaken, Refused
+from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
+from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from dlrover_nb.core.runtime.agent import Agent
+    from dlrover_nb.core.runtime.migration_source import AddressedChunk
+    from dlrover_nb.core.runtime.wire import Context, Socket
+
+
+class ChunkSender:
+    """Connections to other PS, made when there is something to carry.
+
+    Parameters
+    ----------
+    context, keys, name
+        Where sockets are made, and under which name.
+    agent
+        What wakes for their answers.
+    """
+
+    def __init__(self, context: Context, keys: JobKeys, name: str, agent: Agent) -> None:
+        self._context, self._keys, self._name, self._agent = context, keys, name, agent
+        self._sockets: dict[str, Socket] = {}
+        self._n_socket = 0
+        self._intake = MessageDecoder(name, ChunkTaken | Refused)
+
+    def carry(self, parcels: Iterable[AddressedChunk]) -> None:
+        """Send chunks; what cannot be sent now is sent again by `giving` later."""
+        for parcel in parcels:
+            part = parcel.part
+            frames = encode(parcel.chunk, [part.ids, part.table, part.dense])
+            with contextlib.suppress(zmq.Again):
+                self._socket(parcel.endpoint).send_multipart(frames, zmq.NOBLOCK, copy=False)
+
+    def answers(self, ready: Collection[Socket]) -> Iterator[tuple[str, ChunkTaken]]:
+        """Yield what other PS answered, and which."""
+        for endpoint, socket in self._sockets.items():
+            while socket in ready:
+                try:
+                    frames = receive(socket)
+                except zmq.Again:
+                    break
+                told = self._intake.read(frames, endpoint)
+                if told is not None and isinstance(told[0], ChunkTaken):
+                    yield endpoint, told[0]
+
+    def close(self) -> None:
+        """Close all connections; what is on its way is dropped."""
+        for socket in self._sockets.values():
+            self._agent.unwatch(socket)
+            socket.close(linger=0)
+        self._sockets = {}
+
+    def _socket(self, endpoint: str) -> Socket:
+        if endpoint not in self._sockets:
+            self._n_socket += 1
+            name = f"{self._name}/{self._n_socket}"
+            self._sockets[endpoint] = connect_dealer(self._context, endpoint, name, self._keys)
+            self._agent.watch(self._sockets[endpoint])
+        return self._sockets[endpoint]

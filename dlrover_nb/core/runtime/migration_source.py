@@ -1,0 +1,229 @@
+"""What a PS gives away in one move: which rows go next, in which chunk, and what has to be sent again.
+
+The rows that go are marked as pending and sent in chunks of about 1 MiB, a few at a time, between the
+requests of workers. A row that is trained meanwhile is pending again, so what is left shrinks to what is
+trained between two looks; then the master lets all workers pause, and the rest follows with the dense slices.
+
+Sending each update on to the next owner instead (as replicas do) was rejected: it doubles the traffic of
+every push for as long as the copy takes, and needs an order between the copy of a row and its updates.
+Chunks need none, because a row travels whole, and later chunks replace what earlier ones brought.
+
+Each pair of PS numbers its chunks; what is not acknowledged for some seconds is sent again, in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.runtime.exchange import MoveChunk
+from dlrover_nb.core.runtime.store import StorePart, dense_slice
+from dlrover_nb.core.structs.messages import N_BUCKET, Moved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlrover_nb.core.runtime.store import ParameterStore
+    from dlrover_nb.core.structs.messages import MoveEnd, MoveOut
+
+WINDOW = 2  # chunks on their way to one PS
+AGAIN_S = 5.0  # far above any answer, so a repetition means that a chunk was lost
+MOST_ROUNDS = 4.0  # everything was sent that often on average: what is left does not shrink any more
+TELL_EVERY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How parameters are cut for the way.
+
+    Parameters
+    ----------
+    chunk_bytes
+        Of one chunk: a request of a worker waits for one at most, a few milliseconds.
+    ready_bytes
+        What may be left for the pause: sent within some tens of milliseconds.
+    """
+
+    chunk_bytes: int = 1 << 20
+    ready_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class AddressedChunk:
+    """A chunk and where it goes."""
+
+    endpoint: str
+    chunk: MoveChunk
+    part: StorePart
+
+
+class Channel:
+    """The numbered chunks from one PS to another, kept until they are acknowledged."""
+
+    def __init__(self, node: str, endpoint: str, move: int, at_s: float) -> None:
+        self._node, self._endpoint, self._move = node, endpoint, move
+        self._unanswered: deque[AddressedChunk] = deque()
+        self._n_sent = 0
+        self._heard_s = at_s
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another chunk may be on its way."""
+        return len(self._unanswered) < WINDOW
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether all is acknowledged."""
+        return not self._unanswered
+
+    def send(self, part: StorePart, at_s: float, *, is_last: bool = False) -> AddressedChunk:
+        """Return the next chunk."""
+        if self.is_clear:
+            self._heard_s = at_s
+        self._n_sent += 1
+        chunk = MoveChunk(self._move, self._node, self._n_sent, part.dense_offset, is_last=is_last)
+        self._unanswered.append(AddressedChunk(self._endpoint, chunk, part))
+        return self._unanswered[-1]
+
+    def taken(self, sequence: int, at_s: float) -> None:
+        """Hear how far the other PS is."""
+        self._heard_s = at_s
+        while self._unanswered and self._unanswered[0].chunk.sequence <= sequence:
+            self._unanswered.popleft()
+
+    def again(self, at_s: float) -> list[AddressedChunk]:
+        """Return what has to be sent once more."""
+        if self.is_clear or at_s < self._heard_s + AGAIN_S:
+            return []
+        self._heard_s = at_s
+        return list(self._unanswered)
+
+
+class MigrationSource:
+    """The rows that one PS gives away in one move.
+
+    Parameters
+    ----------
+    node, move
+        Who gives, and in which move.
+    store
+        Where the rows are, and stay until the move has ended.
+    dense_length
+        Elements of the whole flat dense vector.
+    sizes
+        How it is cut.
+    """
+
+    def __init__(
+        self, node: str, move: int, store: ParameterStore, *, dense_length: int, sizes: Sizes
+    ) -> None:
+        self._node, self.move, self._store = node, move, store
+        self._dense_length, self._sizes = dense_length, sizes
+        self._channels: dict[str, Channel] = {}
+        self._endpoints: list[str] = []
+        self._target = np.full(N_BUCKET, -1)  # index of `_endpoints` for each bucket; -1: it stays
+        self._row_bytes = _row_bytes(store)
+        self._n_sent = self._n_begun = 0
+        self._last: deque[tuple[str, StorePart, bool]] = deque()  # dense slices, once the end has come
+        self._is_ending = False
+        self._is_ready = False  # and stays so: what is left is kept small
+        self._told_s, self._was_ready = float("-inf"), False
+
+    def begin(self, order: MoveOut, at_s: float) -> None:
+        """Mark what goes."""
+        for index, target in enumerate(order.targets):
+            self._target[list(target.buckets)] = index
+            self._endpoints.append(target.endpoint)
+            self._channel(target.endpoint, at_s)
+        self._n_begun = self._store.begin_move(self._target >= 0)
+
+    def end(self, order: MoveEnd, at_s: float) -> None:
+        """Send the rest, and to every PS of the next group its part of the dense slice."""
+        self._is_ending = True
+        for index, endpoint in enumerate(order.endpoints):
+            if index != order.index:
+                self._channel(endpoint, at_s)
+                theirs = dense_slice(self._dense_length, index, len(order.endpoints))
+                pieces = list(_dense_pieces(self._store, theirs, self._sizes.chunk_bytes))
+                self._last.extend((endpoint, piece, piece is pieces[-1]) for piece in pieces)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything is given and acknowledged."""
+        is_sent = self._is_ending and not self._store.n_pending and not self._last
+        return is_sent and all(channel.is_clear for channel in self._channels.values())
+
+    @property
+    def can_send(self) -> bool:
+        """Whether there is something to send, and room for it."""
+        has_rows = self._store.n_pending > (0 if self._is_ending else self._n_ready)
+        has_more = has_rows or (self._is_ending and bool(self._last))
+        return has_more and all(channel.has_room for channel in self._channels.values())
+
+    def step(self, at_s: float) -> list[AddressedChunk]:
+        """Return the chunks to send now: one look's worth, and what was lost."""
+        self._look()
+        parcels = [parcel for channel in self._channels.values() for parcel in channel.again(at_s)]
+        if not self.can_send:
+            return parcels
+        if self._store.n_pending:
+            return [*parcels, *self._rows(at_s)]
+        endpoint, piece, is_last = self._last.popleft()
+        return [*parcels, self._channels[endpoint].send(piece, at_s, is_last=is_last)]
+
+    def taken(self, endpoint: str, sequence: int, at_s: float) -> None:
+        """Hear how far another PS is."""
+        if endpoint in self._channels:
+            self._channels[endpoint].taken(sequence, at_s)
+
+    def word(self, at_s: float) -> Moved | None:
+        """Return what the master should know by now: at once that all is ready, else now and then."""
+        is_news = self._is_ready and not self._was_ready
+        if self._is_ending or not (is_news or at_s >= self._told_s + TELL_EVERY_S):
+            return None
+        self._told_s, self._was_ready = at_s, self._is_ready
+        n_left = self._store.n_pending * self._row_bytes
+        return Moved(self._node, self.move, self._n_sent * self._row_bytes, n_left, is_ready=self._is_ready)
+
+    @property
+    def _n_ready(self) -> int:
+        return self._sizes.ready_bytes // self._row_bytes
+
+    def _look(self) -> None:
+        is_little = self._store.n_pending <= self._n_ready
+        is_enough = self._n_sent > MOST_ROUNDS * max(self._n_begun, self._n_ready)
+        self._is_ready = self._is_ready or is_little or is_enough
+
+    def _rows(self, at_s: float) -> Iterator[AddressedChunk]:
+        part = self._store.take_pending(max(1, self._sizes.chunk_bytes // self._row_bytes))
+        self._n_sent += len(part.ids)
+        targets = self._target[part.ids % N_BUCKET]
+        for index in np.unique(targets):
+            mine = np.flatnonzero(targets == index)
+            piece = StorePart(part.ids[mine], part.table[mine], 0, part.dense)
+            yield self._channels[self._endpoints[index]].send(piece, at_s)
+
+    def _channel(self, endpoint: str, at_s: float) -> None:
+        if endpoint not in self._channels:
+            self._channels[endpoint] = Channel(self._node, endpoint, self.move, at_s)
+
+
+def _row_bytes(store: ParameterStore) -> int:
+    return 8 + 4 * int(store.export().table.shape[1])
+
+
+def _dense_pieces(store: ParameterStore, theirs: slice, chunk_bytes: int) -> Iterator[StorePart]:
+    """Yield copies of what the dense slice of `store` has in common with `theirs`; one at least."""
+    part = store.export()
+    start = max(theirs.start, part.dense_offset)
+    stop = min(theirs.stop, part.dense_offset + part.dense.shape[1])
+    width = max(1, chunk_bytes // (4 * part.dense.shape[0]))
+    none = StorePart(part.ids[:0], part.table[:0], 0, part.dense[:, :0])
+    if start >= stop:
+        yield none
+    for at in range(start, stop, width):
+        here = slice(at - part.dense_offset, min(at + width, stop) - part.dense_offset)
+        yield StorePart(none.ids, none.table, at, part.dense[:, here].copy())

@@ -1,0 +1,63 @@
+"""A node that ran out of memory: its role gets more, for the rest of the job, whoever decides about plans.
+
+That is no advice but first aid. A node that is started again with what it had would be killed again, and no
+plan that a user could prefer has less. So it holds in every mode; what it changes is told like any plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.memory import after_oom_mib
+from dlrover_nb.core.runtime import plans
+from dlrover_nb.core.runtime.orders import Emit
+from dlrover_nb.core.structs.events import NodeOutOfMemory
+from dlrover_nb.core.structs.resources import Role, fits, plan_needs
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.roster import Node
+    from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+FULL = 0.95  # of what it may use: a node that advisory limits were to keep, and that somebody killed there
+
+
+def is_suspect(node: Node) -> bool:
+    """Whether a node that was killed, nobody knows by whom, had as much memory as it may use."""
+    used_mib = node.last.memory_mib if node.last is not None else 0.0
+    return not node.memory_enforced and used_mib >= FULL * node.memory_mib
+
+
+def raise_memory(state: JobState, node: Node, at_s: float) -> None:
+    """Emit that a node ran out of memory, and work towards more for its role; it has left the roster."""
+    reached_mib = max(float(node.memory_mib), node.last.memory_mib if node.last is not None else 0.0)
+    state.orders.append(Emit(NodeOutOfMemory(at_s, node.id, node.role, reached_mib)))
+    if state.is_ended or state.is_stopping or state.target.role(node.role).memory_mib > node.memory_mib:
+        return
+    target = _more(state, node.role, reached_mib)
+    if target is None:
+        state.note(f"{node.id} ran out of memory, and no machine has more for {node.role} nodes", at_s)
+        return
+    plans.give_up(state, f"{node.id} ran out of memory", at_s)
+    budget = state.restarts[node.role]
+    state.aim(target, at_s)
+    state.restarts[node.role] = budget
+    state.note(
+        f"{node.id} ran out of memory at {reached_mib:.0f} MiB; "
+        f"{node.role} nodes get {target.role(node.role).memory_mib} MiB from now on",
+        at_s,
+    )
+
+
+def _more(state: JobState, role: Role, reached_mib: float) -> ResourcePlan | None:
+    """Return the target with more memory for a role: half as much again, or what the machines have."""
+    own = state.target.role(role)
+    cap = max(shape.memory_mib for shape in state.capacity.shapes)
+    most = after_oom_mib(own.memory_mib, reached_mib, cap_mib=cap)
+    for mib in (most, (own.memory_mib + most) // 2):
+        fed = replace(own, memory_mib=mib)
+        plan = replace(state.target, **{str(role): fed})
+        if mib > own.memory_mib and fits(state.capacity, plan_needs(plan)):
+            return plan
+    return None

@@ -1,0 +1,239 @@
+"""A worker's line to its PS: one message to each and one answer from each, per iteration.
+
+A PS that does not answer must not hang its worker, and a worker must not decide that a PS is dead: the
+master does. So the worker waits for both at once. No answer within some seconds: the request is sent again
+(the PS knows it by its step). An order of the master while PS are still silent: they get a little longer,
+then the step is dropped, which is safe because nothing of it was acknowledged. A dropped line is closed, so
+that nothing of the step can arrive later; `Train` opens a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zmq
+
+from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.runtime.batches import Layout, Prepared
+from dlrover_nb.core.runtime.exchange import (
+    DenseReady,
+    Exchange,
+    ExchangeCost,
+    Exchanged,
+    Gone,
+    InitDense,
+    Refused,
+    Round,
+    StaleEpoch,
+    exchange_cost,
+)
+from dlrover_nb.core.runtime.store import dense_slice
+from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode, n_byte
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.agent import Agent
+    from dlrover_nb.core.runtime.exchange import FromPs
+    from dlrover_nb.core.runtime.trainer import Push
+    from dlrover_nb.core.runtime.wire import Context, Socket
+    from dlrover_nb.core.structs.messages import Train
+
+    Floats = NDArray[np.float32]
+    Arrays = list[NDArray[Any]]
+    _Question = tuple[int, type[Any]]  # to which PS, and what answers it
+
+_log = logging.getLogger(__name__)
+
+ASK_AGAIN_S = 10.0  # far above any iteration, so a repetition means that a message was lost
+_LOOK_EVERY_S = 0.5  # at the time, while PS are silent
+_NO_ROWS = np.empty(0, np.int64)
+
+
+class ExchangeDroppedError(Exception):
+    """The step on its way was dropped; the worker asks its master what to do. Never shown to a user."""
+
+
+class PsClient:
+    """Sockets to all PS of one `Train` order.
+
+    Parameters
+    ----------
+    context, keys, identity
+        Where sockets are made, and under which name; an identity is used once.
+    agent
+        The line to the master, which is heard while PS are awaited.
+    train
+        Which PS, and what they own.
+    dense_length
+        Of the flat vector.
+    patience_s
+        How long a silent PS may be waited for; infinite unless the master wants something else.
+    """
+
+    def __init__(  # noqa: PLR0913 - the composition of a worker's parts
+        self,
+        context: Context,
+        *,
+        keys: JobKeys,
+        identity: str,
+        agent: Agent,
+        train: Train,
+        dense_length: int,
+        patience_s: Callable[[], float],
+    ) -> None:
+        n_ps = len(train.endpoints)
+        self.layout = Layout(np.array(train.bucket_owner, np.int64), n_ps)
+        self._agent, self._epoch, self._patience_s = agent, train.ps_epoch, patience_s
+        self._slices = [dense_slice(dense_length, i, n_ps) for i in range(n_ps)]
+        self._no_dense = np.empty(0, np.float32)
+        self._sockets = [connect_dealer(context, at, identity, keys) for at in train.endpoints]
+        for socket in self._sockets:
+            agent.watch(socket)
+        self._step = 0
+        self._pending: dict[_Question, list[Any]] = {}  # what was asked and is not answered, and its frames
+        self._answered: dict[_Question, tuple[Any, Arrays]] = {}
+        self._n_byte_sent = 0
+        self._asked_s = 0.0
+        self.last = ExchangeCost()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the master wants the worker for something else than the next batch."""
+        return self._patience_s() < math.inf
+
+    def init_dense(self, values: Floats) -> None:
+        """Offer every PS first values of its dense slice."""
+        for i, part in enumerate(self._slices):
+            self._ask(i, DenseReady, InitDense(self._epoch), [values[part]])
+        self._answers(DenseReady)
+
+    def begin(self) -> None:
+        """Begin a stream of batches."""
+
+    def end(self) -> None:
+        """End it: none is there, or the worker is wanted for something else."""
+
+    def batch_size(self, n_taken: int) -> int | None:  # noqa: ARG002 - here all batches are alike
+        """Return how large the batch after `n_taken` of this stream is to be; None: as before."""
+        return None
+
+    def start(self, push: Push | None, pull: Prepared | None) -> None:
+        """Send gradients and ask for rows."""
+        self._exchange(push, pull)
+
+    def finish(self, dense: Floats) -> Floats:
+        """Wait for all answers: fill `dense`, return the rows grouped by PS.
+
+        Raises
+        ------
+        ExchangeDroppedError
+            When the master wants something else and a PS is silent, or the PS serve another epoch.
+        WireError
+            When a PS can never serve the request.
+        """
+        return self._rows(dense)
+
+    def _exchange(self, push: Push | None, pull: Prepared | None, done: Round | None = None) -> None:
+        self._step += 1
+        self._asked_s = time.monotonic()
+        for i in range(len(self._sockets)):
+            pull_rows = _NO_ROWS if pull is None else pull.rows[_part(pull, i)]
+            request = Exchange(self._epoch, self._step, done)
+            self._ask(i, Exchanged, request, [*self._gradients(i, push), pull_rows])
+
+    def _rows(self, dense: Floats) -> Floats:
+        answers = self._answers(Exchanged)
+        for part, (_, (_, values)) in zip(self._slices, answers, strict=True):
+            dense[part] = values
+        self._measure(answers)
+        return answers[0][1][0] if len(answers) == 1 else np.concatenate([rows for _, (rows, _) in answers])
+
+    def _measure(self, answers: list[tuple[Any, Arrays]]) -> None:
+        """Say where the time of the exchange went, as the PS that worked longest tells it."""
+        received = sum(array.nbytes for _, arrays in answers for array in arrays)
+        slowest = max((answer for answer, _ in answers), key=lambda answer: answer.update_s + answer.lookup_s)
+        took_s = time.monotonic() - self._asked_s
+        self.last = exchange_cost(slowest, took_s, sent=self._n_byte_sent, received=received)
+        self._n_byte_sent = 0
+
+    def close(self) -> None:
+        """Close the sockets; what was not sent is dropped."""
+        for socket in self._sockets:
+            self._agent.unwatch(socket)
+            socket.close(linger=0)
+
+    def _gradients(self, i: int, push: Push | None) -> Arrays:
+        """Return the rows that are pushed to PS i, their gradients, and that of its dense slice."""
+        if push is None:
+            return [_NO_ROWS, self._no_dense, self._no_dense]
+        mine = _part(push.batch, i)
+        return [push.batch.rows[mine], push.rows[mine], push.dense[self._slices[i]]]
+
+    def _ask(self, i: int, kind: type[Any], request: object, arrays: Iterable[NDArray[Any]] = ()) -> None:
+        """Send a request to PS i that a message of this kind answers."""
+        frames = encode(request, arrays)
+        self._pending[i, kind] = frames
+        self._n_byte_sent += n_byte(frames)
+        _send(self._sockets[i], frames)
+
+    def _answers(self, kind: type[Any]) -> list[tuple[Any, Arrays]]:
+        """Wait until all requests of this kind are answered; return the answers in the order of the PS."""
+        again_at_s = time.monotonic() + ASK_AGAIN_S
+        wanted_since_s: float | None = None
+        while any(question[1] is kind for question in self._pending):
+            for socket in self._agent.wait(_LOOK_EVERY_S):
+                self._read(self._sockets.index(socket))
+            now_s = time.monotonic()
+            if self.interrupted and wanted_since_s is None:
+                wanted_since_s = now_s
+            if wanted_since_s is not None and self._pending:
+                self._keep_patience(now_s - wanted_since_s)
+            if now_s >= again_at_s:
+                again_at_s = now_s + ASK_AGAIN_S
+                self._ask_again()
+        found = sorted(question[0] for question in self._answered if question[1] is kind)
+        return [self._answered.pop((i, kind)) for i in found]
+
+    def _keep_patience(self, waited_s: float) -> None:
+        if waited_s >= self._patience_s():
+            raise ExchangeDroppedError(f"a PS is silent and the master has waited for {waited_s:.1f} s")
+
+    def _ask_again(self) -> None:
+        for (i, kind), frames in self._pending.items():
+            _log.info("PS %d sent no %s for %g s: asked again", i, kind.__name__, ASK_AGAIN_S)
+            _send(self._sockets[i], frames)
+
+    def _read(self, i: int) -> None:
+        message, arrays = decode(self._sockets[i].recv_multipart(copy=False))
+        question = i, type(message)
+        if isinstance(message, StaleEpoch):
+            raise ExchangeDroppedError(f"a PS serves epoch {message.ps_epoch}, not {self._epoch}")
+        if isinstance(message, Refused):
+            raise WireError(f"a PS refused the exchange: {message.why}")
+        if question in self._pending and self._is_of_now(message):
+            del self._pending[question]
+            self._answered[question] = message, arrays
+        elif isinstance(message, Gone) and self._is_of_now(message):
+            raise ExchangeDroppedError("the other workers count this one as gone")
+
+    def _is_of_now(self, message: FromPs) -> bool:
+        """Whether it answers the request at hand, and not one that was asked twice."""
+        of_epoch = not isinstance(message, Refused) and message.ps_epoch == self._epoch
+        return of_epoch and getattr(message, "step", self._step) == self._step
+
+
+def _part(batch: Prepared, i: int) -> slice:
+    return slice(batch.bounds[i], batch.bounds[i + 1])
+
+
+def _send(socket: Socket, frames: list[Any]) -> None:
+    with contextlib.suppress(zmq.Again):  # full, as the PS is away: asked again later
+        socket.send_multipart(frames, zmq.NOBLOCK, copy=False)

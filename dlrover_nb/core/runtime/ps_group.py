@@ -1,0 +1,363 @@
+"""The parameter servers of a job: from one group to the next without losing a shard or a parameter.
+
+A level-triggered machine: `advance` compares what is there with what should be and takes the next step
+that is possible now, however it came to be there. So a target that changes on the way, a node that dies
+in a pause and a lost message need no code of their own: the next call finds the difference again.
+
+Everything that must not change together with training (who the PS are, what a checkpoint holds) changes
+between PAUSING and SERVING. Standing still, every worker has told exactly how far it is, so parameters and
+data queue belong together, and workers keep their shards over the change. `saving` copies a checkpoint
+there, `moves` lets other PS take over. Where there is no room for both groups of PS at once, or the job wants
+it so, the change goes through a checkpoint on the disk: the old ones stop, the new ones read it. In pods
+without a place that outlives them such a plan fails: it would lose all that was learnt.
+
+When a PS dies its parameters since the last checkpoint are gone. Going on with a part of them (as some
+systems do) was rejected: then no count of trained samples means anything. Parameters and queue go back
+together, and what was trained since is trained again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, migration_coordinator
+from dlrover_nb.core.runtime.orders import Emit
+from dlrover_nb.core.runtime.placement import assign_buckets
+from dlrover_nb.core.runtime.state import PsGroup, Stage
+from dlrover_nb.core.structs.events import PlanFailed
+from dlrover_nb.core.structs.job import JobPhase, Migration
+from dlrover_nb.core.structs.messages import Load, Pause, Train
+from dlrover_nb.core.structs.resources import Role, n_more
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.roster import Node
+    from dlrover_nb.core.runtime.state import JobState
+
+_NOTHING_KEPT = (
+    "other parameter servers would have to read what these save, and it goes with their pods; "
+    "set checkpoint_url, or choose a plan that fits beside the present one"
+)
+
+
+def advance(state: JobState, at_s: float) -> None:
+    """Take every step that is possible now."""
+    before = None
+    while before is not state.stage:
+        before = state.stage
+        _step(state, at_s)
+
+
+def _step(state: JobState, at_s: float) -> None:
+    match state.stage:
+        case Stage.ASSEMBLING:
+            _assemble(state, at_s)
+        case Stage.LOADING:
+            _end_loading(state, at_s)
+        case Stage.SERVING:
+            _serve(state, at_s)
+        case Stage.PAUSING:
+            _end_pause(state, at_s)
+        case Stage.COPYING:
+            _end_copying(state, at_s)
+        case Stage.SAVING:
+            _end_saving(state, at_s)
+        case Stage.SWITCHING:
+            migration_coordinator.end_switching(state, at_s)
+        case Stage.ENDED:
+            pass
+        case _ as never:
+            assert_never(never)
+
+
+# ASSEMBLING
+
+
+def _assemble(state: JobState, at_s: float) -> None:
+    if state.is_stopping:
+        state.end(JobPhase.STOPPED, state.is_stopping, at_s)
+        return
+    want = state.target.ps
+    _stop_misfits(state, keep=want.count)
+    missing = want.count - len(state.roster.ps)
+    state.start_nodes(Role.PS, _n_start(state, missing), at_s)
+    members = state.roster.ps
+    if len(members) == want.count and all(node.is_up for node in members):
+        _load(state, members, at_s)
+
+
+def _stop_misfits(state: JobState, *, keep: int) -> None:
+    """Stop PS that are not as the target says, and those beyond `keep`: rather new and unborn ones."""
+    fitting = [node for node in state.roster.ps if node.has_shape(state.target.ps)]
+    kept = sorted(fitting, key=lambda node: not node.is_up)[:keep]
+    for node in state.roster.ps:
+        if node not in kept:
+            state.stop_node(node)
+
+
+def _n_start(state: JobState, missing: int) -> int:
+    plan = state.target.ps
+    return n_more(state.capacity, state.roster.needs, (plan.cpu, plan.memory_mib), at_most=missing)
+
+
+def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:
+    """Make `members` the group and give each its part."""
+    state.n_group += 1
+    state.bucket_owner = assign_buckets(state.bucket_owner, len(members))
+    names = tuple(node.id for node in members)
+    state.group = PsGroup(state.n_group, names, state.target.ps, state.bucket_owner)
+    parts = state.source.parts if state.source else ()
+    for index, node in enumerate(members):
+        state.send(node, Load(state.n_group, index, len(members), state.bucket_owner, parts))
+    state.enter(Stage.LOADING, at_s)
+
+
+# LOADING
+
+
+def _end_loading(state: JobState, at_s: float) -> None:
+    if state.is_stopping:
+        state.end(JobPhase.STOPPED, state.is_stopping, at_s)
+    elif not late(state):
+        state.enter(Stage.SERVING, at_s)
+        state.last_checkpoint_s = at_s
+        if state.source is not None:
+            state.note(
+                f"{checkpoint_coordinator.source_name(state)} was loaded from {_read_from(state)}", at_s
+            )
+
+
+def _read_from(state: JobState) -> str:
+    """Return where the group read its source, in words; each of its PS reads all parts."""
+    assert state.source is not None
+    members = group_nodes(state)
+    n_read = len(members) * len(state.source.parts)
+    n_from_memory = sum(node.n_from_memory for node in members)
+    if n_from_memory in {0, n_read}:
+        return "memory" if n_from_memory else "files"
+    return f"memory and files ({n_read - n_from_memory} of {n_read} parts)"
+
+
+def late(state: JobState) -> tuple[Node, ...]:
+    """Return the PS that have not loaded their part yet."""
+    assert state.group is not None
+    return tuple(node for node in group_nodes(state) if node.loaded_epoch != state.group.ps_epoch)
+
+
+def group_nodes(state: JobState) -> tuple[Node, ...]:
+    """Return the PS that serve, in index order."""
+    assert state.group is not None
+    nodes = [state.roster.get(name) for name in state.group.nodes]
+    return tuple(node for node in nodes if node is not None)
+
+
+# SERVING
+
+
+def _serve(state: JobState, at_s: float) -> None:
+    _let_train(state)
+    if not state.roster.is_complete:
+        return  # of a node that came through the loss of a master nobody knows yet what it does
+    if _wanted(state, at_s) is not None:
+        assert state.group is not None
+        state.n_pause += 1
+        for node in state.roster.workers:
+            if node.is_training:
+                state.send(node, Pause(state.group.ps_epoch, state.n_pause))
+        state.enter(Stage.PAUSING, at_s)
+
+
+def _wanted(state: JobState, at_s: float) -> Stage | None:
+    """Return the stage that workers must stand still for; None: there is nothing to do in one."""
+    change = _prepare_change(state, at_s)
+    if state.is_stopping or checkpoint_coordinator.final_is_due(state):
+        return Stage.COPYING
+    if change is None and checkpoint_coordinator.is_due(state, at_s):
+        return Stage.COPYING
+    return change
+
+
+def _let_train(state: JobState) -> None:
+    """Emit every worker that is up and stands still whom to work with."""
+    group = state.group
+    assert group is not None
+    endpoints = tuple(node.endpoint for node in group_nodes(state))
+    for node in state.roster.workers:
+        if node.is_up and not node.is_training:
+            if node.must_drop:  # also what was granted since: it cannot tell the one from the other
+                state.take_back(node)
+            state.send(node, Train(group.ps_epoch, endpoints, group.bucket_owner, node.must_drop))
+            node.is_training, node.must_drop = True, False
+
+
+def _is_trained(state: JobState) -> bool:
+    return state.train.finished and not state.is_evaluating
+
+
+def changes_ps(state: JobState) -> bool:
+    """Whether other PS should serve than do."""
+    is_ending = state.is_evaluating or state.train.finished or state.is_stopping
+    return state.group is not None and state.group.shape != state.target.ps and not is_ending
+
+
+def _restarts(state: JobState) -> bool:
+    """Whether the PS change by stop and restart: as the job wants, or as there is no room for both groups."""
+    if not changes_ps(state):
+        return False
+    missing = _n_missing(state)
+    no_room = missing > 0 and _n_start(state, missing) < missing
+    return no_room or state.spec.migration is Migration.RESTART
+
+
+def _prepare_change(state: JobState, at_s: float) -> Stage | None:
+    """Bring up what the next group needs beside the present one, and its parameters.
+
+    Returns the stage that changes over, once workers may pause for it.
+    """
+    if state.move is not None and not (changes_ps(state) and state.move.group.shape == state.target.ps):
+        migration_coordinator.cancel(state)
+    _stop_standby(state, keep=state.target.ps.count - len(_kept(state)) if changes_ps(state) else 0)
+    if not changes_ps(state):
+        return None
+    if _restarts(state) and not state.keeps_checkpoints:
+        state.fail_plan(_NOTHING_KEPT, at_s)
+        return None
+    missing = _n_missing(state)
+    if missing > 0 and _n_start(state, missing) < missing:
+        return Stage.COPYING
+    state.start_nodes(Role.PS, max(0, missing), at_s)
+    standby = _standby(state)
+    if _n_missing(state) or not all(node.is_up for node in standby):
+        return None
+    if state.spec.migration is Migration.RESTART:
+        return Stage.COPYING
+    if state.move is None:
+        migration_coordinator.begin(state, (*_kept(state), *(node.id for node in standby)), at_s)
+    return Stage.SWITCHING if migration_coordinator.is_ready(state) else None
+
+
+def _kept(state: JobState) -> tuple[str, ...]:
+    """Return the PS of the group that are of the next one too."""
+    group, want = state.group, state.target.ps
+    assert group is not None
+    keeps = (group.shape.cpu, group.shape.memory_mib) == (want.cpu, want.memory_mib)
+    return group.nodes[: want.count] if keeps else ()
+
+
+def _n_missing(state: JobState) -> int:
+    return state.target.ps.count - len(_kept(state)) - len(_standby(state))
+
+
+def _standby(state: JobState) -> tuple[Node, ...]:
+    assert state.group is not None
+    return tuple(node for node in state.roster.ps if node.id not in state.group.nodes)
+
+
+def _stop_standby(state: JobState, *, keep: int) -> None:
+    fitting = [node for node in _standby(state) if node.has_shape(state.target.ps)]
+    kept = sorted(fitting, key=lambda node: not node.is_up)[:keep]
+    for node in _standby(state):
+        if node not in kept:
+            state.stop_node(node)
+
+
+# PAUSING, COPYING and SAVING
+
+
+def _end_pause(state: JobState, at_s: float) -> None:
+    """Do what the workers stand still for, once all do; go on when it has become pointless."""
+    if any(node.is_training for node in state.roster.workers):
+        return
+    match _wanted(state, at_s):
+        case Stage.COPYING:
+            checkpoint_coordinator.begin(state, at_s)
+        case Stage.SWITCHING:
+            migration_coordinator.switch(state, at_s)
+        case _:
+            state.enter(Stage.SERVING, at_s)
+
+
+def _end_copying(state: JobState, at_s: float) -> None:
+    """Train on, or evaluate what is trained, while copies are written; wait for the disk if need be."""
+    if not checkpoint_coordinator.is_copied(state):
+        return
+    state.last_checkpoint_s = at_s
+    if _is_trained(state) and not state.is_stopping:
+        _begin_evaluation(state, at_s)
+    waits_for_disk = bool(state.is_stopping) or _restarts(state)
+    state.enter(Stage.SAVING if waits_for_disk else Stage.SERVING, at_s)
+
+
+def _end_saving(state: JobState, at_s: float) -> None:
+    """Do what waited for the disk."""
+    if not checkpoint_coordinator.is_written(state):
+        return
+    if state.is_stopping:
+        state.end(JobPhase.STOPPED, state.is_stopping, at_s)
+        return
+    newest = state.checkpoints[-1] if state.checkpoints else None
+    is_written = newest is not None and newest.number == state.n_checkpoint and newest.is_on_disk
+    if _restarts(state) and is_written:
+        state.source, state.group = newest, None
+        state.enter(Stage.ASSEMBLING, at_s)
+        return
+    is_needed = _restarts(state)
+    state.enter(Stage.SERVING, at_s)
+    if is_needed:
+        state.fail_plan(state.message, at_s)
+
+
+def _begin_evaluation(state: JobState, at_s: float) -> None:
+    """Give up a plan that is on its way: nothing is left that it could speed up."""
+    if state.spec.early_stopping is not None:
+        evaluation.end_round(state)
+    state.is_evaluating = True
+    if state.change is not None and state.applied is not None:
+        if not state.change.is_fallback:
+            why = "all rows were trained before the plan was in place"
+            state.orders.append(Emit(PlanFailed(at_s, state.target, why)))
+        state.target = state.applied
+    state.change = None
+
+
+# loss of a PS
+
+
+def ps_lost(state: JobState, node: str, at_s: float) -> None:
+    """Go back to the last checkpoint if `node` held parameters; it has left the roster already."""
+    group, move = state.group, state.move
+    is_of_next = move is not None and node in move.group.nodes
+    if group is None or (node not in group.nodes and not (is_of_next and state.stage is Stage.SWITCHING)):
+        if is_of_next:
+            migration_coordinator.cancel(state)
+        return
+    state.group = state.move = None  # what is loaded next ends the move on every PS
+    if state.stage is not Stage.LOADING:  # while loading, the source holds all that was learnt
+        _roll_back(state)
+    for ps in state.roster.ps:
+        ps.is_draining = False
+    for worker in state.roster.workers:
+        worker.is_training = False  # it waits for the lost PS until it is told to train with others
+    state.enter(Stage.ASSEMBLING, at_s)
+
+
+def load_failed(state: JobState, ps_epoch: int, why: str, at_s: float) -> None:
+    """Go back further, as the checkpoint to load is damaged: to the one before it, or to the beginning."""
+    damaged = state.source
+    is_present = state.group is not None and ps_epoch == state.group.ps_epoch
+    if state.stage is not Stage.LOADING or not is_present or damaged is None:
+        return
+    checkpoint_coordinator.forget(state, damaged)
+    state.group = None
+    _roll_back(state)
+    state.enter(Stage.ASSEMBLING, at_s)
+    state.last_step_s = at_s
+    state.note(f"{why}; going on from {checkpoint_coordinator.source_name(state)}", at_s)
+
+
+def _roll_back(state: JobState) -> None:
+    checkpoint_coordinator.roll_back(state)
+    for worker in state.roster.workers:
+        worker.must_drop = True
+    if not state.train.finished:
+        state.is_evaluating = False
+        state.evaluate.restore()

@@ -1,0 +1,218 @@
+"""What a job master must know again when it comes back, and the state that it goes on from.
+
+A master that is killed leaves its nodes behind, and they go on: workers train, parameter servers hold the
+parameters. So its successor must not begin anew but take them over. For that, everything that somebody else
+could know of is kept before it leaves the master: its names, epochs and targets in a `StateRecord`, the
+shards that it granted in the changes of the ledgers. What nobody was told yet is simply not there.
+
+What was under way is not gone on with: each stage has a safe one before it, in which the facts that were
+lost (a word of a node that the dead master had not read) are asked for again.
+
+ASSEMBLING, LOADING   assemble again, from the same checkpoint: loading a second time changes nothing
+SERVING               goes on
+PAUSING ... SAVING    serve again; of a checkpoint that is not on the disk yet its copy in memory stays
+SWITCHING             goes on: each PS is told again how the move ends, and says again when its part is there
+
+A move that has not switched is given up; PS hear that with the welcome of their Hello (`moves.welcome`).
+
+Every node is *adopted*: it counts as living, but no pause begins and no parameter moves until it has said
+Hello again or is known to be gone. The scores of an evaluation are in the master's memory alone: an
+evaluation begins anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, assert_never
+
+from dlrover_nb.core.runtime.orders import DropCheckpoint
+from dlrover_nb.core.runtime.roster import Node
+from dlrover_nb.core.runtime.state import JobState, Move, PlanChange, PsGroup, RestorableCheckpoint, Stage
+from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
+from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
+from dlrover_nb.core.structs.snapshot import Evaluation, Round  # noqa: TC001 - as above
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KeptName = tuple[int, bool]  # number of a checkpoint, whether it is on the disk
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A living node, as `core.runtime.roster.Node`."""
+
+    id: str
+    role: Role
+    cpu: float
+    memory_mib: int
+    since_s: float
+    is_up: bool
+    is_draining: bool
+    has_worked: bool
+    must_drop: bool
+    endpoint: str
+    pid: int | None
+    cpu_enforced: bool
+    memory_enforced: bool
+    loaded_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateRecord:
+    """All of a `JobState` that lasts, but the ledgers; checkpoints by their names."""
+
+    target: ResourcePlan
+    applied: ResourcePlan | None
+    change: PlanChange | None
+    stage: Stage
+    group: PsGroup | None
+    n_group: int
+    move: PsGroup | None
+    bucket_owner: tuple[int, ...]
+    source: KeptName | None
+    checkpoints: tuple[KeptName, ...]
+    writing: tuple[int, ...]
+    n_checkpoint: int
+    n_pause: int
+    last_checkpoint_s: float
+    is_settled: bool
+    is_evaluating: bool
+    is_stopping: str
+    phase: JobPhase
+    message: str
+    n_named: tuple[tuple[Role, int], ...]
+    nodes: tuple[NodeRecord, ...]
+    evaluation: Evaluation | None = None
+    rounds: tuple[Round, ...] = ()
+    stopped_early: str = ""
+    batch_sizes: dict[str, int] = field(default_factory=dict)
+
+
+def name_of(kept: RestorableCheckpoint) -> KeptName:
+    """Return the number of a checkpoint and whether it is on the disk: it is another one then."""
+    return kept.number, kept.is_on_disk
+
+
+def record_of(state: JobState) -> StateRecord:
+    """Return what of a state lasts."""
+    return StateRecord(
+        target=state.target,
+        applied=state.applied,
+        change=None if state.change is None else replace(state.change),
+        stage=state.stage,
+        group=state.group,
+        n_group=state.n_group,
+        move=state.move.group if state.move else None,
+        bucket_owner=state.bucket_owner,
+        source=name_of(state.source) if state.source else None,
+        checkpoints=tuple(map(name_of, state.checkpoints)),
+        writing=tuple(state.writing),
+        n_checkpoint=state.n_checkpoint,
+        n_pause=state.n_pause,
+        last_checkpoint_s=state.last_checkpoint_s,
+        is_settled=state.is_settled,
+        is_evaluating=state.is_evaluating,
+        is_stopping=state.is_stopping,
+        phase=state.phase,
+        message=state.message,
+        n_named=state.roster.n_named,
+        nodes=tuple(_node_record(node) for node in state.roster.nodes),
+        evaluation=state.evaluation,
+        rounds=state.rounds,
+        stopped_early=state.stopped_early,
+        batch_sizes=dict(state.batch_sizes),
+    )
+
+
+def revive(state: JobState, record: StateRecord, kept: Iterable[RestorableCheckpoint], at_s: float) -> None:
+    """Make `state`, new but for its ledgers, the one to go on from; see the module."""
+    by_name = {name_of(each): each for each in kept}
+    state.target, state.applied, state.change = record.target, record.applied, record.change
+    state.group, state.n_group, state.bucket_owner = record.group, record.n_group, record.bucket_owner
+    state.source = None if record.source is None else by_name[record.source]
+    state.checkpoints = [by_name[name] for name in record.checkpoints]
+    state.n_checkpoint, state.n_pause = record.n_checkpoint, record.n_pause
+    state.last_checkpoint_s, state.is_settled = record.last_checkpoint_s, record.is_settled
+    state.is_evaluating, state.is_stopping = record.is_evaluating, record.is_stopping
+    state.evaluation = record.evaluation
+    state.rounds, state.stopped_early = record.rounds, record.stopped_early
+    state.batch_sizes, state.n_coordinated = dict(record.batch_sizes), record.n_group
+    state.phase, state.message = record.phase, record.message
+    state.roster.adopt((_adopted(node, at_s) for node in record.nodes), record.n_named)
+    state.stage, state.stage_since_s, state.last_step_s = record.stage, at_s, at_s
+    _make_safe(state, record.move)
+    state.orders.extend(DropCheckpoint(number) for number in record.writing)
+    _begin_evaluation_anew(state)
+    state.note(_welcome(state), at_s)
+
+
+def _make_safe(state: JobState, move: PsGroup | None) -> None:
+    match state.stage:
+        case Stage.SWITCHING:
+            assert move is not None
+            state.move = Move(move, state.stage_since_s)
+        case Stage.ASSEMBLING | Stage.SERVING | Stage.ENDED:
+            pass
+        case Stage.LOADING:
+            state.stage, state.group = Stage.ASSEMBLING, None
+        case Stage.PAUSING | Stage.COPYING | Stage.SAVING:
+            state.stage = Stage.SERVING
+        case _ as never:
+            assert_never(never)
+
+
+def _welcome(state: JobState) -> str:
+    if state.is_ended:
+        return state.message
+    n_node = len(state.roster.nodes)
+    return f"the master came back and takes over {n_node} node{'s' * (n_node != 1)}"
+
+
+def _begin_evaluation_anew(state: JobState) -> None:
+    if not state.is_evaluating:
+        return
+    state.evaluate.restore(None)
+    for node in state.roster.workers:
+        node.must_drop = True
+
+
+def _node_record(node: Node) -> NodeRecord:
+    return NodeRecord(
+        id=node.id,
+        role=node.role,
+        cpu=node.cpu,
+        memory_mib=node.memory_mib,
+        since_s=node.since_s,
+        is_up=node.is_up or node.is_adopted,
+        is_draining=node.is_draining,
+        has_worked=node.has_worked,
+        must_drop=node.must_drop,
+        endpoint=node.endpoint,
+        pid=node.pid,
+        cpu_enforced=node.cpu_enforced,
+        memory_enforced=node.memory_enforced,
+        loaded_epoch=node.loaded_epoch,
+    )
+
+
+def _adopted(record: NodeRecord, at_s: float) -> Node:
+    """Return a node that must say Hello again; whether it trains is found out by telling it to."""
+    return Node(
+        id=record.id,
+        role=record.role,
+        cpu=record.cpu,
+        memory_mib=record.memory_mib,
+        since_s=record.since_s,
+        heard_s=at_s,
+        asked_s=at_s,
+        is_adopted=record.is_up,
+        is_draining=record.is_draining,
+        has_worked=record.has_worked,
+        must_drop=record.must_drop,
+        endpoint=record.endpoint,
+        pid=record.pid,
+        cpu_enforced=record.cpu_enforced,
+        memory_enforced=record.memory_enforced,
+        loaded_epoch=record.loaded_epoch,
+    )

@@ -1,0 +1,131 @@
+"""Who may go on with which round: the one place where workers that keep in step are counted.
+
+In bulk-synchronous training (BSP) a round ends when every member has arrived in it; then its gradients are
+applied together. In stale-synchronous training (SSP) gradients are applied as they come, and a member may be
+at most `staleness` rounds ahead of the slowest: BSP is the same rule with a staleness of none.
+
+A `RoundBarrier` lives in the PS of index 0 alone, so PS can never disagree about who took part in a round.
+It does no input or output: words of workers and of the master in, answers out. A worker is a member from
+when it joins until it leaves (at a pause, or when it has no batch) or the master says that it is dead. A
+round waits for members only, so whoever goes sets the others free.
+
+The sizes of batches change at one round on all workers. A worker takes batches ahead of its round, so a
+change is in force only from a round that nobody can have taken yet, and each worker hears of it before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.runtime.exchange import Go, Round
+from dlrover_nb.core.structs.job import Sync
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TAKEN_AHEAD = 3  # until it hears that it may go on to round r, a worker takes batches below r + TAKEN_AHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a worker is to hear now."""
+
+    worker: str
+    go: Go
+
+
+@dataclass(slots=True)
+class _Member:
+    round: int  # the next one to arrive in
+    n_row: int = 0  # of its batch in the round before
+    waits: bool = False
+
+
+@dataclass(slots=True)
+class RoundBarrier:
+    """Members and rounds of one group of PS; see the module.
+
+    Parameters
+    ----------
+    sync, staleness
+        Of the job.
+    """
+
+    sync: Sync
+    staleness: int
+    _members: dict[str, _Member] = field(default_factory=dict)
+    _round: int = 0  # BSP: the open round; else the slowest member's, kept when all are gone
+    _furthest: int = 0
+    _done: Round | None = None
+    _sizes: list[tuple[int, dict[str, int]]] = field(default_factory=list)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """All that rounds wait for."""
+        return tuple(self._members)
+
+    def is_member(self, worker: str) -> bool:
+        """Whether rounds wait for a worker."""
+        return worker in self._members
+
+    def join(self, worker: str) -> tuple[Told, ...]:
+        """Take a worker in, at the open round (SSP: the slowest's); one that was in begins anew."""
+        self._members.pop(worker, None)
+        told = self._release()
+        self._members[worker] = _Member(self._round)
+        return (*told, Told(worker, self._go(worker)))
+
+    def leave(self, worker: str) -> tuple[Told, ...]:
+        """Wait for a worker no longer; return who is free to go on by that."""
+        self._members.pop(worker, None)
+        return self._release()
+
+    def arrive(self, worker: str, number: int, n_row: int) -> tuple[Told, ...]:
+        """Hear that a member pushed its gradients of a round, made of `n_row` rows; return who may go on.
+
+        A repetition is answered again.
+
+        Raises
+        ------
+        WireError
+            When it is no member, or the round is neither its present one nor the one before.
+        """
+        member = self._members.get(worker)
+        if member is None or number not in {member.round, member.round - 1}:
+            at = "no member" if member is None else f"in round {member.round}"
+            raise WireError(f"{worker} arrived in round {number}, but is {at}")
+        if number == member.round:
+            member.round, member.n_row = number + 1, n_row
+            self._furthest = max(self._furthest, member.round)
+        member.waits = True
+        return self._release()
+
+    def adjust(self, sizes: Mapping[str, int]) -> int:
+        """Change batch sizes of workers; return the round from which they are in force."""
+        first = self._furthest + 1 + TAKEN_AHEAD  # the word of round furthest is out, maybe; the next is not
+        known = self._sizes[-1][1] if self._sizes else {}
+        in_force = [at for at in self._sizes if at[0] <= self._round][-1:]
+        coming = [at for at in self._sizes if self._round < at[0] < first]
+        self._sizes = [*in_force, *coming, (first, known | dict(sizes))]
+        return first
+
+    def _release(self) -> tuple[Told, ...]:
+        """Let go whoever may go on now."""
+        if not self._members:
+            return ()
+        slowest = min(member.round for member in self._members.values())
+        if self.sync is Sync.BSP and slowest > self._round:
+            taken_part = tuple((name, member.n_row) for name, member in sorted(self._members.items()))
+            self._done = Round(self._round, taken_part)
+        self._round = slowest
+        last = slowest + (0 if self.sync is Sync.BSP else self.staleness)
+        free = [name for name, member in self._members.items() if member.waits and member.round <= last]
+        for name in free:
+            self._members[name].waits = False
+        return tuple(Told(name, self._go(name)) for name in free)
+
+    def _go(self, name: str) -> Go:
+        mine = [(first, sizes[name]) for first, sizes in self._sizes if name in sizes]
+        return Go(self._members[name].round, self._done, tuple(mine))

@@ -1,0 +1,190 @@
+"""Where workers are heard about shards: who asks for one, how far each is, what is finished.
+
+Nothing here decides more than the next grant; the ledger keeps the account.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.runtime import evaluation, liveness
+from dlrover_nb.core.runtime.orders import Emit
+from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.sharding.pieces import piece_batches, usual_speed
+from dlrover_nb.core.structs.events import NodeReported
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.messages import (
+    Forget,
+    Granted,
+    NoShard,
+    Paused,
+    Report,
+    ShardAsked,
+    ShardFinished,
+    StreamEnded,
+)
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.shards import MOST_HELD, Purpose
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.roster import Node
+    from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.sharding.ledger import ShardLedger
+    from dlrover_nb.core.structs.shards import Lease
+
+    Arrays = Sequence[NDArray[np.generic]]
+
+WAIT_S = 0.3  # a worker without a shard asks again after this long
+IN_FLIGHT_S = 5.0  # a grant may be on its way for this long
+
+
+def hear(
+    state: JobState,
+    node: Node,
+    message: Report | ShardAsked | ShardFinished | StreamEnded | Paused,
+    at_s: float,
+    arrays: Arrays,
+) -> None:
+    """Take one word of a worker (a report may be a PS's)."""
+    match message:
+        case Report():
+            _on_report(state, node, message, at_s)
+        case ShardAsked():
+            _on_asked(state, node, message.holding, at_s)
+        case ShardFinished(lease=lease):
+            _on_finished(state, node, lease, at_s, arrays)
+        case StreamEnded():
+            _on_stream_ended(state, node, message, at_s)
+        case Paused():
+            _on_paused(state, node, message, at_s)
+        case _ as never:
+            assert_never(never)
+
+
+def see_speeds(state: JobState) -> None:
+    """Note how fast the median worker trains: slower ones get smaller pieces of shards."""
+    state.usual_rows_per_s = usual_speed(node.rows_per_s for node in state.roster.workers)
+
+
+def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None:
+    node.last = sample = report.sample
+    if sample.n_iter * sample.iter_s > 0 and node.role is Role.WORKER:
+        node.rows_per_s = sample.n_sample / (sample.n_iter * sample.iter_s)
+    state.n_dropped += max(0, report.n_dropped - node.n_dropped)
+    node.n_dropped = report.n_dropped
+    if report.lease is not None and report.n_row_done:
+        node.has_worked |= _ledger(state, report.lease).progress(node.id, report.lease, report.n_row_done)
+    for worker in report.members:
+        if state.roster.get(worker) is None:
+            state.send(node, Forget(worker))  # the first time that it was said, the line was broken
+    since_s = state.steady_since_s
+    is_steady = since_s is not None and at_s - report.sample.window_s >= since_s
+    plan = state.target if is_steady else None
+    state.orders.append(Emit(NodeReported(at_s, report.sample, plan)))
+
+
+def _on_asked(state: JobState, node: Node, holding: Sequence[Lease], at_s: float) -> None:
+    """Answer a worker that wants a shard beside those that it holds.
+
+    When one was granted a moment ago that it does not name, question and grant crossed on the way, and
+    another grant would only make one of them stale. A grant that is older was lost: that shard goes back.
+    """
+    if state.roster.get(node.id) is None:
+        return
+    lost = [lease for lease in state.leases(node) if lease not in holding]
+    if lost and at_s < node.granted_at_s + IN_FLIGHT_S:
+        return
+    for lease in lost:
+        _ledger(state, lease).give_back(node.id, lease)
+    _grant(state, node, at_s)
+
+
+def _grant(state: JobState, node: Node, at_s: float) -> None:
+    may_work = state.stage is Stage.SERVING and node.is_training and not node.is_draining
+    most = piece_batches(node.rows_per_s, state.usual_rows_per_s, state.spec.shard_batches)
+    shard = None
+    for ledger in evaluation.ledgers(state) if may_work else ():
+        if shard is None and _has_turn(state, node, ledger):
+            shard = ledger.grant(node.id, most_batches=most)
+    node.granted_at_s = at_s
+    state.send(node, NoShard(WAIT_S) if shard is None else Granted(shard))
+
+
+def _has_turn(state: JobState, node: Node, ledger: ShardLedger) -> bool:
+    """Whether a worker may have one more: the next beside the one at hand, unless it is of the last.
+
+    The last evaluation shards of a round are no last ones: training shards follow.
+    """
+    n_held = len(state.leases(node))
+    if n_held == 0 or n_held >= MOST_HELD:
+        return n_held == 0
+    counts = ledger.counts()
+    has_others = ledger is not evaluation.ledgers(state)[-1]
+    return counts.is_open or has_others or counts.todo >= state.target.worker.count
+
+
+def _on_finished(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:
+    """Count a shard, and grant the next to a worker that holds none; any other asks by itself."""
+    if lease.purpose is Purpose.EVALUATE:
+        _keep_scores(state, node, lease, at_s, arrays)
+    else:
+        node.has_worked |= state.train.complete(node.id, lease)
+    if state.roster.get(node.id) is node and not state.leases(node):
+        _grant(state, node, at_s)
+
+
+def _on_stream_ended(state: JobState, node: Node, ended: StreamEnded, at_s: float) -> None:
+    """End the stream where its last row is known to be.
+
+    A shard without any row says only that the end is not after it. When all before it are done it is there;
+    until then somebody may find it within one of those.
+    """
+    ledger, lease = state.train, ended.lease
+    if not ledger.holds(node.id, lease):
+        return
+    start = ledger.split.rows(lease.shard)[0]
+    ledger.give_back(node.id, lease)
+    if ended.n_row or ledger.is_done_before(lease.shard):
+        try:
+            ledger.close_at(start + ended.n_row)
+        except InvalidValueError as error:
+            told = f"{node.id} saw the stream end at row {start + ended.n_row}, others elsewhere: {error}"
+            state.end(JobPhase.FAILED, told, at_s)
+            return
+        state.note(f"the stream ended after {start + ended.n_row} rows", at_s)
+    state.send(node, NoShard(WAIT_S))
+
+
+def _keep_scores(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:
+    """Take the scores of a shard, whole; a worker that scored anything else cannot be trusted."""
+    ledger = state.evaluate
+    if not ledger.holds(node.id, lease):
+        ledger.complete(node.id, lease)  # refused, and counted as such
+        return
+    n_row, shapes = ledger.split.n_row(lease.shard), [array.shape for array in arrays]
+    if shapes != [(n_row,)] * 2:
+        why = f"it scored {shapes} rows in shard {lease.shard}, expected {n_row}"
+        liveness.node_lost(state, node, why, at_s)
+        return
+    scores, labels = (np.array(array, np.float32) for array in arrays)
+    state.scored[lease.shard] = scores, labels
+    node.has_worked |= ledger.complete(node.id, lease)
+
+
+def _on_paused(state: JobState, node: Node, paused: Paused, at_s: float) -> None:
+    if paused.lease is not None:
+        is_held = _ledger(state, paused.lease).progress(node.id, paused.lease, paused.n_row_done)
+        node.must_drop = node.must_drop or not is_held
+    if state.stage is Stage.PAUSING and paused.number == state.n_pause:
+        node.is_training, state.last_step_s = False, at_s
+
+
+def _ledger(state: JobState, lease: Lease) -> ShardLedger:
+    return state.evaluate if lease.purpose is Purpose.EVALUATE else state.train

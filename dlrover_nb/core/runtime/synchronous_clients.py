@@ -1,0 +1,127 @@
+"""Lines of workers that keep in step with each other: BSP and SSP.
+
+Both count themselves in at the coordinator, the PS of index 0, and arrive there once per round (`pacing`). In
+SSP that word travels beside the exchange, which is applied at once. In BSP an iteration is three questions:
+all PS keep the gradients, the coordinator says who took part in the round, and the rows of the next batch are
+read after that round was applied. So a barrier costs two more round trips than an asynchronous exchange.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.runtime.exchange import Arrive, Go, Gone, Held, Hold, Join, Leave, Proceed
+from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, PsClient
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.batches import Prepared
+    from dlrover_nb.core.runtime.trainer import Push
+
+    Floats = NDArray[np.float32]
+
+COORDINATOR = 0
+PEERS_GRACE_S = 45.0  # for the iteration of others in a pause; a dead one is noticed by its heartbeat before
+
+
+class SspClient(PsClient):
+    """A line that waits when it is too far ahead of the slowest worker; `worker` is its name among them."""
+
+    def __init__(self, *args: Any, worker: str, **more: Any) -> None:  # noqa: ANN401 - those of `PsClient`
+        super().__init__(*args, **more)
+        self._worker = worker
+        self._go = Go(0, None, ())
+        self._first_round = 0
+
+    def begin(self) -> None:
+        """Join the others."""
+        self._step += 1
+        self._ask(COORDINATOR, Proceed, Join(self._epoch, self._step, self._worker))
+        self._hear()
+        self._first_round = self._go.round
+
+    def end(self) -> None:
+        """Leave, so that nobody waits."""
+        self._step += 1
+        self._ask(COORDINATOR, Gone, Leave(self._epoch, self._step, self._worker))
+        self._answers(Gone)
+
+    def batch_size(self, n_taken: int) -> int | None:
+        """Return the size that is in force in the round of the batch."""
+        number = self._first_round + n_taken
+        return next((size for first, size in reversed(self._go.sizes) if first <= number), None)
+
+    def start(self, push: Push | None, pull: Prepared | None) -> None:
+        """Send gradients, ask for rows, and arrive in the round of the gradients."""
+        super().start(push, pull)
+        if push is not None:
+            self._arrive(push)
+
+    def finish(self, dense: Floats) -> Floats:
+        """Wait for all answers, and until the slowest worker is near enough."""
+        began_s = time.monotonic()
+        rows = self._rows(dense)
+        waits_s = time.monotonic()
+        self._hear()
+        free_s = time.monotonic()
+        self._share_out(self.last.push_share * (waits_s - began_s), free_s - waits_s, free_s - began_s)
+        return rows
+
+    def _arrive(self, push: Push) -> None:
+        number, n_row = self._go.round, len(push.batch.labels)
+        arrival = Arrive(self._epoch, self._step, self._worker, number, n_row)
+        self._ask(COORDINATOR, Proceed, arrival)
+
+    def _hear(self) -> None:
+        """Wait for the coordinator's word, if it was asked."""
+        for message, _ in self._answers(Proceed):
+            self._go = message.go
+
+    def _share_out(self, push_s: float, peers_s: float, total_s: float) -> None:
+        """Say what of a wait was for the push and for peers."""
+        total_s = max(total_s, 1e-9)
+        self.last = replace(self.last, push_share=push_s / total_s, peers_share=peers_s / total_s)
+
+    def _keep_patience(self, waited_s: float) -> None:
+        """Wait longer for peers than for silent PS: they end their iteration, or the master forgets them."""
+        is_for_peers = all(kind is Proceed for _, kind in self._pending)
+        if not is_for_peers or waited_s > PEERS_GRACE_S:
+            super()._keep_patience(waited_s)
+        elif self._patience_s() <= 0:
+            raise ExchangeDroppedError("other PS serve than those that were asked")
+
+
+class BspClient(SspClient):
+    """A line whose gradients are applied together with those of all others."""
+
+    _push: Push | None = None
+    _pull: Prepared | None = None
+
+    def start(self, push: Push | None, pull: Prepared | None) -> None:
+        """Let all PS keep the gradients; rows are read when the round has ended."""
+        self._push, self._pull = push, pull
+        self._step += 1
+        if push is not None:
+            for i in range(len(self._sockets)):
+                hold = Hold(self._epoch, self._step, self._worker, self._go.round)
+                self._ask(i, Held, hold, self._gradients(i, push))
+
+    def finish(self, dense: Floats) -> Floats:
+        """Wait until the round has ended and is applied."""
+        began_s = time.monotonic()
+        self._answers(Held)
+        held_s = time.monotonic()
+        if self._push is not None:
+            self._arrive(self._push)
+        self._hear()
+        free_s = time.monotonic()
+        self._exchange(None, self._pull, self._go.done)
+        rows = self._rows(dense)
+        end_s = time.monotonic()
+        push_s = held_s - began_s + self.last.push_share * (end_s - free_s)
+        self._share_out(push_s, free_s - held_s, end_s - began_s)
+        return rows

@@ -1,0 +1,155 @@
+"""Where a node's time goes: every moment belongs to exactly one part, so that the parts sum to the whole.
+
+A node says which part begins (`switch`); nothing has to be closed. Once a second the agent takes what came
+together as a `NodeSample`. Pauses and times without any shard count as idle, which for a worker is left out
+of its iteration: they belong to the plan's change or the job's end and not to T_iter of Eq. 1.
+
+A worker's iteration belongs to the window in which it ends, as a whole: one of three seconds would else be
+told as one of a second, the last that it took. What is of no iteration, such as a step that was dropped, is
+let go with `forget`. A PS waits between requests for as long as nobody asks; its time is that of the window.
+"""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import psutil
+
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.clock import Clock
+
+_MIB = 1 << 20
+
+
+class Part(StrEnum):
+    """Parts of an iteration; the fields of `TimeSplit`."""
+
+    DATA = "data_s"
+    LOOKUP = "lookup_s"
+    COMPUTE = "compute_s"
+    UPDATE = "update_s"
+    IDLE = "idle_s"
+    OTHER = "other_s"
+    PEERS = "peers_s"
+
+
+def own_memory() -> int:
+    """Return the bytes of memory that this process holds."""
+    return int(psutil.Process().memory_info().rss)
+
+
+class TimeAccounting:
+    """Sums of one node over the window since the last `take`; begins idle.
+
+    Parameters
+    ----------
+    clock
+        Of wall time; CPU time is that of this process.
+    n_byte
+        How many bytes the node takes of its memory now.
+    """
+
+    def __init__(self, clock: Clock, n_byte: Callable[[], int] = own_memory) -> None:
+        self._clock, self.n_byte = clock, n_byte
+        self._part = self._last = Part.IDLE
+        self._last_s = self._stretch_s = 0.0
+        self._open = dict.fromkeys(Part, 0.0)
+        self._cpu_s = time.process_time()
+        self._opened_at_s = self._since_s = clock.now_s()
+        self._clear()
+
+    def switch(self, part: Part) -> float:
+        """End the part at hand and begin another; return for how many seconds the one at hand went on."""
+        self._flow()
+        self._last, self._last_s, self._stretch_s = self._part, self._stretch_s, 0.0
+        self._part = part
+        return self._last_s
+
+    def share(self, part: Part, share: float) -> None:
+        """Say that a share of the stretch that ended last was of another part."""
+        self._open[self._last] -= share * self._last_s
+        self._open[part] += share * self._last_s
+
+    def count_bytes(self, sent: int, received: int) -> None:
+        """Count what was sent and received between workers and PS."""
+        self._n_byte_sent += sent
+        self._n_byte_received += received
+
+    def count(self, n_sample: int = 0, loss: float | None = None) -> None:
+        """Count one finished iteration (PS: one served request), of which is what came since the last one."""
+        self._flow()
+        self._close()
+        self._n_iter += 1
+        self._n_sample += n_sample
+        if loss is not None:
+            self._loss_sum += loss
+
+    def forget(self) -> None:
+        """Let go of what came since the last iteration: it is of none, and counts as idle."""
+        self._flow()
+        self._open = dict.fromkeys(Part, 0.0)
+        self._last_s = self._stretch_s = 0.0
+
+    def take(self, node: str, role: Role) -> NodeSample:
+        """Return the means of the window and open the next one."""
+        self._flow()
+        if role is Role.PS:
+            self._close()
+            self._last_s = self._stretch_s = 0.0  # the window that it was of is closed
+        cpu_s = time.process_time()
+        window_s = max(self._since_s - self._opened_at_s, 1e-9)
+        split = self._split(role)
+        sample = NodeSample(
+            node=node,
+            role=role,
+            at_s=self._since_s,
+            window_s=window_s,
+            n_iter=self._n_iter,
+            n_sample=self._n_sample,
+            iter_s=split.total_s,
+            split=split,
+            cpu_cores=(cpu_s - self._cpu_s) / window_s,
+            memory_mib=self.n_byte() / _MIB,
+            loss=self._loss_sum / self._n_iter if role is Role.WORKER and self._n_iter else None,
+            n_byte_sent=self._n_byte_sent,
+            n_byte_received=self._n_byte_received,
+        )
+        self._opened_at_s, self._cpu_s = self._since_s, cpu_s
+        self._clear()
+        return sample
+
+    def _flow(self) -> None:
+        """Let the part at hand go on up to now."""
+        now_s = self._clock.now_s()
+        self._open[self._part] += now_s - self._since_s
+        self._stretch_s += now_s - self._since_s
+        self._since_s = now_s
+
+    def _close(self) -> None:
+        """Give what came since the last iteration to those of this window."""
+        for part, seconds in self._open.items():
+            self._seconds[part] += seconds
+        self._open = dict.fromkeys(Part, 0.0)
+
+    def _split(self, role: Role) -> TimeSplit:
+        """Return the parts of the mean iteration; none was finished: nothing can be said."""
+        if not self._n_iter:
+            return TimeSplit()
+        parts = {
+            part.value: seconds / self._n_iter
+            for part, seconds in self._seconds.items()
+            if role is Role.PS or part is not Part.IDLE
+        }
+        return TimeSplit(**parts)
+
+    def _clear(self) -> None:
+        self._seconds = dict.fromkeys(Part, 0.0)
+        self._n_iter = self._n_sample = self._n_byte_sent = self._n_byte_received = 0
+        self._loss_sum = 0.0

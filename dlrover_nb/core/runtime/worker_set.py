@@ -1,0 +1,107 @@
+"""Which workers to start, drain and stop so that the crew becomes what the plan says.
+
+Workers come and go while training goes on, so this is a pure function of what is there and what is
+wanted (level-triggered): whatever was lost on the way, the next call finds the difference again. New
+workers come before old ones go, as far as there is room. Only where there is no room for a single new
+worker is an old one drained first, and one at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.structs.messages import Drain
+from dlrover_nb.core.structs.resources import Role, n_more
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.runtime.roster import Node
+    from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.structs.resources import RolePlan
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSetChange:
+    """How many workers to start, and which ones to let go (drain those that train, stop the others)."""
+
+    n_start: int = 0
+    leave: tuple[Node, ...] = ()
+
+
+def worker_set_change(workers: Sequence[Node], want: RolePlan, room: int) -> WorkerSetChange:
+    """Return the next step from `workers` (oldest first) to `want`.
+
+    Parameters
+    ----------
+    room
+        How many more workers of the wanted shape fit into the cluster now.
+
+    Notes
+    -----
+    A worker of the wanted shape is surplus beyond the count: the newest goes first, and one that is not
+    up yet before one that trains. A worker of another shape stays until others do its work.
+    """
+    staying = [w for w in workers if not w.is_draining]
+    fitting = [w for w in staying if w.has_shape(want)]
+    outdated = [w for w in staying if not w.has_shape(want)]
+    missing = want.count - len(fitting)
+    n_start = max(0, min(missing, room))
+    surplus = _leaving_order(fitting)[: max(0, -missing)]
+    n_ready = sum(w.is_training for w in fitting)
+    n_replaced = min(len(outdated), max(0, n_ready + len(outdated) - want.count))
+    if not n_replaced and _is_stuck(workers, fitting, n_missing=missing, n_start=n_start):
+        n_replaced = min(1, len(outdated))
+    return WorkerSetChange(n_start, tuple(surplus + _leaving_order(outdated)[:n_replaced]))
+
+
+def _leaving_order(workers: Sequence[Node]) -> list[Node]:
+    newest_first = list(reversed(workers))
+    return sorted(newest_first, key=lambda w: w.is_training)
+
+
+def _is_stuck(workers: Sequence[Node], fitting: Sequence[Node], *, n_missing: int, n_start: int) -> bool:
+    """Whether workers are missing, none can be started, and no room is about to become free."""
+    someone_moves = any(w.is_draining for w in workers) or any(not w.is_up for w in fitting)
+    return n_missing > 0 and n_start == 0 and not someone_moves
+
+
+def reconcile_workers(state: JobState, at_s: float) -> None:
+    """Take the next step towards the crew that the target says.
+
+    While the PS change over, paused workers of a shape that goes may be stopped: they told exactly how
+    far they are. In an evaluation, which is short, only a lost last worker is replaced.
+    """
+    if state.stage not in {Stage.SERVING, Stage.ASSEMBLING} or state.is_stopping:
+        return
+    if not state.roster.is_complete:
+        return  # a worker that came through the loss of a master trains, though this one does not know
+    want = state.target.worker
+    if state.is_evaluating:
+        state.start_nodes(Role.WORKER, 0 if state.roster.workers else 1, at_s)
+        return
+    workers = state.roster.workers
+    if len(workers) == want.count and all(w.has_shape(want) and not w.is_draining for w in workers):
+        return  # all that is wanted is there or on its way
+    change = worker_set_change(workers, want, _room(state, want))
+    state.start_nodes(Role.WORKER, change.n_start, at_s)
+    for worker in change.leave:
+        _let_go(state, worker, at_s)
+
+
+def _room(state: JobState, want: RolePlan) -> int:
+    """Return how many workers fit in, with room kept for the PS that are still to come."""
+    ps = state.target.ps
+    n_coming = ps.count - sum(node.has_shape(ps) for node in state.roster.ps)
+    taken = [*state.roster.needs, *[(ps.cpu, ps.memory_mib)] * max(0, n_coming)]
+    return n_more(state.capacity, taken, (want.cpu, want.memory_mib), at_most=want.count)
+
+
+def _let_go(state: JobState, worker: Node, at_s: float) -> None:
+    if worker.is_training:
+        worker.is_draining, worker.since_s = True, at_s
+        state.send(worker, Drain())
+    else:
+        state.stop_node(worker)

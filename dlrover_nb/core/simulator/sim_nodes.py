@@ -1,0 +1,153 @@
+"""The nodes of one simulated job: which are wanted, which are up, which train.
+
+Which nodes a new plan keeps: those of the right size, the oldest and furthest first. All else follows from
+three flags of a node: placed, up, active.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.snapshot import ROOM, NodePhase, NodeView
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.simulator.cluster import Place, SimCluster
+    from dlrover_nb.core.structs.samples import NodeSample
+
+
+@dataclass(slots=True, eq=False)
+class SimNode:
+    """One node.
+
+    Attributes
+    ----------
+    place
+        Where it is; None while there is no room for it.
+    is_up, is_active
+        Started; taking part in the training.
+    is_wanted
+        Part of the target.
+    slot
+        Which of its role's parts it serves: of the PS, slot 0 holds the most.
+    factor
+        Speed over its normal speed.
+    n_trained, reported_s
+        Samples since its last report, and when that was.
+    """
+
+    id: str
+    role: Role
+    cpu: float
+    memory_mib: int
+    since_s: float
+    slot: int = 0
+    place: Place | None = None
+    is_up: bool = False
+    is_active: bool = False
+    is_wanted: bool = True
+    is_gone: bool = False
+    factor: float = 1.0
+    n_trained: float = 0.0
+    reported_s: float = 0.0
+    last: NodeSample | None = None
+
+    def activate(self, at_s: float) -> None:
+        """Let it take part from now on; what it does is reported from then."""
+        if not self.is_active:
+            self.is_active, self.reported_s = True, at_s
+
+    @property
+    def view(self) -> NodeView:
+        """What clients see of it."""
+        phase = NodePhase.READY if self.is_active else NodePhase.PAUSED if self.is_up else NodePhase.PENDING
+        if self.is_active and not self.is_wanted:
+            phase = NodePhase.DRAINING
+        return NodeView(
+            self.id,
+            self.role,
+            phase,
+            self.cpu,
+            self.memory_mib,
+            cpu_enforced=True,
+            memory_enforced=True,
+            since_s=self.since_s,
+            last=self.last,
+            waits_for=ROOM if self.place is None else "",
+        )
+
+
+class SimNodes:
+    """All living nodes of a job, oldest first."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._n = dict.fromkeys(Role, 0)
+        self.nodes: list[SimNode] = []
+
+    def aim(self, plan: ResourcePlan, at_s: float) -> None:
+        """Want the nodes of a plan: keep those of the right size, ask for those that are missing."""
+        for role in Role:
+            self._aim(role, plan.role(role), at_s)
+
+    def _aim(self, role: Role, wanted: RolePlan, at_s: float) -> None:
+        own = [n for n in self.nodes if n.role is role]
+        fitting = [n for n in own if (n.cpu, n.memory_mib) == (wanted.cpu, wanted.memory_mib)]
+        fitting.sort(key=lambda n: (not n.is_active, not n.is_up, n.place is None))  # stable: then by age
+        kept = set(map(id, fitting[: wanted.count]))
+        for node in own:
+            node.is_wanted = id(node) in kept
+        for slot, node in enumerate(n for n in own if n.is_wanted):
+            node.slot = slot
+        for _ in range(wanted.count - len(kept)):
+            self.ask(role, wanted, at_s)
+
+    def ask(self, role: Role, wanted: RolePlan, at_s: float) -> SimNode:
+        """Add a node that has no place yet."""
+        self._n[role] += 1
+        name = f"{self._job}-{role}-{self._n[role]}"
+        taken = {n.slot for n in self.nodes if n.role is role and n.is_wanted}
+        slot = next(i for i in range(len(taken) + 1) if i not in taken)
+        node = SimNode(name, role, wanted.cpu, wanted.memory_mib, at_s, slot)
+        self.nodes.append(node)
+        return node
+
+    def find_room(self, cluster: SimCluster) -> list[SimNode]:
+        """Place all nodes that wait, or none; return those that were placed."""
+        waiting = self.unplaced
+        places = cluster.place([(n.cpu, n.memory_mib) for n in waiting]) if waiting else None
+        if places is None:
+            return []
+        for node, place in zip(waiting, places, strict=True):
+            node.place = place
+        return waiting
+
+    def remove(self, node: SimNode) -> None:
+        """Forget a node."""
+        node.is_gone, node.is_active, node.is_up = True, False, False
+        self.nodes.remove(node)
+
+    @property
+    def unplaced(self) -> list[SimNode]:
+        """Nodes that wait for room."""
+        return [n for n in self.nodes if n.place is None]
+
+    @property
+    def unwanted(self) -> list[SimNode]:
+        """Nodes that are no part of the target."""
+        return [n for n in self.nodes if not n.is_wanted]
+
+    def active(self, role: Role) -> list[SimNode]:
+        """Nodes of a role that take part in the training."""
+        return [n for n in self.nodes if n.is_active and n.role is role]
+
+    @property
+    def all_up(self) -> bool:
+        """Whether every wanted node has started."""
+        return all(n.is_up for n in self.nodes if n.is_wanted)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the wanted nodes, and no others, take part."""
+        return all(n.is_active and n.is_wanted for n in self.nodes)

@@ -1,0 +1,164 @@
+"""A job of programs that are not ours: an image and a command for each role."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs import _check
+
+STEP_GROUPS = ("step", "samples", "done", "loss")
+
+
+class Framework(StrEnum):
+    """How the programs of a job find each other."""
+
+    TENSORFLOW = "tensorflow"  # by TF_CONFIG
+    TORCH = "torch"  # by the environment that torchrun and torch.distributed read
+
+
+class Counting(StrEnum):
+    """Whose work a report of a worker tells of."""
+
+    OWN = "own"  # its own; every worker reports
+    JOB = "job"  # that of all workers; only the first one (chief, rank 0) is heard
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalRole:
+    """The program of one role.
+
+    Parameters
+    ----------
+    command
+        Program and arguments; they are not given to a shell.
+    image
+        Image with it; empty: that of the job's ``kubernetes`` group.
+    env
+        Variables beside those of the ``kubernetes`` group, ``NAME=VALUE`` each.
+    """
+
+    command: tuple[str, ...] = ()
+    image: str = ""
+    env: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for item in self.env:
+            if not item.partition("=")[1] or item.startswith("="):
+                raise InvalidValueError(f"env must hold NAME=VALUE, got {item!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalSpec:
+    r"""What a foreign job runs, and how its work is counted.
+
+    Parameters
+    ----------
+    worker, ps
+        The programs. With torch the one PS is the store at which workers meet, and needs no command.
+    n_sample
+        Samples to train in all, for progress and forecasts; the program itself decides when it is done.
+    framework
+        How the programs find each other.
+    chief
+        TensorFlow: whether the first worker is the ``chief``, whose end is the end of the job.
+    n_process
+        Torch: processes that torchrun starts on each worker.
+    port
+        Where each program listens; with torch the one after it is used too.
+    counting
+        Whose work a report tells of.
+    step_log
+        Regular expression that finds a line about training in what the programs write, for programs that do
+        not report. Named groups: ``step`` (number of the step), or no such group where each line is one step;
+        ``samples`` (of one step; without it a batch of the job), ``done`` (of the whole job, so far),
+        ``loss``. For example ``step (?P<step>\d+) loss (?P<loss>\S+)``.
+    """
+
+    worker: ExternalRole
+    n_sample: int
+    ps: ExternalRole = field(default_factory=ExternalRole)
+    framework: Framework = Framework.TENSORFLOW
+    chief: bool = True
+    n_process: int = 1
+    port: int = 2222
+    counting: Counting = Counting.OWN
+    step_log: str = ""
+
+    def __post_init__(self) -> None:
+        _check.at_least("n_sample", self.n_sample, 1, hint="it is what progress is measured by")
+        _check.at_least("n_process", self.n_process, 1)
+        _check.at_least("port", self.port, 1024, hint="pods do not run as root")
+        _check.at_most("port", self.port, 65534)
+        if not self.worker.command:
+            raise InvalidValueError("worker needs a command; for example command: [python, /app/train.py]")
+        if self.framework is Framework.TENSORFLOW and not self.ps.command:
+            raise InvalidValueError(
+                "ps needs a command with tensorflow; for example command: [python, /app/train.py]"
+            )
+        _check_step_log(self.step_log)
+
+
+def _check_step_log(pattern: str) -> None:
+    try:
+        groups = re.compile(pattern).groupindex
+    except re.error as error:
+        raise InvalidValueError(f"step_log must be a regular expression, got {pattern!r}: {error}") from error
+    if unknown := sorted(set(groups) - set(STEP_GROUPS)):
+        raise InvalidValueError(
+            f"step_log has named groups of {', '.join(STEP_GROUPS)}, got {', '.join(unknown)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepsDone:
+    """What one program has done since it began: totals, so that a word lost or said twice changes nothing.
+
+    Parameters
+    ----------
+    node
+        Where it runs.
+    program
+        Tells it from others of the node, and from itself before a restart.
+    rank
+        Of the program among those of its node; the first one's iterations count.
+    at_s
+        When, by the program's own clock.
+    n_iter, n_sample
+        Steps, and samples in them.
+    n_done
+        Samples of the whole job, by the program's own count; None: it does not say.
+    cpu_s
+        CPU time.
+    memory_mib
+        Resident memory; 0: not known.
+    """
+
+    node: str
+    program: str
+    rank: int = 0
+    at_s: float = 0.0
+    n_iter: int = 0
+    n_sample: int = 0
+    n_done: int | None = None
+    loss: float | None = None
+    cpu_s: float = 0.0
+    memory_mib: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "n_iter", "n_sample", "cpu_s", "memory_mib"):
+            _check.at_least(name, getattr(self, name), 0)
+        for name in ("at_s", "loss"):
+            if getattr(self, name) is not None:
+                _check.finite(name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A line that a program wrote, by the cluster's clock in nanoseconds."""
+
+    node: str
+    at_ns: int
+    text: str

@@ -1,0 +1,163 @@
+"""The charts of one live screen: four that are always there, and below them one of the others by choice.
+
+A chart that is not shown is not updated: it is brought up to date when it is chosen. The curve and the front
+are of the fit, which moves a little with each window: they are drawn anew every few ticks, and at once when
+something was proposed, decided or changed. A cross marks the plan of the what-if sliders on both, red where
+it is extrapolated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import panel as pn
+
+from dlrover_nb.widgets import svg
+from dlrover_nb.widgets.charts import CHARTS, curve, front, kit
+from dlrover_nb.widgets.parts import pane
+from dlrover_nb.widgets.whatif import Axis, value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.widgets.charts import LiveFigure
+    from dlrover_nb.widgets.job_view_model import ViewState
+
+OF_THE_FIT = ("curve", "front")
+FIT_EVERY = 5  # ticks
+ALWAYS = ("throughput", "memory", "curve", "front")
+NO_MORE = "none"
+
+
+class ChartGrid:
+    """The charts of one screen.
+
+    Parameters
+    ----------
+    on_tap
+        Told the plan on the front that was tapped.
+    on_change
+        Told that another chart, or another axis, was chosen.
+    """
+
+    def __init__(self, on_tap: Callable[[Candidate], None], on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._curve, self._front = curve.Figure(), front.Figure(on_tap)
+        self.figures: dict[str, LiveFigure] = {
+            "curve": self._curve,
+            "front": self._front,
+            **{name: chart.figure() for name, chart in CHARTS.items() if name not in {"curve", "front"}},
+        }
+        self._on_curve, self._on_front = (
+            Cross(self._curve.root),
+            Cross(self._front.root, legend_label="what if"),
+        )
+        self.axis = pn.widgets.Select(
+            label="Axis of the fitted curve",
+            options={label: axis for axis, label in curve.AXIS_NAMES.items()},
+            value="workers",
+            width=220,
+        )
+        self.axis.param.watch(self._choose_axis, "value")
+        more = {CHARTS[name].title: name for name in CHARTS if name not in ALWAYS}
+        self.more = pn.widgets.Select(
+            label="More charts", options={"none": NO_MORE, **more}, value=next(iter(more.values()), NO_MORE),
+            width=320,
+        )  # fmt: skip
+        self.more.param.watch(self._choose_chart, "value")
+        self._fit_key: tuple[object, ...] = ()
+        self._n_tick = 0  # since the charts of the fit were drawn
+        self._hide_others()
+
+    def rows(self) -> tuple[object, ...]:
+        """Return the charts that are always there, as rows of a layout."""
+        throughput, memory, fitted, pareto = (pane(self.figures[name].root) for name in ALWAYS)
+        return (
+            pn.Row(throughput, memory, sizing_mode="stretch_width"),
+            pn.Row(
+                pn.Column(fitted, self.axis, sizing_mode="stretch_width"), pareto, sizing_mode="stretch_width"
+            ),
+        )
+
+    def others(self) -> object:
+        """Return the choice of the other charts, with them."""
+        drawn = (pane(self.figures[name].root) for name in CHARTS if name not in ALWAYS)
+        return pn.Column(self.more, *drawn, sizing_mode="stretch_width")
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Names of the charts that can be seen."""
+        return (*ALWAYS, *((self.more.value,) if self.more.value != NO_MORE else ()))
+
+    def update(self, picture: ViewState) -> None:
+        """Bring what can be seen up to date."""
+        self._hide_others()
+        is_due = self._is_fit_due(picture.snapshot)
+        for name in self.shown:
+            if is_due or name not in OF_THE_FIT:
+                self.figures[name].update(picture.snapshot, picture.series)
+
+    def _is_fit_due(self, snapshot: JobSnapshot) -> bool:
+        """Whether to draw the curve and the front: their first sight, news, or the time for it."""
+        key = (*fit_key(snapshot), self._curve.axis)
+        self._n_tick += 1
+        if key == self._fit_key and self._n_tick < FIT_EVERY:
+            return False
+        self._fit_key, self._n_tick = key, 0
+        return True
+
+    def mark(self, candidate: Candidate | None) -> None:
+        """Mark a plan on the front and on the curve; None: nothing is known of it."""
+        self._on_front.show(candidate, candidate.cost if candidate else 0.0)
+        self._on_curve.show(candidate, value(candidate.plan, Axis(self._curve.axis)) if candidate else 0.0)
+
+    def _choose_axis(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        self._curve.axis = self.axis.value
+        self._on_change()
+
+    def _choose_chart(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        self._on_change()
+
+    def _hide_others(self) -> None:
+        for name in CHARTS:
+            if name not in ALWAYS:
+                self.figures[name].root.visible = name == self.more.value  # type: ignore[attr-defined]  # bokeh
+
+
+def fit_key(snapshot: JobSnapshot) -> tuple[object, ...]:
+    """Return what must not wait to be seen on the curve and the front."""
+    opened, fit, front = snapshot.open_proposal, snapshot.fit, snapshot.front
+    return (
+        snapshot.phase,
+        snapshot.target,
+        opened.id if opened else "",
+        len(snapshot.decisions),
+        snapshot.pins,
+        fit.n_plan if fit else 0,
+        len(front.candidates) if front else 0,
+    )
+
+
+class Cross:
+    """A cross with its band on a figure whose y is throughput."""
+
+    def __init__(self, figure: object, **legend: str) -> None:
+        self._at = kit.Source(x=[], y=[], low=[], high=[], color=[])
+        look = {"source": self._at.model, "line_color": "color", "line_width": 3}
+        figure.segment("x", "low", "x", "high", **look, line_alpha=0.5)  # type: ignore[attr-defined]  # bokeh
+        figure.scatter("x", "y", marker="x", size=15, **look, **legend)  # type: ignore[attr-defined]
+
+    def show(self, candidate: Candidate | None, x: float) -> None:
+        """Put it where a plan lies, or nowhere."""
+        drawn = (candidate.prediction,) if candidate else ()
+        self._at.show(
+            {
+                "x": [x for _ in drawn],
+                "y": [p.samples_per_s for p in drawn],
+                "low": [p.low for p in drawn],
+                "high": [p.high for p in drawn],
+                "color": [svg.RED if p.extrapolates else svg.PURPLE for p in drawn],
+            }
+        )

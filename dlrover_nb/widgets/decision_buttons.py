@@ -1,0 +1,93 @@
+"""The buttons that answer a proposal, take back the last decision, and say who decides.
+
+Each says what it is about (``Accept p2``, ``Undo d3``) and sends just that, so a press never means something
+else than what the user read. What became of it is told by the review's message, never by the button.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import panel as pn
+from bokeh.models import TextInput
+
+from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.widgets.blocks import escape
+from dlrover_nb.widgets.parts import pane, press_button, text
+from dlrover_nb.widgets.review import Answer, undo_words
+
+if TYPE_CHECKING:
+    from threading import RLock
+    from typing import Any
+
+    from dlrover_nb.widgets.job_view_model import JobViewModel, ViewState
+    from dlrover_nb.widgets.review import Review
+
+_MODES = {
+    "manual: I decide, nothing is proposed": Mode.MANUAL,
+    "suggest: plans are proposed, I decide": Mode.SUGGEST,
+    "auto: plans are applied": Mode.AUTO,
+}
+
+
+class DecisionButtons:
+    """Reason, buttons and mode of one screen.
+
+    Parameters
+    ----------
+    feed
+        Where a change of mode goes.
+    lock
+        Held while the screen is drawn; a choice of the user waits for it.
+    """
+
+    def __init__(self, feed: JobViewModel, lock: RLock) -> None:
+        self._feed, self._lock = feed, lock
+        self._is_drawing = False
+        self._why = TextInput(title="Reason (kept with the decision)", sizing_mode="stretch_width")
+        self.accept, self.reject = (
+            press_button("Accept", "success", width=130),
+            press_button("Reject", width=130),
+        )
+        self.undo, self._undone = press_button("Undo", width=130), text()
+        self.mode = pn.widgets.Select(label="Who decides", options=_MODES, width=320)
+        self.mode.param.watch(self._choose_mode, "value")
+
+    @property
+    def layout(self) -> Any:  # noqa: ANN401 - panel has no types
+        """The controls below each other."""
+        return pn.Column(
+            pane(self._why, min_width=200),
+            pn.Row(*(pn.pane.Bokeh(b) for b in (self.accept, self.reject, self.undo))),
+            pane(self._undone),
+            self.mode,
+            sizing_mode="stretch_width",
+        )
+
+    @property
+    def reason(self) -> str:
+        """What the user typed as the reason."""
+        return str(self._why.value or "")
+
+    def _choose_mode(self, event: Any) -> None:  # noqa: ANN401 - param's event
+        with self._lock:
+            if self._is_drawing or event.new is self._feed.picture().snapshot.mode:
+                return
+        self._feed.set_mode(event.new, self.reason)
+
+    def show(self, picture: ViewState, card: Review) -> None:
+        """Draw what can be pressed now, and the mode that holds."""
+        opened = card.proposal if card.can_decide else None
+        for pressed, verb in ((self.accept, "Accept"), (self.reject, "Reject")):
+            pressed.label, pressed.disabled = (f"{verb} {opened.id}" if opened else verb), opened is None
+        back = picture.snapshot.undo
+        self.undo.label = f"Undo {back.undoes}" if back else "Undo"
+        self._undone.text = escape(undo_words(picture.snapshot))
+        self.undo.disabled = back is None or not card.can_act
+        self.mode.disabled = not card.can_act
+        asked = picture.asked
+        if asked is None or asked.verdict is not Verdict.MODE or asked.answer is not Answer.ASKED:
+            self._is_drawing = True
+            self.mode.value = picture.snapshot.mode
+            self._is_drawing = False

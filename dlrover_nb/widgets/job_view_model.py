@@ -1,0 +1,164 @@
+"""What a live view knows of its job, and the actions that its user asks for; no drawing in it.
+
+Fetching and acting happen on pool threads, so that neither a busy kernel cell nor a slow master freezes a
+front end; readers take one consistent `ViewState`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.widgets.review import Answer, Link, PendingAction
+from dlrover_nb.widgets.series import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.job import Mode
+    from dlrover_nb.core.structs.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+_ACTIONS = ThreadPoolExecutor(2, thread_name_prefix="dlrover-action")
+
+
+@dataclass(frozen=True, slots=True)
+class ViewState:
+    """Everything a screen draws from."""
+
+    snapshot: JobSnapshot
+    series: SeriesChunk
+    asked: PendingAction | None
+    link: Link
+
+
+class JobViewModel:
+    """The newest picture of one job.
+
+    Parameters
+    ----------
+    handle
+        The job.
+    on_change
+        Called, from any thread, when an action moved on.
+    monotonic
+        Seconds that only grow; ages are measured with it because the master's clock may differ from ours.
+    """
+
+    def __init__(
+        self,
+        handle: JobHandle,
+        on_change: Callable[[], None],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._handle, self._on_change, self._monotonic = handle, on_change, monotonic
+        self._looks = handle.with_short_timeout
+        self._lock = threading.Lock()
+        self._fetching = threading.Lock()
+        self._window = Window()
+        self._asked: PendingAction | None = None
+        self._error = ""
+        self._snapshot = handle.snapshot()
+        self._heard_s = monotonic()
+        self._window.add(handle.series(0))
+
+    def fetch(self) -> None:
+        """Ask the master for what is new; an error of the link is kept to be shown."""
+        with self._fetching:
+            try:
+                snapshot = self._looks.snapshot()
+                chunk = self._looks.series(self._window.cursor)
+            except DlroverError as error:
+                with self._lock:
+                    self._error = str(error).splitlines()[0]
+                return
+            with self._lock:
+                self._take(snapshot, chunk)
+
+    def _take(self, snapshot: JobSnapshot, chunk: SeriesChunk) -> None:
+        if snapshot.at_s != self._snapshot.at_s or snapshot.phase.is_final:
+            self._heard_s = self._monotonic()
+        self._snapshot, self._error = snapshot, ""
+        self._window.add(chunk)
+
+    def picture(self) -> ViewState:
+        """Return what is known now."""
+        with self._lock:
+            link = Link(self._monotonic() - self._heard_s, self._error)
+            return ViewState(self._snapshot, self._window.chunk(), self._asked, link)
+
+    def accept(self, proposal: str, why: str = "") -> None:
+        """Accept the proposal that the user saw."""
+        self._ask(PendingAction(Verdict.ACCEPT, proposal), lambda: self._handle.accept(proposal, why=why))
+
+    def reject(self, proposal: str, why: str = "") -> None:
+        """Reject the proposal that the user saw."""
+        self._ask(PendingAction(Verdict.REJECT, proposal), lambda: self._handle.reject(proposal, why=why))
+
+    def override(self, proposal: str, plan: ResourcePlan, why: str = "") -> None:
+        """Answer the proposal that the user saw with another plan."""
+        self._ask(
+            PendingAction(Verdict.OVERRIDE, proposal),
+            lambda: self._handle.override(plan, proposal=proposal, why=why),
+        )
+
+    def scale(self, plan: ResourcePlan, why: str = "") -> None:
+        """Change the job to a plan that answers no proposal."""
+        self._ask(
+            PendingAction(Verdict.SCALE, aim=f"scale to {plan.short}"),
+            lambda: self._handle.scale(plan, why=why),
+        )
+
+    def set_mode(self, mode: Mode, why: str = "") -> None:
+        """Say who decides from now on."""
+        self._ask(
+            PendingAction(Verdict.MODE, aim=f"change to {mode} mode"),
+            lambda: self._handle.set_mode(mode, why=why),
+        )
+
+    def undo(self, decision: str, why: str = "") -> None:
+        """Take back the decision that the user saw as the latest."""
+        asked = PendingAction(None, aim=f"undo {decision}")
+        self._ask(asked, lambda: self._handle.undo(decision, why=why))
+
+    def refuse(self, asked: PendingAction, why: str) -> None:
+        """Note that what was asked for cannot even be sent."""
+        with self._lock:
+            self._asked = replace(asked, answer=Answer.REFUSED, why=why)
+        self._on_change()
+
+    def weigh(self, plan: ResourcePlan) -> Weighed:
+        """Ask what a plan would bring; not on a front end's thread, as it waits for the master."""
+        (weighed,) = self._handle.weigh(plan)
+        return weighed
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Ask why a plan is recommended, or none; not on a front end's thread, as it waits for the master."""
+        return self._handle.explain(proposal)
+
+    def _ask(self, asked: PendingAction, action: Callable[[], Decision]) -> None:
+        with self._lock:
+            if self._asked is not None and self._asked.answer is Answer.ASKED:
+                return  # a double click: the first one is on its way
+            self._asked = asked
+        self._on_change()
+        _ACTIONS.submit(self._act, asked, action)
+
+    def _act(self, asked: PendingAction, action: Callable[[], Decision]) -> None:
+        try:
+            done = replace(asked, answer=Answer.TAKEN, decision=action())
+        except DlroverError as error:
+            done = replace(asked, answer=Answer.REFUSED, why=str(error))
+        with self._lock:
+            self._asked = done
+        self.fetch()
+        self._on_change()

@@ -1,0 +1,132 @@
+"""What the view of many jobs knows: one question a tick for all of them, and each job's history once.
+
+Histories are fetched one after the other on a thread of their own, since each is thousands of rows; the view
+shows what it has meanwhile. Readers take one consistent `JobsViewState`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.widgets.many.columns import JobReading, JobsViewState, drawn
+from dlrover_nb.widgets.many.grid import Grid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.client.cluster import Cluster
+    from dlrover_nb.core.structs.summary import JobSummary
+
+FORGET_S = 60.0  # a job of which nothing was heard for so long is gone
+CAPACITY_EVERY = 10  # ticks: machines come and go rarely
+_HISTORY = ThreadPoolExecutor(1, thread_name_prefix="dlrover-history")
+
+
+class JobsViewModel:
+    """The newest picture of all jobs of a cluster.
+
+    Parameters
+    ----------
+    cluster
+        Where they run.
+    monotonic
+        Seconds that only grow; ages are measured with it because masters' clocks may differ from ours.
+    """
+
+    def __init__(self, cluster: Cluster, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._cluster, self._monotonic = cluster, monotonic
+        self._lock = threading.Lock()
+        self._fetching = threading.Lock()
+        self._grid = Grid()
+        self._heard: dict[str, tuple[JobSummary, float]] = {}
+        self._origin_s = 0.0
+        self._error, self._answered_s, self._n_fetch = "", monotonic(), 0
+        self._capacity, self._description = cluster.capacity(), cluster.description
+        self._read()
+
+    def fetch(self) -> None:
+        """Ask for what is new; an error of the cluster is kept to be shown."""
+        with self._fetching:
+            try:
+                self._read()
+            except DlroverError as error:
+                with self._lock:
+                    self._error = str(error).splitlines()[0]
+
+    def _read(self) -> None:
+        told = self._cluster.live_jobs()
+        self._n_fetch += 1
+        if self._n_fetch % CAPACITY_EVERY == 0:
+            self._capacity = self._cluster.capacity()
+        with self._lock:
+            new = self._take(told)
+        for name in new:
+            _HISTORY.submit(self._fill, name)
+
+    def picture(self) -> JobsViewState:
+        """Return what is known now."""
+        with self._lock:
+            now_s = self._monotonic()
+            return JobsViewState(
+                self._description,
+                self._capacity,
+                self._jobs(now_s),
+                self._grid.copy(),
+                self._origin_s,
+                now_s - self._answered_s,
+                self._error,
+            )
+
+    def _jobs(self, now_s: float) -> tuple[JobReading, ...]:
+        return tuple(JobReading(job, now_s - heard_s) for job, heard_s in self._heard.values())
+
+    def _take(self, told: tuple[JobSummary, ...]) -> list[str]:
+        """Keep what was told; return the jobs whose lines are new."""
+        now_s = self._answered_s = self._monotonic()
+        self._error = ""
+        for job in told:
+            known = self._heard.get(job.name)
+            is_news = known is None or known[0].at_s != job.at_s or job.phase.is_final
+            self._heard[job.name] = (job, now_s if known is None or is_news else known[1])
+        self._heard = {name: known for name, known in self._heard.items() if now_s - known[1] < FORGET_S}
+        return self._tick(told, now_s) if told else []
+
+    def _tick(self, told: tuple[JobSummary, ...], now_s: float) -> list[str]:
+        jobs = self._jobs(now_s)
+        before, lines = self._grid.names, drawn(jobs)
+        for name in before.difference(lines):
+            self._grid.drop(name)
+        at_s = max(job.at_s for job in told)
+        if not before:
+            self._begin(told, at_s)
+        speeds = {heard.summary.name: speed(heard) for heard in jobs}
+        self._grid.add(at_s, {name: speeds[name] for name in lines})
+        return [name for name in lines if name not in before]
+
+    def _begin(self, told: tuple[JobSummary, ...], at_s: float) -> None:
+        """Let the chart begin where the oldest job that still runs did, or the oldest of all."""
+        running = [job for job in told if not job.phase.is_final] or told
+        from_s = min(job.started_at_s for job in running)
+        self._grid.open_back(from_s, at_s)
+        if not self._origin_s:
+            self._origin_s = from_s
+
+    def _fill(self, name: str) -> None:
+        """Fetch a job's history; one that has gone meanwhile has none."""
+        try:
+            job = self._cluster.job(name).series(0).job
+        except DlroverError:
+            return
+        with self._lock:
+            self._grid.fill(name, job.get("at_s", []), job.get("samples_per_s", []))
+
+
+def speed(heard: JobReading) -> float:
+    """Return a job's throughput for its line; NaN, a gap, where nothing is known of now."""
+    job = heard.summary
+    return math.nan if job.phase.is_final or heard.is_stale else round(job.samples_per_s, 1)

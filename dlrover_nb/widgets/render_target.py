@@ -1,0 +1,199 @@
+"""Where a live view is drawn: the way its changes reach a browser, the same for every view.
+
+How changes reach the browser differs. In a served page every change of a document must happen in its own
+session: `flush` asks for one callback on its next tick and no more until that has run. In a notebook there
+is no session: changes are made from the poller's thread under our own lock and sent by `push`, and only
+once the browser's side of the comm is open.
+
+What a notebook's page says is taken in while nothing is drawn, and what is to be drawn because of it comes
+after: Panel then lets go of all changes that are held, wherever they come from, and a page that misses one
+new model understands no later message about it.
+
+A page learns kinds of models of our own only as it loads. So each stage holds a slider that nobody sees:
+sliders can then be added later, with the job that somebody opens or in the placeholder's place.
+
+Only `screen` modules and `scripts` import panel beside this one.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+import panel as pn
+from bokeh.models import UIElement
+from panel.io.notebook import block_comm, patch_inline_stylesheets
+from panel.io.resources import LOCAL_DIST
+
+from dlrover_nb.widgets.slider import Slider
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from threading import RLock
+    from typing import Any
+
+    from bokeh.document import Document
+
+_PLACEHOLDER = (
+    '<div style="color:#57606a">Live view: waiting for the kernel. Without one, the state as last seen '
+    "stands below; run the cell again for the live view.</div>"
+)
+
+_TAKING_IN = threading.local()  # `later`: stages to draw once this thread has taken in its message, or None
+
+
+class _Layout(pn.Column):  # type: ignore[misc]  # panel has no types
+    """The root of a stage, which takes in messages of a notebook's page in its own way."""
+
+    taking_in: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    def _on_msg(self, ref: str, manager: object, msg: object) -> None:
+        with self.taking_in():
+            super()._on_msg(ref, manager, msg)
+
+
+class RenderTarget:
+    """One place where a view is drawn: a session of a served page, or the output of a cell.
+
+    Parameters
+    ----------
+    body
+        The view's layout.
+    show
+        Brings the models of `body` up to date.
+    lock
+        Held while the view is drawn in a notebook; the view's own, where moves of the user wait for it too.
+        A view that is put on another stage shares that one's.
+    on_close
+        Told when the served page, or the output of the cell, is gone.
+    on_connect
+        Told when a notebook's page has taken the view in.
+    """
+
+    def __init__(
+        self,
+        body: pn.Column,
+        show: Callable[[], None],
+        *,
+        lock: RLock | None = None,
+        on_close: Callable[[], None],
+        on_connect: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._body, self._show, self._on_connect, self._on_close = body, show, on_connect, on_close
+        self._root = self  # the stage that stands in the cell: this one, or that which it was put on
+        self.lock = lock or threading.RLock()
+        self._queued = False
+        self._doc = pn.state.curdoc if pn.state.curdoc and pn.state.curdoc.session_context else None
+        self._is_connected = False  # a notebook's page has taken the view in, and not let go of it
+        if self._doc is not None:
+            self._doc.on_session_destroyed(lambda _context: on_close())
+            _take_style_sheets_from_here(self._doc)
+        self._kinds = Slider(visible=False)
+        self.layout = _Layout(body, self._kinds, sizing_mode="stretch_width", css_classes=["dlrover-live"])
+        self.layout.taking_in = self._taking_in
+
+    def flush(self) -> None:
+        """Show what is new, in the way that this front end needs; from any thread."""
+        if self._doc is None:
+            self._flush_notebook()
+        elif not self._queued:
+            self._queued = True
+            self._doc.add_next_tick_callback(self._flush_page)
+
+    def push(self) -> None:
+        """Send changes that were made outside of `flush`."""
+        if self._doc is None:
+            with self._root.lock:
+                pn.io.push_notebook(self._root.layout)
+
+    def put_on(self, other: RenderTarget) -> None:
+        """Stand within another stage from now on, whose way to the browser is taken."""
+        self._root = other._root
+
+    @contextmanager
+    def changed(self) -> Iterator[None]:
+        """Hold changes that bring new models, and send them with every style sheet inline.
+
+        Panel makes a first render self-contained but takes style sheets of what is added later from its
+        CDN, and nothing may be asked of an outside host.
+        """
+        if self._doc is not None:
+            yield
+            return
+        with self.lock, self._root.lock, block_comm():
+            yield
+            for root, _parent in self._root.layout._models.values():  # noqa: SLF001 - the models just made
+                for model in root.select({"type": UIElement}):
+                    patch_inline_stylesheets(model)
+        self.push()
+
+    def _flush_page(self) -> None:
+        self._queued = False
+        self._show()  # not held by Panel: it drops changes of a session that it takes for not connected
+
+    def _flush_notebook(self) -> None:
+        later: list[RenderTarget] | None = getattr(_TAKING_IN, "later", None)
+        if later is not None:
+            later.append(self)
+            return
+        with self.lock, self._root.lock:  # one and the same where this stage was put on another
+            if self._root._is_open():  # noqa: SLF001 - of the same class
+                self._show()
+                self.push()
+
+    @contextmanager
+    def _taking_in(self) -> Iterator[None]:
+        """Keep drawing away while a message of the page is taken in, and draw afterwards what asks for it.
+
+        No stage is drawn by this thread meanwhile, so it never waits for the lock of a second one.
+        """
+        with self.lock:
+            later: list[RenderTarget] = []
+            _TAKING_IN.later = later
+            try:
+                yield
+            finally:
+                _TAKING_IN.later = None
+        for stage in dict.fromkeys(later):
+            stage.flush()
+
+    def notebook_layout(self) -> Any:  # noqa: ANN401 - panel has no types
+        """Return the layout with only a placeholder in it: the rest comes once a live kernel is connected."""
+        self.layout[:] = [pn.pane.HTML(_PLACEHOLDER), self._kinds]
+        return self.layout
+
+    def _is_open(self) -> bool:
+        """Whether the browser's side of the comm is there; then the placeholder gives way to the view."""
+        comms = [comm for comm, _ in self.layout._comms.values()]  # noqa: SLF001 - panel has no public question for it
+        if not any(getattr(comm, "_comm", None) for comm in comms):
+            self._let_go()
+            return False
+        if self.layout[0] is not self._body:
+            self._connect()
+        return True
+
+    def _let_go(self) -> None:
+        """Tell it once when the output of the cell is gone: cleared, run again or deleted."""
+        if self._is_connected:
+            self._is_connected = False
+            self._on_close()
+
+    def _connect(self) -> None:
+        """Put the view in the placeholder's place, with every style sheet inline."""
+        with self.changed():
+            self.layout[:] = [self._body, self._kinds]
+            self.layout.css_classes = ["dlrover-live", "dlrover-live-on"]
+        self._is_connected = True
+        self._on_connect()
+
+
+def _take_style_sheets_from_here(doc: Document) -> None:
+    """Have a session's models name the style sheets of this server.
+
+    Panel has them named so only as it writes the page. A session whose page came late, or came back after a
+    break, was forgotten and is made anew without a page: its style sheets would come from Panel's CDN.
+    """
+    path = pn.state.rel_path
+    doc.template_variables.setdefault("dist_url", f"{path}/{LOCAL_DIST}" if path else LOCAL_DIST)

@@ -1,0 +1,195 @@
+"""Programs of others as processes of this machine, run as their pods run them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.driver.backend import NodeExited
+from dlrover_nb.core.driver.external_job import ExternalDriver
+from dlrover_nb.core.external import program
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.external import StepsDone, Written
+from dlrover_nb.core.structs.job import JobSpec, Mode
+from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, RolePlan
+
+ROOT = Path(__file__).resolve().parents[3]
+LIMIT_S = 60.0
+
+
+class LocalPods:
+    """A backend whose pods are shells on this machine; what they hold outlives it, as pods outlive a master."""
+
+    def __init__(self, folder, pods=None):
+        self.folder, self.pods = folder, {} if pods is None else pods
+        self._told, self._lock, self._lines = set(), threading.Lock(), []
+
+    def capacity(self):
+        return Capacity((NodeShape(8.0, 16384),))
+
+    room = capacity
+
+    def listen(self):
+        return ""
+
+    def start_node(self, config):
+        assert config.node not in self.pods
+        place = self.folder / config.node
+        place.mkdir(parents=True)
+        (place / "master").write_text(config.master)
+        foreign = config.spec.foreign
+        process = subprocess.Popen(
+            program(foreign, config.role),
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": str(ROOT),
+                "DLROVER_NB_CLUSTER": str(place / "cluster"),
+                "DLROVER_NB_NODE": config.node,
+                "DLROVER_NB_REPORT_TOKEN": "t",
+                "DLROVER_NB_REPORT_FILE": str(place / "master"),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.pods[config.node] = process
+        threading.Thread(target=self._pump, args=(config.node, process), daemon=True).start()
+
+    def _pump(self, node, process):
+        for line in process.stdout:
+            with self._lock:
+                self._lines.append(Written(node, time.time_ns(), line.decode().rstrip("\n")))
+        process.stdout.close()
+
+    def addresses(self):
+        return {node: f"127.0.0.{10 + i}" for i, node in enumerate(self.pods) if node not in self._told}
+
+    def gather(self, node, text):
+        self._write(node, "cluster", text)
+
+    def _write(self, node, name, text):
+        new = self.folder / node / f"{name}.new"
+        new.write_text(text)
+        new.replace(self.folder / node / name)
+
+    def follow(self, since_ns):
+        pass
+
+    def written(self):
+        with self._lock:
+            lines, self._lines = self._lines, []
+        return tuple(lines)
+
+    def adopt(self, nodes):
+        self._told = {node for node in self.pods if node not in nodes}
+
+    def meet(self, endpoint):
+        for node in self.pods:
+            self._write(node, "master", endpoint)
+
+    def stop_node(self, node):
+        kill(self.pods[node])
+
+    def poll(self):
+        gone = [n for n, process in self.pods.items() if n not in self._told and process.poll() is not None]
+        self._told.update(gone)
+        codes = [(node, self.pods[node].returncode) for node in gone]
+        return tuple(NodeExited(node, f"exit code {code}", succeeded=code == 0) for node, code in codes)
+
+    def waiting(self):
+        return {}
+
+    def close(self):
+        for process in self.pods.values():
+            kill(process)
+
+
+def kill(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class ForeignJob:
+    """A job in a folder of its own, and the HTTP that its master would have."""
+
+    def __init__(self, folder, foreign, *, plan, **changes):
+        self.spec = JobSpec("foreign", plan=plan, foreign=foreign, **({"mode": Mode.MANUAL} | changes))
+        self.folder, self.pods = folder, {}
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.driver = self.new_driver()
+
+    def _handler(self):
+        job = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                job.driver.report(from_json(body, StepsDone))
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *args):
+                pass
+
+        return Handler
+
+    def new_driver(self, *, again=False):
+        run = self.folder / "run"
+        where = {
+            "folder": run,
+            "history_url": f"sqlite:///{self.folder / 'history.db'}",
+            "clock": SystemClock(),
+            "url": f"http://127.0.0.1:{self.server.server_port}/v1/report",
+        }
+        backend = LocalPods(self.folder / "pods", self.pods)
+        make = ExternalDriver.resume if again else ExternalDriver
+        return make(*(() if again else (self.spec,)), backend, **where)
+
+    @property
+    def now(self):
+        return self.driver.snapshot()
+
+    def until(self, condition):
+        end = time.monotonic() + LIMIT_S
+        while not condition(now := self.now):
+            assert not now.phase.is_final, f"{now.phase}: {now.message}"
+            assert time.monotonic() < end, (
+                f"{now.phase}: {now.message} {now.nodes} {self.driver.logs(None, 20)}"
+            )
+            time.sleep(0.05)
+        return now
+
+    def until_end(self):
+        assert self.driver.join(LIMIT_S), self.now
+        return self.now
+
+    def scale(self, plan):
+        return self.driver.decide(Decision(Verdict.SCALE, "ada", time.time(), plan=plan))
+
+    def close(self):
+        self.driver.close()
+        for process in self.pods.values():
+            kill(process)
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def plan(n_worker=2, n_ps=1):
+    return ResourcePlan(RolePlan(n_worker, 0.5, 512), RolePlan(n_ps, 0.25, 512))
+
+
+def lines_of(job, node=None):
+    """Return what programs wrote as JSON."""
+    texts = [line.text for line in job.driver.logs(node, 1000)]
+    return [json.loads(text) for text in texts if text.startswith("{")]

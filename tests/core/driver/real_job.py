@@ -1,0 +1,102 @@
+"""A real job of processes in a folder of its own, for tests."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.job import FeatureSpec
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+LIMIT_S = 60.0
+GOOD_AUC = 0.85
+
+
+def plan(workers: int = 1, ps: int = 1, *, worker_cpu: float = 0.5, ps_cpu: float = 0.4) -> ResourcePlan:
+    return ResourcePlan(RolePlan(workers, worker_cpu, 512), RolePlan(ps, ps_cpu, 256))
+
+
+class Job:
+    """A job in a folder of its own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        features: FeatureSpec,
+        *,
+        backend: type[LocalBackend] = LocalBackend,
+        history: str = "",
+        **changes: object,
+    ) -> None:
+        fields = {"plan": plan(), "mode": Mode.MANUAL, "checkpoint_every_s": 0.0}
+        self.spec = JobSpec("real", **(fields | changes))  # type: ignore[arg-type]
+        self.folder, self.features = folder / "run", features
+        self.history = history or f"sqlite:///{folder / 'history.db'}"
+        self.backend = backend(self.folder, cpus=3.0)
+        self.driver = JobDriver(
+            self.spec,
+            features,
+            self.backend,
+            folder=self.folder,
+            history_url=self.history,
+            clock=SystemClock(),
+        )
+        self.pids: set[int] = set()
+
+    @property
+    def now(self) -> JobSnapshot:
+        return self.driver.snapshot()
+
+    def until(self, condition: Callable[[JobSnapshot], object]) -> JobSnapshot:
+        end = time.monotonic() + LIMIT_S
+        while not condition(now := self.now):
+            self.pids |= {node.pid for node in now.nodes if node.pid}
+            assert not now.phase.is_final, f"{now.phase}: {now.message}"
+            assert time.monotonic() < end, f"{now.phase}: {now.message} {now.nodes} {now.train}"
+            time.sleep(0.05)
+        return now
+
+    def until_end(self) -> JobSnapshot:
+        assert self.driver.join(LIMIT_S), self.now
+        return self.now
+
+    def story_has(self, *words: str) -> bool:
+        """Whether one line of the story holds all these words."""
+        return any(all(word in line for word in words) for line in self.now.story)
+
+    def scale(self, target: ResourcePlan) -> Decision:
+        return self.driver.decide(Decision(Verdict.SCALE, "ada", time.time(), plan=target))
+
+    def kill(self, role: Role) -> str:
+        node = next(n for n in self.now.nodes if n.role is role and n.pid)
+        assert node.pid is not None
+        os.kill(node.pid, signal.SIGKILL)
+        return node.id
+
+
+def succeeded(job: Job) -> JobSnapshot:
+    """Assert that the job trained every row, counted exactly, and learnt something."""
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, end.message
+    n_shard = math.ceil(job.features.n_train / (job.spec.batch_size * job.spec.shard_batches))
+    assert end.train.done == end.train.total == n_shard * job.spec.n_epoch
+    assert end.train.n_sample_done == job.features.n_train * job.spec.n_epoch
+    assert end.evaluation is not None
+    assert end.evaluation.n_sample == job.features.n_eval
+    assert end.evaluation.auc > GOOD_AUC
+    assert not end.nodes
+    return end

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import fsspec
+import pytest
+
+from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, CheckpointFolder
+from dlrover_nb.core.rundir.journal import JOURNAL
+from dlrover_nb.core.runtime.flash import checkpoint_root
+from dlrover_nb.core.runtime.orders import Manifest
+from dlrover_nb.core.sharding.ledger import ShardLedger
+from dlrover_nb.core.sharding.split import Split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(params=["", "folder", "file://", "memory://"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Yield each kind of place where checkpoints may be kept."""
+    places = {
+        "": "",
+        "folder": f"{tmp_path}/elsewhere/",
+        "file://": f"file://{tmp_path}/url",
+        "memory://": "memory://checkpoints-test",
+    }
+    yield places[request.param]
+    memory = fsspec.filesystem("memory")
+    if memory.exists("/checkpoints-test"):
+        memory.rm("/checkpoints-test", recursive=True)
+
+
+@pytest.fixture
+def listed(tmp_path: Path, url: str) -> Callable[[], set[str]]:
+    """Return a function that lists all files under the root of the run's checkpoints."""
+    root = checkpoint_root(url, str(tmp_path / "run"))
+    fs, path = fsspec.core.url_to_fs(root)
+    return lambda: {name.removeprefix(path).strip("/") for name in fs.find(path)}
+
+
+@pytest.fixture
+def kept(tmp_path: Path, url: str) -> CheckpointFolder:
+    (tmp_path / "run").mkdir()
+    return CheckpointFolder(tmp_path / "run", url)
+
+
+def manifest(number: int = 1, at_s: float = 5.0) -> Manifest:
+    ledger = ShardLedger(Split(100, 10, 2)).checkpoint()
+    return Manifest(number, at_s, 1, (0, 0), (("a", "b"),), 3, 4, ledger)
+
+
+def test_a_checkpoint_is_complete_with_its_manifest(
+    kept: CheckpointFolder, listed: Callable[[], set[str]]
+) -> None:
+    kept.prepare(1, 1000)
+    with pytest.raises(CheckpointError, match="checkpoint 1 is not complete"):
+        kept.read(1)
+    kept.write(manifest())
+    assert kept.read(1) == manifest()
+    assert listed() == {f"1/{MANIFEST}"}
+
+
+def test_a_manifest_says_how_long_the_journal_was_when_all_stood_still(
+    kept: CheckpointFolder, tmp_path: Path
+) -> None:
+    journal = tmp_path / "run" / JOURNAL
+    journal.write_bytes(b"one\ntwo\n")
+    kept.prepare(1, 1000)
+    journal.write_bytes(b"one\ntwo\nthree\n")
+    kept.write(manifest())
+    assert kept.read(1).n_journal_byte == len(b"one\ntwo\n")
+
+
+def test_a_dropped_checkpoint_leaves_nothing_and_may_be_dropped_again(
+    kept: CheckpointFolder, listed: Callable[[], set[str]]
+) -> None:
+    for number in (1, 2):
+        kept.prepare(number, 1000)
+        kept.write(manifest(number))
+    kept.drop(1)
+    kept.drop(1)
+    assert listed() == {f"2/{MANIFEST}"}
+
+
+def test_two_runs_at_one_url_do_not_meet(tmp_path: Path, url: str) -> None:
+    runs = [CheckpointFolder(tmp_path / name, url) for name in ("a-1", "a-2")]
+    for at_s, run in enumerate(runs):
+        run.prepare(1, 1000)
+        run.write(manifest(1, at_s))
+    assert [run.read(1).at_s for run in runs] == [0, 1]
+
+
+def test_a_damaged_manifest_is_one_clear_line(tmp_path: Path) -> None:
+    kept = CheckpointFolder(tmp_path)
+    kept.prepare(1, 1000)
+    (tmp_path / "checkpoints" / "1" / MANIFEST).write_text('{"number": 1}')
+    with pytest.raises(CheckpointError, match=r"manifest.json is damaged.*use another") as caught:
+        kept.read(1)
+    assert "\n" not in str(caught.value)
+
+
+def test_too_little_room_is_found_beforehand_on_a_disk(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"expected \d+ MiB free on the disk of"):
+        CheckpointFolder(tmp_path).prepare(1, 1 << 60)
+
+
+def test_a_place_that_is_none_is_told_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match="cannot make the folder nowhere://a/run/1: ValueError: Protocol not known"
+    ):
+        CheckpointFolder(tmp_path / "run", "nowhere://a").prepare(1, 1)

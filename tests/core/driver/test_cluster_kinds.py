@@ -1,0 +1,28 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrover_nb.core.backends.kubernetes.contexts import kubernetes_address
+from dlrover_nb.core.connect.kinds import kind_of, read_address
+from dlrover_nb.core.errors import InvalidValueError
+
+NAMES = st.text(min_size=1).filter(lambda name: name.isprintable())
+
+
+@given(NAMES, st.from_regex(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", fullmatch=True))
+def test_any_context_survives_the_way_through_one_word(context, namespace):
+    kind, address, options = read_address(kubernetes_address(context, namespace))
+    assert (kind, address, options) == ("kubernetes", None, {"context": context, "namespace": namespace})
+
+
+def test_the_nearest_kind_is_named():
+    assert kind_of("k8s") == "kubernetes"
+    with pytest.raises(InvalidValueError, match="did you mean kubernetes"):
+        kind_of("kubernets")
+    with pytest.raises(InvalidValueError, match="known: ray, kubernetes, sim"):
+        kind_of("slurm")
+
+
+def test_the_word_kubernetes_alone_is_where_the_kubeconfig_points():
+    assert read_address("kubernetes") == read_address("kubernetes://")
+    assert read_address("kubernetes")[0] == "kubernetes"

@@ -1,0 +1,291 @@
+"""A real master is killed with -9, and another one goes on with its nodes, its ids and its journal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from real_job import LIMIT_S, plan, succeeded
+
+from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.errors import BackendError, CheckpointError
+from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.rundir.job_file import DIARY, JOB, JobFile, listen_again, read_job, read_write_ahead_log
+from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
+from dlrover_nb.core.runtime.wire import new_keys
+from dlrover_nb.core.structs.events import PhaseChanged
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.job import FeatureSpec
+
+MASTER = """
+import sys, time
+from pathlib import Path
+from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+
+class Tcp(LocalBackend):
+    def listen(self):
+        return "tcp://127.0.0.1"
+
+folder, spec, features, history, listen = sys.argv[1:]
+kind = LocalBackend if listen == "ipc" else Tcp
+driver = JobDriver(
+    from_json(Path(spec).read_bytes(), JobSpec), from_json(Path(features).read_bytes(), FeatureSpec),
+    kind(Path(folder), cpus=3.0, outlive=True), folder=Path(folder), history_url=history, clock=SystemClock(),
+)
+driver.start()
+while not driver.join(0.05):
+    Path(folder, "seen.tmp").write_bytes(to_json(driver.snapshot()))
+    Path(folder, "seen.tmp").rename(Path(folder, "seen"))
+"""
+
+
+class Comeback:
+    """A job whose first master is a process of its own, to be killed, and whose second one is here."""
+
+    def __init__(self, tmp_path: Path, features: FeatureSpec, listen: str, **changes: object) -> None:
+        fields = {"plan": plan(worker_cpu=1.0), "mode": Mode.MANUAL, "n_epoch": 3, "checkpoint_every_s": 1.0}
+        self.spec = JobSpec("back", **(fields | changes))  # type: ignore[arg-type]
+        self.features, self.folder = features, tmp_path / "run"
+        self.history = f"sqlite:///{tmp_path / 'history.db'}"
+        self.driver: JobDriver | None = None
+        (tmp_path / "spec").write_bytes(to_json(self.spec))
+        (tmp_path / "features").write_bytes(to_json(features))
+        files = [str(tmp_path / name) for name in ("run", "spec", "features")]
+        self.master = subprocess.Popen([sys.executable, "-c", MASTER, *files, self.history, listen])
+        self.n_seen = 0
+
+    @property
+    def now(self) -> JobSnapshot:
+        if self.driver is not None:
+            return self.driver.snapshot()
+        return from_json((self.folder / "seen").read_bytes(), JobSnapshot)
+
+    def until(self, condition: Callable[[JobSnapshot], object]) -> JobSnapshot:
+        end = time.monotonic() + LIMIT_S
+        while not ((self.driver or (self.folder / "seen").exists()) and condition(self.now)):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        return self.now
+
+    def kill_master(self) -> None:
+        self.master.kill()
+        self.master.wait()
+
+    def come_back(self, backend: LocalBackend | None = None) -> None:
+        backend = backend or LocalBackend(self.folder, cpus=3.0, outlive=True)
+        self.driver = JobDriver.resume(
+            backend, folder=self.folder, history_url=self.history, clock=SystemClock()
+        )
+        self.driver.start()
+
+    def until_end(self) -> JobSnapshot:
+        assert self.driver is not None
+        assert self.driver.join(LIMIT_S), self.now
+        return self.now
+
+    def end(self) -> None:
+        self.kill_master()
+        if self.driver is not None:
+            self.driver.close()
+        for path in self.folder.glob("nodes/*.pid"):
+            backend = LocalBackend(self.folder, outlive=True)
+            backend.adopt([path.stem])
+            backend.close()
+
+
+@pytest.fixture
+def begin(tmp_path: Path, features: FeatureSpec) -> Iterator[Callable[..., Comeback]]:
+    jobs = []
+
+    def start(listen: str = "ipc", **changes: object) -> Comeback:
+        jobs.append(Comeback(tmp_path, features, listen, **changes))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.end()
+
+
+def pids(now: JobSnapshot) -> dict[str, int | None]:
+    return {node.id: node.pid for node in now.nodes}
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one whose parent is gone may have to wait until somebody takes note of its end."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize("listen", ["ipc", "tcp"])
+def test_the_next_master_takes_over_living_nodes_and_no_shard_is_lost(
+    begin: Callable[..., Comeback], listen: str
+) -> None:
+    job = begin(listen)
+    before = job.until(lambda now: now.running and now.train.n_sample_done > 15_000)
+    job.kill_master()
+    assert all(map(lives, pids(before).values()))
+    job.come_back()
+    after = job.until(lambda now: now.train.n_sample_done > before.train.n_sample_done + 5_000)
+    assert pids(after) == pids(before)
+    end = succeeded(job)  # type: ignore[arg-type]
+    assert any("came back and takes over 2 nodes" in line for line in end.story)
+    assert end.started_at_s == before.started_at_s
+    assert not any(map(lives, pids(before).values()))
+    events = list(read_journal(job.folder / JOURNAL))
+    assert sum(type(event).__name__ == "JobSubmitted" for event in events) == 1
+    store = HistoryStore(job.history)
+    (run,) = store.jobs()
+    store.close()
+    assert run.phase is JobPhase.SUCCEEDED
+
+
+def test_nodes_that_died_with_the_master_are_noticed_and_replaced(begin: Callable[..., Comeback]) -> None:
+    job = begin(plan=plan(2, 1))
+    before = job.until(lambda now: now.running and len(list(job.folder.glob("checkpoints/*/manifest.json"))))
+    job.kill_master()
+    victims = [next(node for node in before.nodes if node.role is role) for role in Role]
+    killed = {node.id for node in victims}
+    for node in victims:
+        os.kill(node.pid or 0, signal.SIGKILL)
+    job.come_back()
+    end = succeeded(job)  # type: ignore[arg-type]
+    for name in killed:
+        assert any(f"{name} was lost" in line for line in end.story), end.story
+        assert job.driver is not None
+        assert job.driver.logs(name, 5)
+
+
+def test_a_second_master_of_one_folder_is_refused(begin: Callable[..., Comeback]) -> None:
+    job = begin()
+    job.until(lambda now: now.running)
+    with pytest.raises(BackendError, match="has a living master"):
+        job.come_back()
+    job.driver = None
+
+
+def test_a_job_that_had_ended_is_told_as_it_was(begin: Callable[..., Comeback]) -> None:
+    job = begin(n_epoch=1)
+    job.master.wait(LIMIT_S)
+    n_event = len(list(read_journal(job.folder / JOURNAL)))
+    job.come_back()
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED
+    assert end.evaluation is not None
+    assert job.driver is not None
+    assert any("ps-0 serves" in line.text for line in job.driver.logs("ps-0", 100))
+    news = list(read_journal(job.folder / JOURNAL))[n_event:]
+    assert {event.phase for event in news if isinstance(event, PhaseChanged)} <= {JobPhase.SUCCEEDED}
+
+
+def test_the_files_of_a_master_are_its_owners_alone_and_a_folder_without_them_is_refused(
+    begin: Callable[..., Comeback], tmp_path: Path
+) -> None:
+    job = begin()
+    job.until(lambda now: now.running)
+    assert stat.S_IMODE((job.folder / JOB).stat().st_mode) == 0o600
+    assert stat.S_IMODE((job.folder / DIARY).stat().st_mode) == 0o600
+    with pytest.raises(CheckpointError, match="no run folder of a job"):
+        JobDriver.resume(
+            LocalBackend(tmp_path), folder=tmp_path, history_url=job.history, clock=SystemClock()
+        )
+
+
+class Elsewhere(LocalBackend):
+    """As if its master came back under another address; it keeps what nodes were told."""
+
+    met = ""
+
+    def listen(self) -> str:
+        return "tcp://127.0.0.2"
+
+    def meet(self, endpoint: str) -> None:
+        self.met = endpoint
+
+
+def test_a_master_that_comes_back_under_another_address_lets_its_nodes_know(
+    begin: Callable[..., Comeback],
+) -> None:
+    job = begin("tcp")
+    job.until(lambda now: now.running)
+    before = read_job(job.folder)
+    job.kill_master()
+    backend = Elsewhere(job.folder, cpus=3.0, outlive=True)
+    job.come_back(backend)
+    after = read_job(job.folder)
+    assert before.endpoint.startswith("tcp://127.0.0.1:")
+    assert after.endpoint.startswith("tcp://127.0.0.2:")
+    assert after == replace(before, endpoint=after.endpoint)
+    assert backend.met == after.endpoint
+
+
+@pytest.mark.parametrize(
+    ("known", "listen", "bound"),
+    [
+        ("ipc:///run/master", "ipc", "ipc"),
+        ("tcp://10.0.0.1:4711", "ipc", "tcp://10.0.0.1:4711"),
+        ("tcp://10.0.0.1:4711", "tcp://10.0.0.1", "tcp://10.0.0.1:4711"),
+        ("tcp://10.0.0.1:7070", "tcp://10.0.0.1:7070", "tcp://10.0.0.1:7070"),
+        ("tcp://10.0.0.1:7070", "tcp://10.0.0.11:7070", "tcp://10.0.0.11:7070"),
+        ("tcp://10.0.0.11:4711", "tcp://10.0.0.1", "tcp://10.0.0.1"),
+    ],
+)
+def test_the_endpoint_that_nodes_know_is_bound_wherever_the_host_still_has_it(
+    known: str, listen: str, bound: str, features: FeatureSpec
+) -> None:
+    job = JobFile(JobSpec("again"), features, 0.0, known, "public", "secret")
+    assert listen_again(job, listen) == bound
+
+
+def test_a_job_uses_the_keys_that_its_nodes_have_already(features: FeatureSpec, tmp_path: Path) -> None:
+    keys, folder = new_keys(), tmp_path / "run"
+    backend = LocalBackend(folder, cpus=3.0)
+    driver = JobDriver(
+        JobSpec("keyed", plan=plan()),
+        features,
+        backend,
+        folder=folder,
+        history_url=f"sqlite:///{tmp_path / 'history.db'}",
+        clock=SystemClock(),
+        keys=keys,
+    )
+    driver.start()
+    job = read_job(folder)
+    driver.close()
+    assert (job.public_key, job.secret_key) == (keys.public, keys.secret)
+
+
+def test_a_torn_last_entry_of_a_diary_was_told_to_nobody_and_is_left_out(
+    begin: Callable[..., Comeback],
+) -> None:
+    job = begin()
+    job.until(lambda now: now.train.n_sample_done > 5_000)
+    job.kill_master()
+    whole = list(read_write_ahead_log(job.folder))
+    path = job.folder / DIARY
+    for n_cut in range(1, 12):
+        path.write_bytes(path.read_bytes()[:-1])
+        assert list(read_write_ahead_log(job.folder)) == whole[:-1], n_cut

@@ -1,0 +1,176 @@
+"""Real jobs on processes of this machine: real rows, real gradients, real deaths."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from real_job import Job, plan, succeeded
+
+from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.controller import replay
+from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
+from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
+from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, FeatureSpec, JobPhase, Mode, Sync
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpoint(
+    start: Callable[..., Job],
+) -> None:
+    job = start(plan=plan(worker_cpu=1.0, ps_cpu=0.5))
+    job.until(lambda now: now.running == job.spec.plan)
+    began_s = job.driver.snapshot().started_at_s
+    late = Decision(Verdict.MODE, "ada", began_s - 18_000, mode=Mode.SUGGEST, why="to see")
+    mode = job.driver.decide(late)
+    assert mode.id == "d1"
+    assert mode.at_s > began_s, "a client's clock dates nothing"
+    with pytest.raises(InvalidValueError):  # it has that mode already; nothing is journalled
+        job.driver.decide(Decision(Verdict.MODE, "ada", time.time(), mode=Mode.SUGGEST))
+    end = succeeded(job)
+    assert end.loss is not None
+    assert end.loss < 0.5
+    series = job.driver.series()
+    assert max(series.job["samples_per_s"]) > 0
+    assert {"worker-0", "ps-0"} <= set(series.node["node"])
+    again = replay(read_journal(job.folder / JOURNAL)).view()
+    assert (again.story, again.decisions, again.mode) == (end.story, end.decisions, end.mode)
+    store = HistoryStore(job.history)
+    assert [run.phase for run in store.jobs()] == [JobPhase.SUCCEEDED]
+    store.close()
+    manifest = CheckpointFolder(job.folder).read(1)
+    assert manifest.ledger.split.n_shard == end.train.done
+    assert not [path for path in job.folder.iterdir() if path.is_socket()]
+    with pytest.raises(StaleDecisionError):
+        job.driver.decide(replace(mode, mode=Mode.MANUAL))
+    job.driver.stop("ada", "too late")  # nothing happens
+
+
+def test_a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact(start: Callable[..., Job]) -> None:
+    job = start(plan=plan(2, 1))
+    job.until(lambda now: now.running and now.train.n_sample_done > 10_000)
+    killed = job.kill(Role.WORKER)
+    end = succeeded(job)
+    assert end.train.returned >= 1
+    assert any(f"{killed} was lost: killed by signal 9" in line for line in end.story)
+
+
+def test_workers_in_step_get_other_batch_sizes_and_survive_a_kill(start: Callable[..., Job]) -> None:
+    job = start(plan=plan(2, 1), sync=Sync.BSP)
+    job.until(lambda now: now.running and now.train.n_sample_done > 10_000)
+    handle = JobHandle("real", job.driver, user="ada")
+    with pytest.raises(InvalidValueError, match="worker-7"):
+        handle.adjust_batches({"worker-7": 256})
+    handle.adjust_batches({"worker-0": 256, "worker-1": 768}, why="one is slower")
+    killed = job.kill(Role.WORKER)
+    end = succeeded(job)
+    assert job.story_has("ada sets batch sizes: worker-0 256, worker-1 768: one is slower")
+    assert job.story_has(f"{killed} was lost")
+    assert end.train.n_sample_done == end.train.n_sample_total
+
+
+def test_workers_and_ps_are_doubled_by_a_decision_while_training(start: Callable[..., Job]) -> None:
+    job = start(n_epoch=2)
+    job.until(lambda now: now.running and now.train.n_sample_done > 10_000)
+    handle = JobHandle("real", job.driver, user="ada")
+    possible, impossible = handle.weigh(plan(2, 2), plan(9, 2))
+    assert possible.refusal == ""
+    with pytest.raises(CapacityError) as told:
+        handle.scale(plan(9, 2))
+    assert str(told.value) == impossible.refusal
+    handle.scale(plan(2, 2), why="to be quicker")
+    assert "under way" in handle.weigh(plan(2, 1))[0].refusal
+    gate = threading.Event()
+    job.driver._commands.put(gate.wait)  # the loop is busy: who asks is not kept waiting
+    assert "under way" in handle.weigh(plan(2, 1))[0].refusal
+    assert "manual mode" in handle.explain().why
+    gate.set()
+    now = job.until(lambda now: now.running == plan(2, 2))
+    assert now.phase is JobPhase.TRAINING
+    assert 0 < now.train.n_sample_done < now.train.n_sample_total
+    end = succeeded(job)
+    assert end.train.returned == end.train.refused == 0
+    assert [marker.plan for marker in end.markers] == [plan(), plan(2, 2)]
+    assert end.markers[-1].pause_s > 0
+    assert "must be running" in handle.weigh(plan(2, 1))[0].refusal
+    assert handle.explain().proposal is None
+
+
+def test_a_killed_ps_is_restored_from_the_last_checkpoint(start: Callable[..., Job]) -> None:
+    job = start(n_epoch=2, checkpoint_every_s=1.0)
+    written = (job.folder / "checkpoints").glob
+    job.until(lambda now: any(written("*/manifest.json")) and now.phase is JobPhase.TRAINING and now.running)
+    killed = job.kill(Role.PS)
+    end = succeeded(job)
+    assert any(f"{killed} was lost" in line and "going on from checkpoint" in line for line in end.story)
+
+
+def test_a_checkpoint_folder_that_cannot_be_made_is_told_and_training_goes_on(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    (tmp_path / "run" / "checkpoints").write_text("in the way")
+    job = start(plan=plan(worker_cpu=1.0), checkpoint_every_s=1.0)
+    end = succeeded(job)
+    assert any("could not be written: cannot make the folder" in line for line in end.story)
+
+
+def test_a_stopped_job_saves_what_it_learnt_where_it_was_told(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    url = f"file://{tmp_path}/kept"
+    job = start(n_epoch=50, checkpoint_url=url)
+    job.until(lambda now: now.train.n_sample_done > 0)
+    job.driver.stop("ada", "enough")
+    end = job.until_end()
+    assert (end.phase, end.message) == (JobPhase.STOPPED, "stopped by ada: enough")
+    assert 0 < end.train.n_sample_done < end.train.n_sample_total
+    manifest = CheckpointFolder(job.folder, url).read(1)
+    assert manifest.n_row > 0
+    assert [file.startswith(f"{url}/run/1/") for file, _ in manifest.files] == [True]
+    journal = (job.folder / JOURNAL).read_bytes()
+    (tmp_path / "then").write_bytes(journal[: manifest.n_journal_byte])
+    then = replay(read_journal(tmp_path / "then")).view()
+    assert 0 < len(then.story) < len(end.story)
+    assert tuple(end.story[: len(then.story)]) == tuple(then.story)
+
+
+def test_a_file_that_is_not_there_fails_the_job_with_one_clear_line(start: Callable[..., Job]) -> None:
+    job = start(data=DataSpec(DataFormat.PARQUET, "/nowhere/rows.parquet"))
+    end = job.until_end()
+    assert end.phase is JobPhase.FAILED
+    assert "worker-0 cannot go on" in end.message
+    assert "/nowhere/rows.parquet" in end.message
+
+
+def test_a_plan_that_does_not_fit_is_refused_before_anything_starts(
+    tmp_path: Path, features: FeatureSpec
+) -> None:
+    job = Job(tmp_path, features, plan=plan(9, 1))
+    with pytest.raises(CapacityError, match="workers of this size would fit"):
+        job.driver.start()
+    assert not job.folder.exists()
+
+
+def test_a_bug_in_the_loop_fails_the_job_and_stops_its_nodes(
+    tmp_path: Path, features: FeatureSpec, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job(tmp_path, features)
+    job.backend.poll = lambda: 1 / 0  # type: ignore[assignment, method-assign, return-value]
+    job.driver.start()
+    end = job.until_end()
+    assert end.phase is JobPhase.FAILED
+    assert "ZeroDivisionError" in end.message
+    assert not end.nodes
+    assert not job.backend._processes
+    assert "Traceback" in caplog.text

@@ -1,0 +1,64 @@
+"""A user pins parts of a running job's plan, through the handle that notebooks hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
+from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
+from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
+from dlrover_nb.core.simulator import (
+    CALM,
+    MemoryGrowth,
+    SimulatedJob,
+    SimulatedWorld,
+    TermsTruth,
+    WorldSettings,
+)
+from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.resources import NodeShape, Pins, ResourcePlan, RolePlan
+
+PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 2048), ps=RolePlan(1, 1.0, 2048))
+
+
+def ads(spec: JobSpec) -> SimulatedJob:
+    truth = TermsTruth(grad_s=2e-5, update_s=1e-4, lookup_s=2e-6, constant_s=1e-3)
+    return SimulatedJob(spec, truth, 200_000_000, ps_memory=MemoryGrowth(300.0))
+
+
+@pytest.fixture
+def handle():
+    world = SimulatedWorld(
+        [NodeShape(16.0, 65_536, 4)],
+        rng=np.random.default_rng(1),
+        settings=WorldSettings(report_s=15.0, faults=CALM),
+    )
+    cluster = SimulatedCluster(world, SETTINGS, ads, speed=50.0)
+    yield cluster.add(ads(JobSpec("ads", owner="ada", plan=PLAN)))
+    cluster.shutdown(force=True)
+
+
+def test_pins_are_taken_shown_and_freed_again(handle):
+    pins = Pins(worker_memory_mib=24_576)
+    decision = handle.pin(pins, why="the tables need it")
+    assert (decision.verdict, decision.pins, decision.why) == (Verdict.PIN, pins, "the tables need it")
+    assert decision.id
+    handle.pin(Pins())
+    assert [d.pins for d in handle.snapshot().decisions] == [pins, Pins()]
+    assert not handle.snapshot().pins
+
+
+def test_pins_that_cannot_be_are_refused_to_the_user(handle):
+    with pytest.raises(CapacityError, match="must fit on the machines"):
+        handle.pin(Pins(worker_memory_mib=100_000))
+    with pytest.raises(InvalidValueError, match="already has pinned"):
+        handle.pin(Pins())
+    assert handle.snapshot().decisions == ()
+
+
+def test_pins_of_a_job_that_has_ended_are_refused(handle):
+    handle.stop(why="done")
+    with pytest.raises(StaleDecisionError, match="nothing to decide"):
+        handle.pin(Pins(ps=1))

@@ -1,0 +1,46 @@
+"""What a user finds in the history of a job that really trained: the same as the job itself told."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dlrover_nb.core.client import past_runs
+from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job import JobPhase, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from real_job import Job
+
+
+@pytest.mark.timeout(300)
+def test_a_job_leaves_proposals_decisions_outcomes_and_series(start: Callable[..., Job]) -> None:
+    job = start(n_epoch=500, mode=Mode.SUGGEST)
+    now = job.until(lambda now: now.open_proposal)
+    proposal = now.open_proposal
+    assert proposal is not None
+    job.driver.decide(Decision(Verdict.ACCEPT, "ada", time.time(), proposal=proposal.id, why="to learn"))
+    running = past_runs.run_history("real", url=job.history)  # another connection, while the master writes
+    assert [decision.why for decision in running.decisions] == ["to learn"]
+    assert not running.run.phase.is_final
+    job.until(lambda now: now.outcomes)
+    job.driver.stop("ada", "seen enough")
+    end = job.until_end()
+
+    kept = past_runs.run_history("real", url=job.history)
+    assert (kept.run.phase, kept.run.message) == (JobPhase.STOPPED, "stopped by ada: seen enough")
+    assert kept.run.spec == end.spec
+    assert kept.run.ended_at_s is not None
+    assert kept.proposals == end.proposals
+    assert kept.proposals[0].status is ProposalStatus.APPLIED
+    assert kept.decisions == end.decisions
+    assert kept.outcomes == end.outcomes
+    assert kept.outcomes[0].decision == kept.decisions[0].id
+    assert kept.fits[-1].n_plan == (end.fit.n_plan if end.fit else 0)
+    assert sum(row.samples_per_s * row.span_s for row in kept.series) > 0
+    assert kept.run in past_runs.runs(job.history, job="real")
+    assert past_runs.scores(url=job.history).total.n_outcome == len(end.outcomes)

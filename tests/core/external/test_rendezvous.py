@@ -1,0 +1,140 @@
+import json
+import subprocess
+
+import pytest
+
+from dlrover_nb.core.external import Member, environment, program
+from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.resources import Role
+
+RUN = ExternalRole(("run",))
+MEMBERS = (
+    Member("worker-0", Role.WORKER, "10.0.0.1"),
+    Member("worker-3", Role.WORKER, "10.0.0.2"),
+    Member("ps-0", Role.PS, "fd00::3"),
+)
+
+
+def read(text):
+    """Let a real shell read the variables."""
+    done = subprocess.run(["/bin/sh", "-c", f"{text}\nenv -0"], capture_output=True, text=True, check=True)
+    return dict(item.split("=", 1) for item in done.stdout.split("\0") if item)
+
+
+def tf_config(node, **fields):
+    spec = ExternalSpec(RUN, 1000, ps=RUN, **fields)
+    return json.loads(read(environment(spec, MEMBERS, node, meeting="a-1"))["TF_CONFIG"])
+
+
+def test_tensorflow_is_told_all_addresses_by_kind_and_its_own_task():
+    chief = tf_config("worker-0")
+    assert chief["cluster"] == {
+        "chief": ["10.0.0.1:2222"],
+        "worker": ["10.0.0.2:2222"],
+        "ps": ["[fd00::3]:2222"],
+    }
+    assert chief["task"] == {"type": "chief", "index": 0}
+    assert tf_config("worker-3")["task"] == {"type": "worker", "index": 0}
+    assert tf_config("ps-0")["task"] == {"type": "ps", "index": 0}
+    assert tf_config("ps-0")["cluster"] == chief["cluster"]
+
+
+def test_without_a_chief_all_workers_are_workers():
+    told = tf_config("worker-3", chief=False, port=4000)
+    assert told["cluster"]["worker"] == ["10.0.0.1:4000", "10.0.0.2:4000"]
+    assert "chief" not in told["cluster"]
+    assert told["task"] == {"type": "worker", "index": 1}
+
+
+def test_torch_workers_meet_at_the_store_under_the_name_of_their_meeting():
+    spec = ExternalSpec(RUN, 1000, framework=Framework.TORCH, n_process=2)
+    told = read(environment(spec, MEMBERS, "worker-3", meeting="a-7"))
+    assert told["PET_RDZV_ENDPOINT"] == "[fd00::3]:2222"
+    assert (told["PET_RDZV_ID"], told["PET_NNODES"], told["PET_NPROC_PER_NODE"]) == ("a-7", "2", "2")
+    assert (told["MASTER_ADDR"], told["RANK"], told["WORLD_SIZE"]) == ("10.0.0.1", "1", "2")
+
+
+def test_the_store_is_never_told_anything_new():
+    spec = ExternalSpec(RUN, 1000, framework=Framework.TORCH)
+    assert environment(spec, MEMBERS, "ps-0", meeting="a-1") == environment(
+        spec, (*MEMBERS, Member("worker-4", Role.WORKER, "10.0.0.9")), "ps-0", meeting="a-2"
+    )
+
+
+@pytest.fixture
+def pod(tmp_path):
+    """Run the lines around a command as a pod does, with files in the place of its volume."""
+    running = []
+
+    def start(*command):
+        spec = ExternalSpec(ExternalRole(command), 1000, ps=RUN)
+        cluster = tmp_path / "cluster"
+        process = subprocess.Popen(
+            program(spec, Role.WORKER),
+            env={"PATH": "/usr/bin:/bin", "DLROVER_NB_CLUSTER": str(cluster)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+        return cluster, process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def tell(cluster, text):
+    new = cluster.with_suffix(".new")
+    new.write_text(text)
+    new.replace(cluster)
+
+
+def test_a_program_runs_with_what_it_is_told_and_its_end_is_the_pods(pod):
+    cluster, process = pod("sh", "-c", 'echo "$A"; exit 0')
+    tell(cluster, "export A='b c'")
+    assert process.wait(20) == 0
+    assert process.stdout.read() == "b c\n"
+
+
+def test_a_program_begins_anew_when_it_is_told_something_else(pod):
+    cluster, process = pod("sh", "-c", 'echo "$A"; [ "$A" = 2 ] || exec sleep 60')
+    tell(cluster, "export A=1")
+    assert process.stdout.readline() == "1\n"
+    tell(cluster, "export A=2")
+    assert process.wait(20) == 0
+    assert process.stdout.read() == "2\n"
+
+
+def test_a_program_that_is_told_nothing_any_more_is_ended_and_waits(pod):
+    cluster, process = pod("sh", "-c", 'sleep 60 & trap "kill $!; echo ended; exit 1" TERM; echo up; wait')
+    tell(cluster, "export A=1")
+    assert process.stdout.readline() == "up\n"
+    tell(cluster, "")
+    assert process.stdout.readline() == "ended\n"
+    tell(cluster, "export A=1")
+    assert process.stdout.readline() == "up\n"
+
+
+def test_a_program_that_failed_begins_anew_with_the_next_meeting(pod):
+    cluster, process = pod("sh", "-c", 'echo "$A"; [ "$A" = 2 ]')
+    tell(cluster, "export A=1")
+    assert process.stdout.readline() == "1\n"
+    tell(cluster, "export A=2")
+    assert process.wait(20) == 0
+
+
+def test_a_program_that_was_killed_ends_its_pod_at_once_as_killed(pod):
+    cluster, process = pod("sh", "-c", "kill -9 $$")
+    tell(cluster, "export A=1")
+    assert process.wait(10) == 137
+
+
+def test_a_pod_that_is_asked_to_end_asks_its_program(pod):
+    cluster, process = pod("sh", "-c", 'sleep 60 & trap "kill $!; echo saved; exit 0" TERM; echo up; wait')
+    tell(cluster, "export A=1")
+    assert process.stdout.readline() == "up\n"
+    process.terminate()
+    assert process.wait(10) == 143
+    assert process.stdout.read() == "saved\n"

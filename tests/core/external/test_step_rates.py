@@ -1,0 +1,111 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrover_nb.core.external import StepLog
+from dlrover_nb.core.external.step_rates import StepRates
+from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, StepsDone
+from dlrover_nb.core.structs.resources import Role
+
+RUN = ExternalRole(("run",))
+OWN = ExternalSpec(RUN, 100_000, ps=RUN)
+JOB = replace(OWN, counting=Counting.JOB)
+WORKERS = ("worker-0", "worker-1", "worker-2")
+
+steps = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 5000)), min_size=1, max_size=20)
+
+
+def totals(increments, node="worker-0"):
+    told, n_iter, n_sample = [], 0, 0
+    for i, (more_iter, more_sample) in enumerate(increments):
+        n_iter, n_sample = n_iter + more_iter, n_sample + more_sample
+        told.append(StepsDone(node, "p", at_s=float(i), n_iter=n_iter, n_sample=n_sample))
+    return told
+
+
+@given(steps, st.data())
+def test_words_lost_and_said_twice_change_no_total(increments, data):
+    told = totals(increments)
+    heard = [each for each in told[:-1] for _ in range(data.draw(st.integers(0, 3)))]
+    meter = StepRates(OWN)
+    for each in [*heard, told[-1], told[-1]]:
+        meter.hear(each, WORKERS, Role.WORKER, 10.0)
+    assert meter.n_done == told[-1].n_sample
+
+
+@given(steps)
+def test_all_but_the_first_word_is_reported_once(increments):
+    told, meter = totals(increments), StepRates(OWN)
+    samples = [s for each in told for s in meter.hear(each, WORKERS, Role.WORKER, 10.0)]
+    assert sum(s.n_iter for s in samples) == told[-1].n_iter - told[0].n_iter
+    assert sum(s.n_sample for s in samples) == told[-1].n_sample - told[0].n_sample
+    assert all(s.n_iter * s.iter_s == pytest.approx(s.window_s) for s in samples)
+
+
+@given(steps)
+def test_the_work_of_a_job_is_shared_out_without_a_rest(increments):
+    told, meter = totals(increments), StepRates(JOB)
+    samples = [s for each in told for s in meter.hear(each, WORKERS, Role.WORKER, 10.0)]
+    assert sum(s.n_sample for s in samples) == told[-1].n_sample - told[0].n_sample
+    assert {s.node for s in samples} in ({*WORKERS}, set())
+
+
+def test_of_a_jobs_count_only_the_first_worker_is_heard_whoever_that_is():
+    meter = StepRates(JOB)
+    for each in totals([(1, 10)] * 3, node="worker-1"):
+        assert meter.hear(each, WORKERS, Role.WORKER, 10.0) == ()
+    assert meter.n_done == 0
+    later = StepsDone("worker-1", "p", at_s=5.0, n_iter=5, n_sample=50)
+    samples = meter.hear(later, WORKERS[1:], Role.WORKER, 10.0)
+    assert [s.n_sample for s in samples] == [10, 10]
+    assert meter.n_done == 20
+
+
+def test_a_program_that_knows_how_far_the_job_is_says_so():
+    meter = StepRates(OWN)
+    meter.hear(StepsDone("worker-0", "p", n_iter=1, n_sample=10, n_done=5000), WORKERS, Role.WORKER, 1.0)
+    assert meter.n_done == 5000
+
+
+def test_a_meter_goes_on_from_what_was_told_before_it():
+    told, before = totals([(2, 20)] * 4), StepRates(OWN)
+    for each in told[:2]:
+        before.hear(each, WORKERS, Role.WORKER, 1.0)
+    after = StepRates(OWN, before.n_done, before.told)
+    (sample,) = after.hear(told[3], WORKERS, Role.WORKER, 2.0)
+    assert (sample.n_iter, sample.n_sample, sample.window_s) == (4, 40, 2.0)
+    assert after.n_done == 80
+
+
+def test_several_programs_of_a_node_make_one_report():
+    meter = StepRates(OWN)
+    for rank in (0, 1):
+        meter.hear(StepsDone("worker-0", f"p{rank}", rank, 0.0, 1, 10), WORKERS, Role.WORKER, 1.0)
+    assert meter.hear(StepsDone("worker-0", "p1", 1, 2.0, 5, 50), WORKERS, Role.WORKER, 1.0) == ()
+    (sample,) = meter.hear(StepsDone("worker-0", "p0", 0, 2.0, 5, 50), WORKERS, Role.WORKER, 1.0)
+    assert (sample.n_iter, sample.n_sample) == (4, 80)
+
+
+def test_lines_about_steps_are_counted_by_the_numbers_that_they_name():
+    log = StepLog(r"step (?P<step>\d+) loss (?P<loss>\S+)", 32, "worker-0")
+    assert log.read("epoch 1", 0.5) is None
+    first = log.read("step 10 loss 0.7", 1.0)
+    later = log.read("step 30 loss 0.5", 3.0)
+    assert (first.n_iter, first.n_sample) == (1, 32)
+    assert (later.n_iter, later.n_sample, later.loss, later.at_s) == (21, 21 * 32, 0.5, 3.0)
+
+
+def test_a_step_that_goes_back_is_of_another_program():
+    log = StepLog(r"step (?P<step>\d+)", 32, "worker-0")
+    before = log.read("step 100", 1.0)
+    after = log.read("step 90", 9.0)
+    assert after.program != before.program
+    assert after.n_iter == 1
+
+
+def test_lines_say_how_large_a_step_was_and_how_far_the_job_is():
+    log = StepLog(r"samples=(?P<samples>\S+) done=(?P<done>\S+) loss=(?P<loss>\S+)", 32, "worker-0")
+    told = log.read("samples=1,024 done=2e4 loss=n/a", 1.0)
+    assert (told.n_iter, told.n_sample, told.n_done, told.loss) == (1, 1024, 20_000, None)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.runtime.exchange import Go, Round
+from dlrover_nb.core.runtime.round_barrier import TAKEN_AHEAD, RoundBarrier, Told
+from dlrover_nb.core.structs.job import Sync
+
+WORKERS = st.sampled_from(["w0", "w1", "w2", "w3"])
+
+
+def go_of(told, worker):
+    (go,) = [each.go for each in told if each.worker == worker]
+    return go
+
+
+def test_a_round_ends_when_all_members_have_arrived():
+    pacer = RoundBarrier(Sync.BSP, 1)
+    assert pacer.join("w0") == (Told("w0", Go(0, None, ())),)
+    pacer.join("w1")
+    assert pacer.arrive("w0", 0, 64) == ()
+    told = pacer.arrive("w1", 0, 32)
+    done = Round(0, (("w0", 64), ("w1", 32)))
+    assert {each.worker: each.go for each in told} == {"w0": Go(1, done, ()), "w1": Go(1, done, ())}
+
+
+@pytest.mark.parametrize("rejoins", [False, True])
+def test_who_goes_sets_the_others_free_and_has_no_part_in_the_round(rejoins):
+    pacer = RoundBarrier(Sync.BSP, 1)
+    for name in ("w0", "w1"):
+        pacer.join(name)
+    pacer.arrive("w0", 0, 64)
+    told = pacer.join("w1") if rejoins else pacer.leave("w1")
+    assert go_of(told, "w0").done == Round(0, (("w0", 64),))
+    if rejoins:
+        assert go_of(told, "w1") == Go(1, Round(0, (("w0", 64),)), ())
+
+
+def test_a_repeated_arrival_is_answered_again_and_a_wrong_one_refused():
+    pacer = RoundBarrier(Sync.BSP, 1)
+    pacer.join("w0")
+    first = pacer.arrive("w0", 0, 64)
+    assert pacer.arrive("w0", 0, 64) == first
+    for worker, number in (("w0", 2), ("w0", -1), ("w1", 0)):
+        with pytest.raises(WireError, match="arrived in round"):
+            pacer.arrive(worker, number, 64)
+
+
+def test_a_stale_synchronous_worker_waits_when_it_is_too_far_ahead():
+    pacer = RoundBarrier(Sync.SSP, 2)
+    pacer.join("fast")
+    pacer.join("slow")
+    assert [bool(pacer.arrive("fast", number, 1)) for number in range(3)] == [True, True, False]
+    told = pacer.arrive("slow", 0, 1)
+    assert {each.worker: each.go.round for each in told} == {"fast": 3, "slow": 1}
+
+
+class Paces(RuleBasedStateMachine):
+    """Workers join, train, leave and die in any order; each takes batches as far ahead as it may."""
+
+    @initialize(sync=st.sampled_from([Sync.BSP, Sync.SSP]), staleness=st.integers(1, 4))
+    def begin(self, sync, staleness):
+        self.pacer, self.sync, self.staleness = RoundBarrier(sync, staleness), sync, staleness
+        self.round, self.waiting = {}, set()  # of members
+        self.taken = {}  # worker -> {round: size}
+        self.announced = {}  # number -> Round
+        self.pushed = {}  # (number, worker) -> rows
+        self.changes = []
+
+    def hear(self, told):
+        for worker, go in [(each.worker, each.go) for each in told]:
+            assert go.round == self.round.setdefault(worker, go.round)
+            self.waiting.discard(worker)
+            self.take(worker, go)
+            if self.sync is Sync.BSP and go.done is not None:
+                assert self.announced.setdefault(go.done.number, go.done) == go.done
+                assert go.done.number == go.round - 1
+                for name, n_row in go.done.contributors:
+                    assert self.pushed[go.done.number, name] == n_row
+            slowest = min(self.round.values())
+            assert go.round - slowest <= (0 if self.sync is Sync.BSP else self.staleness)
+
+    def take(self, worker, go):
+        """Take what is taken until the next word of the coordinator."""
+        mine = self.taken.setdefault(worker, {})
+        for number in range(go.round, go.round + 1 + TAKEN_AHEAD):
+            size = [size for first, size in go.sizes if first <= number][-1:]
+            mine.setdefault(number, size)
+
+    @rule(worker=WORKERS)
+    def join(self, worker):
+        self.round.pop(worker, None)
+        self.waiting.discard(worker)
+        self.taken.pop(worker, None)  # what it had taken it takes again
+        told = self.pacer.join(worker)
+        self.hear(told)
+        assert worker in {each.worker for each in told}
+
+    @precondition(lambda self: len(self.round) > len(self.waiting))
+    @rule(data=st.data(), n_row=st.integers(1, 9))
+    def arrive(self, data, n_row):
+        worker = data.draw(st.sampled_from(sorted(set(self.round) - self.waiting)))
+        self.pushed[self.round[worker], worker] = n_row
+        number = self.round[worker]
+        self.round[worker] += 1
+        self.waiting.add(worker)
+        self.hear(self.pacer.arrive(worker, number, n_row))
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def repeat(self, data):
+        worker = data.draw(st.sampled_from(sorted(self.waiting)))
+        assert self.pacer.arrive(worker, self.round[worker] - 1, 5) == ()
+
+    @rule(worker=WORKERS)
+    def leave(self, worker):
+        self.round.pop(worker, None)
+        self.waiting.discard(worker)
+        self.taken.pop(worker, None)
+        self.hear(self.pacer.leave(worker))
+
+    @rule(sizes=st.dictionaries(WORKERS, st.integers(1, 9), min_size=1))
+    def adjust(self, sizes):
+        self.changes.append((self.pacer.adjust(sizes), sizes))
+
+    @invariant()
+    def somebody_can_go_on(self):
+        if hasattr(self, "round"):
+            assert not self.round or set(self.round) - self.waiting
+            assert {name for name in self.round if self.pacer.is_member(name)} == set(self.round)
+
+    @invariant()
+    def a_size_is_in_force_from_the_same_round_on_for_all(self):
+        for worker, taken in getattr(self, "taken", {}).items():
+            for number, size in taken.items():
+                due = [sizes[worker] for first, sizes in self.changes if first <= number and worker in sizes]
+                assert size == due[-1:]
+
+
+Paces.TestCase.settings = settings(deadline=None, max_examples=150, stateful_step_count=40)
+test_paces = Paces.TestCase

@@ -1,0 +1,141 @@
+"""What the view of many jobs knows of a cluster that answers, is silent, and whose jobs come and go."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from builders import NOW_PLAN
+from waiting import until
+
+from dlrover_nb.core.errors import BackendError, NotFoundError
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.resources import Capacity, NodeShape
+from dlrover_nb.core.structs.snapshot import SeriesChunk
+from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.widgets.many.jobs_view_model import FORGET_S, JobsViewModel
+from dlrover_nb.widgets.many.view import ManyJobs
+
+
+class FakeCluster:
+    """A cluster whose jobs a test moves by hand."""
+
+    description = "a test cluster"
+
+    def __init__(self, *names):
+        self.told = {name: self.job_of(name) for name in names}
+        self.error = ""
+
+    def job_of(self, name):
+        return JobSummary(
+            name, JobPhase.TRAINING, "ada", 10.0, NOW_PLAN, 100.0, 0.5, None, live=True, at_s=60.0
+        )
+
+    def capacity(self):
+        return Capacity((NodeShape(16.0, 16_384),))
+
+    def live_jobs(self):
+        if self.error:
+            raise BackendError(self.error)
+        return tuple(self.told.values())
+
+    def job(self, name):
+        if name not in self.told:
+            raise NotFoundError(name)
+        return self
+
+    def series(self, _cursor):
+        times = [float(t) for t in range(10, 61)]
+        return SeriesChunk(1, {"at_s": times, "samples_per_s": [40.0] * len(times)}, {})
+
+    def pass_time(self, seconds=1.0, **changes):
+        self.told = {n: replace(job, at_s=job.at_s + seconds, **changes) for n, job in self.told.items()}
+
+
+@pytest.fixture
+def cluster():
+    return FakeCluster("ads", "feed")
+
+
+@pytest.fixture
+def clock():
+    return [1000.0]
+
+
+@pytest.fixture
+def roster(cluster, clock):
+    return JobsViewModel(cluster, monotonic=lambda: clock[0])
+
+
+def test_each_job_gets_its_history_once_and_a_point_a_tick(cluster, roster):
+    until(lambda: all(y[0] == 40.0 for y in roster.picture().wide.y.values()), what="history")
+    cluster.pass_time()
+    roster.fetch()
+    wide = roster.picture().wide
+    assert wide.t_s[-1] == 61.0
+    assert {name: y[-1] for name, y in wide.y.items()} == {"ads": 100.0, "feed": 100.0}
+    assert roster.picture().origin_s == 10.0
+
+
+def test_the_chart_counts_from_the_first_start_also_where_time_is_simulated(cluster):
+    cluster.told = {name: replace(job, simulated=True) for name, job in cluster.told.items()}
+    assert JobsViewModel(cluster).picture().origin_s == 10.0
+
+
+def test_jobs_come_and_go(cluster, roster, clock):
+    cluster.told["mail"] = cluster.job_of("mail")
+    cluster.pass_time()
+    roster.fetch()
+    assert set(roster.picture().wide.y) == {"ads", "feed", "mail"}
+    del cluster.told["ads"]
+    clock[0] += FORGET_S + 1
+    cluster.pass_time()
+    roster.fetch()
+    assert {heard.summary.name for heard in roster.picture().jobs} == {"feed", "mail"}
+    cluster.pass_time()
+    roster.fetch()
+    assert set(roster.picture().wide.y) == {"feed", "mail"}
+
+
+def test_a_job_whose_master_is_silent_is_stale_and_its_line_has_a_gap(cluster, roster, clock):
+    silent = cluster.told["ads"]
+    clock[0] += 14
+    cluster.pass_time()
+    cluster.told["ads"] = silent
+    roster.fetch()
+    ages = {heard.summary.name: heard.is_stale for heard in roster.picture().jobs}
+    assert ages == {"ads": True, "feed": False}
+    wide = roster.picture().wide
+    assert math.isnan(wide.y["ads"][-1])
+    assert wide.y["feed"][-1] == 100.0
+
+
+def test_an_unreachable_cluster_is_told_and_recovers(cluster, roster, clock):
+    cluster.error = "Ray cannot be reached; connect again"
+    clock[0] += 7
+    roster.fetch()
+    told = roster.picture()
+    assert (told.error, told.silent_s) == ("Ray cannot be reached; connect again", 7.0)
+    assert len(told.jobs) == 2
+    cluster.error = ""
+    roster.fetch()
+    assert roster.picture().error == ""
+
+
+def test_a_cluster_that_never_answered_is_an_error_at_once(cluster):
+    cluster.error = "Ray cannot be reached; connect again"
+    with pytest.raises(BackendError, match="connect again"):
+        ManyJobs(cluster)
+
+
+def test_a_screen_highlights_and_opens_what_is_chosen(cluster):
+    screen = ManyJobs(cluster)._new_screen()
+    assert screen._job.options == ["(none)", "ads", "feed"]
+    assert screen._open.disabled
+    screen._job.value = "feed"
+    assert screen._open.label == "Open feed"
+    thick = [line.name for line in screen._figure.root.renderers if line.glyph.line_width > 2]
+    assert thick == ["feed"]
+    del cluster.told["feed"]
+    screen._open.param.trigger("clicks")
+    assert "feed" in screen._message.text
+    assert screen._close.disabled

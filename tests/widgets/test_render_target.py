@@ -1,0 +1,194 @@
+"""How a live view reaches its page: whom the page is told to ask, and that no change is lost on the way."""
+
+import json
+import threading
+from types import SimpleNamespace
+
+import builders as b
+import pytest
+from bokeh.document import Document
+from bokeh.models import Axis, Button, Div, ImportedStyleSheet, Plot
+from chromium import outside
+from masters import Master
+from panel.io.document import MockSessionContext
+from panel.io.model import add_to_doc
+from panel.io.state import set_curdoc
+from waiting import until
+
+from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.widgets.live import POLLER, LiveView
+from dlrover_nb.widgets.review import Answer
+
+
+@pytest.fixture
+def master() -> Master:
+    return Master()
+
+
+@pytest.fixture
+def view(master) -> LiveView:
+    view = LiveView(JobHandle("quick-start", master, user="ada"))
+    view.feed._monotonic = lambda: view.feed._heard_s  # no picture is stale on a machine that draws slowly
+    return view
+
+
+@pytest.fixture
+def session() -> Document:
+    """Give the document of a new session of a server that has written no page for it."""
+    doc = Document()
+    context = MockSessionContext(document=doc)
+    doc._session_context = lambda: context
+    return doc
+
+
+def test_a_session_that_no_page_was_written_for_names_no_outside_host(view, session):
+    """A page that comes late, or comes back after a break, gets such a session."""
+    with set_curdoc(session):
+        view.panel().server_doc(session)
+    urls = {str(sheet.url) for sheet in session.select({"type": ImportedStyleSheet})}
+    assert any("button.css" in url for url in urls)
+    absolute = [url for url in urls if "://" in url]
+    assert not outside(absolute)
+
+
+class Page:
+    """The page of a notebook: a copy of the kernel's document, changed by messages alone, both ways."""
+
+    id = "page"
+
+    def __init__(self, layout) -> None:
+        self._comm, self._frames = object(), []  # open: Panel asks for it
+        self._kernel_doc = Document()
+        self._layout, root = layout, layout.get_root(self._kernel_doc, self)
+        self._ref = root.ref["id"]
+        add_to_doc(root, self._kernel_doc, True)
+        self._kernel_doc.models.flush_synced()
+        self.doc = Document.from_json(self._kernel_doc.to_json())
+        layout._comms[self._ref] = (self, self)
+
+    def send(self, content=None, *, buffers=()) -> None:
+        """Take in what the kernel sends: three frames a message, and more for buffers."""
+        assert not buffers, "these charts are too short for buffers"
+        self._frames.append(content)
+        if len(self._frames) == 3:
+            _header, _metadata, patch = self._frames
+            self._frames = []
+            self.doc.apply_json_patch(json.loads(patch))  # fails for a model that it was never sent
+
+    def say(self, model, attr, value) -> None:
+        """Tell the kernel what the user changed."""
+        patch = {"events": [{"kind": "ModelChanged", "model": {"id": model.id}, "attr": attr, "new": value}]}
+        manager = SimpleNamespace(assemble=lambda message: _Patch(message["content"]))
+        self._layout._on_msg(self._ref, manager, {"content": patch})
+
+    def differences(self) -> list[str]:
+        """Return what the page shows that is not as the kernel has it."""
+        return [
+            f"{model} {attr}: {getattr(self.doc.get_model_by_id(model.id), attr)!r}"
+            for kind, attr in SHOWN
+            for model in self._kernel_doc.select({"type": kind})
+            if _plain(getattr(model, attr)) != _plain(getattr(self.doc.get_model_by_id(model.id), attr))
+        ]
+
+
+@pytest.fixture
+def screen(view):
+    return view._new_screen()
+
+
+@pytest.fixture
+def page(view, screen) -> Page:
+    """Give the page of a cell in which the view has come alive."""
+    POLLER.forget(view)  # here a test draws
+    page = Page(screen.stage.notebook_layout())
+    screen.flush()
+    accept = page.doc.get_model_by_id(screen.verdicts.accept.id)
+    assert accept.label == "Accept p2", "the view is not in the page"
+    return page
+
+
+def answered(view) -> bool:
+    asked = view.feed.picture().asked
+    return asked is not None and asked.answer is not Answer.ASKED
+
+
+def test_what_a_press_changes_reaches_the_page(master, view, screen, page):
+    with master.lock:  # the master is slow to answer
+        page.say(screen._press, "value", "Accept p2\n1")
+        assert screen.verdicts.accept.disabled
+        assert not page.differences()
+    until(lambda: answered(view))
+    screen.flush()
+    assert "accepted, not applied yet" in screen._message.text
+    assert not page.differences()
+
+
+class Watched:
+    """A lock that tells when somebody has to wait for it."""
+
+    def __init__(self, lock, waits) -> None:
+        self._lock, self._waits = lock, waits
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._waits.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_error) -> None:
+        self._lock.release()
+
+
+def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, view, screen, page):
+    """Panel lets go of all that is held as it takes in a message: a new node's line was lost so."""
+    came, stage = threading.Event(), screen.stage
+    stage.lock = Watched(stage.lock, came)
+
+    def press() -> None:
+        page.say(screen._press, "value", "Reject p2\n1")
+        came.set()
+
+    presser, show = threading.Thread(target=press), stage._show
+
+    def show_and_be_pressed() -> None:
+        show()
+        stage._show = show
+        presser.start()
+        assert came.wait(10)
+
+    stage._show = show_and_be_pressed
+    nodes = ("worker-0", "ps-0", "worker-1")
+    master._series.append(b.series(303, nodes=nodes, start=300, cursor=view.feed._window.cursor + 1))
+    view.feed.fetch()
+    screen.flush()
+    presser.join()
+    until(lambda: answered(view))
+    screen.flush()
+    (memory,) = page.doc.select({"type": Plot, "id": screen.gallery.figures["memory"].root.id})
+    assert "worker-1" in {renderer.name for renderer in memory.renderers}
+    assert not page.differences()
+
+
+def test_the_ticks_of_the_curve_are_no_new_model_each_second(master, view, screen):
+    before = screen.gallery.figures["curve"].root.xaxis.ticker
+    master.step("p2", ProposalStatus.REJECTED)
+    view.feed.fetch()
+    screen._show(view.feed.picture())
+    assert screen.gallery.figures["curve"].root.xaxis.ticker is before
+
+
+class _Patch:
+    """A message of the page, assembled."""
+
+    def __init__(self, content) -> None:
+        self._content = content
+
+    def apply_to_document(self, doc, setter) -> None:
+        doc.apply_json_patch(self._content, setter=setter)
+
+
+SHOWN = [(Div, "text"), (Button, "label"), (Button, "disabled"), (Plot, "renderers"), (Axis, "ticker")]
+
+
+def _plain(value):
+    return [each.id for each in value] if isinstance(value, list) else getattr(value, "id", value)
