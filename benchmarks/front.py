@@ -34,8 +34,10 @@ from dlrover_nb.core.planner.analysis import analyse, fitted, grid_of
 from dlrover_nb.core.planner.bid import Bid, bid
 from dlrover_nb.core.planner.shortlist import Rough
 from dlrover_nb.core.planner.situation import Situation
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, PlanBounds, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.samples import ProfileSample
 
 if TYPE_CHECKING:

@@ -374,9 +374,9 @@ def run_masters(kubeconfig: str, n_job: int) -> None:
 
 def _backend(api: Any, job: str) -> Any:
     from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+    from dlrover_nb.core.structs.capacity import Capacity, NodeShape
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.pods import PodJob
-    from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
     features = FeatureSpec("label", (), (), n_train=1, n_eval=1)
     shape = NodeShape(NODE_CPU, NODE_GIB * 1024)  # what the client saw: a master may not list machines

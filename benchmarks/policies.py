@@ -46,6 +46,8 @@ from dlrover_nb.core.simulator import (
     read_tables,
 )
 from dlrover_nb.core.simulator.workload import BATCH, BOUNDS, random_truth
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import (
     Event,
     JobSubmitted,
@@ -57,7 +59,7 @@ from dlrover_nb.core.structs.events import (
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Objective
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, PlanBounds, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.warmstart import into_space
 
 if TYPE_CHECKING:

@@ -47,6 +47,7 @@ from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job import CategoricalColumn, DataFormat, DataSpec, FeatureSpec, JobSpec, Mode
 from dlrover_nb.core.structs.messages import (
     Granted,
@@ -59,7 +60,7 @@ from dlrover_nb.core.structs.messages import (
     ShardFinished,
     Train,
 )
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.core.jobfile import dump_job, parse_job
     from dlrover_nb.core.models.trainable import trainable
+    from dlrover_nb.core.structs.bounds import PlanBounds
     from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
-    from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.prices import PriceTable
+    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 __version__ = "0.1.0"
 
@@ -55,8 +57,8 @@ _WHERE = {
     "JobSpec": _JOB,
     "Mode": _JOB,
     "ModelSpec": _JOB,
-    "PlanBounds": _RESOURCES,
-    "PriceTable": _RESOURCES,
+    "PlanBounds": "dlrover_nb.core.structs.bounds",
+    "PriceTable": "dlrover_nb.core.structs.prices",
     "ResourcePlan": _RESOURCES,
     "RolePlan": _RESOURCES,
     "connect": "dlrover_nb.api",

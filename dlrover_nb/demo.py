@@ -19,8 +19,9 @@ from rich.table import Table
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.export import EXPORTERS, Options, provenance_of, to_yaml
+from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import PlanBounds, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.report import write_report

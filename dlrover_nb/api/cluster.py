@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dlrover_nb.api.submission import JobText
     from dlrover_nb.api.views import HistoryView, LogsView, RunsView, ScoresView, Shown
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
-    from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.widgets.many import ManyJobs
 

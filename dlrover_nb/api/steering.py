@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.api.sizes import Sizes, check_given
 from dlrover_nb.api.views import DecisionView
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import Pins
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle

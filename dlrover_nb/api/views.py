@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.history import JobRun, Scoreboard
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.job import JobPhase
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-    from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.widgets.blocks import Block

@@ -20,7 +20,8 @@ from dlrover_nb.core.structs.resources import GIB_PER_CORE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.resources import PriceTable, ResourcePlan
+    from dlrover_nb.core.structs.prices import PriceTable
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
     Array = NDArray[np.float64]
 

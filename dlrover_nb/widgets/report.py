@@ -18,7 +18,7 @@ from dlrover_nb.widgets.status import (
 )
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import PriceTable
+    from dlrover_nb.core.structs.prices import PriceTable
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 

@@ -16,10 +16,11 @@ from dlrover_nb.api.views import (
     PlansView,
     StatusView,
 )
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.summary import JobSummary
 
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import dump_job, known_keys, known_values, parse_job
 from dlrover_nb.core.models.table import MODELS
+from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, EarlyStopping, JobSpec, Metric, ModelSpec
-from dlrover_nb.core.structs.resources import Pins, PriceTable, RolePlan
+from dlrover_nb.core.structs.prices import PriceTable
+from dlrover_nb.core.structs.resources import RolePlan
 
 FAST = settings(deadline=None, phases=[Phase.generate], database=None, max_examples=500)
 

@@ -6,18 +6,11 @@ import pytest
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, transition_kind, transition_s
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.job import JobSpec, Migration
-from dlrover_nb.core.structs.resources import (
-    Capacity,
-    NodeShape,
-    PlanBounds,
-    ResourcePlan,
-    Role,
-    RolePlan,
-    ScalePlan,
-    diff,
-)
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, ScalePlan, diff
 from dlrover_nb.core.structs.samples import ProfileSample
 
 NOW = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))

@@ -13,6 +13,7 @@ from dlrover_nb.core.client.cluster import still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.rundir.node_logs import newest
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.decisions import (
     Candidate,
@@ -25,7 +26,7 @@ from dlrover_nb.core.structs.decisions import (
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, RolePlan, diff
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
 from dlrover_nb.core.structs.shards import ShardChoice, ShardCounts
 from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 from dlrover_nb.core.structs.summary import JobSummary

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import Capacity
 
 
 class HereCluster:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import (
     Candidate,
     Decision,
@@ -19,14 +20,7 @@ from dlrover_nb.core.structs.decisions import (
     Verdict,
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import (
-    Capacity,
-    NodeShape,
-    ResourcePlan,
-    Role,
-    RolePlan,
-    diff,
-)
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, diff
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample, TimeSplit
 from dlrover_nb.core.structs.shards import ShardCounts
 from dlrover_nb.core.structs.snapshot import (

@@ -13,9 +13,9 @@ import builders
 
 from dlrover_nb.core.errors import BackendError, CapacityError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.rundir.node_logs import newest
+from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-from dlrover_nb.core.structs.resources import check_fits
 from dlrover_nb.core.structs.snapshot import JobSnapshot, PlanMarker, SeriesChunk
 
 if TYPE_CHECKING:

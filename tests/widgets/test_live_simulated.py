@@ -7,8 +7,8 @@ from chromium import picture, unnamed
 from waiting import until
 
 from dlrover_nb.core.connect import connect
+from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import PlanBounds
 from dlrover_nb.widgets.live import LiveView
 
 pytestmark = [

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from builders import HOSTILE, NOW_PLAN
 
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Capacity, NodeShape
 from dlrover_nb.core.structs.summary import JobSummary
 from dlrover_nb.widgets.many import static, table
 from dlrover_nb.widgets.many.columns import (

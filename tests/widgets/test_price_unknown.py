@@ -6,7 +6,7 @@ import builders
 import pytest
 from rich.console import Console
 
-from dlrover_nb.core.structs.resources import PriceTable
+from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.plans import plans_view

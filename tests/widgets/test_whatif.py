@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.questions import Weighed
-from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.widgets.review import Press, read_press
 from dlrover_nb.widgets.whatif import (
     Axis,

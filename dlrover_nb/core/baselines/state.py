@@ -13,16 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.resources import (
-    Capacity,
-    PlanBounds,
-    ResourcePlan,
-    Role,
-    fits,
-    plan_needs,
-)
+from dlrover_nb.core.structs.capacity import Capacity, fits, plan_needs
+from dlrover_nb.core.structs.resources import ResourcePlan, Role
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.structs.bounds import PlanBounds
     from dlrover_nb.core.structs.samples import ProfileSample
 
 

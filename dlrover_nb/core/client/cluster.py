@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.summary import JobSummary
 
 

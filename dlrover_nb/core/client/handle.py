@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.client.trained_model import TrainedModel
+    from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.job import Mode
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-    from dlrover_nb.core.structs.resources import Pins, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 POLL_S = 0.5

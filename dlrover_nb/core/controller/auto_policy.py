@@ -33,16 +33,17 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.planner import Limits, axes_key
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.resources import Quota
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dlrover_nb.core.planner import Axes
+    from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.decisions import Candidate, Outcome, Proposal
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import Pins, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 HOUR_S = 3600.0
 COOL_DOWN = "cool-down"

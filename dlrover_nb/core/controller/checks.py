@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller.undo_log import check_undo
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.planner import check_room
+from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import Pins, ResourcePlan
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.book import ProposalBook
     from dlrover_nb.core.controller.undo_log import UndoableChange
     from dlrover_nb.core.structs.events import JobSubmitted
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 _STATUS = {
     Verdict.ACCEPT: ProposalStatus.ACCEPTED,

@@ -22,16 +22,19 @@ from dlrover_nb.core.controller.plan_queries import MeasurementProgress, PlanQue
 from dlrover_nb.core.controller.rollouts import Rollout, Rollouts
 from dlrover_nb.core.controller.undo_log import UndoLog
 from dlrover_nb.core.planner import Frame, axes_key, has_room, protect_why, protected
+from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import Instruction, Remember, Scale
 from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import Quota, Role
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.book import Story
     from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.events import JobSubmitted, NodeOutOfMemory
-    from dlrover_nb.core.structs.resources import Capacity, Pins, PlanBounds, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
 

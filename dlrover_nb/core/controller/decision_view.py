@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Proposal
     from dlrover_nb.core.structs.job import Mode
-    from dlrover_nb.core.structs.resources import Pins
     from dlrover_nb.core.structs.samples import ProfileSample
     from dlrover_nb.core.structs.snapshot import Curve, FitReport, MemoryLine, PlanMarker
 

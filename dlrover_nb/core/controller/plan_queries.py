@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.controller.checks import DecisionContext
     from dlrover_nb.core.planner import Analysis, Limits, PlannerSettings
+    from dlrover_nb.core.structs.bounds import Quota
     from dlrover_nb.core.structs.decisions import BreakEven, Candidate, Proposal
-    from dlrover_nb.core.structs.resources import Quota, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from dlrover_nb.core.structs.resources import Role
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.measurement import Measurement
     from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.events import NodeOutOfMemory
-    from dlrover_nb.core.structs.resources import Pins, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import MemoryLine
 
 HELPS = 1.2  # times what a node had reached when it was killed: less would only delay the next kill

@@ -20,8 +20,9 @@ from dlrover_nb.core.structs.decisions import Decision, Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.job import Mode
-    from dlrover_nb.core.structs.resources import Pins, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)

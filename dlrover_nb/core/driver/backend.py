@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import Written
     from dlrover_nb.core.structs.messages import NodeConfig
-    from dlrover_nb.core.structs.resources import Capacity
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dlrover_nb.core.errors import BackendError
 
 if TYPE_CHECKING:
     from dlrover_nb.core.driver.backend import Backend
-    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.capacity import Capacity
 
 logger = logging.getLogger(__name__)
 

@@ -30,11 +30,12 @@ from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.rundir.external_state import SavedState, StateFile
 from dlrover_nb.core.rundir.job_file import JobFile, MasterLock, read_job, write_job
 from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
+from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import Decided, JobSubmitted, Remember, RoomChanged, Scale, Ticked
 from dlrover_nb.core.structs.job import FeatureSpec
 from dlrover_nb.core.structs.messages import NodeConfig
-from dlrover_nb.core.structs.resources import Role, check_fits
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.summary import summarize
 
 if TYPE_CHECKING:

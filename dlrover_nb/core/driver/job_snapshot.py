@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.controller import Controller
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobPhase, JobSpec
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import NodeSample
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
     from dlrover_nb.core.structs.snapshot import Evaluation, Round

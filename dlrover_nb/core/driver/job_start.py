@@ -13,9 +13,9 @@ from dlrover_nb.core.structs.past import JobTraits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.past import FitSummary, PastJob
-    from dlrover_nb.core.structs.resources import Capacity
 
 FLOAT_BYTES = 4
 

@@ -47,10 +47,11 @@ from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import Emit, Order
 from dlrover_nb.core.runtime.wire import JobKeys, new_keys
 from dlrover_nb.core.runtime.write_ahead_log import read_back
+from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import Decided, Remember, RoomChanged, Ticked
 from dlrover_nb.core.structs.messages import LinesWritten
-from dlrover_nb.core.structs.resources import Role, check_fits
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.summary import summarize
 
 if TYPE_CHECKING:

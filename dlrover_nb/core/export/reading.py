@@ -26,7 +26,8 @@ from dlrover_nb.core.export.gathering import (
 )
 from dlrover_nb.core.export.nodes import job_in
 from dlrover_nb.core.export.provenance import CONTEXT, Context, Provenance
-from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.bounds import Pins
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

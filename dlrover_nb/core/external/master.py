@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.external.node_set import ExternalNode
     from dlrover_nb.core.external.recovery_record import ExternalRecord
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import StepsDone
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
 
 START_LIMIT_S = 900.0  # until a pod runs: images of others are large, and pulled from far away

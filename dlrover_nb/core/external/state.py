@@ -27,9 +27,10 @@ from dlrover_nb.core.structs.shards import ShardCounts
 if TYPE_CHECKING:
     from dlrover_nb.core.external.node_set import ExternalNode
     from dlrover_nb.core.external.orders import ExternalOrder
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import QuarantinedShard
     from dlrover_nb.core.structs.snapshot import Evaluation, NodeView, Round
 

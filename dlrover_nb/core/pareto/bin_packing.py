@@ -1,6 +1,6 @@
 """Whether plans find a place on the machines: first fit, largest first, for all plans at once.
 
-The definition is `structs.resources.fits`, node by node. Here a plan's nodes are two groups and the machines
+The definition is `structs.capacity.fits`, node by node. Here a plan's nodes are two groups and the machines
 a few shapes, so that placing is arithmetic on counts. Most plans of a large grid are settled by sums alone:
 those that ask for more than all machines hold are out before anything is placed.
 """
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.resources import CPU_STEP, Capacity, in_steps
+from dlrover_nb.core.structs.capacity import Capacity, in_steps
+from dlrover_nb.core.structs.resources import CPU_STEP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def fits(axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_mib: int) -> NDArray[np.bool_]:
-    """Return which plans find a place, as `structs.resources.fits` would say of each: shape (n_plans,)."""
+    """Return which plans find a place, as `structs.capacity.fits` would say of each: shape (n_plans,)."""
     w, p = axes[:, 0], axes[:, 1]
     worker_cpu, ps_cpu = np.floor(axes[:, 2:].T / CPU_STEP + 1e-6)
     total_cpu = max(sum(in_steps(s.cpu) * s.count for s in capacity.shapes), 1)

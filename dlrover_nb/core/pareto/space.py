@@ -7,7 +7,7 @@ role, from the forecast: it sizes the nodes, it is no axis, because more memory 
 `PlanGrid` is the definition and costs nothing; `PlanSpace` is a list of plans. The two are apart because
 a grid may span more plans than fit in memory, and is then searched without being listed.
 
-Whether a plan fits is defined in `structs.resources.fits`, node by node. A plan has only two kinds of node
+Whether a plan fits is defined in `structs.capacity.fits`, node by node. A plan has only two kinds of node
 and machines come in shapes, so that the same placing is arithmetic on whole groups here and runs over all
 plans at once; a law in the tests holds the two together.
 """
@@ -23,12 +23,15 @@ import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.bin_packing import fits
-from dlrover_nb.core.structs.resources import Capacity, Pins, PlanBounds, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.capacity import Capacity
 
     Array = NDArray[np.float64]
 

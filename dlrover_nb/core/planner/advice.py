@@ -24,9 +24,10 @@ from dlrover_nb.core.pareto.space import neighbours, plan_of
 from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.situation import HORIZON_S, transition_s
+from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.decisions import Candidate, ProposalKind
 from dlrover_nb.core.structs.job import Objective
-from dlrover_nb.core.structs.resources import Quota, diff
+from dlrover_nb.core.structs.resources import diff
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,7 +20,7 @@ import numpy as np
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.greedy import Bids, refusal, select
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.resources import Capacity, fits, plan_needs
+from dlrover_nb.core.structs.capacity import Capacity, fits, plan_needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

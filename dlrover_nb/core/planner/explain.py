@@ -20,9 +20,11 @@ from dlrover_nb.core.pareto.space import ladders, plan_of
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.advice import axes_key
 from dlrover_nb.core.planner.feasibility import over_quota
+from dlrover_nb.core.structs.bounds import Pins, Quota
+from dlrover_nb.core.structs.capacity import fits, plan_needs
 from dlrover_nb.core.structs.job import Objective
 from dlrover_nb.core.structs.questions import Marginal, Measured, Weighed
-from dlrover_nb.core.structs.resources import Pins, Quota, ResourcePlan, Role, fits, plan_needs
+from dlrover_nb.core.structs.resources import ResourcePlan, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

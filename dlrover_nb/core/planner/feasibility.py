@@ -10,10 +10,13 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CapacityError
-from dlrover_nb.core.structs.resources import CPU_STEP, check_fits, fits, plan_needs
+from dlrover_nb.core.structs.capacity import check_fits, fits, plan_needs
+from dlrover_nb.core.structs.resources import CPU_STEP
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import Capacity, PlanBounds, ResourcePlan
+    from dlrover_nb.core.structs.bounds import PlanBounds
+    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 
 def check_room(plan: ResourcePlan, capacity: Capacity, bounds: PlanBounds) -> None:

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.planner.feasibility import has_room
-from dlrover_nb.core.structs.resources import Pins, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dlrover_nb.core.planner.situation import Situation
-    from dlrover_nb.core.structs.resources import Capacity, PlanBounds
+    from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+    from dlrover_nb.core.structs.capacity import Capacity
 
 STEP_MIB = 64
 PARTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of what lies between the least that helps and the whole need

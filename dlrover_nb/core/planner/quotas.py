@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.planner.cluster import select_plans
-from dlrover_nb.core.structs.resources import Quota
+from dlrover_nb.core.structs.bounds import Quota
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.planner.cluster import JobBid
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
 

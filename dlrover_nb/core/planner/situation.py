@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Migration
-from dlrover_nb.core.structs.resources import Pins, ResourcePlan, Role, ScalePlan, diff
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, ScalePlan, diff
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.past import FitSummary
-    from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.samples import ProfileSample
 
     Array = NDArray[np.float64]

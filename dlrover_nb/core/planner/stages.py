@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.planner.protect import MemoryNeed
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)

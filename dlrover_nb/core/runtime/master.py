@@ -58,9 +58,10 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import RestorableCheckpoint
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import FromNode
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, UserChoice
     from dlrover_nb.core.structs.snapshot import Evaluation, NodeView, Round
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.memory import after_oom_mib
 from dlrover_nb.core.runtime import plans
 from dlrover_nb.core.runtime.orders import Emit
+from dlrover_nb.core.structs.capacity import fits, plan_needs
 from dlrover_nb.core.structs.events import NodeOutOfMemory
-from dlrover_nb.core.structs.resources import Role, fits, plan_needs
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan, Role
 
 FULL = 0.95  # of what it may use: a node that advisory limits were to keep, and that somebody killed there
 

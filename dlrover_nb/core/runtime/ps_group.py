@@ -24,10 +24,11 @@ from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, migratio
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.state import PsGroup, Stage
+from dlrover_nb.core.structs.capacity import n_more
 from dlrover_nb.core.structs.events import PlanFailed
 from dlrover_nb.core.structs.job import JobPhase, Migration
 from dlrover_nb.core.structs.messages import Load, Pause, Train
-from dlrover_nb.core.structs.resources import Role, n_more
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node

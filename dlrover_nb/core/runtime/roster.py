@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.resources import Need, Role, RolePlan
+from dlrover_nb.core.structs.resources import Role, RolePlan
 from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dlrover_nb.core.structs.capacity import Need
     from dlrover_nb.core.structs.messages import Hello
     from dlrover_nb.core.structs.samples import NodeSample
 

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.sharding.ledger import ShardLedger
     from dlrover_nb.core.sharding.split import LedgerCheckpoint
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import Copied, Moved, Saved, ToNode
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import Lease
     from dlrover_nb.core.structs.snapshot import Evaluation, Round
 

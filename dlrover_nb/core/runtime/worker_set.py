@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.structs.capacity import n_more
 from dlrover_nb.core.structs.messages import Drain
-from dlrover_nb.core.structs.resources import Role, n_more
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

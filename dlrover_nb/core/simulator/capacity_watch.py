@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.simulator.cluster import SimCluster
     from dlrover_nb.core.simulator.sim_nodes import SimNode
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import Capacity
 
 
 class CapacityWatch:

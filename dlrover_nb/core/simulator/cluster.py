@@ -1,7 +1,7 @@
 """Machines and what is free on them: 1,000 machines as two arrays.
 
 A node goes to the first machine with room, groups of nodes largest first: first fit decreasing, the test
-that `structs.resources.fits` makes, so that a plan which fits there is placed here. A group is placed as a
+that `structs.capacity.fits` makes, so that a plan which fits there is placed here. A group is placed as a
 whole or not at all: half a parameter-server group trains nothing and only holds room.
 """
 
@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.resources import CPU_STEP, Capacity, NodeShape, in_steps
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape, in_steps
+from dlrover_nb.core.structs.resources import CPU_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.resources import Need
+    from dlrover_nb.core.structs.capacity import Need
 
 COARSE = 4  # free room is told to jobs in quarters of a machine, rounded down
 

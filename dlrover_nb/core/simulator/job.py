@@ -19,6 +19,7 @@ from dlrover_nb.core.simulator.change import Change, replaces_nodes
 from dlrover_nb.core.simulator.fault_schedule import FaultSchedule, Losses
 from dlrover_nb.core.simulator.progress import EPS, Progress
 from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
+from dlrover_nb.core.structs.capacity import fits, plan_needs
 from dlrover_nb.core.structs.events import (
     Event,
     JobSubmitted,
@@ -31,7 +32,7 @@ from dlrover_nb.core.structs.events import (
     Ticked,
 )
 from dlrover_nb.core.structs.job import JobPhase, Migration
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, fits, plan_needs
+from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from dlrover_nb.core.simulator.cluster import SimCluster
 from dlrover_nb.core.simulator.description import WorldSettings
 from dlrover_nb.core.simulator.engine import Engine
 from dlrover_nb.core.simulator.job import SimJob
+from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.events import PhaseChanged, Scale
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import check_fits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dlrover_nb.core.simulator.description import SimulatedJob
+    from dlrover_nb.core.structs.capacity import Capacity, NodeShape
     from dlrover_nb.core.structs.events import Event, Instruction
-    from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
 Told = tuple[tuple[str, "Event"], ...]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import Pins, ResourcePlan, ScalePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, ScalePlan
 
 EFFORT_UNIT = "cores (8 GiB as one)"  # of `ResourcePlan.effort`
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.structs.bounds import Quota
+from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow
-from dlrover_nb.core.structs.resources import Capacity, Quota, ResourcePlan, Role
+from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample
 
 

@@ -7,9 +7,11 @@ from enum import StrEnum
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.external import ExternalSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.resources import Pins, PlanBounds, PriceTable, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.prices import PriceTable
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 
 class Mode(StrEnum):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 from dlrover_nb.core.structs.kubernetes import STATE
-from dlrover_nb.core.structs.resources import Capacity
 
 JOB_FOLDER = "/dlrover-nb/job"  # the job's Secret
 JOB_FILE = f"{JOB_FOLDER}/job.json"

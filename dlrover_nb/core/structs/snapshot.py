@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.bounds import Pins
+from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Prediction, Proposal
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import Capacity, Pins, ResourcePlan, Role
+from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
 from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
 

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan, fits, plan_needs
+from dlrover_nb.core.structs.bounds import Pins
+from dlrover_nb.core.structs.capacity import fits, plan_needs
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.resources import Capacity, PlanBounds
+    from dlrover_nb.core.structs.bounds import PlanBounds
+    from dlrover_nb.core.structs.capacity import Capacity
 
     Array = NDArray[np.float64]
     Into = Callable[[ResourcePlan], ResourcePlan | None]  # None: nothing like it may run

@@ -16,7 +16,7 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.series import natural
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.widgets.many.grid import Wide
 

@@ -13,10 +13,11 @@ from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import LIMIT_RANGE, NODE, POD
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec
 from dlrover_nb.core.structs.messages import NodeConfig
 from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role
+from dlrover_nb.core.structs.resources import Role
 
 pytestmark = pytest.mark.kube
 

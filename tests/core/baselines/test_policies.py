@@ -21,7 +21,9 @@ from dlrover_nb.core.baselines import (
     well_tuned,
 )
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, PlanBounds, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.samples import ProfileSample
 
 BATCH = 512

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.controller import Controller, ControllerSettings
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.events import (
     Decided,
@@ -20,7 +21,7 @@ from dlrover_nb.core.structs.events import (
     Scale,
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
 START = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.controller import AutoSettings, ControllerSettings, replay
+from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.decisions import Decision, Proposal, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import Remember, Scale
 from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import PlanBounds, PriceTable, RolePlan
+from dlrover_nb.core.structs.prices import PriceTable
+from dlrover_nb.core.structs.resources import RolePlan
 
 
 def scales(orders):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.controller import Controller, replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.decisions import (
     Decision,
     Outcome,
@@ -27,7 +28,7 @@ from dlrover_nb.core.structs.events import (
     Ticked,
 )
 from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import PlanBounds, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 
 def bigger(plan: ResourcePlan, workers: int = 1) -> ResourcePlan:

@@ -8,10 +8,11 @@ import pytest
 
 from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
+from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import Scale
 from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import Pins, PlanBounds, RolePlan
+from dlrover_nb.core.structs.resources import RolePlan
 
 
 def test_pins_of_the_specification_hold_from_the_start(make_job):

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.controller import replay
+from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import (
     JobSubmitted,
@@ -18,7 +20,8 @@ from dlrover_nb.core.structs.events import (
     Scale,
 )
 from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, Pins, PlanBounds, PriceTable, Role
+from dlrover_nb.core.structs.prices import PriceTable
+from dlrover_nb.core.structs.resources import Role
 
 
 def scales(orders):

@@ -8,11 +8,11 @@ import pytest
 
 from dlrover_nb.core.controller import ControllerSettings, replay
 from dlrover_nb.core.controller.rollup import Rollup
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Outcome, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import PhaseChanged, Remember, RoomChanged, Scale, Ticked
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
-from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
 TRAITS = JobTraits("wide_deep", 8, 136, 1 << 16, 100_000, 512, 50_000_000, "ada", "clicks")
 

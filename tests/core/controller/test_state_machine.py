@@ -19,6 +19,8 @@ from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.planner import has_room
 from dlrover_nb.core.pricing import cost_per_hour
+from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import (
     NodeOutOfMemory,
@@ -30,7 +32,7 @@ from dlrover_nb.core.structs.events import (
     Ticked,
 )
 from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, Pins, PlanBounds, Role
+from dlrover_nb.core.structs.resources import Role
 
 REFUSED = (StaleDecisionError, InvalidValueError, NotFoundError, CapacityError)
 BUDGET = 0.06

@@ -17,10 +17,11 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.driver.external_job import ExternalDriver
 from dlrover_nb.core.external import program
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.external import StepsDone, Written
 from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 60.0

@@ -16,9 +16,11 @@ from dlrover_nb.core.simulator import (
     TermsTruth,
     WorldSettings,
 )
+from dlrover_nb.core.structs.bounds import Pins
+from dlrover_nb.core.structs.capacity import NodeShape
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import NodeShape, Pins, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 2048), ps=RolePlan(1, 1.0, 2048))
 

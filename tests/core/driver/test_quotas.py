@@ -21,9 +21,11 @@ from dlrover_nb.core.simulator import (
     TermsTruth,
     WorldSettings,
 )
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Candidate, Prediction
 from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, PlanBounds, ResourcePlan, RolePlan, diff
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
 
 PATIENCE_S = 60.0
 NOW = ResourcePlan(worker=RolePlan(1, 1.0, 1024), ps=RolePlan(1, 1.0, 1024))

@@ -29,9 +29,11 @@ from dlrover_nb.core.simulator import (
     TermsTruth,
     WorldSettings,
 )
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.capacity import NodeShape
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.past import JobTraits
-from dlrover_nb.core.structs.resources import NodeShape, PlanBounds, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.summary import summarize
 
 PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 2048), ps=RolePlan(1, 1.0, 2048))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dlrover_nb.core.export import Options, Provenance
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
+from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import (
@@ -33,7 +34,8 @@ from dlrover_nb.core.structs.job import (
     Sync,
 )
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.resources import Pins, PlanBounds, PriceTable, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.prices import PriceTable
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
 
 if TYPE_CHECKING:

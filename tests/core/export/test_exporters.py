@@ -13,9 +13,10 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yaml
 from dlrover_nb.core.export.provenance import Context
+from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.resources import PlanBounds, RolePlan
+from dlrover_nb.core.structs.resources import RolePlan
 from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
 
 NOTES = """\

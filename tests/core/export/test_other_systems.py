@@ -15,9 +15,10 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, read_export, to_yaml
 from dlrover_nb.core.export.rayjob import size
 from dlrover_nb.core.jobfile import parse_job
+from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, Mode
 from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
-from dlrover_nb.core.structs.resources import Pins, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 TF_JOB, TORCH_JOB = replace(JOB, foreign=TENSORFLOW), replace(JOB, foreign=TORCH)
 THREE = replace(PLAN, worker=replace(PLAN.worker, count=3))

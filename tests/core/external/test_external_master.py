@@ -12,10 +12,11 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.external import ExternalMaster, ExternalRecord, Gather, planned
 from dlrover_nb.core.external.master import QUIET_S, ROOM_LIMIT_S
 from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, PlanApplied, PlanFailed
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework, StepsDone
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
 
 RUN = ExternalRole(("run",))

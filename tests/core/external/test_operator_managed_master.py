@@ -8,10 +8,11 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.external import ExternalRecord, OperatorManagedJob, OperatorManagedMaster
 from dlrover_nb.core.external.master import START_LIMIT_S
 from dlrover_nb.core.runtime.orders import Emit
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import NodeReported, PlanApplied, PlanFailed
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, StepsDone
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
 
 RUN = ExternalRole(("run",))

@@ -14,7 +14,8 @@ from dlrover_nb.core.pareto.exact import hypervolume, non_dominated
 from dlrover_nb.core.pareto.nsga2 import repaired
 from dlrover_nb.core.pareto.solve import SOLVERS, solve
 from dlrover_nb.core.pareto.space import list_plans, plan_grid
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, Pins, PlanBounds
+from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 
 BATCH = 512
 CLUSTER = Capacity((NodeShape(16, 65_536, 8), NodeShape(4, 8192, 3)))

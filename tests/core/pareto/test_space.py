@@ -17,8 +17,9 @@ from dlrover_nb.core.pareto.space import (
     nothing_left,
     plan_grid,
 )
-from dlrover_nb.core.structs import resources
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, Pins, PlanBounds, plan_needs
+from dlrover_nb.core.structs import capacity as machines
+from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape, plan_needs
 
 MEMORY = {"worker_memory_mib": 256, "ps_memory_mib": 128}
 LARGE = Capacity((NodeShape(1000, 10**7),))
@@ -63,7 +64,7 @@ def test_vectorised_placing_equals_node_by_node(shapes, mib):
     assert len(space) == 5 * 3 * 3 * 2
     capacity = Capacity(tuple(shapes))
     held = fits(space.axes, capacity, **memory)
-    one_by_one = [resources.fits(capacity, plan_needs(space.plan(i))) for i in range(len(space))]
+    one_by_one = [machines.fits(capacity, plan_needs(space.plan(i))) for i in range(len(space))]
     assert held.tolist() == one_by_one
 
 
@@ -79,7 +80,7 @@ def test_space_is_exactly_the_plans_within_bounds_quota_pins_and_machines(bounds
     expected = {
         plan
         for plan in everything
-        if resources.fits(capacity, plan_needs(plan))
+        if machines.fits(capacity, plan_needs(plan))
         and (bounds.quota_cpu is None or plan.total_cpu <= bounds.quota_cpu)
         and (bounds.quota_memory_mib is None or plan.total_memory_mib <= bounds.quota_memory_mib)
     }

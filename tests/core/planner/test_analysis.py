@@ -17,18 +17,11 @@ from dlrover_nb.core.planner.analysis import fitted, grid_of
 from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.cluster import JobBid, select_plans
 from dlrover_nb.core.planner.situation import transitions_s
+from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import (
-    Capacity,
-    NodeShape,
-    Pins,
-    PlanBounds,
-    PriceTable,
-    ResourcePlan,
-    Role,
-    RolePlan,
-    diff,
-)
+from dlrover_nb.core.structs.prices import PriceTable
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, diff
 from dlrover_nb.core.structs.samples import ProfileSample
 
 NOW = ResourcePlan(RolePlan(2, 2, 2048), RolePlan(1, 2, 2048))

@@ -9,16 +9,9 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.greedy import equal
 from dlrover_nb.core.planner.cluster import JobBid, select_plans
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits, plan_needs
 from dlrover_nb.core.structs.decisions import Candidate, Prediction
-from dlrover_nb.core.structs.resources import (
-    Capacity,
-    NodeShape,
-    ResourcePlan,
-    RolePlan,
-    diff,
-    fits,
-    plan_needs,
-)
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
 
 NOW = ResourcePlan(worker=RolePlan(2, 2.0, 2048), ps=RolePlan(1, 2.0, 2048))
 

@@ -8,16 +8,12 @@ import pytest
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
 from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying, suppose
 from dlrover_nb.core.planner.situation import transition_kind
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import (
-    Capacity,
-    NodeShape,
-    PlanBounds,
-    PriceTable,
-    ResourcePlan,
-    RolePlan,
-)
+from dlrover_nb.core.structs.prices import PriceTable
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.samples import ProfileSample
 
 NOW = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))

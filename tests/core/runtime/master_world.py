@@ -30,13 +30,14 @@ from dlrover_nb.core.runtime.orders import (
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.runtime.write_ahead_log import Entry, WriteAheadLog, read_back
 from dlrover_nb.core.structs import messages as m
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.job import (
     CategoricalColumn,
     FeatureSpec,
     JobSpec,
 )
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.shards import Purpose, Shard
 from dlrover_nb.core.structs.snapshot import Evaluation

@@ -9,8 +9,9 @@ from master_world import World, features, in_place, plan, spec, trained_every_ro
 
 from dlrover_nb.core.runtime.oom_recovery import FULL
 from dlrover_nb.core.structs import messages as m
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import NodeOutOfMemory, PlanApplied
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
 
 def end_for_memory(world: World, name: str) -> None:

@@ -8,8 +8,9 @@ from node_world import FEATURES, SPEC
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
 from dlrover_nb.core.runtime.pod import MOST_LETTERS, await_told, node_config, read_pod_job, tell_end
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.pods import PodJob, state_folder
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, Role
+from dlrover_nb.core.structs.resources import Role
 
 JOB = PodJob(
     SPEC, FEATURES, "0a1b2c3d", "p" * 40, "s" * 40, "t" * 32, capacity=Capacity((NodeShape(2.0, 512),))

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlrover_nb.core.simulator import CALM, Pending, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.capacity import NodeShape
 from dlrover_nb.core.structs.events import Scale
 from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import NodeShape, PlanBounds, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,6 +20,7 @@ from dlrover_nb.core.simulator import (
 )
 from dlrover_nb.core.simulator.faults import DAY_S
 from dlrover_nb.core.simulator.workload import JobSampler
+from dlrover_nb.core.structs.capacity import NodeShape
 from dlrover_nb.core.structs.events import (
     JobSubmitted,
     NodeOutOfMemory,
@@ -32,7 +33,7 @@ from dlrover_nb.core.structs.events import (
     Scale,
 )
 from dlrover_nb.core.structs.job import JobPhase, Migration, Mode
-from dlrover_nb.core.structs.resources import NodeShape, Role
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase
 
 ROUGH = Faults(failures_per_day=2.0, slow_per_day=5.0)

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.orders import Action
     from dlrover_nb.core.driver.backend import NodeExited
     from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.messages import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob
-    from dlrover_nb.core.structs.resources import Capacity
 
 logger = logging.getLogger(__name__)
 

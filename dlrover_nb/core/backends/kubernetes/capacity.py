@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
-from dlrover_nb.core.structs.resources import MOST_CPU, MOST_MEMORY_MIB, Capacity, NodeShape
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.resources import MOST_CPU, MOST_MEMORY_MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.capacity import Tenant
     from dlrover_nb.core.manifests.kinds import Doc, Kind
-    from dlrover_nb.core.structs.resources import Capacity
+    from dlrover_nb.core.structs.capacity import Capacity
 
 logger = logging.getLogger(__name__)
 

@@ -40,9 +40,9 @@ from dlrover_nb.core.history.database import HISTORY_VAR
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
 from dlrover_nb.core.manifests.objects import OWNER_NOTE
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
+from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.resources import check_fits
 from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Kind
     from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import Capacity
 
 logger = logging.getLogger(__name__)
 

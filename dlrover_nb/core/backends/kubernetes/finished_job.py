@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.errors import StaleDecisionError, WireError
 from dlrover_nb.core.manifests.parts import end_name, labels
+from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Capacity
 from dlrover_nb.core.structs.shards import ShardCounts
 from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 from dlrover_nb.core.structs.summary import summarize

@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.backend import Site
     from dlrover_nb.core.driver.backend import NodeExited
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import Written
     from dlrover_nb.core.structs.messages import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 BEGINNING: Doc = {  # as if a ScalePlan had asked for what the ElasticJob began with
     "metadata": {},

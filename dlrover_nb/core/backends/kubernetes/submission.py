@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
-    from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.usercode import Packed
 
 logger = logging.getLogger(__name__)

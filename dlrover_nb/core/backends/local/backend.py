@@ -29,8 +29,8 @@ from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.flash import sweep_memory
 from dlrover_nb.core.runtime.limits import sweep_groups, was_out_of_memory
 from dlrover_nb.core.runtime.output import STREAMS, output_path, read_head
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.messages import NodeConfig
-from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -29,14 +29,14 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.limits import was_out_of_memory
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.messages import NodeConfig
-from dlrover_nb.core.structs.resources import Capacity, NodeShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
-    from dlrover_nb.core.structs.resources import Need
+    from dlrover_nb.core.structs.capacity import Need
 
 logger = logging.getLogger(__name__)
 

@@ -46,17 +46,17 @@ from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.pruning import remove
 from dlrover_nb.core.runtime.preflight import prepare
+from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import check_fits
 from dlrover_nb.core.structs.summary import JobSummary, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import Capacity
 
 logger = logging.getLogger(__name__)
 

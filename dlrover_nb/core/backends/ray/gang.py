@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from dlrover_nb.core.structs.resources import Need, ResourcePlan
+    from dlrover_nb.core.structs.capacity import Need
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from dlrover_nb.core.driver.job_start import FLOAT_BYTES, traits_of
 from dlrover_nb.core.planner import PlannerSettings
 from dlrover_nb.core.simulator import MemoryGrowth, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.resources import NodeShape
+from dlrover_nb.core.structs.capacity import NodeShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,9 +26,9 @@ from dlrover_nb.core.driver.command_queue import CommandQueue
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.planner.quotas import UNLIMITED, share
+from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.events import Decided, QuotaChanged
-from dlrover_nb.core.structs.resources import check_fits
 from dlrover_nb.core.structs.shards import BatchChoice
 
 if TYPE_CHECKING:
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller import ControllerSettings, PlanQueries
     from dlrover_nb.core.simulator.description import SimulatedJob
     from dlrover_nb.core.simulator.world import SimulatedWorld
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.events import Event
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-    from dlrover_nb.core.structs.resources import Capacity, ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.core.structs.summary import JobSummary

@@ -19,8 +19,8 @@ from dlrover_nb.core.telemetry import JobTelemetry
 if TYPE_CHECKING:
     from dlrover_nb.core.controller import ControllerSettings, PlanQueries
     from dlrover_nb.core.simulator import SimJob
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.events import Decided, Event, Instruction
-    from dlrover_nb.core.structs.resources import Capacity
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 N_JOB_ROW, N_NODE_ROW = 2000, 10_000  # per job: a hundred jobs share one process

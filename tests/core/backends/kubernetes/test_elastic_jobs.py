@@ -21,12 +21,13 @@ from dlrover_nb.core.driver.operator_managed_job import OperatorManagedDriver
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN, SECRET
 from dlrover_nb.core.manifests.kinds import JOB as KIND_JOB
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.external import StepsDone
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Capacity, NodeShape, RolePlan
+from dlrover_nb.core.structs.resources import RolePlan
 
 pytestmark = pytest.mark.kube
 OPERATED = KubernetesSpec(operator="dlrover", env=("API_TOKEN=t",))

@@ -1,0 +1,121 @@
+"""What machines offer, and whether the nodes of a plan fit on them.
+
+`fits` is the definition: first fit, decreasing, node by node. The plan space (`pareto.bin_packing`) and the
+simulator place groups of nodes and give the same answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import CapacityError
+from dlrover_nb.core.structs.resources import CPU_STEP, ResourcePlan, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """What one machine offers to jobs, and how many such machines there are."""
+
+    cpu: float
+    memory_mib: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a job may use at the most: machine shapes, largest first.
+
+    A job's nodes must each fit on a machine, and all of them together on all machines (first-fit,
+    decreasing: the test that the plan space makes).
+    """
+
+    shapes: tuple[NodeShape, ...]
+
+    @property
+    def total_cpu(self) -> float:
+        """Cores of all machines."""
+        return sum(s.cpu * s.count for s in self.shapes)
+
+    @property
+    def total_memory_mib(self) -> int:
+        """MiB of all machines."""
+        return sum(s.memory_mib * s.count for s in self.shapes)
+
+
+Need = tuple[float, int]  # cores and MiB of one node
+
+
+def in_steps(cpu: float) -> int:
+    """Return whole CPU steps in `cpu`: as integers, sums of hundredths are exact."""
+    return int(cpu / CPU_STEP + 1e-6)
+
+
+def plan_needs(plan: ResourcePlan) -> list[Need]:
+    """Return what each node of a plan needs."""
+    roles = [plan.role(role) for role in Role]
+    return [(role.cpu, role.memory_mib) for role in roles for _ in range(role.count)]
+
+
+def fits(capacity: Capacity, needs: Iterable[Need]) -> bool:
+    """Whether nodes with these needs all find a place: first fit, largest first.
+
+    Size is the larger share of all cores and of all memory. First fit is no optimal packing; it errs on
+    the safe side: what it places can be placed.
+    """
+    free = [[in_steps(s.cpu), s.memory_mib] for s in capacity.shapes for _ in range(s.count)]
+    total_cpu, total_mib = (max(sum(column), 1) for column in zip(*free, strict=True)) if free else (1, 1)
+    nodes = [(in_steps(cpu), memory_mib) for cpu, memory_mib in needs]
+    for cpu, memory_mib in sorted(nodes, key=lambda n: max(n[0] / total_cpu, n[1] / total_mib), reverse=True):
+        machine = next((m for m in free if cpu <= m[0] and memory_mib <= m[1]), None)
+        if machine is None:
+            return False
+        machine[0] -= cpu
+        machine[1] -= memory_mib
+    return True
+
+
+def n_more(capacity: Capacity, present: Sequence[Need], need: Need, *, at_most: int) -> int:
+    """Return how many more nodes of one kind, up to `at_most`, fit beside those present."""
+    if at_most <= 0 or fits(capacity, [*present, *[need] * at_most]):
+        return max(0, at_most)
+    n, too_many = 0, at_most
+    while too_many - n > 1:
+        middle = (n + too_many) // 2
+        n, too_many = (middle, too_many) if fits(capacity, [*present, *[need] * middle]) else (n, middle)
+    return n
+
+
+def check_fits(plan: ResourcePlan, capacity: Capacity) -> None:
+    """Refuse a plan whose nodes do not all find a place.
+
+    Raises
+    ------
+    CapacityError
+        It says what was asked, what there is, and how many workers of this size would fit.
+    """
+    if fits(capacity, plan_needs(plan)):
+        return
+    machines = ", ".join(f"{s.count} x {s.cpu:g} cores and {s.memory_mib} MiB" for s in capacity.shapes)
+    raise CapacityError(
+        f"the plan must fit on the machines ({machines or 'none'}), got {plan.short} = "
+        f"{plan.total_cpu:g} cores and {plan.total_memory_mib} MiB; {_possible(plan, capacity)}"
+    )
+
+
+def _possible(plan: ResourcePlan, capacity: Capacity) -> str:
+    """Say of a plan without room how much of it would fit."""
+    worker, ps = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
+    for name, (cpu, mib) in (("worker", worker), ("PS", ps)):
+        if not fits(capacity, [(cpu, mib)]):
+            return f"no machine holds one {name} of {cpu:g} cores and {mib} MiB; ask for what one machine has"
+    most = n_more(capacity, [], ps, at_most=plan.ps.count)
+    if most < plan.ps.count:
+        return f"only {most} PS of this size fit, without any worker; ask for fewer or smaller ones"
+    most = n_more(capacity, [ps] * plan.ps.count, worker, at_most=plan.worker.count - 1)
+    if most:
+        return f"beside these PS, {most} worker{'s' * (most != 1)} of this size would fit"
+    return "not even 1 worker of this size fits beside these PS; give each node less"

@@ -1,0 +1,27 @@
+"""Prices of cores and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlrover_nb.core.structs import _check
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    """Money per resource and hour; None is a price that nobody knows.
+
+    The default is a rounded list price of general-purpose virtual machines; it is an assumption,
+    shown as such, until the user gives the prices that they pay. With an unknown price no money is shown
+    for any plan: a sum with a part left out would be a wrong number.
+    """
+
+    currency: str = "USD"
+    cpu_hour: float | None = 0.034
+    gib_hour: float | None = 0.0045
+    assumed: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_hour", "gib_hour"):
+            if getattr(self, name) is not None:
+                _check.at_least(f"{name} price", getattr(self, name), 0)
