@@ -41,6 +41,10 @@ imports: install
 unit: install
 	$(BIN)/python -m pytest
 
+.PHONY: docs
+docs: install  ## the documentation as a site in build/site; a broken link or reference is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 .PHONY: browser
 browser:  ## headless Chromium for the browser tests, where we may install it
 	@command -v chromium >/dev/null 2>&1 || { \

@@ -1,0 +1,130 @@
+"""Pages of the documentation that are made from the code: verbs, job file keys, and the operators' page.
+
+A hook of mkdocs (`mkdocs.yml`). The tables cannot differ from the code, because they are read from it each
+time the site is built.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+import typing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mkdocs.structure.files import File
+
+from dlrover_nb.core.jobfile import WRITTEN_AS, known_values
+from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.magics.arguments import help_text, verbs
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+CLI = "dlrover-nb"
+VERBS_INTRODUCTION = """\
+Each verb works as `%dlrover VERB` in a notebook and as `dlrover-nb VERB` in a shell, and is a method of the
+[Python API](api.md). `%dlrover help VERB` shows the same text."""
+KEYS_INTRODUCTION = """\
+A job file is YAML. Every key but `name` has a default; a group that is given in part keeps the defaults of
+the rest. See [Write a job file](../how-to/job-file.md)."""
+UNDERLINED = re.compile(r"^\s*-{3,}\s*$")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    pages = {
+        "reference/verbs.md": verbs_page(),
+        "reference/job-file.md": job_file_page(),
+        "operators.md": Path(config.config_file_path).with_name("deploy").joinpath("README.md").read_text(),
+    }
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def verbs_page() -> str:
+    """Return the reference of all verbs, as their own help shows it."""
+    parts = ["# Verbs", VERBS_INTRODUCTION]
+    for verb in verbs(CLI):
+        parts += [f"## {verb}", f"```text\n{help_text(verb, command=CLI)}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def job_file_page() -> str:
+    """Return the reference of all keys of a job file, group by group."""
+    parts = ["# Job file keys", KEYS_INTRODUCTION]
+    for group, record in _groups(JobSpec, ""):
+        parts += [f"## {group or 'Top level'}", _table(group, record)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _groups(record: type, group: str) -> list[tuple[str, type]]:
+    """Return a record and the records inside it, each with its path in the file."""
+    found = [(group, record)]
+    for name, kind in _fields(record):
+        if (inner := _record_in(kind)) is not None:
+            found += _groups(inner, f"{group}.{name}".lstrip("."))
+    return found
+
+
+def _fields(record: type) -> list[tuple[str, Any]]:
+    hints = typing.get_type_hints(record)
+    return [(WRITTEN_AS.get(f.name, f.name), hints[f.name]) for f in dataclasses.fields(record)]
+
+
+def _record_in(kind: Any) -> type | None:
+    """Return the record that a field holds; None for a plain value or a list."""
+    kinds = [kind, *typing.get_args(kind)] if typing.get_origin(kind) is not tuple else []
+    return next((k for k in kinds if dataclasses.is_dataclass(k) and isinstance(k, type)), None)
+
+
+def _table(group: str, record: type) -> str:
+    texts = parameters(record.__doc__ or "")
+    defaults = {WRITTEN_AS.get(f.name, f.name): f for f in dataclasses.fields(record)}
+    rows = ["| key | default | meaning |", "| --- | --- | --- |"]
+    for name, kind in _fields(record):
+        if _record_in(kind) is not None:
+            continue
+        field = defaults[name]
+        words = known_values(f"{group}.{name}".lstrip("."))
+        meaning = texts.get(field.name, "")
+        choice = f"One of {', '.join(f'`{word}`' for word in words)}. " if words else ""
+        rows.append(f"| `{name}` | {_default(field)} | {choice}{meaning} |")
+    return "\n".join(rows) if len(rows) > 2 else "Only groups."
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        value = field.default
+    elif field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    else:
+        return "required"
+    if isinstance(value, enum.StrEnum):
+        value = str(value)
+    return "none" if value in (None, (), "") else f"`{value}`".replace("|", "\\|")
+
+
+def parameters(docstring: str) -> dict[str, str]:
+    """Return the text of each parameter of a numpydoc docstring."""
+    lines = docstring.expandtabs().splitlines()
+    start = next((i for i, line in enumerate(lines) if line.strip() == "Parameters"), None)
+    if start is None:
+        return {}
+    found: dict[str, list[str]] = {}
+    names: list[str] = []
+    base = len(lines[start]) - len(lines[start].lstrip())
+    for line in lines[start + 2 :]:
+        indent = len(line) - len(line.lstrip())
+        if UNDERLINED.match(line):
+            break
+        if line.strip() and indent == base:
+            names = [name.strip() for name in line.strip().split(",")]
+            found |= {name: [] for name in names}
+        elif line.strip():
+            for name in names:
+                found[name].append(line.strip())
+    return {name: " ".join(text).replace("|", "\\|") for name, text in found.items()}
