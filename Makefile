@@ -72,5 +72,16 @@ kube:  ## the programs of the test cluster for the Kubernetes tests, where it li
 	elif [ -x $(KUBE_CLUSTER) ]; then echo "$(KUBE_CLUSTER) was left to you: without it the Kubernetes tests may be skipped"; \
 	else echo "no test cluster beside this checkout: the Kubernetes tests will be skipped"; fi
 
+# Apart from .venv: what resolves the constraints is no part of what they pin.
+UV := build/uv
+HEADER = \# The set that the tests run with, for every Python from 3.11.0 on: made by `make constraints`.
+
+.PHONY: constraints
+constraints:  ## constraints.txt anew from pyproject.toml, keeping pins that still hold; UPGRADE=1: the newest of all
+	@test -x $(UV)/bin/uv || { $(BIN)/python -m venv $(UV) && $(UV)/bin/python -m pip install --quiet uv; }
+	$(UV)/bin/uv pip compile --quiet --universal --python-version 3.11.0 --all-extras --no-header --no-annotate \
+	  $(if $(UPGRADE),--upgrade) --output-file constraints.txt pyproject.toml
+	@sed -i '1i $(HEADER)' constraints.txt
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(OUT)
