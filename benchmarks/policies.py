@@ -101,12 +101,17 @@ class Ours:
     """The product's controller."""
 
     def __init__(self, settings: ControllerSettings) -> None:
-        self.controller = Controller(settings)
+        self._settings = settings
+        self._controller: Controller | None = None
         self.fit: FitSummary | None = None
 
     def hear(self, event: Event) -> ResourcePlan | None:
         target = None
-        for order in self.controller.handle(event):
+        if isinstance(event, JobSubmitted):
+            self._controller = Controller(event, self._settings)
+            return None
+        assert self._controller is not None
+        for order in self._controller.handle(event):
             if isinstance(order, Scale):
                 target = order.target
             elif isinstance(order.record, FitSummary):

@@ -16,6 +16,7 @@ from dlrover_nb.core.controller import Controller, ControllerSettings
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
 from dlrover_nb.core.simulator.workload import JobSampler, poisson_arrivals, read_arrivals
 from dlrover_nb.core.structs.capacity import NodeShape
+from dlrover_nb.core.structs.events import JobSubmitted
 from dlrover_nb.core.structs.job import JobPhase
 
 if TYPE_CHECKING:
@@ -36,16 +37,22 @@ def day(n_job: int, settings: ControllerSettings, arrivals: Path | None, seed: i
     own = replace(
         settings, window_s=120.0, max_window_s=600.0, settle_s=60.0, refit_s=3600.0, refit_growth=1.0
     )
-    return run_day(world, {sim.job.spec.name: Controller(own) for sim in world.jobs})
+    return run_day(world, own)
 
 
-def run_day(world: SimulatedWorld, controllers: dict[str, Controller]) -> dict[str, float]:
+def run_day(world: SimulatedWorld, settings: ControllerSettings) -> dict[str, float]:
+    controllers: dict[str, Controller] = {}
     began, n_event, controllers_s, cpu_s = time.perf_counter(), 0, 0.0, time.process_time()
     while world.next_at_s <= 86_400:
         _, told = world.step(86_400)
         n_event += len(told)
         from_s = time.perf_counter()
-        orders = [(name, order) for name, event in told for order in controllers[name].handle(event)]
+        orders = []
+        for name, event in told:
+            if isinstance(event, JobSubmitted):
+                controllers[name] = Controller(event, settings)
+            else:
+                orders += [(name, order) for order in controllers[name].handle(event)]
         controllers_s += time.perf_counter() - from_s
         for name, order in orders:
             world.obey(name, order)

@@ -60,19 +60,24 @@ class Controller:
 
     Parameters
     ----------
+    job
+        The first event of a job; all others go to `handle`.
     settings
         Durations and thresholds.
 
-    Notes
-    -----
-    The first event must be `JobSubmitted`.
+    Attributes
+    ----------
+    first_orders
+        The orders that follow from the submission.
     """
 
-    def __init__(self, settings: ControllerSettings | None = None) -> None:
+    def __init__(self, job: JobSubmitted, settings: ControllerSettings | None = None) -> None:
         self._settings = settings or ControllerSettings()
         self._story = Story()
-        self._is_submitted = False
-        self._at_s = 0.0  # of the last event
+        self._at_s = job.at_s  # of the last event
+        self._helm = DecisionHandler(self._settings, job, self._story)
+        self._rollup = Rollup(self._settings.row_s, job.at_s)
+        self.first_orders = self._submitted(job)
 
     def handle(self, event: Event) -> Orders:
         """Take one fact in and return the orders that follow from it.
@@ -82,10 +87,6 @@ class Controller:
         StaleDecisionError, InvalidValueError, CapacityError, NotFoundError
             When a decision cannot be; then nothing has changed.
         """
-        if isinstance(event, JobSubmitted) == self._is_submitted:
-            raise InvalidValueError(
-                f"a controller serves one job, submitted first; got {type(event).__name__}; make one per job"
-            )
         at_s = event.at_s
         orders = self._about_job(event)
         self._at_s = at_s
@@ -95,16 +96,11 @@ class Controller:
     @property
     def under_way(self) -> ResourcePlan | None:
         """The plan that was ordered and is not in place yet; None while there is none."""
-        rollout = self._helm.rollouts.current if self._is_submitted else None
+        rollout = self._helm.rollouts.current
         return None if rollout is None else rollout.target
 
-    @property
-    def is_submitted(self) -> bool:
-        """Whether it has heard of its job."""
-        return self._is_submitted
-
     def view(self) -> DecisionView:
-        """Return the picture after the last event; a job must be submitted."""
+        """Return the picture after the last event."""
         helm = self._helm
         analysis = helm.advisor.analysis
         return DecisionView(
@@ -137,7 +133,7 @@ class Controller:
         return tuple(need.why for need in needs)
 
     def counsel(self) -> PlanQueries:
-        """Return what can be asked about the job as it stands now; a job must be submitted."""
+        """Return what can be asked about the job as it stands now."""
         return self._helm.counsel(self._at_s)
 
     def bid(self) -> Bid | None:
@@ -164,8 +160,10 @@ class Controller:
                 self._helm.measured.progress(n_sample_done)
             case Ticked():
                 pass  # time alone matters to auto mode and to memory, which are asked after every event
-            case JobSubmitted():
-                orders = self._submitted(event)
+            case JobSubmitted(spec=spec):
+                raise InvalidValueError(
+                    f"a controller serves one job, here {self._helm.name}; got {spec.name}; make one per job"
+                )
             case PhaseChanged():
                 orders = self._phase_changed(event)
             case Decided(at_s, decision):
@@ -195,9 +193,6 @@ class Controller:
 
     def _submitted(self, event: JobSubmitted) -> Orders:
         spec = event.spec
-        self._helm = DecisionHandler(self._settings, event, self._story)
-        self._rollup = Rollup(self._settings.row_s, event.at_s)
-        self._is_submitted = True
         self._story.tell(event.at_s, f"job {spec.name} submitted by {spec.owner or 'someone'}: {spec.plan}")
         if event.why:
             self._story.tell(event.at_s, event.why)
@@ -313,8 +308,19 @@ class Controller:
 
 
 def replay(events: Iterable[Event], settings: ControllerSettings | None = None) -> Controller:
-    """Return the controller that heard these events; what it orders on the way has been done before."""
-    controller = Controller(settings)
-    for event in events:
+    """Return the controller of these events, `JobSubmitted` first; its orders were carried out before.
+
+    Raises
+    ------
+    InvalidValueError
+        When the first event is another one, or there is none.
+    """
+    rest = iter(events)
+    first = next(rest, None)
+    if not isinstance(first, JobSubmitted):
+        got = "no event" if first is None else type(first).__name__
+        raise InvalidValueError(f"the first event must be JobSubmitted, got {got}; replay a whole journal")
+    controller = Controller(first, settings)
+    for event in rest:
         controller.handle(event)
     return controller

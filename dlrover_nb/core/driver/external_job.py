@@ -212,7 +212,7 @@ class ExternalDriver:
         self._words.again([node.id for node in saved.record.nodes], saved.read_ns)
         self._backend.adopt([node.id for node in saved.record.nodes if not node.is_finished])
         self._backend.meet(self._url)
-        if not self._hearing.controller.is_submitted:
+        if not self._hearing.is_submitted:
             self._submit()
         orders = self._master.resume(saved.record, self._now_s())
         if (plan := self._hearing.controller.under_way) is not None:

@@ -203,10 +203,11 @@ class JobDriver:
         self._backend.adopt([node.id for node in record.nodes])
         self._backend.meet(self._line.endpoint)  # unchanged too: a master before this may have died before it
         orders = self._master.resume(record, kept, self._now_s())
-        controller = self._hearing.controller
-        if not controller.is_submitted:
+        if not self._hearing.is_submitted:
             self._submit()
-        if (plan := controller.under_way) is not None:  # one of the two had not heard of the other
+        if (
+            plan := self._hearing.controller.under_way
+        ) is not None:  # one of the two had not heard of the other
             orders += self._master.set_target(plan, self._now_s())
         return orders
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.driver import job_snapshot
 from dlrover_nb.core.driver.history_writer import HistoryWriter
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.rundir.journal import JOURNAL, Journal, read_journal
-from dlrover_nb.core.structs.events import NodeReported, Remember, Ticked
+from dlrover_nb.core.structs.events import JobSubmitted, NodeReported, Remember, Ticked
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.telemetry import JobTelemetry
 
@@ -46,10 +47,9 @@ class RecordedController:
     settings
         Of the controller.
 
-    Attributes
-    ----------
-    controller
-        For looking at it; what it is to hear goes through `tell`.
+    Notes
+    -----
+    The first event, `JobSubmitted`, makes the controller.
     """
 
     def __init__(
@@ -59,17 +59,42 @@ class RecordedController:
         history_url: str | None,
         settings: ControllerSettings | None = None,
     ) -> None:
-        self.controller = Controller(settings)
+        self._job, self._settings = job, settings
+        self._controller: Controller | None = None
         self._path = folder / JOURNAL
         self._journal, self._memory = Journal(folder), HistoryWriter(job, history_url)
         self._telemetry, self._lock = JobTelemetry(), threading.Lock()
+
+    @property
+    def is_submitted(self) -> bool:
+        """Whether there is a controller: a job was submitted to it."""
+        return self._controller is not None
+
+    @property
+    def controller(self) -> Controller:
+        """The controller, to be read; events go through `tell`.
+
+        Raises
+        ------
+        InvalidValueError
+            When no job was submitted yet.
+        """
+        if self._controller is None:
+            raise InvalidValueError(f"the first event of job {self._job} must be JobSubmitted, got none yet")
+        return self._controller
+
+    def _handle(self, event: Event) -> tuple[Instruction, ...]:
+        if self._controller is None and isinstance(event, JobSubmitted):
+            self._controller = Controller(event, self._settings)
+            return self._controller.first_orders
+        return self.controller.handle(event)
 
     def tell(self, event: Event) -> tuple[Instruction, ...]:
         """Hand a fact to the controller; return what it says, of which the records are kept already."""
         if isinstance(event, NodeReported):
             with self._lock:
                 self._telemetry.record_node(event.sample)
-        instructions = self.controller.handle(event)
+        instructions = self._handle(event)
         self._journal.append(event)
         for instruction in instructions:
             if isinstance(instruction, Remember):
@@ -82,7 +107,7 @@ class RecordedController:
         recorder = _Recorder(self._telemetry)
         for event in read_journal(self._path):
             recorder.hear(event)
-            asked.extend(i for i in self.controller.handle(event) if isinstance(i, Remember))
+            asked.extend(i for i in self._handle(event) if isinstance(i, Remember))
             while asked and asked[0].at_s < event.at_s - UNSURE_S:
                 asked.popleft()
         for order in asked:

@@ -56,14 +56,16 @@ class FakeJob:
         **submitted,
     ) -> None:
         self.settings = settings or ControllerSettings()
-        self.controller = Controller(self.settings)
         self.spec, self.at_s, self.plan, self.speed = spec, 0.0, spec.plan, speed
         self.memory = memory
         self.journal: list = []
         self.orders: list = []
         self.n_done = 0
         capacity = Capacity((NodeShape(2.0, 8000),))
-        self.tell(JobSubmitted(0.0, spec, capacity, n_sample_total, 100_000, 16, **submitted))
+        first = JobSubmitted(0.0, spec, capacity, n_sample_total, 100_000, 16, **submitted)
+        self.controller = Controller(first, self.settings)
+        self.journal.append(first)
+        self.orders += self.controller.first_orders
         self.tell(PhaseChanged(0.0, JobPhase.TRAINING))
         self.tell(PlanApplied(0.0, spec.plan, 0.0))
 

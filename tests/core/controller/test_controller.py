@@ -247,10 +247,21 @@ def test_plan_changed_by_somebody_else_expires_the_open_proposal(job):
     assert job.view.proposals[0].status is ProposalStatus.EXPIRED
 
 
-def test_nothing_is_decided_before_the_job_trains(spec):
-    controller = Controller()
-    with pytest.raises(InvalidValueError, match="submitted first"):
-        controller.handle(Ticked(0.0))
+def test_a_replay_begins_with_the_submission():
+    for events, got in (([], "no event"), ([Ticked(0.0)], "Ticked")):
+        with pytest.raises(InvalidValueError, match=f"must be JobSubmitted, got {got}"):
+            replay(events)
+
+
+def test_a_controller_serves_one_job_and_has_a_view_from_the_start(job):
+    fresh = Controller(job.journal[0])
+    assert fresh.view().story
+    assert fresh.counsel().standing.target == job.spec.plan
+    assert [order.record for order in fresh.first_orders] == [job.spec]
+    before = job.view
+    with pytest.raises(InvalidValueError, match="serves one job, here clicks; got clicks"):
+        job.controller.handle(job.journal[0])
+    assert job.view == before
 
 
 def test_near_the_end_nothing_is_proposed(make_job):

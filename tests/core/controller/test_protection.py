@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlrover_nb.core.controller import replay
+from dlrover_nb.core.controller import Controller, replay
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
@@ -191,10 +191,9 @@ def test_job_killed_before_anything_is_measured_tells_the_user_what_to_do(job):
     assert job.open.kind is ProposalKind.PROTECT
 
 
-def test_kill_before_the_first_plan_runs_waits_until_it_does(spec, make_job):
-    controller = make_job(mode=Mode.AUTO).controller.__class__()
+def test_kill_before_the_first_plan_runs_waits_until_it_does(spec):
     auto = replace(spec, mode=Mode.AUTO)
-    controller.handle(JobSubmitted(0.0, auto, Capacity((NodeShape(2, 8000),)), 10**6, 1000, 16))
+    controller = Controller(JobSubmitted(0.0, auto, Capacity((NodeShape(2, 8000),)), 10**6, 1000, 16))
     controller.handle(PhaseChanged(0.0, JobPhase.STARTING))
     assert scales(controller.handle(NodeOutOfMemory(1.0, "s0", Role.PS, 512.0))) == []
     orders = controller.handle(PlanApplied(2.0, spec.plan, 0.0))

@@ -353,12 +353,15 @@ def test_bad_submissions_are_refused() -> None:
 
 def play_with_controller(world):
     """Let a controller decide for the only job; return all that was told."""
-    controller, told = Controller(CONTROL), []
+    controllers, told = {}, []
     while world.next_at_s < math.inf:
         _, events = world.step()
         told += [event for _, event in events]
         for name, event in events:
-            for instruction in controller.handle(event):
+            if isinstance(event, JobSubmitted):
+                controllers[name] = Controller(event, CONTROL)
+                continue
+            for instruction in controllers[name].handle(event):
                 world.obey(name, instruction)
     return told
 

@@ -28,7 +28,7 @@ from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundErro
 from dlrover_nb.core.planner.quotas import UNLIMITED, share
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
-from dlrover_nb.core.structs.events import Decided, QuotaChanged
+from dlrover_nb.core.structs.events import Decided, JobSubmitted, QuotaChanged
 from dlrover_nb.core.structs.shards import BatchChoice
 
 if TYPE_CHECKING:
@@ -258,8 +258,16 @@ class SimulatedCluster:
             phase = self._runs[name].phase
             raise InvalidValueError(f"a job named {name} was here already ({phase}); choose another name")
         sim = self._world.submit(self._begun(job))
-        self._runs[name] = SimulatedRun(sim, self.capacity(), self._settings)
-        self._catch_up(name)  # on its first event: from now on there is a picture of it
+        self._runs[name] = SimulatedRun(sim, self._first_event(name), self.capacity(), self._settings)
+        self._catch_up(name)
+
+    def _first_event(self, name: str) -> JobSubmitted:
+        """Step the world, within this moment, until a job has arrived; return and drop its first event."""
+        while (found := next((fact for fact in self._facts if fact[0] == name), None)) is None:
+            self._facts.extend(self._world.step(self._world.now_s)[1])
+        self._facts.remove(found)
+        assert isinstance(found[1], JobSubmitted)
+        return found[1]
 
     def _begun(self, job: SimulatedJob) -> SimulatedJob:
         """Let a job that says what it is begin on what the jobs that ended here have taught."""

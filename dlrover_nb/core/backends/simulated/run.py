@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller import ControllerSettings, PlanQueries
     from dlrover_nb.core.simulator import SimJob
     from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.events import Decided, Event, Instruction
+    from dlrover_nb.core.structs.events import Decided, Event, Instruction, JobSubmitted
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 N_JOB_ROW, N_NODE_ROW = 2000, 10_000  # per job: a hundred jobs share one process
@@ -33,15 +33,19 @@ class SimulatedRun:
     ----------
     job
         The job in the simulated world.
+    submitted
+        The first event of the job.
     capacity
         Of all machines.
     settings
         Of its controller.
     """
 
-    def __init__(self, job: SimJob, capacity: Capacity, settings: ControllerSettings) -> None:
+    def __init__(
+        self, job: SimJob, submitted: JobSubmitted, capacity: Capacity, settings: ControllerSettings
+    ) -> None:
         self._job, self._capacity = job, capacity
-        self._controller = Controller(settings)
+        self._controller = Controller(submitted, settings)
         self._telemetry = JobTelemetry(n_job_row=N_JOB_ROW, n_node_row=N_NODE_ROW)
         self._lines: dict[str, list[LogLine]] = {}  # of each node, the dead ones too
         self._fit: FitSummary | None = None
