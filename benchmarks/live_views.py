@@ -33,6 +33,7 @@ from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.widgets.charts import throughput
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.many import ManyJobs
+from dlrover_nb.widgets.poller import Poller
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -245,20 +246,20 @@ def measure_view(browser: Any, watched: Watched, line: str, seconds: float, pref
 
 def one_job(browser: Any, seconds: float, speed: float) -> dict[str, Any]:
     with simulated(1, speed) as cluster:
-        watched = Watched(LiveView(cluster.job("job-1")), newest_of_job)
+        watched = Watched(LiveView(cluster.job("job-1"), Poller()), newest_of_job)
         return measure_view(browser, watched, "measured", seconds, "one")
 
 
 def many_jobs(browser: Any, n_job: int, seconds: float, speed: float) -> dict[str, Any]:
     with simulated(n_job, speed) as cluster:
-        watched = Watched(ManyJobs(cluster), newest_of_many)
+        watched = Watched(ManyJobs(cluster, Poller()), newest_of_many)
         return measure_view(browser, watched, "job-1", seconds, "many") | {"many_jobs": n_job}
 
 
 def heap(browser: Any, n_job: int, minutes: float, speed: float) -> dict[str, Any]:
     """Watch the browser's heap, garbage collected, while the jobs tick; the slope is a least-squares line."""
     with simulated(n_job, speed) as cluster:
-        view = ManyJobs(cluster)
+        view = ManyJobs(cluster, Poller())
         with served(view.panel) as address:
             page = Page(browser, address)
             devtools = page.page.context.new_cdp_session(page.page)
@@ -286,7 +287,7 @@ def cycles(browser: Any, n_job: int, n: int, speed: float) -> dict[str, Any]:
     process, rows = psutil.Process(), []
     pn.config.session_history = 0
     with simulated(n_job, speed) as cluster:
-        view = ManyJobs(cluster)
+        view = ManyJobs(cluster, Poller())
         with served(view.panel) as address:
             for i in range(n + N_WARM):
                 Page(browser, address).page.close()

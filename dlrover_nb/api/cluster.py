@@ -10,6 +10,7 @@ from dlrover_nb.api.submission import job_of
 from dlrover_nb.api.views import ConnectionView, JobsView, Note
 from dlrover_nb.core.connect import connect as connect_core
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.widgets.poller import Poller
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,10 +95,14 @@ class Cluster:
     ----------
     core
         The cluster underneath, a `dlrover_nb.core.client.cluster.Cluster`.
+    poller
+        Keeps the live views of this cluster up to date; None for a new one. A second connection to a cluster
+        takes that of the first, so that a shutdown updates the views of both a last time.
     """
 
-    def __init__(self, core: CoreCluster) -> None:
+    def __init__(self, core: CoreCluster, poller: Poller | None = None) -> None:
         self.core = core
+        self.poller = Poller() if poller is None else poller  # it starts no thread before the first view
 
     @property
     def simulated(self) -> bool:
@@ -150,7 +155,7 @@ class Cluster:
         """
         spec = job_of(job, settings.items())
         handle = self.core.submit(spec, model=model, data=data)
-        return Job(handle, Note(f"Submitted {spec.name}", f"{spec.plan}; mode {spec.mode}"))
+        return Job(handle, self.poller, Note(f"Submitted {spec.name}", f"{spec.plan}; mode {spec.mode}"))
 
     def jobs(self) -> JobsView:
         """Return all jobs, newest first: running ones, and those that the history knows."""
@@ -175,7 +180,7 @@ class Cluster:
         --------
         >>> cluster.job("ads-ctr").status()
         """
-        return Job(self.core.job(only_job(self.core.jobs()) if name is None else name))
+        return Job(self.core.job(only_job(self.core.jobs()) if name is None else name), self.poller)
 
     def attach(self, name: str | None = None) -> Job | JobsView:
         """Find jobs again, from a new kernel: with all that they have measured so far.
@@ -321,7 +326,7 @@ class Cluster:
         """
         from dlrover_nb.widgets.many import ManyJobs  # noqa: PLC0415 - views load when asked for
 
-        return ManyJobs(self.core)
+        return ManyJobs(self.core, self.poller)
 
     def delete(self, name: str, *, force: bool = False) -> Note:
         """Remove a job and all that it left, also where it is over; its history is kept.
@@ -363,12 +368,11 @@ class Cluster:
         --------
         >>> cluster.shutdown(force=True)
         """
-        from dlrover_nb.widgets.live import POLLER  # noqa: PLC0415 - views load when asked for
-
-        POLLER.look()
-        told = self.core.shutdown(force=force)
-        POLLER.forget_all()
-        return Note("Shutdown", told)
+        self.poller.refresh()
+        done = self.core.shutdown(force=force)
+        self.poller.close()
+        self.poller = Poller()  # where the cluster itself goes on, views opened from now on are live again
+        return Note("Shutdown", done)
 
     def standing(self) -> ClusterAccess:
         """Return what you are told of the cluster beside its capacity, and what you may do there.

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.live import LiveView
+    from dlrover_nb.widgets.poller import Poller
 
 NEW_S = 2.0  # a job's master takes a moment to start; till then the first display must not wait for it
 
@@ -52,12 +53,15 @@ class Job(Steering):
     ----------
     handle
         The client's side of the job, a `dlrover_nb.core.client.handle.JobHandle`.
+    poller
+        Keeps live views of the job up to date; the one of its cluster.
     first
         Shown instead of the state within `NEW_S` of the making, so that a submit's cell ends at once.
     """
 
-    def __init__(self, handle: JobHandle, first: Note | None = None) -> None:
+    def __init__(self, handle: JobHandle, poller: Poller, first: Note | None = None) -> None:
         super().__init__(handle)
+        self.poller = poller
         self._first = first
         self._made_s = time.monotonic()
 
@@ -90,7 +94,7 @@ class Job(Steering):
         """Return a live view; a front end without widgets shows its static form."""
         from dlrover_nb.widgets.live import LiveView  # noqa: PLC0415 - views load when asked for
 
-        return LiveView(self.handle)
+        return LiveView(self.handle, self.poller)
 
     def plans(self) -> PlansView:
         """Return the open proposal, the Pareto front, the fit and its curves, and how plans turned out."""

@@ -176,8 +176,9 @@ class Commands:
 
     def connect(self, request: rq.Connect) -> Cluster:
         """Start or join a cluster; a simulated one ends with it, which is refused while jobs run there."""
-        if self.session.cluster is not None and self.session.cluster.simulated:
-            self.session.cluster.shutdown()
+        previous = self.session.cluster
+        if previous is not None and previous.simulated:
+            previous.shutdown()
         core = self._connector(
             request.kind,
             request.address,
@@ -187,7 +188,9 @@ class Commands:
             context=request.context,
             namespace=request.namespace,
         )
-        cluster = self.session.cluster = Cluster(core)
+        is_again = previous is not None and request == self.session.connected_by
+        cluster = Cluster(core, previous.poller if is_again and previous is not None else None)
+        self.session.cluster, self.session.connected_by = cluster, request
         with contextlib.suppress(BackendError):  # what is shown says it, and what is allowed
             self.session.note_jobs(cluster.jobs())
         return cluster
@@ -203,7 +206,7 @@ class Commands:
         if request.wait:
             return self.wait(rq.Wait(spec.name, None))
         text = f"{spec.plan}; mode {spec.mode}\n{self._command} watch {spec.name} follows it"
-        return Job(job.handle, Note(f"Submitted {spec.name}", text))
+        return Job(job.handle, job.poller, Note(f"Submitted {spec.name}", text))
 
     def jobs(self) -> JobsView:
         """List jobs."""

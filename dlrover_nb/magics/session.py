@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dlrover_nb.api.cluster import Cluster
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.magics.requests import Connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Session:
     """The state behind the verbs."""
 
     cluster: Cluster | None = None
+    connected_by: Connect | None = None  # the request that `cluster` came from; None: not by `connect`
     jobs: dict[str, bool] = field(default_factory=dict)  # name -> whether it runs, as seen last
     shown: dict[str, str] = field(default_factory=dict)  # job -> id of the proposal that was shown last
     names: dict[str, Names] = field(default_factory=dict)

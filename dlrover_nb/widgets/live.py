@@ -1,7 +1,7 @@
 """A job live: charts, the open proposal, and the buttons to answer it, in a notebook or a served page.
 
-A `LiveView` holds the job's newest picture (`JobViewModel`) and any number of screens drawn from it. One
-poller thread per process refreshes the feed; each screen flushes once a tick. What a notebook's cell shows
+A `LiveView` holds the job's newest picture (`JobViewModel`) and any number of screens drawn from it. The
+poller of the job's cluster refreshes the feed; each screen flushes once a tick. What a notebook's cell shows
 of it, and keeps when it is saved, is `cell`'s.
 """
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets.cell import Cell, static_bundle
 from dlrover_nb.widgets.job_view_model import JobViewModel
 from dlrover_nb.widgets.plans import plans_view
-from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.status import status_view
 
 if TYPE_CHECKING:
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.widgets.poller import Poller
     from dlrover_nb.widgets.render_target import RenderTarget
     from dlrover_nb.widgets.screen import Screen
-
-POLLER = Poller()  # one thread for all views of the process; it holds them weakly
 
 
 class LiveView:
@@ -34,15 +32,18 @@ class LiveView:
     ----------
     handle
         The job.
+    poller
+        Keeps the view up to date; the one of the job's cluster.
     """
 
-    def __init__(self, handle: JobHandle) -> None:
+    def __init__(self, handle: JobHandle, poller: Poller) -> None:
+        self._poller = poller
         self.name = handle.name
         self.feed = JobViewModel(handle, self.flush)
         self._screens: list[Screen] = []
         self._lock = threading.Lock()
         self._cell = Cell(self._static)
-        POLLER.watch(self)
+        self._poller.watch(self)
 
     def panel(self) -> Any:  # noqa: ANN401 - panel has no types
         """Return a Panel layout: for a served page, or to put into a layout of one's own."""
@@ -64,7 +65,7 @@ class LiveView:
         screen = Screen(self.feed, self._drop, self._cell.take_back_scripts, lock=lock)
         with self._lock:
             self._screens.append(screen)
-        POLLER.watch(self)
+        self._poller.watch(self)
         return screen
 
     def _drop(self, screen: Screen) -> None:
@@ -73,7 +74,7 @@ class LiveView:
             self._screens = [s for s in self._screens if s is not screen]
             is_seen = bool(self._screens)
         if not is_seen:
-            POLLER.forget(self)
+            self._poller.forget(self)
 
     def poll(self) -> None:
         """Fetch and show what is new (called by the poller); an ended job is not asked any more."""

@@ -1,9 +1,12 @@
-"""One thread that keeps every live view of the process fresh, and holds none of them alive.
+"""Polls the live views of one cluster, and holds none of them alive.
 
 A periodic callback for each viewer would ask the masters once per viewer and second. Here each view is
 polled once a period on a small pool, so a master that hangs delays only its own view; a view whose last
 poll still runs is skipped. Views are held weakly: the thread ends with the last of them. Nothing is
-ever printed from here, because in a notebook the text would land in whatever cell runs.
+ever printed from here, because in a notebook the text would appear in whatever cell runs.
+
+Each cluster has a poller of its own. One poller for the process was rejected: the shutdown of one cluster
+stopped the updates of every other cluster's views.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ class Polled(Protocol):
 
 
 class Poller:
-    """Polls registered views until they are gone.
+    """Polls registered views until they are gone or the poller is closed.
 
     Parameters
     ----------
@@ -50,11 +53,14 @@ class Poller:
         self._running: weakref.WeakKeyDictionary[Polled, Future[None]] = weakref.WeakKeyDictionary()
         self._views: weakref.WeakSet[Polled] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
+        self._is_closed = False
         self._pool = ThreadPoolExecutor(_N_THREAD, thread_name_prefix="dlrover-view")
 
     def watch(self, view: Polled) -> None:
-        """Poll `view` from now on, as long as somebody else holds it."""
+        """Poll `view` from now on, as long as it is referenced elsewhere; a closed poller ignores it."""
         with self._lock:
+            if self._is_closed:
+                return
             self._views.add(view)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="dlrover-poller", daemon=True)
@@ -65,16 +71,18 @@ class Poller:
         with self._lock:
             self._views.discard(view)
 
-    def look(self) -> None:
-        """Poll every view now, on the caller's thread, and keep what it saw: there may be no more."""
+    def refresh(self) -> None:
+        """Poll every view now, on the caller's thread, and write its static copy."""
         for view in self._all():
             view.poll()
             view.keep()
 
-    def forget_all(self) -> None:
-        """Poll no view any more: their masters are gone."""
-        for view in self._all():
-            self.forget(view)
+    def close(self) -> None:
+        """Stop polling for good: the masters of these views are gone. Views keep their last state."""
+        with self._lock:
+            self._is_closed = True
+            self._views.clear()
+        self._pool.shutdown(wait=False)
 
     def _all(self) -> list[Polled]:
         with self._lock:
@@ -110,4 +118,4 @@ class Poller:
         except RuntimeError as error:
             if "shutdown" not in str(error):
                 raise
-            self.forget(view)  # the interpreter ends: its pools take no more work
+            self.forget(view)  # the poller was closed, or the interpreter ends: pools take no more work

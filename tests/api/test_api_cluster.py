@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cluster_double import BETTER, MemoryCluster
+from waiting import until
 
 from dlrover_nb.api import Cluster, Job
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
@@ -92,6 +93,25 @@ def test_a_cluster_that_is_lost_shows_that_instead_of_a_traceback(cluster, memor
 
     monkeypatch.setattr(memory, "capacity", lost)
     assert "connect again" in str(cluster)
+
+
+def test_the_shutdown_of_one_cluster_leaves_the_views_of_another_live() -> None:
+    memories = MemoryCluster(), MemoryCluster()
+    ended, other = map(Cluster, memories)
+    last, live = (cluster.submit("name: ads").watch() for cluster in (ended, other))
+    ended.shutdown(force=True)
+    for memory in memories:
+        memory.links["ads"].end(JobPhase.SUCCEEDED)
+    until(lambda: "Job ads: succeeded" in str(live))
+    assert "Job ads: training" in str(last), "it keeps the last state before the shutdown"
+
+
+def test_a_refused_shutdown_leaves_the_views_of_the_cluster_live(cluster, memory) -> None:
+    view = cluster.submit("name: ads").watch()
+    with pytest.raises(InvalidValueError, match="still run here"):
+        cluster.shutdown()
+    memory.links["ads"].end(JobPhase.SUCCEEDED)
+    until(lambda: "Job ads: succeeded" in str(view))
 
 
 def test_decisions_are_made_on_the_open_proposal_or_the_one_named(cluster, memory) -> None:

@@ -31,6 +31,7 @@ from dlrover_nb.core.structs.job import DataFormat, JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import RolePlan
 from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, ShardAction, ShardChoice
 from dlrover_nb.magics.shell import loaded
+from dlrover_nb.widgets.poller import Poller
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,7 +172,7 @@ def test_a_new_job_shows_itself_without_asking_its_master(
     magic: Magic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     magic.link.on_snapshot = lambda: pytest.fail("the master may not be up yet")
-    job = Job(magic.memory.job("ctr"), Note("Submitted ctr"))
+    job = Job(magic.memory.job("ctr"), Poller(), Note("Submitted ctr"))
     assert "Submitted ctr" in job._repr_mimebundle_()["text/plain"]
     magic.link.on_snapshot = lambda: None
     later = time.monotonic() + NEW_S
@@ -286,6 +287,14 @@ def test_a_job_that_runs_is_deleted_only_by_force(magic: Magic) -> None:
     assert "job ctr runs (training); stop ctr first, or delete ctr --force" in magic.refused("delete ctr")
     assert "job ctr is deleted" in str(magic("delete ctr --force"))
     assert "no job 'ctr'" in magic.refused("delete ctr")
+
+
+def test_a_shutdown_updates_the_views_of_an_earlier_connection_to_the_same_cluster(magic: Magic) -> None:
+    view = magic("watch")
+    magic("connect ray")
+    magic.link.end(JobPhase.SUCCEEDED)
+    magic("shutdown --force")
+    assert "Job ctr: succeeded" in str(view)
 
 
 def test_stop_and_shutdown(magic: Magic) -> None:

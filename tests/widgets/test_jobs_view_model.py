@@ -14,6 +14,7 @@ from dlrover_nb.core.structs.snapshot import SeriesChunk
 from dlrover_nb.core.structs.summary import JobSummary
 from dlrover_nb.widgets.many.jobs_view_model import FORGET_S, JobsViewModel
 from dlrover_nb.widgets.many.view import ManyJobs
+from dlrover_nb.widgets.poller import Poller
 
 
 class FakeCluster:
@@ -124,11 +125,11 @@ def test_an_unreachable_cluster_is_told_and_recovers(cluster, roster, clock):
 def test_a_cluster_that_never_answered_is_an_error_at_once(cluster):
     cluster.error = "Ray cannot be reached; connect again"
     with pytest.raises(BackendError, match="connect again"):
-        ManyJobs(cluster)
+        ManyJobs(cluster, Poller())
 
 
 def test_a_screen_highlights_and_opens_what_is_chosen(cluster):
-    screen = ManyJobs(cluster)._new_screen()
+    screen = ManyJobs(cluster, Poller())._new_screen()
     assert screen._job.options == ["(none)", "ads", "feed"]
     assert screen._open.disabled
     screen._job.value = "feed"

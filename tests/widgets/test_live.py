@@ -164,7 +164,7 @@ def test_a_hanging_master_delays_its_own_view_only():
         release.set()
 
 
-def test_a_last_look_polls_every_view_at_once_and_then_none_is_polled_any_more():
+def test_a_refresh_polls_every_view_at_once_and_a_closed_poller_polls_none():
     class View:
         n_poll = n_kept = 0
 
@@ -183,16 +183,18 @@ def test_a_last_look_polls_every_view_at_once_and_then_none_is_polled_any_more()
     poller._pool.submit(wanted.set)  # after the first round's poll, which has its own thread
     assert wanted.wait(10)
     before = view.n_poll
-    poller.look()
+    poller.refresh()
     assert view.n_kept == view.n_poll > before
-    poller.forget_all()
+    poller.close()
     before = view.n_poll
-    poller.look()
+    poller.refresh()
     assert view.n_poll == before
 
 
 def test_an_ended_job_is_shown_as_it_ended_and_asked_no_more(master):
-    view = LiveView(JobHandle("quick-start", master))
+    closed = Poller()
+    closed.close()  # this test alone polls
+    view = LiveView(JobHandle("quick-start", master), closed)
     master.state = b.snapshot(phase=JobPhase.SUCCEEDED)
     view.poll()
     master.reachable = False
@@ -202,14 +204,14 @@ def test_an_ended_job_is_shown_as_it_ended_and_asked_no_more(master):
 
 
 def test_saved_form_of_a_live_view_is_static_and_complete(master):
-    bundle = LiveView(JobHandle("quick-start", master))._repr_mimebundle_()
+    bundle = LiveView(JobHandle("quick-start", master), Poller())._repr_mimebundle_()
     assert "Job quick-start: training" in bundle["text/plain"]
     assert bundle["text/html"].count("<svg") >= 4
     assert "<script" not in bundle["text/html"]
 
 
 def test_a_static_copy_says_first_that_it_does_not_move(master):
-    bundle = LiveView(JobHandle("quick-start", master))._repr_mimebundle_()
+    bundle = LiveView(JobHandle("quick-start", master), Poller())._repr_mimebundle_()
     assert bundle["text/plain"].startswith("This is the state as last seen; it does not move.")
     assert bundle["text/html"].index("as last seen") < bundle["text/html"].index("<svg")
 

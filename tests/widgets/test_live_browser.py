@@ -13,6 +13,7 @@ from waiting import until
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.widgets.live import LiveView
+from dlrover_nb.widgets.poller import Poller
 
 pytestmark = [
     pytest.mark.browser,
@@ -27,7 +28,7 @@ def master() -> Master:
 
 @pytest.fixture
 def address(master: Master, serve) -> str:
-    return serve(LiveView(JobHandle("quick-start", master, user="ada")).panel)
+    return serve(LiveView(JobHandle("quick-start", master, user="ada"), Poller()).panel)
 
 
 def test_accept_tells_the_truth_from_asked_to_applied(master, address, page):

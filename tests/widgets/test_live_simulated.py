@@ -10,6 +10,7 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.widgets.live import LiveView
+from dlrover_nb.widgets.poller import Poller
 
 pytestmark = [
     pytest.mark.browser,
@@ -28,7 +29,7 @@ def job():
 
 def test_a_simulated_job_is_watched_and_scaled_from_the_browser(job, serve, new_page):
     page = new_page(width=1200)
-    page.goto(serve(LiveView(job).panel))
+    page.goto(serve(LiveView(job, Poller()).panel))
     workers = page.get_by_role("slider", name="Workers")
     workers.wait_for()
     page.get_by_text("ads-ctr (simulated)").first.wait_for()

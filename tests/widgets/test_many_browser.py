@@ -9,6 +9,7 @@ from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.widgets.many import ManyJobs
+from dlrover_nb.widgets.poller import Poller
 
 pytestmark = [
     pytest.mark.browser,
@@ -33,7 +34,7 @@ def cluster():
 def test_fifty_jobs_are_read_chosen_and_opened(cluster, serve, page):
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(serve(ManyJobs(cluster).panel))
+    page.goto(serve(ManyJobs(cluster, Poller()).panel))
     table = page.get_by_role("table", name="Jobs, those that need attention first")
     table.wait_for()
     assert table.get_by_role("row").count() == N_JOB + 1

@@ -17,7 +17,8 @@ from waiting import until
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.widgets.live import POLLER, LiveView
+from dlrover_nb.widgets.live import LiveView
+from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.review import Answer
 
 
@@ -28,7 +29,7 @@ def master() -> Master:
 
 @pytest.fixture
 def view(master) -> LiveView:
-    view = LiveView(JobHandle("quick-start", master, user="ada"))
+    view = LiveView(JobHandle("quick-start", master, user="ada"), Poller())
     view.feed._monotonic = lambda: view.feed._heard_s  # no picture is stale on a machine that draws slowly
     return view
 
@@ -100,7 +101,7 @@ def screen(view):
 @pytest.fixture
 def page(view, screen) -> Page:
     """Give the page of a cell in which the view has come alive."""
-    POLLER.forget(view)  # here a test draws
+    view._poller.forget(view)  # here a test draws
     page = Page(screen.stage.notebook_layout())
     screen.flush()
     accept = page.doc.get_model_by_id(screen.verdicts.accept.id)

@@ -12,7 +12,8 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.widgets.chart_grid import FIT_EVERY, NO_MORE
-from dlrover_nb.widgets.live import POLLER, LiveView
+from dlrover_nb.widgets.live import LiveView
+from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.review import Answer
 from dlrover_nb.widgets.whatif import Axis
 
@@ -24,7 +25,7 @@ def master() -> Master:
 
 @pytest.fixture
 def view(master) -> LiveView:
-    return LiveView(JobHandle("quick-start", master, user="ada"))
+    return LiveView(JobHandle("quick-start", master, user="ada"), Poller())
 
 
 @pytest.fixture
@@ -290,7 +291,7 @@ def test_what_could_not_be_weighed_is_asked_again_with_the_next_picture_only(mas
 
 def test_an_ended_job_is_not_asked_and_takes_no_move(master):
     master.state = b.snapshot(phase=JobPhase.SUCCEEDED)
-    screen = LiveView(JobHandle("quick-start", master))._new_screen()
+    screen = LiveView(JobHandle("quick-start", master), Poller())._new_screen()
     assert not master.weighed
     assert all(knob.fixed for knob in screen.sliders.knobs.values())
     assert screen.sliders.send.disabled
@@ -303,13 +304,13 @@ def test_a_screen_that_is_gone_is_freed_and_a_view_that_nobody_sees_is_not_polle
     drawn(screen)
     _cleanup_panel(root.ref["id"])  # as Panel does when a cell's output is cleared
     gone = weakref.ref(screen)
-    assert view in POLLER._all()
+    assert view in view._poller._all()
     view._drop(screen)
-    assert view not in POLLER._all()
+    assert view not in view._poller._all()
     del screen, root
     until(lambda: gc.collect() >= 0 and gone() is None)
     kept = view._new_screen()
-    assert view in POLLER._all()
+    assert view in view._poller._all()
     view._drop(kept)
 
 

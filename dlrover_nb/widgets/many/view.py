@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.cell import Cell, static_bundle
-from dlrover_nb.widgets.live import POLLER, LiveView
+from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.many import static
 from dlrover_nb.widgets.many.jobs_view_model import JobsViewModel
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.widgets.many.screen import ManyScreen
+    from dlrover_nb.widgets.poller import Poller
 
 
 class ManyJobs:
@@ -28,6 +29,8 @@ class ManyJobs:
     ----------
     cluster
         Where they run.
+    poller
+        Keeps this view, and those of jobs opened from it, up to date; the one of the cluster.
 
     Raises
     ------
@@ -35,13 +38,14 @@ class ManyJobs:
         When it does not answer.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, poller: Poller) -> None:
         self._cluster = cluster
+        self._poller = poller
         self.roster = JobsViewModel(cluster)
         self._screens: list[ManyScreen] = []
         self._lock = threading.Lock()
         self._cell = Cell(self._static)
-        POLLER.watch(self)
+        poller.watch(self)
 
     def panel(self) -> Any:  # noqa: ANN401 - panel has no types
         """Return a Panel layout: for a served page, or to put into a layout of one's own."""
@@ -70,7 +74,7 @@ class ManyJobs:
             self._screens = [s for s in self._screens if s is not screen]
 
     def _open(self, name: str) -> LiveView:
-        return LiveView(self._cluster.job(name))
+        return LiveView(self._cluster.job(name), self._poller)
 
     def poll(self) -> None:
         """Fetch and show what is new (called by the poller)."""
