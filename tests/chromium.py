@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from waiting import until
+from waiting import LIMIT_S, until
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -47,6 +47,7 @@ def new_page(browser):
 
     def new(width=1400, height=1500):
         page = browser.new_page(viewport={"width": width, "height": height})
+        page.set_default_timeout(LIMIT_S * 1000)
         page.on("request", lambda request: asked_of.append(request.url))
         page.on("websocket", lambda websocket: asked_of.append(websocket.url))
         return page

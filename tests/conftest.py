@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["chromium", "kube"]  # fixtures of every test with a browser, or with a Kubernetes
-
-START_AND_TEST_S = 300  # the first test of a Kubernetes waits for its start, which may need a second try
+# The parts of the suite, and fixtures of all tests with a browser or a Kubernetes.
+pytest_plugins = ["parts", "chromium", "kube"]
 
 # Read when Ray is imported, by whichever test comes first.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -28,12 +27,3 @@ def own_home():
         else:
             os.environ[key] = value
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def pytest_collection_modifyitems(items):
-    """Run what needs a cluster or a browser last: the quick answers come first."""
-    order = {"ray": 1, "kube": 2, "pods": 3, "browser": 4}
-    for item in items:
-        if item.get_closest_marker("kube") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(START_AND_TEST_S))
-    items.sort(key=lambda item: max((order.get(m.name, 0) for m in item.iter_markers()), default=0))

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import pytest
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
-from waiting import until
+from waiting import LIMIT_S, until
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("DLROVER_NB_SHARED", ROOT.parent / "shared"))
@@ -33,9 +32,6 @@ INSTALLED = Path(
     os.environ.get("TESTKUBE_HOME")
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "testkube-1.20.2"
 )
-SCRIPT_LIMIT_S = 180
-START_LIMIT_S = 80  # of one try; all tries fit into a test's time limit (`conftest.START_AND_TEST_S`)
-START_TRIES = 2  # a start can time out on a loaded machine
 IMAGE = "docker.io/local/host:1"  # empty: pods mount this machine's own files
 
 
@@ -63,7 +59,7 @@ class TestCluster:
             env=os.environ | {"TESTKUBE_RUN": str(self.run)},
             capture_output=True,
             text=True,
-            timeout=SCRIPT_LIMIT_S,
+            timeout=LIMIT_S + 60,
             check=False,
         )
         assert done.returncode == 0, f"{name} {' '.join(arguments)}: {done.stderr or done.stdout}"
@@ -86,7 +82,7 @@ class TestCluster:
                 server = self._launch_api()
             return self._is_ready()
 
-        until(answers, timeout_s=120, what="a ready API server")
+        until(answers, what="a ready API server")
 
     def _launch_api(self) -> int:
         """Start the API server's command; return the id of the process to look at."""
@@ -157,19 +153,17 @@ def started(mode: str, **variables: str):
 
 
 def _bring_up(cluster, mode, variables):
-    limit = {"TESTKUBE_TIMEOUT": str(START_LIMIT_S), "TESTKUBE_RUN": str(cluster.run)}
-    for _ in range(START_TRIES):
-        done = subprocess.run(
-            [str(KUBE / "up.sh"), mode],
-            env=os.environ | variables | limit,
-            capture_output=True,
-            text=True,
-            timeout=SCRIPT_LIMIT_S,
-            check=False,
-        )
-        if done.returncode == 0:
-            return
-    pytest.fail(f"the test cluster does not start: {done.stderr}")
+    own = {"TESTKUBE_TIMEOUT": f"{LIMIT_S:.0f}", "TESTKUBE_RUN": str(cluster.run)}
+    done = subprocess.run(
+        [str(KUBE / "up.sh"), mode],
+        env=os.environ | variables | own,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S + 60,
+        check=False,
+    )
+    if done.returncode != 0:
+        pytest.fail(f"the test cluster does not start: {done.stderr}")
 
 
 @pytest.fixture(scope="session")
@@ -222,10 +216,11 @@ def core_api(cluster: TestCluster):
 
 def await_account(core, name):
     """Wait for the default service account and its token: pods are refused before."""
-    end = time.monotonic() + 60
-    while not any(account.secrets for account in core.list_namespaced_service_account(name).items):
-        assert time.monotonic() < end, f"namespace {name} has no service account"
-        time.sleep(0.1)
+
+    def has_token():
+        return any(account.secrets for account in core.list_namespaced_service_account(name).items)
+
+    until(has_token, what=f"the service account of namespace {name}")
 
 
 def _delete_pod(core, namespace, name):

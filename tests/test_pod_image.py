@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from waiting import LIMIT_S
 
 from dlrover_nb.core.client import handle
 from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, KubernetesSpec
@@ -141,7 +142,7 @@ def test_all_of_the_core_but_ray_works_without_what_the_image_lacks():
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

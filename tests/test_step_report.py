@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from waiting import LIMIT_S
 
 import dlrover_nb.report
 from dlrover_nb.core.codec import from_json
@@ -63,7 +64,7 @@ def run(tmp_path, program, *, url="", **env):
         env=told | env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

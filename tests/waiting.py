@@ -1,10 +1,30 @@
+"""The one way in which tests wait for another process: on a fact, with one limit for all.
+
+The limit is generous, because it only decides how long a broken test takes to fail; a slow machine must not reach it.
+"""
+
+from __future__ import annotations
+
 import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+LIMIT_S = 600.0  # below pytest's own limit of a test (`timeout` in pyproject.toml)
+POLL_S = 0.05
 
 
-def until(predicate, timeout_s=60.0, what="it"):
-    """Poll what another process brings about; return its first true value."""
-    end = time.monotonic() + timeout_s
-    while not (value := predicate()):
-        assert time.monotonic() < end, f"{what} did not come about within {timeout_s:g} s"
-        time.sleep(0.1)
+def until(condition: Callable[[], T], what: object = "it") -> T:
+    """Poll what another process brings about; return its first true value.
+
+    `what` names it in the message of a failure; a function is called for the state at that moment.
+    """
+    end = time.monotonic() + LIMIT_S
+    while not (value := condition()):
+        if time.monotonic() > end:
+            told = what() if callable(what) else what
+            raise AssertionError(f"{told} did not come about within {LIMIT_S:g} s")
+        time.sleep(POLL_S)
     return value

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import psutil
 import pytest
 from chromium import free_port
-from waiting import until
+from waiting import LIMIT_S, until
 
 # What would ask a question over the page: the announcements at the first start, which fetch from the web, and
 # the loading screen after 12 seconds, on a busy machine.
@@ -49,14 +49,14 @@ def lab():
             env=environment, cwd=here.root, stdout=log, stderr=log,
         )  # fmt: skip
     try:
-        until(lambda: _answers(here), 60, "JupyterLab")
+        until(lambda: _answers(here), "JupyterLab")
         yield here
     finally:
         _end(psutil.Process(server.pid))
         server.wait()
         subprocess.run(
             [sys.executable, "-m", "dlrover_nb.cli", "shutdown", "--force"],
-            env=environment, check=False, capture_output=True, timeout=60,
+            env=environment, check=False, capture_output=True, timeout=LIMIT_S,
         )  # fmt: skip
         shutil.rmtree(home, ignore_errors=True)
 

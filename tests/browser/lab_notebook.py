@@ -4,7 +4,7 @@ import json
 import re
 
 import nbformat
-from waiting import until
+from waiting import LIMIT_S, until
 
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 N_POINT = """() => Math.max(0, ...(window.Bokeh?.documents ?? []).flatMap(doc => [...doc._all_models.values()]
@@ -26,11 +26,11 @@ class Notebook:
         write_notebook(self.file, cells.values())
         page.goto(f"{lab.address}lab/tree/job.ipynb?token={lab.token}")
         self.wait_for_kernel()
-        until(self._is_awake, 90, "the kernel's first answer")
+        until(self._is_awake, "the kernel's first answer")
 
     def wait_for_kernel(self):
-        self.page.locator(".jp-CodeCell").first.wait_for(timeout=60_000)
-        until(self.is_idle, 60, "an idle kernel")
+        self.page.locator(".jp-CodeCell").first.wait_for(timeout=LIMIT_S * 1000)
+        until(self.is_idle, "an idle kernel")
 
     def _is_awake(self):
         """Ask the first cell (which may run twice) again and again: JupyterLab loses what it asks while connecting."""
@@ -75,9 +75,9 @@ class Notebook:
     def is_idle(self):
         return self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").count() > 0
 
-    def run(self, name, timeout_s=60):
+    def run(self, name):
         self.start(name)
-        until(lambda: self.has_run(name), timeout_s, f"the end of cell {name}")
+        until(lambda: self.has_run(name), f"the end of cell {name}")
         assert "Traceback" not in self.cell(name).inner_text()
 
     def interrupt(self, name):
@@ -107,8 +107,8 @@ class Live:
     def said(self):
         return " ".join(self.output.get_by_role("status").aria_snapshot().split())
 
-    def says(self, words, timeout_s=60):
-        return until(lambda: words in self.said() and self.said(), timeout_s, f"{words!r} in the live view")
+    def says(self, words):
+        return until(lambda: words in self.said() and self.said(), f"{words!r} in the live view")
 
     def head(self):
         return self.output.get_by_text("% trained").first.inner_text()
@@ -121,4 +121,4 @@ class Live:
 
     def grows(self, n=2):
         at = self.n_point()
-        until(lambda: self.n_point() >= at + n, 20, "a longer curve")
+        until(lambda: self.n_point() >= at + n, "a longer curve")

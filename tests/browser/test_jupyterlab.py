@@ -7,12 +7,11 @@ import sys
 import pytest
 from chromium import picture, unnamed
 from lab_notebook import Live, Notebook
-from waiting import until
+from waiting import LIMIT_S, until
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.ray,
-    pytest.mark.timeout(400),
     pytest.mark.filterwarnings("default"),  # playwright's event loop warns of itself
 ]
 
@@ -55,12 +54,12 @@ def test_a_job_from_launch_over_accept_and_a_killed_kernel_to_a_saved_notebook(n
 
 def launch_and_watch(notebook):
     notebook.run("load")
-    notebook.run("connect", 90)
+    notebook.run("connect")
     notebook.run("submit")
     notebook.run("watch")
     live = Live(notebook, "watch")
-    live.output.wait_for(timeout=90_000)
-    until(lambda: live.n_point() >= 3, 30, "a curve")
+    live.output.wait_for(timeout=LIMIT_S * 1000)
+    until(lambda: live.n_point() >= 3, "a curve")
     live.grows()
     assert live.output.locator("canvas").count() >= 4
     picture(notebook.page, "job-running")
@@ -131,18 +130,24 @@ def the_job_outlives_a_killed_kernel(notebook, before):
     done_before, n_point_before = before
     notebook.cell("kill").locator(".cm-content").click()
     notebook.page.keyboard.press("Control+Enter")
-    notebook.page.get_by_role("dialog").get_by_role("button", name="OK").click(timeout=90_000)
-    notebook.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=60_000)
+    notebook.page.get_by_role("dialog").get_by_role("button", name="OK").click(timeout=LIMIT_S * 1000)
+    notebook.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(
+        timeout=LIMIT_S * 1000
+    )
     for name in ("load again", "connect again", "attach", "status", "plans"):
         notebook.run(name)
-    head = notebook.cell("status").inner_text()
-    assert "training" in head
+    head = until(lambda: training_of(notebook.cell("status").inner_text()), what="the status line")
     assert float(re.search(r"([\d.]+) %: ", head).group(1)) > done_before
     notebook.run("watch again")
     live = Live(notebook, "watch again")
-    live.output.wait_for(timeout=90_000)
+    live.output.wait_for(timeout=LIMIT_S * 1000)
     assert live.n_point() >= n_point_before
     picture(notebook.page, "attached")
+
+
+def training_of(text):
+    """Return a cell's text once the job's state stands in it: its output arrives after its number."""
+    return text if re.search(r"training.* %: ", text, re.DOTALL) else None
 
 
 def stop_and_save(notebook):
@@ -162,7 +167,7 @@ def read_without_a_kernel(page, notebook, content):
     subprocess.run(
         [sys.executable, "-m", "nbconvert", "--to", "html", str(notebook.file),
          "--HTMLExporter.mathjax_url=", "--HTMLExporter.require_js_url="],
-        check=True, capture_output=True, timeout=60,
+        check=True, capture_output=True, timeout=LIMIT_S,
     )  # fmt: skip
     page.goto(notebook.file.with_suffix(".html").as_uri())
     picture(page, "saved-without-kernel", full_page=True)

@@ -6,11 +6,10 @@ import sys
 import pytest
 from chromium import picture, unnamed
 from lab_notebook import Live, Notebook, write_notebook
-from waiting import until
+from waiting import LIMIT_S, until
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.timeout(200),
     pytest.mark.filterwarnings("default"),  # playwright's event loop warns of itself
 ]
 
@@ -33,7 +32,7 @@ def begin(page, lab):
     for name in ("load", "connect", "submit", "watch"):
         notebook.run(name)
     live = Live(notebook, "watch")
-    live.output.wait_for(timeout=90_000)
+    live.output.wait_for(timeout=LIMIT_S * 1000)
     live.grows()
     return notebook, live
 
@@ -64,7 +63,7 @@ def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page
     picture(page, "reloaded")
     assert "training" in kept.inner_text()
     notebook.run("watch")
-    live.output.wait_for(timeout=90_000)
+    live.output.wait_for(timeout=LIMIT_S * 1000)
     live.grows()
     notebook.run("status")
     assert "ads (simulated): training" in notebook.cell("status").inner_text()
@@ -78,7 +77,7 @@ def test_a_front_end_without_widgets_shows_every_plot(page, lab):
     subprocess.run(
         [sys.executable, "-m", "nbconvert", "--execute", "--to", "html", str(file),
          "--HTMLExporter.mathjax_url=", "--HTMLExporter.require_js_url="],
-        check=True, capture_output=True, timeout=100, env=lab.environment,
+        check=True, capture_output=True, timeout=LIMIT_S, env=lab.environment,
     )  # fmt: skip
     page.goto(file.with_suffix(".html").as_uri())
     picture(page, "without-widgets", full_page=True)

@@ -96,7 +96,7 @@ class Place:
 
     def gone(self, job):
         """Wait until nothing of a job is left."""
-        until(lambda: not self.left_of(job), timeout_s=60, what=f"nothing left of {job}")
+        until(lambda: not self.left_of(job), what=f"nothing left of {job}")
 
     def all_that_is_told(self):
         """Return everything that a reader of the namespace sees, Secrets apart: objects, events and logs."""
@@ -185,7 +185,7 @@ def power(nodes):
         nodes.script("node.sh", "on", number)
     core = core_api(nodes)
     for number in off:
-        until(lambda n=number: is_ready(core, f"node{n}"), timeout_s=NODE_BACK_S, what=f"node{number}")
+        until(lambda n=number: is_ready(core, f"node{n}"), what=f"node{number}")
 
 
 def is_ready(core, node):

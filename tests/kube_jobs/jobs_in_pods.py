@@ -42,7 +42,7 @@ def assert_exact(spec, snapshot):
     assert snapshot.evaluation.auc > 0.9
 
 
-def trained(handle, n_sample, timeout_s=90):
+def trained(handle, n_sample):
     """Wait until a job runs as planned and has trained so much."""
 
     def look():
@@ -50,7 +50,7 @@ def trained(handle, n_sample, timeout_s=90):
         assert not snapshot.phase.is_final, snapshot.message
         return snapshot if snapshot.running and snapshot.train.n_sample_done >= n_sample else None
 
-    return until(look, timeout_s=timeout_s, what=f"{n_sample} trained samples of {handle.name}")
+    return until(look, what=f"{n_sample} trained samples of {handle.name}")
 
 
 def names_of(snapshot):

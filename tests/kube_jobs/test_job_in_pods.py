@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 from jobs_in_pods import SMALL, assert_exact, job, trained
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.resources import RolePlan
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
 # The gradients of two asynchronous workers arrive in another order in each run. Four runs of this job on Ray
 # differed by less than 0.0001.
@@ -25,7 +25,7 @@ def on_ray():
     """Run a job on a local Ray and return its end."""
     was_there = running_head() is not None
     cluster = connect("ray", cpus=4)
-    yield lambda spec: cluster.submit(spec).wait(timeout_s=120)
+    yield lambda spec: cluster.submit(spec).wait(LIMIT_S)
     if not was_there:
         cluster.shutdown(force=True)
 
@@ -41,7 +41,7 @@ def test_a_job_in_pods_ends_as_it_does_on_ray_and_leaves_nothing(place, on_ray):
         "ps": 2,
         "worker": 2,
     }
-    end = handle.wait(timeout_s=120)
+    end = handle.wait(LIMIT_S)
     assert_exact(spec, end)
     again = on_ray(replace(spec, name="census-ray"))
     assert_exact(spec, again)
@@ -62,13 +62,13 @@ def test_a_job_scaled_out_and_in_loses_no_shard_and_tells_no_secret(place):
     more = replace(SMALL, worker=RolePlan(2, 0.8, 512))
     for target in (more, SMALL):
         handle.scale(target, why="to see it grow and shrink")
-        until(lambda t=target: handle.snapshot().running == t, timeout_s=60, what=f"{target}")
+        until(lambda t=target: handle.snapshot().running == t, what=f"{target}")
         pods = place.pods("dlrover-nb/job=scaled,dlrover-nb/role=worker")
         assert len([pod for pod in pods if pod.status.phase == "Running"]) >= target.worker.count
     told = (
         place.all_that_is_told() + repr(handle.snapshot()) + repr(handle) + repr(handle.logs(n_line=10_000))
     )
-    end = handle.wait(timeout_s=200)
+    end = handle.wait(LIMIT_S)
     assert_exact(spec, end)
     assert [marker.plan for marker in end.markers] == [SMALL, more, SMALL]
     told += place.all_that_is_told() + repr(end)

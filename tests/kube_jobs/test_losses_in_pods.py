@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 from jobs_in_pods import FOREVER, PLAN, SMALL, assert_exact, job, names_of, trained
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.resources import RolePlan
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
 AWAY_S = 10.0  # longer than a silent node is waited for
 TIGHT = replace(SMALL, worker=RolePlan(1, 0.8, 64))  # less than a worker needs to begin
@@ -21,7 +21,7 @@ TIGHT = replace(SMALL, worker=RolePlan(1, 0.8, 64))  # less than a worker needs 
 def test_workers_that_are_killed_for_memory_come_back_with_more(place):
     spec = job("tight", plan=TIGHT, n_epoch=1)
     handle = place.cluster.submit(spec)
-    end = handle.wait(timeout_s=150)
+    end = handle.wait(LIMIT_S)
     assert_exact(spec, end)
     assert end.target.worker.memory_mib > 64
     assert any("ran out of memory" in line for line in end.story), end.story
@@ -32,7 +32,7 @@ def test_a_job_outlives_a_machine_that_loses_power(place, power):
     handle = place.cluster.submit(spec)
     trained(handle, 5_000)
     power(place.pod_of("outage", "worker-0").spec.node_name)
-    assert_exact(spec, handle_of(place, "outage").wait(timeout_s=180))
+    assert_exact(spec, handle_of(place, "outage").wait(LIMIT_S))
 
 
 def handle_of(place, name):
@@ -46,7 +46,7 @@ def handle_of(place, name):
             return None
         return handle
 
-    return until(find, timeout_s=90, what=f"an answer of the master of {name}")
+    return until(find, what=f"an answer of the master of {name}")
 
 
 def test_a_job_whose_master_is_deleted_goes_on_with_its_nodes(place):
@@ -55,12 +55,12 @@ def test_a_job_whose_master_is_deleted_goes_on_with_its_nodes(place):
     before = trained(handle, 10_000)
     killed = place.master("headless")
     place.delete_pod(killed)
-    new = until(lambda: place.master("headless"), timeout_s=60, what="a new master")
+    new = until(lambda: place.master("headless"), what="a new master")
     assert new != killed
     after = trained(handle_of(place, "headless"), before.train.n_sample_done + 5_000)
     assert names_of(after) == names_of(before)
     assert after.started_at_s == before.started_at_s
-    end = handle.wait(timeout_s=120)
+    end = handle.wait(LIMIT_S)
     assert_exact(spec, end)
     assert not any("was lost" in line for line in end.story), end.story
 
@@ -81,5 +81,5 @@ def test_training_goes_on_while_the_api_server_is_away(place, api_away):
     assert min(told[: int(AWAY_S / 2)]) > 0, told
     more = replace(PLAN, worker=RolePlan(3, 0.4, 512))
     handle.scale(more, why="control is back")
-    until(lambda: handle.snapshot().running == more, timeout_s=60, what="a third worker")
+    until(lambda: handle.snapshot().running == more, what="a third worker")
     handle.stop()

@@ -11,7 +11,7 @@ from dlrover_nb.core.backends.kubernetes.access import check_access
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.job import JobPhase
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
 
 def test_a_user_without_rights_is_told_the_role_that_lets_her_in(place):

@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from jobs_in_pods import SMALL, job
+from waiting import LIMIT_S
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kube
 
 DIES = textwrap.dedent("""
     import os, signal, sys
@@ -51,7 +52,7 @@ def submit_and_die(place, spec, n_write):
         env=os.environ | {"KUBECONFIG": place.test_cluster.kubeconfig},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode in {0, -signal.SIGKILL}, done.stderr

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from IPython.core.error import UsageError
+from waiting import LIMIT_S
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from cluster_double import MemoryCluster
     from IPython.core.interactiveshell import InteractiveShell
 
-PATIENCE_S = 60.0
 LOST = "the cluster at 10.0.0.1:6379 does not answer; `connect ray` joins or starts one"
 
 
@@ -155,7 +155,7 @@ def simulated(shell: InteractiveShell) -> Iterator[InteractiveShell]:
     shell.run_line_magic("dlrover", "connect sim --machines 2 --speed 2000")
     cell = "name: ctr\nepochs: 100000\nmode: manual\nbounds: {quota_cpu: 8}\npins: {ps: 1}\n"
     job = shell.run_cell_magic("dlrover", "submit", cell)
-    end_s = time.monotonic() + PATIENCE_S
+    end_s = time.monotonic() + LIMIT_S
     while job.snapshot().phase is not JobPhase.TRAINING:
         assert time.monotonic() < end_s
         time.sleep(0.02)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from waiting import until
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.client.handle import JobHandle
@@ -115,13 +115,6 @@ def dlrover(shell: InteractiveShell) -> Iterator[Callable[..., Any]]:
     yield run
     run("shutdown --force")
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 90.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, f"{what} did not come about within {timeout_s:g} s"
-        time.sleep(0.1)
 
 
 def test_a_job_is_submitted_scaled_exported_and_stopped_by_magics(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from IPython.core.error import UsageError
+from waiting import LIMIT_S
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import NotFoundError
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from IPython.core.interactiveshell import InteractiveShell
-
-PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def test_a_simulated_cluster_ends_with_the_next_connect_but_not_under_running_jo
 def test_a_pin_holds_until_it_is_cleared(simulated):
     run = simulated.run_line_magic
     job = run("dlrover", "attach quick-start")
-    end_s = time.monotonic() + PATIENCE_S
+    end_s = time.monotonic() + LIMIT_S
     while job.snapshot().running is None:
         assert time.monotonic() < end_s
         time.sleep(0.02)
@@ -73,7 +72,7 @@ def test_a_pin_holds_until_it_is_cleared(simulated):
 def test_what_another_plan_would_bring_is_asked_and_nothing_changes(simulated):
     run = simulated.run_line_magic
     job = run("dlrover", "attach quick-start")
-    job.wait(PATIENCE_S, until="proposal")
+    job.wait(LIMIT_S, until="proposal")
     before = job.snapshot()
     shown = run("dlrover", "whatif quick-start --workers 2")
     assert shown.weighed[0].plan.worker.count == 2

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from kube import core_api, host_files
 from kubernetes import client
+from waiting import LIMIT_S
 
 from dlrover_nb.core.export import check, read_export
 from dlrover_nb.core.structs.kubernetes import STATE
@@ -50,10 +51,10 @@ def run_cells(name, home, **variables):
     (home / "pytest.ini").write_text("[pytest]\n")
     folders = {f"XDG_{what.upper()}_HOME": str(home / what) for what in ("state", "data", "config")}
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *HOW[name], "--nbval-cell-timeout=280",
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *HOW[name], f"--nbval-cell-timeout={LIMIT_S:.0f}",
          "--nbval-current-env", f"{name}.ipynb"],
         cwd=home, env=os.environ | folders | {"IPYTHONDIR": str(home / "ipython")} | variables,
-        capture_output=True, text=True, timeout=390, check=False,
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
     assert f"{n_code_cell(name)} passed" in ran.stdout
@@ -89,7 +90,6 @@ def test_what_is_stored_of_a_notebook_is_small_and_static(name):
     assert not outputs or "--nbval-lax" not in HOW[name], "nobody would notice when they are out of date"
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", [name for name in HOW if name not in ON_RAY | ON_KUBERNETES])
 def test_every_cell_of_a_simulated_notebook_runs(name, home):
     run_cells(name, home)
@@ -98,7 +98,6 @@ def test_every_cell_of_a_simulated_notebook_runs(name, home):
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(400)
 def test_every_cell_of_the_quick_start_runs_and_leaves_its_results(home):
     run_cells("00_quickstart", home)
     text = (home / "elasticjob.yaml").read_text()
@@ -114,14 +113,12 @@ def test_every_cell_of_the_quick_start_runs_and_leaves_its_results(home):
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(400)
 def test_every_cell_of_the_own_model_runs(home):
     run_cells("04_own_model", home)
 
 
 @pytest.mark.kube
 @pytest.mark.pods
-@pytest.mark.timeout(400)
 def test_every_cell_of_the_job_on_kubernetes_runs_and_leaves_nothing(nodes, namespace, home):
     place = namespace(nodes)
     core = core_api(nodes)

@@ -1,7 +1,6 @@
-import time
-
 import psutil
 import pytest
+from waiting import until
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
@@ -27,15 +26,7 @@ def cluster(own_home):
 def wait_until():
     """Poll a condition that another process brings about."""
 
-    def poll(condition, timeout_s=90.0, what="the condition"):
-        end = time.monotonic() + timeout_s
-        while time.monotonic() < end:
-            if value := condition():
-                return value
-            time.sleep(0.1)
-        raise AssertionError(f"{what} did not come about within {timeout_s:g} s")
-
-    return poll
+    return until
 
 
 @pytest.fixture

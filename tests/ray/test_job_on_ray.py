@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.ray.cluster import connect_ray
 from dlrover_nb.core.backends.ray.head import running_head
@@ -25,7 +26,7 @@ from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec,
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.summary import summarize
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.ray
 
 PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 1024), ps=RolePlan(1, 0.5, 512))
 
@@ -63,12 +64,12 @@ def test_a_job_survives_the_kill_of_a_worker_and_of_the_submitting_process(clust
         f"connect('ray').submit(from_json({to_json(spec)!r}, JobSpec)).snapshot()\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    submitter.communicate(timeout=90)
+    submitter.communicate(timeout=LIMIT_S)
     assert submitter.returncode == -signal.SIGKILL
     handle = cluster.job("survivor")
     snapshot = wait_until(lambda: training(handle, n_sample=5_000), what="training")
     killed = kill_node(snapshot, "worker")
-    final = handle.wait(timeout_s=150)
+    final = handle.wait(LIMIT_S)
     assert_exact(spec, final)
     assert killed not in {n.id for n in final.nodes if n.phase != "gone"}
     assert final.train.returned >= 1
@@ -97,7 +98,7 @@ def test_a_scaled_job_loses_no_shard(cluster, wait_until):
         handle.undo("d9")
     assert handle.undo(why="it was enough").undoes == decision.id
     wait_until(lambda: handle.snapshot().running == PLAN, what="the plan before")
-    final = handle.wait(timeout_s=150)
+    final = handle.wait(LIMIT_S)
     assert_exact(spec, final)
     assert [marker.plan for marker in final.markers] == [PLAN, target, PLAN]
     with pytest.raises(StaleDecisionError):
@@ -111,7 +112,7 @@ def test_a_job_is_found_again_by_name_from_another_process(cluster, wait_until):
         "c = connect('ray')\n"
         "print(c.job('found').name, sorted(j.name for j in c.jobs() if j.live))\n"
     )
-    out, err = other.communicate(timeout=90)
+    out, err = other.communicate(timeout=LIMIT_S)
     assert out.startswith("found ["), err
     with pytest.raises(NotFoundError, match="did you mean found"):
         cluster.job("fuond")
@@ -145,7 +146,7 @@ def test_an_address_where_no_ray_is_is_refused_and_the_connection_stays(cluster)
             connect_ray(address)
     assert cluster.capacity().total_cpu == 4
     other = in_new_process("from dlrover_nb.core.connect import connect; connect('ray').jobs()")
-    _, err = other.communicate(timeout=60)
+    _, err = other.communicate(timeout=LIMIT_S)
     assert other.returncode == 0, err
 
 

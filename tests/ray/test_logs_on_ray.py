@@ -16,7 +16,7 @@ from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.ray
 
 PLAN = ResourcePlan(RolePlan(1, 0.5, 512), RolePlan(1, 0.4, 256))
 

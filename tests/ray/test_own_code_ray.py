@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from waiting import LIMIT_S
 
 from dlrover_nb import load_model, trainable
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.ray
 
 PLAN = ResourcePlan(RolePlan(1, 0.5, 512), RolePlan(1, 0.4, 256))
 N_ROW = 4000
@@ -41,7 +42,7 @@ def test_own_code_trains_on_ray_and_predicts_afterwards(cluster):
         "own", plan=PLAN, mode=Mode.MANUAL, model=ModelSpec(embedding_dim=2), batch_size=64, n_epoch=4
     )
     handle = cluster.submit(spec, model=Net, data=Rows())
-    end = handle.wait(timeout_s=90.0)
+    end = handle.wait(LIMIT_S)
     assert end.phase is JobPhase.SUCCEEDED, end.message
     assert end.evaluation is not None
     assert end.evaluation.auc > 0.99

@@ -11,6 +11,7 @@ from dataclasses import replace
 import psutil
 import pytest
 import ray
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.ray.backend import NAMESPACE
 from dlrover_nb.core.backends.ray.cluster import jobs_folder
@@ -22,7 +23,7 @@ from dlrover_nb.core.structs.events import RoomChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.ray
 
 PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 512), ps=RolePlan(1, 0.25, 256))
 
@@ -55,7 +56,7 @@ def test_a_killed_master_comes_back_to_its_nodes_and_the_job_ends_exactly(cluste
     assert ray.get(ray.get_actor("phoenix", namespace=NAMESPACE).pid.remote()) != killed
     assert after.started_at_s == before.started_at_s
     kill_master("phoenix")
-    final = handle.wait(timeout_s=150)
+    final = handle.wait(LIMIT_S)
     assert final.phase is JobPhase.SUCCEEDED, final.message
     assert final.train.done == final.train.total
     assert final.train.n_sample_done == final.train.n_sample_total
@@ -91,7 +92,7 @@ def test_two_jobs_that_fit_only_one_after_the_other_both_finish(cluster):
             pool.map(cluster.submit, [job(name, plan=halves, n_epoch=1) for name in ("one", "other")])
         )
     for handle in handles:
-        final = handle.wait(timeout_s=150)
+        final = handle.wait(LIMIT_S)
         assert final.phase is JobPhase.SUCCEEDED, final.message
         assert final.train.finished
 
@@ -189,7 +190,7 @@ def test_a_process_outlives_its_ray_and_connects_again():
             capture_output=True,
             text=True,
             env=os.environ | places,
-            timeout=220,
+            timeout=LIMIT_S,
             check=False,
         )
     assert run.stdout.split("\n") == [*["True"] * 5, "() 1.0", "True None", ""], run.stderr

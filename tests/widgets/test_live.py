@@ -1,11 +1,11 @@
 import gc
 import threading
-import time
 import weakref
 
 import builders as b
 import pytest
 from masters import Master
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
@@ -29,7 +29,7 @@ class Changes:
 
     def until(self, predicate) -> None:
         with self.happened:
-            assert self.happened.wait_for(predicate, timeout=10)
+            assert self.happened.wait_for(predicate, timeout=LIMIT_S)
 
 
 @pytest.fixture
@@ -119,14 +119,11 @@ def test_poller_refreshes_a_view_and_lets_go_of_it():
 
     poller, view = Poller(0.01), View()
     poller.watch(view)
-    assert polled.wait(10)
+    assert polled.wait(LIMIT_S)
     gone = weakref.ref(view)
     thread = poller._thread
     del view
-    end = time.monotonic() + 10
-    while thread is not None and thread.is_alive() and time.monotonic() < end:
-        gc.collect()
-        thread.join(0.05)
+    until(lambda: gc.collect() >= 0 and not (thread and thread.is_alive()), what="the end of the thread")
     assert gone() is None
     assert poller._thread is None
 
@@ -136,7 +133,7 @@ def test_a_hanging_master_delays_its_own_view_only():
 
     class Hanging:
         def poll(self) -> None:
-            release.wait(10)
+            release.wait(LIMIT_S)
 
         def tick(self) -> None:
             ticked.set()
@@ -158,8 +155,8 @@ def test_a_hanging_master_delays_its_own_view_only():
     poller.watch(hanging)
     poller.watch(quick)
     try:
-        assert other_polled.wait(10)
-        assert ticked.wait(10)
+        assert other_polled.wait(LIMIT_S)
+        assert ticked.wait(LIMIT_S)
     finally:
         release.set()
 
@@ -181,7 +178,7 @@ def test_a_refresh_polls_every_view_at_once_and_a_closed_poller_polls_none():
     poller.watch(view)
     wanted = threading.Event()
     poller._pool.submit(wanted.set)  # after the first round's poll, which has its own thread
-    assert wanted.wait(10)
+    assert wanted.wait(LIMIT_S)
     before = view.n_poll
     poller.refresh()
     assert view.n_kept == view.n_poll > before

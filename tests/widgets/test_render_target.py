@@ -13,7 +13,7 @@ from masters import Master
 from panel.io.document import MockSessionContext
 from panel.io.model import add_to_doc
 from panel.io.state import set_curdoc
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus
@@ -155,7 +155,7 @@ def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, vi
         show()
         stage._show = show
         presser.start()
-        assert came.wait(10)
+        assert came.wait(LIMIT_S)
 
     stage._show = show_and_be_pressed
     nodes = ("worker-0", "ps-0", "worker-1")

@@ -1,5 +1,4 @@
 import gc
-import time
 import weakref
 from types import SimpleNamespace
 
@@ -7,6 +6,7 @@ import builders as b
 import pytest
 from masters import Master
 from panel.config import _cleanup_panel
+from waiting import until
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
@@ -31,13 +31,6 @@ def view(master) -> LiveView:
 @pytest.fixture
 def screen(view):
     return view._new_screen()
-
-
-def until(predicate) -> None:
-    end = time.monotonic() + 10
-    while not predicate():
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.01)
 
 
 def answered(view) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import psutil
 import pytest
 import zmq
+from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router, decode, encode, new_keys
@@ -60,7 +61,7 @@ class Master:
 class BackendConformance:
     """The contract of `core.driver.backend.Backend`."""
 
-    start_limit_s: ClassVar[float] = 30.0
+    start_limit_s: ClassVar[float] = LIMIT_S
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes import informer
 from dlrover_nb.core.backends.kubernetes.api import Api, Forbidden, Listing, Unreachable, connect_api
@@ -79,7 +79,7 @@ def api(control_plane, namespace):
 @pytest.fixture
 def mirror(api):
     with closing(Informer(api, CONFIG_MAP, SELECTOR)) as mirror:
-        mirror.wait(20)
+        mirror.wait(LIMIT_S)
         yield mirror
 
 
@@ -94,7 +94,7 @@ def shows(mirror, *names):
 def test_what_is_made_changed_and_removed_is_seen(api, mirror):
     mirror.changed.clear()
     api.create(CONFIG_MAP, a_map("a", x="1"))
-    assert mirror.changed.wait(20)
+    assert mirror.changed.wait(LIMIT_S)
     api.create(CONFIG_MAP, {"metadata": {"name": "unlabelled"}})
     api.create(CONFIG_MAP, a_map("b"))
     shows(mirror, "a", "b")
@@ -122,7 +122,7 @@ def test_at_rest_nothing_is_asked(api, mirror):
 @pytest.mark.kube
 def test_no_thread_is_left_after_close(api):
     mirror = Informer(api, CONFIG_MAP, SELECTOR)
-    mirror.wait(20)
+    mirror.wait(LIMIT_S)
     mirror.close()
     mirror.close()
     assert not [t for t in threading.enumerate() if t.name == "mirror-configmaps"]
@@ -232,7 +232,7 @@ def test_who_is_given_the_right_follows(control_plane, api):
         given = {"apiGroup": ROLE.group, "kind": "Role", "name": "look"}
         alice_too = [{"apiGroup": ROLE.group, "kind": "User", "name": "alice"}]
         api.create(ROLE_BINDING, name | {"roleRef": given, "subjects": alice_too})
-        mirror.wait(20)
+        mirror.wait(LIMIT_S)
         until(lambda: mirror.error is None)
 
 
@@ -243,7 +243,7 @@ def test_an_answer_that_nobody_foresaw_blinds_nobody(control_plane, api, monkeyp
     real = Cache.apply
     monkeypatch.setattr(Cache, "apply", lambda copy, event: real(copy, next(faults, event)))
     with closing(Informer(spy, CONFIG_MAP, SELECTOR)) as mirror:
-        mirror.wait(20)
+        mirror.wait(LIMIT_S)
         api.create(CONFIG_MAP, a_map("a"))
         shows(mirror, "a")
     assert "configmaps cannot be followed" in caplog.text
@@ -307,7 +307,7 @@ def relay(control_plane, tmp_path):
 def test_a_connection_that_is_cut_goes_on_from_where_it_was(relay, api):
     through = connect_api(kubeconfig=relay.kubeconfig, namespace=api.namespace)
     with closing(Informer(through, CONFIG_MAP, SELECTOR)) as mirror:
-        mirror.wait(20)
+        mirror.wait(LIMIT_S)
         until(lambda: through.n_request == 2)  # a list and a watch
         until(lambda: mirror.age_s == 0.0)
         relay.cut()

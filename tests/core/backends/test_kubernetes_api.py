@@ -7,6 +7,7 @@ import uuid
 from itertools import islice
 
 import pytest
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.api import (
     Conflict,
@@ -140,7 +141,7 @@ def test_a_watch_tells_what_happens_and_ends_when_it_is_closed(api):
     waits = threading.Thread(target=lambda: list(events))
     waits.start()
     watch.close()
-    waits.join(20)
+    waits.join(LIMIT_S)
     assert not waits.is_alive()
 
 

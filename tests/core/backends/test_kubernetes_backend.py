@@ -6,7 +6,7 @@ import base64
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -37,7 +37,6 @@ HERE = "10.213.7.1"  # this machine, as pods see it
 
 
 class TestKubernetesBackend(BackendConformance):
-    start_limit_s: ClassVar[float] = 60.0
     api: Api
 
     @pytest.fixture(autouse=True)

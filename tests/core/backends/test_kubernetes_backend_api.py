@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from kube import core_api
+from waiting import until
 
 from dlrover_nb.core.backends.kubernetes import backend as module
 from dlrover_nb.core.backends.kubernetes import pod_reconciler
@@ -40,14 +39,6 @@ def config(node):
         public_key="",
         secret_key="",
     )
-
-
-def until(holds, limit_s=40.0):
-    end = time.monotonic() + limit_s
-    while not (found := holds()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
 
 
 def exit_of(backend):

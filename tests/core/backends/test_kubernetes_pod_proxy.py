@@ -53,7 +53,7 @@ def a_pod(name):
 def test_a_program_in_a_pod_is_asked_and_its_log_read(nodes, namespace):
     api = connect_api(kubeconfig=nodes.kubeconfig, namespace=namespace(nodes))
     api.create(POD, a_pod("echo"))
-    until(lambda: "two \xfc" in list_log(api), timeout_s=60, what="the pod's first lines")
+    until(lambda: "two \xfc" in list_log(api), what="the pod's first lines")
     body = bytes(range(256)) * 2000
     until(lambda: is_reached(api))
     head, _, told = api.proxy("echo", 8080, "/yes?a=1", body, {"X-Mine": "me"}).partition(b"\n")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+from waiting import LIMIT_S
 
 PARENT = """
 import sys, time
@@ -84,7 +85,7 @@ class TestProcessBackend(BackendConformance):
         hello = master.hello(self.start_limit_s)
         parent.kill()
         parent.wait()
-        end = time.monotonic() + 10
+        end = time.monotonic() + LIMIT_S
         while psutil.pid_exists(hello.pid) and psutil.Process(hello.pid).status() != psutil.STATUS_ZOMBIE:
             assert time.monotonic() < end
             time.sleep(0.02)

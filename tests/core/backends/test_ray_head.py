@@ -6,6 +6,7 @@ import sys
 
 import psutil
 import pytest
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.ray import head
 from dlrover_nb.core.codec import to_json
@@ -54,7 +55,7 @@ def test_stopping_ends_the_session_and_nothing_else(state, sleeper, tmp_path):
         folder.mkdir()
         head._record_file().write_bytes(to_json(record_of(sleeper, folder)))
         assert head.stop_head() is True
-        assert sleeper.wait(timeout=10) != 0
+        assert sleeper.wait(timeout=LIMIT_S) != 0
         assert other.poll() is None
         assert not folder.exists()
         assert head.running_head() is None

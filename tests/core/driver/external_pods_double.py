@@ -12,6 +12,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from waiting import LIMIT_S
+
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.backend import NodeExited
@@ -24,7 +26,6 @@ from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 ROOT = Path(__file__).resolve().parents[3]
-LIMIT_S = 60.0
 
 
 class LocalPods:

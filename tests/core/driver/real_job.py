@@ -8,6 +8,8 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from waiting import LIMIT_S
+
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver.own_job import JobDriver
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import FeatureSpec
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
-LIMIT_S = 60.0
 GOOD_AUC = 0.85
 
 

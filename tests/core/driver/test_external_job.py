@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from external_pods_double import ForeignJob, kill, lines_of, plan
+from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.external.program import STORE
@@ -179,7 +180,7 @@ def abandon(driver):
         driver._held.close()
 
     driver._put_away, driver._turn = let_go, sys.exit
-    assert driver.join(10)
+    assert driver.join(LIMIT_S)
 
 
 def test_a_program_that_cannot_run_ends_the_job_with_its_last_words(job):

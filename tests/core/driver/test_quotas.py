@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
@@ -27,7 +28,6 @@ from dlrover_nb.core.structs.decisions import Candidate, Prediction
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
 
-PATIENCE_S = 60.0
 NOW = ResourcePlan(worker=RolePlan(1, 1.0, 1024), ps=RolePlan(1, 1.0, 1024))
 
 
@@ -97,7 +97,7 @@ def test_jobs_in_auto_mode_share_a_full_cluster_within_their_quotas():
     cluster = SimulatedCluster(world, SETTINGS, lambda spec: job(spec.name), speed=3000.0)
     try:
         handles = [cluster.submit(JobSpec(f"job-{i}")) for i in range(6)]
-        end_s = time.monotonic() + PATIENCE_S
+        end_s = time.monotonic() + LIMIT_S
         while not all(any("may plan with" in line for line in h.snapshot().story) for h in handles):
             assert time.monotonic() < end_s, "no quotas were told"
             time.sleep(0.05)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from history_records import DECISION, FIT, OUTCOME, PROPOSAL, ROW, SPEC, TRAITS
+from waiting import LIMIT_S
 
 from dlrover_nb.core.client import past_runs
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
@@ -196,6 +197,6 @@ def test_two_processes_read_while_one_writes(store: HistoryStore, url: str) -> N
         store.remember("clicks", at_s, replace(PROPOSAL, id=f"p{i}", created_at_s=at_s))
         store.remember("clicks", at_s, replace(DECISION, id=f"d{i}", proposal=f"p{i}", at_s=at_s))
         store.remember("clicks", at_s, replace(OUTCOME, decision=f"d{i}", applied_at_s=at_s))
-    told = [reader.communicate(timeout=100)[1] for reader in readers]
+    told = [reader.communicate(timeout=LIMIT_S)[1] for reader in readers]
     assert [reader.returncode for reader in readers] == [0, 0], "\n".join(told)
     assert len(past_runs.run_history("clicks", url=url).decisions) == 41

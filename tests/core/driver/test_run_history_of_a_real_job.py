@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from dlrover_nb.core.client import past_runs
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from real_job import Job
 
 
-@pytest.mark.timeout(300)
 def test_a_job_leaves_proposals_decisions_outcomes_and_series(start: Callable[..., Job]) -> None:
     job = start(n_epoch=500, mode=Mode.SUGGEST)
     now = job.until(lambda now: now.open_proposal)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
@@ -38,7 +39,6 @@ from dlrover_nb.core.structs.summary import summarize
 
 PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 2048), ps=RolePlan(1, 1.0, 2048))
 TRUTH = TermsTruth(grad_s=2e-5, update_s=1e-4, lookup_s=2e-6, constant_s=1e-3)
-PATIENCE_S = 30.0
 
 
 def job(name: str = "ads", *, n_sample: int = 200_000_000, mode: Mode = Mode.SUGGEST) -> SimulatedJob:
@@ -58,7 +58,7 @@ def cluster():
 
 def until(what, condition):
     """Wait for something that virtual time brings."""
-    end_s = time.monotonic() + PATIENCE_S
+    end_s = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < end_s, f"{what} did not happen"
         time.sleep(0.01)
@@ -67,7 +67,7 @@ def until(what, condition):
 def test_a_job_trains_to_the_end_and_every_picture_says_that_it_is_simulated(cluster):
     handle = cluster.add(job(n_sample=20_000_000))
     assert handle.snapshot().simulated
-    end = handle.wait(PATIENCE_S)
+    end = handle.wait(LIMIT_S)
     assert end.phase is JobPhase.SUCCEEDED
     assert end.train.n_sample_done == 20_000_000
     assert end.title == "ads (simulated)"
@@ -77,7 +77,7 @@ def test_a_job_trains_to_the_end_and_every_picture_says_that_it_is_simulated(clu
 
 def test_a_line_in_the_list_of_jobs_says_what_the_picture_says(cluster):
     handle = cluster.add(job(n_sample=20_000_000))
-    handle.wait(PATIENCE_S)
+    handle.wait(LIMIT_S)
     (line,), picture = cluster.live_jobs(), handle.snapshot()
     assert replace(line, at_s=picture.at_s) == summarize(picture)
     assert (line.done, line.left_s, line.live) == (1.0, None, True)
@@ -110,13 +110,13 @@ def test_many_readers_see_one_job_move_forward_only(cluster):
     for reader in readers:
         reader.start()
     for reader in readers:
-        reader.join(PATIENCE_S)
+        reader.join(LIMIT_S)
     assert not failures
 
 
 def test_an_accepted_proposal_is_applied_and_a_second_answer_to_it_is_stale(cluster):
     handle = cluster.add(job())
-    proposal = handle.wait(PATIENCE_S, until=Until.PROPOSAL).open_proposal
+    proposal = handle.wait(LIMIT_S, until=Until.PROPOSAL).open_proposal
     decision = handle.accept(proposal.id, why="try it")
     assert decision.id == "d1"
     with pytest.raises(StaleDecisionError):
@@ -126,7 +126,7 @@ def test_an_accepted_proposal_is_applied_and_a_second_answer_to_it_is_stale(clus
 
 def test_sliders_ask_what_plans_would_bring_while_the_simulation_goes_on(cluster):
     handle = cluster.add(job())
-    proposal = handle.wait(PATIENCE_S, until=Until.PROPOSAL).open_proposal
+    proposal = handle.wait(LIMIT_S, until=Until.PROPOSAL).open_proposal
     huge = replace(PLAN, worker=RolePlan(900, 1.0, 2048))
     wanted, refused, same = handle.weigh(proposal.candidate.plan, huge, PLAN)
     assert wanted.refusal == ""
@@ -147,7 +147,7 @@ def test_an_accepted_plan_is_undone_and_a_stale_undo_says_who_did_what(cluster):
     handle = cluster.add(job())
     with pytest.raises(NotFoundError, match="nothing to undo"):
         handle.undo()
-    proposal = handle.wait(PATIENCE_S, until=Until.PROPOSAL).open_proposal
+    proposal = handle.wait(LIMIT_S, until=Until.PROPOSAL).open_proposal
     accepted = handle.accept(proposal.id)
     until("the plan", lambda: handle.snapshot().running == proposal.candidate.plan)
     handle.set_mode(Mode.MANUAL)
@@ -174,7 +174,7 @@ def test_logs_say_that_a_simulated_node_writes_none_and_how_it_was_killed(cluste
 
 def test_two_users_who_answer_at_once_are_told_apart(cluster):
     handle = cluster.add(job())
-    proposal = handle.wait(PATIENCE_S, until=Until.PROPOSAL).open_proposal
+    proposal = handle.wait(LIMIT_S, until=Until.PROPOSAL).open_proposal
     outcomes: list[str] = []
 
     def answer() -> None:
@@ -188,7 +188,7 @@ def test_two_users_who_answer_at_once_are_told_apart(cluster):
     for user in users:
         user.start()
     for user in users:
-        user.join(PATIENCE_S)
+        user.join(LIMIT_S)
     assert sorted(outcomes) == ["stale"] * 5 + ["taken"]
 
 
@@ -231,7 +231,7 @@ def test_after_the_end_every_call_says_so(cluster):
 
 def test_a_warm_start_begins_on_what_a_like_job_ended_with(cluster):
     first = told(job("ads-monday", n_sample=40_000_000, mode=Mode.AUTO))
-    assert cluster.add(first).wait(PATIENCE_S).phase is JobPhase.SUCCEEDED
+    assert cluster.add(first).wait(LIMIT_S).phase is JobPhase.SUCCEEDED
     ended = cluster.job("ads-monday").snapshot().target
     assert ended.worker.count > PLAN.worker.count
     second = told(job("ads-tuesday"))

@@ -2,6 +2,7 @@ import json
 import subprocess
 
 import pytest
+from waiting import LIMIT_S
 
 from dlrover_nb.core.external import Member, environment, program
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
@@ -94,7 +95,7 @@ def tell(cluster, text):
 def test_a_program_runs_with_what_it_is_told_and_its_end_is_the_pods(pod):
     cluster, process = pod("sh", "-c", 'echo "$A"; exit 0')
     tell(cluster, "export A='b c'")
-    assert process.wait(20) == 0
+    assert process.wait(LIMIT_S) == 0
     assert process.stdout.read() == "b c\n"
 
 
@@ -103,7 +104,7 @@ def test_a_program_begins_anew_when_it_is_told_something_else(pod):
     tell(cluster, "export A=1")
     assert process.stdout.readline() == "1\n"
     tell(cluster, "export A=2")
-    assert process.wait(20) == 0
+    assert process.wait(LIMIT_S) == 0
     assert process.stdout.read() == "2\n"
 
 
@@ -122,13 +123,13 @@ def test_a_program_that_failed_begins_anew_with_the_next_meeting(pod):
     tell(cluster, "export A=1")
     assert process.stdout.readline() == "1\n"
     tell(cluster, "export A=2")
-    assert process.wait(20) == 0
+    assert process.wait(LIMIT_S) == 0
 
 
 def test_a_program_that_was_killed_ends_its_pod_at_once_as_killed(pod):
     cluster, process = pod("sh", "-c", "kill -9 $$")
     tell(cluster, "export A=1")
-    assert process.wait(10) == 137
+    assert process.wait(LIMIT_S) == 137
 
 
 def test_a_pod_that_is_asked_to_end_asks_its_program(pod):
@@ -136,5 +137,5 @@ def test_a_pod_that_is_asked_to_end_asks_its_program(pod):
     tell(cluster, "export A=1")
     assert process.stdout.readline() == "up\n"
     process.terminate()
-    assert process.wait(10) == 143
+    assert process.wait(LIMIT_S) == 143
     assert process.stdout.read() == "saved\n"

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
+from waiting import LIMIT_S
 
 ADDRESS = "DLROVER_NB_TEST_POSTGRESQL_URL"
 ADVICE = f"no PostgreSQL: set {ADDRESS}, or run `make postgresql` as root"
@@ -66,8 +67,8 @@ def _private_server(binaries: Path):
         yield f"postgresql://postgres@/postgres?host={quote(str(folder))}"
     finally:
         server.send_signal(signal.SIGINT)  # its fast way to stop
-        server.wait(30)
-        drain.join(30)
+        server.wait(LIMIT_S)
+        drain.join(LIMIT_S)
         server.stderr.close()
         shutil.rmtree(folder)
 

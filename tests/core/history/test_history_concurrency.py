@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from waiting import LIMIT_S
 
 from dlrover_nb.core.history import HistoryStore
 
@@ -53,7 +54,7 @@ def at_once(url):
         for program in programs:
             program.stdin.write("go\n")
             program.stdin.flush()
-        told = [program.communicate(timeout=100)[1] for program in programs]
+        told = [program.communicate(timeout=LIMIT_S)[1] for program in programs]
         assert [program.returncode for program in programs] == [0] * len(programs), "\n".join(told)
         return HistoryStore(url)
 

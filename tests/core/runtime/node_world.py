@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import zmq
+from waiting import LIMIT_S
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader, make_features
@@ -44,7 +45,6 @@ from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 MODEL = ModelSpec(embedding_dim=4, hidden=(16, 8), hash_size=2048, seed=3)
 SPEC = JobSpec("test", model=MODEL, batch_size=64, shard_batches=10, seed=1, overlap=False)
 FEATURES = make_features(SPEC.data, SPEC.model)
-PATIENCE_S = 20.0
 
 
 def shard(number, n_batch=SPEC.shard_batches, offset=0, grant=1):
@@ -63,10 +63,10 @@ class Gate:
         self.losses.append(loss)
         if len(self.losses) == self._at:
             self._reached.set()
-            self._open.wait(PATIENCE_S)
+            self._open.wait(LIMIT_S)
 
     def reached(self):
-        assert self._reached.wait(PATIENCE_S)
+        assert self._reached.wait(LIMIT_S)
 
     def open(self):
         self._open.set()
@@ -94,7 +94,7 @@ class World:
     def __exit__(self, *_):
         for name, thread in self.threads.items():
             self.send(name, Stop())
-            thread.join(PATIENCE_S)
+            thread.join(LIMIT_S)
             assert not thread.is_alive()
         self.router.close(linger=0)
         self.router_before.close(linger=0)
@@ -119,7 +119,7 @@ class World:
         """Let the master die, and another one listen where it did."""
         self.router.close(linger=0)
         listen = self.endpoint if self.listen.startswith("tcp") else self.listen
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + LIMIT_S
         while self.router.closed:  # ZeroMQ lets go of a port in its own time
             try:
                 self.router, endpoint = bind_router(self.context, listen, self.folder / "m", self.keys)
@@ -137,14 +137,14 @@ class World:
 
     def end(self, node):
         self.send(node, Stop())
-        self.threads.pop(node).join(PATIENCE_S)
+        self.threads.pop(node).join(LIMIT_S)
 
     def send(self, node, message):
         self.router.send_multipart([node.encode(), *encode(message)])
 
     def receive(self, kind, node=None):
         """Return the next message of this kind and its arrays; others are kept, reports apart."""
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + LIMIT_S
         while True:
             for at, (sender, message, arrays) in enumerate(self._waiting):
                 if isinstance(message, kind) and node in {None, sender}:

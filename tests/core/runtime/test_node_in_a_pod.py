@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from kube import core_api, host_files
 from node_world import FEATURES, SPEC, World, shard
+from waiting import LIMIT_S
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.jobfile import job_from
@@ -61,7 +62,7 @@ class Pods:
         return pod_name("test", RUN, NAMES[role])
 
     def end_of(self, role):
-        until = time.monotonic() + 60
+        until = time.monotonic() + LIMIT_S
         while True:
             pod = self.core.read_namespaced_pod(self.name(role), self.namespace)
             for status in pod.status.container_statuses or ():

@@ -9,6 +9,7 @@ from dataclasses import replace
 import psutil
 import pytest
 from node_world import SPEC, World, shard, with_heartbeat
+from waiting import LIMIT_S
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.node import main
@@ -61,9 +62,9 @@ def test_node_processes_train_and_end_when_told():
         world.send("w0", train)
         world.train("w0", [shard(0)])
         world.send("w0", Stop())
-        assert worker.wait(20) == 0
+        assert worker.wait(LIMIT_S) == 0
         ps.send_signal(signal.SIGTERM)
-        assert ps.wait(20) == 0
+        assert ps.wait(LIMIT_S) == 0
         left = {path.name for path in world.folder.iterdir()}
         assert left == {"m", "nodes", "ps0.json", "w0.json"}  # sockets are gone
 
@@ -76,7 +77,7 @@ def test_a_mistake_in_the_data_is_told_once_and_not_to_be_tried_again(tmp_path):
         assert failed.node == "w0"
         assert not failed.retryable
         assert "no.parquet" in failed.why
-        assert worker.wait(20) == 1
+        assert worker.wait(LIMIT_S) == 1
 
 
 def test_orphans_end_by_themselves():
@@ -84,7 +85,7 @@ def test_orphans_end_by_themselves():
         ps = processes.start("ps0", Role.PS)
         world.receive(Hello)
         world.router.close(linger=0)
-        assert ps.wait(20) == 1
+        assert ps.wait(LIMIT_S) == 1
         assert "no connection to its master" in ps.stderr.read()
 
 
@@ -95,7 +96,7 @@ def test_sigterm_amid_training_ends_a_worker_at_once():
         world.send("w0", world.start_ps(1))
         world.receive(ShardAsked)
         worker.terminate()
-        assert worker.wait(20) == 0
+        assert worker.wait(LIMIT_S) == 0
 
 
 def test_a_worker_in_step_goes_on_when_another_is_killed():

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from node_world import FEATURES, MODEL, SPEC, Gate, World, shard, with_heartbeat
+from waiting import LIMIT_S
 
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import BackendError
@@ -191,7 +192,7 @@ def test_a_drained_worker_finishes_its_shard_and_leaves():
         gate.open()
         assert world.receive(ShardFinished)[0].lease == SHARDS[0].lease
         assert world.receive(Left)[0].node == "w0"
-        world.threads.pop("w0").join(20)
+        world.threads.pop("w0").join(LIMIT_S)
         assert len(gate.losses) == 10
         assert not world.errors
 
@@ -289,7 +290,7 @@ def test_a_pause_keeps_the_next_shard_and_a_drain_gives_it_back():
         world.send("w0", Drain())
         assert world.receive(ShardFinished)[0].lease == first.lease
         assert world.receive(Left)[0].node == "w0"
-        world.threads.pop("w0").join(20)
+        world.threads.pop("w0").join(LIMIT_S)
     assert len(gate.losses) == 60
 
 
@@ -307,7 +308,7 @@ def test_rows_that_cannot_be_read_end_the_worker_with_the_reason():
         world.send("w0", world.start_ps(1))
         world.receive(ShardAsked)
         world.send("w0", Granted(replace(SHARDS[0], start=n_row, stop=n_row + 640)))
-        world.threads.pop("w0").join(20)
+        world.threads.pop("w0").join(LIMIT_S)
         assert "rows must be within" in str(world.errors["w0"])
 
 
@@ -319,11 +320,11 @@ class Blocked:
 
     def __call__(self, *args):
         self.is_under_way.set()
-        assert self._may_go.wait(20)
+        assert self._may_go.wait(LIMIT_S)
         return self._call(*args)
 
     def reached(self):
-        assert self.is_under_way.wait(20)
+        assert self.is_under_way.wait(LIMIT_S)
 
     def open(self):
         self._may_go.set()
@@ -356,7 +357,7 @@ def test_a_shard_that_cannot_be_read_ends_its_worker(monkeypatch):
         world.send("w0", world.start_ps(1))
         world.receive(ShardAsked)
         world.send("w0", Granted(SHARDS[0]))
-        world.threads.pop("w0").join(20)
+        world.threads.pop("w0").join(LIMIT_S)
         assert "were not read within" in str(world.errors["w0"])
         blocked.open()
 
@@ -597,7 +598,7 @@ def test_nodes_end_when_their_master_is_gone():
         world.receive(ShardAsked)
         world.router.close(linger=0)
         for thread in world.threads.values():
-            thread.join(20)
+            thread.join(LIMIT_S)
         assert set(world.errors) == {"ps0", "w0"}
         for error in world.errors.values():
             assert isinstance(error, BackendError)

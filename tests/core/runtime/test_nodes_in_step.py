@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from node_world import FEATURES, SPEC, Gate, World, shard
+from waiting import LIMIT_S
 
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import Learner
@@ -42,7 +43,7 @@ class Together:
         def held(learner, *args):
             if not getattr(self._first, "is_over", False):
                 self._first.is_over = True
-                self.barrier.wait(20)
+                self.barrier.wait(LIMIT_S)
             return step(learner, *args)
 
         monkeypatch.setattr(Learner, "step", held)

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import LIMIT_S
 
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.runtime import output
@@ -193,7 +194,7 @@ def run_program(tmp_path):
             ))  # fmt: skip
             return subprocess.run(
                 [sys.executable, "-c", PROGRAM, str(config), *arguments],
-                capture_output=True, text=True, timeout=60, check=False,
+                capture_output=True, text=True, timeout=LIMIT_S, check=False,
             )  # fmt: skip
 
     return run

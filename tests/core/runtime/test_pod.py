@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from node_world import FEATURES, SPEC
+from waiting import LIMIT_S
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
@@ -105,7 +106,7 @@ def run_module(**variables):
         env=os.environ | variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
         check=False,
     )
 

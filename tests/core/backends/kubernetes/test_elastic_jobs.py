@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from dlrover_played import OLDER, PRESENT, Dlrover, installed
 from exports import JOB, PLAN, TENSORFLOW, TORCH
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes.api import Api, Forbidden, NotThere, connect_api
 from dlrover_nb.core.backends.kubernetes.backend import Site
@@ -219,7 +219,7 @@ def test_a_plan_is_a_scaleplan_that_is_followed_until_the_pods_are_there(
     _scale(driver, PLAN)  # a plan that it had before is another ScalePlan: DLRover acts on each name once
     assert len(until(lambda: len(operator.plans()) == 2 and operator.plans())) == 2
     operator.says("Failed", "The job master failed.")
-    assert driver.join(20)
+    assert driver.join(LIMIT_S)
     assert (driver.snapshot().phase, driver.snapshot().message) == (
         JobPhase.FAILED,
         "The job master failed.",
@@ -239,7 +239,7 @@ def test_a_scaleplan_that_failed_is_left_for_the_plan_before(api, older, submitt
     until(lambda: driver.snapshot().running == PLAN)
     assert any("did not take it" in line for line in driver.snapshot().story)
     api.delete(ELASTIC_JOB, JOB.name)
-    assert driver.join(20)
+    assert driver.join(LIMIT_S)
     last = driver.snapshot()
     assert (last.phase, last.message) == (JobPhase.STOPPED, "its ElasticJob was deleted")
 
@@ -255,6 +255,6 @@ def test_where_no_scaleplans_are_served_a_plan_is_refused_with_the_reason(api, s
         )
         until(lambda driver=driver: driver.snapshot().running == PLAN)
         driver.stop("ada")
-        assert driver.join(20)
+        assert driver.join(LIMIT_S)
         with pytest.raises(NotThere):
             api.get(ELASTIC_JOB, JOB.name)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from kube import host_files
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, documents_in, to_yaml
@@ -15,7 +16,6 @@ from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD, ROLE, ROLE_BIN
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 KINDS = {kind.name: kind for kind in (CONFIG_MAP, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, JOB)}
-LIMIT_S = 200.0
 
 
 JOB_FILE = {
@@ -42,7 +42,6 @@ def _exported(kind, api, **more):
     return documents
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("more", [{}, {"foreign": FOREIGN}], ids=["ours", "foreign"])
 def test_the_objects_of_an_export_alone_start_a_job_that_runs_to_its_end(nodes, namespace, more) -> None:
     api = connect_api(kubeconfig=nodes.kubeconfig, namespace=namespace(nodes))
@@ -59,7 +58,6 @@ def test_the_objects_of_an_export_alone_start_a_job_that_runs_to_its_end(nodes, 
     api.delete(JOB, "exported", propagation="Background")
 
 
-@pytest.mark.timeout(240)
 def test_the_one_pod_of_a_tfjob_trains_the_whole_job(nodes, namespace) -> None:
     """Kubeflow's operator is not here: its part is to make a pod from the replica's template."""
     api = connect_api(kubeconfig=nodes.kubeconfig, namespace=namespace(nodes))

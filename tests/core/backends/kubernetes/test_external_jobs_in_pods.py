@@ -6,6 +6,7 @@ import time
 
 import pytest
 from kube import core_api, host_files
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
@@ -13,9 +14,8 @@ from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
-LIMIT_S = 90.0
 ENDED = {"succeeded", "failed", "stopped"}
 
 # Reads TF_CONFIG as TensorFlow's TFConfigClusterResolver does.

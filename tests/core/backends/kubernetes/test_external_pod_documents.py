@@ -5,6 +5,7 @@ import json
 import threading
 
 import pytest
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status, Unreachable
 from dlrover_nb.core.backends.kubernetes.external_logs import PodLogs, parse_line
@@ -175,9 +176,9 @@ def test_lines_are_read_once_however_often_the_connection_breaks(monkeypatch):
     logs.begin({})
     document = {"metadata": {"name": "a-worker-0"}, "status": {"phase": "Running"}}
     logs.see("worker-0", document)
-    assert api.was_cut_twice.wait(20)
+    assert api.was_cut_twice.wait(LIMIT_S)
     document["status"]["phase"] = "Succeeded"
     logs.see("worker-0", document)
-    logs._followed["worker-0"].join(20)
+    logs._followed["worker-0"].join(LIMIT_S)
     assert [line.text for line in logs.take()] == [f"line {n}" for n in range(12)]
     assert logs.take() == ()

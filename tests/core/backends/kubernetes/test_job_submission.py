@@ -12,6 +12,7 @@ from pathlib import Path
 import builders
 import pytest
 import yaml
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes import submission
 from dlrover_nb.core.backends.kubernetes.api import Api, connect_api
@@ -48,7 +49,6 @@ from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 pytestmark = pytest.mark.kube
 SPEC = JobSpec("clicks", owner="ann")
 COMPANIONS = (SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
-LIMIT_S = 40.0
 
 
 @pytest.fixture

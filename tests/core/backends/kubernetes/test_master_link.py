@@ -15,6 +15,7 @@ from dataclasses import replace
 import builders
 import pytest
 from masters import Master
+from waiting import LIMIT_S
 from waitress.server import create_server
 
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, NotThere, Status, Unreachable, proxy_error
@@ -117,7 +118,7 @@ class Way:
             raise Unreachable("the API server cannot be reached", Status(0), asked)
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body, headers, method="POST")
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
                 read = answer.read()
         except urllib.error.HTTPError as error:
             with error:
@@ -157,7 +158,7 @@ def way(service):
     thread.start()
     yield Way(server.effective_port)
     server.trigger.pull_trigger(server.close)  # in its own thread, which then has nothing left to wait for
-    thread.join(10)
+    thread.join(LIMIT_S)
     assert not thread.is_alive()
     server.task_dispatcher.shutdown()
 
@@ -229,7 +230,7 @@ def test_what_is_no_call_is_refused(served, way):
             f"http://127.0.0.1:{way.port}{path}", body, {ACCESS_HEADER: "the-token", **headers}, method=method
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
                 return answer.status
         except urllib.error.HTTPError as error:
             with error:
@@ -376,7 +377,7 @@ def test_a_picture_that_a_run_before_left_is_none_of_this_one(way, link):
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_taken_in(way):
-    with socket.create_connection(("127.0.0.1", way.port), timeout=10) as stranger:
+    with socket.create_connection(("127.0.0.1", way.port), timeout=LIMIT_S) as stranger:
         head = f"POST {CALL_PATH} HTTP/1.1\r\nHost: m\r\nContent-Length: {1 << 30}\r\n\r\n"
         stranger.sendall(head.encode())  # and no body: an answer comes only if none is waited for
         assert stranger.recv(1 << 16).startswith(b"HTTP/1.1 413 ")

@@ -7,6 +7,7 @@ import time
 import kube
 import pytest
 from kube import core_api
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
@@ -15,8 +16,7 @@ from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD, SECRET
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, NODE_LABEL, ROLE_LABEL
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.timeout(400)]
-LIMIT_S = 120.0
+pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
 
 @pytest.fixture

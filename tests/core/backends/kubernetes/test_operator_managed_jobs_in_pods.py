@@ -8,6 +8,7 @@ import time
 import pytest
 from dlrover_played import OLDER, Dlrover, installed
 from kube import host_files
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.api import NotThere, connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
@@ -17,8 +18,7 @@ from dlrover_nb.core.manifests.parts import NODE_LABEL
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.timeout(400)]
-LIMIT_S = 90.0
+pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
 # One role reports, the other one is read.
 PROGRAM = """

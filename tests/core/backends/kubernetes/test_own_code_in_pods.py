@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kube import host_files
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
 from dlrover_nb.core.jobfile import job_from
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
-LIMIT_S = 90.0
 PLAN = ResourcePlan(RolePlan(1, 0.8, 700), RolePlan(2, 0.25, 320))
 
 

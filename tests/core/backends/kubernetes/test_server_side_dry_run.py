@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from exports import CRDS, JOB, PLAN, TENSORFLOW, TOLD, TORCH
+from waiting import LIMIT_S
 
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.exports import check_file
@@ -28,7 +29,6 @@ FILES = (
     "kuberay/ray.io_rayjobs.v1.7.0.yaml",
     "jobset/jobset.x-k8s.io_jobsets.v0.12.0.yaml",
 )
-LIMIT_S = 60.0
 EVERYTHING = KubernetesSpec(
     pull_policy="Never",
     pull_secrets=("pull",),

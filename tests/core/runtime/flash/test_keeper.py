@@ -13,6 +13,7 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
+from waiting import LIMIT_S
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import CheckpointError
@@ -22,8 +23,6 @@ from dlrover_nb.core.runtime.flash.files import read_url
 from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint, Persisted, PersistFailed
 from dlrover_nb.core.runtime.flash.names import sweep_memory
 from dlrover_nb.core.structs.checkpoints import MemoryPart
-
-LIMIT_S = 30
 
 
 @pytest.fixture

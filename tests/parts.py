@@ -1,0 +1,84 @@
+"""Parts of the test suite: which tests share a worker process, in which order they run, and what each part costs.
+
+A test belongs to one part, decided by its markers and folder. Tests of a part that shares something real (one Ray
+head, one API server, one cluster with nodes, one PostgreSQL server, one JupyterLab at a time) run in one worker
+process, so that it is started once. All others are dealt to workers file by file. Parts that mostly wait come
+first: they run side by side, and unit tests use the processor time that they leave.
+
+Rejected: `--dist loadgroup` alone (it deals tests without a group one by one, and so starts the fixtures of a module
+in every worker) and a lock around one shared Ray head (a worker that ends first would end it for the others).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+PARTS = ("pods", "ray", "browser", "notebooks", "kube", "history", "unit")  # in the order of their start
+MARKED = ("pods", "browser", "ray", "kube")  # the first that a test is marked with is its part
+FOLDERS = {"notebooks": "notebooks", "history": "core/history"}  # parts that are whole folders of tests/
+PART = "part"  # the property of a test's report
+
+
+def part_of(item: pytest.Item) -> str:
+    """Return the part of a test: real nodes first, then its folder, then its markers."""
+    if item.get_closest_marker("pods"):
+        return "pods"
+    for part, folder in FOLDERS.items():
+        if item.nodeid.startswith(f"tests/{folder}/"):
+            return part
+    return next((part for part in MARKED if item.get_closest_marker(part)), "unit")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order tests by part, and keep those of a part together in one worker process."""
+    for item in items:
+        part = part_of(item)
+        item.user_properties.append((PART, part))
+        if part != "unit":
+            item.add_marker(pytest.mark.xdist_group(part))
+    items.sort(key=lambda item: PARTS.index(part_of(item)))
+
+
+class PartTimes:
+    """Seconds and tests of each part, summed over all workers from their reports."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.tests: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        part = dict(report.user_properties).get(PART, "unit")
+        self.seconds[part] += report.duration
+        self.tests[part] += report.when == "call"
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print a table of the parts; parts run side by side, so their sum exceeds the time of the run."""
+        terminalreporter.write_sep("-", "seconds of each part, side by side")
+        for part in PARTS:
+            if part in self.seconds:
+                terminalreporter.write_line(
+                    f"{part:<12}{self.seconds[part]:>8.0f} s{self.tests[part]:>7} tests"
+                )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure in the process that reports, not in the workers."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(PartTimes(), "part-times")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Deal groups and files, in the order in which they were collected."""
+    from xdist.scheduler import LoadGroupScheduling  # noqa: PLC0415 - only where xdist runs
+
+    class ByGroupOrFile(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            scope = super()._split_scope(nodeid)
+            return nodeid.split("::", maxsplit=1)[0] if scope == nodeid else scope
+
+    config.option.loadscopereorder = False
+    return ByGroupOrFile(config, log)
