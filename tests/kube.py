@@ -25,6 +25,9 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 from waiting import LIMIT_S, until
 
+from dlrover_nb.core.backends.kubernetes.access import check_access
+from dlrover_nb.core.manifests.rights import USER
+
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("DLROVER_NB_SHARED", ROOT.parent / "shared"))
 KUBE = SHARED / "kube"
@@ -221,6 +224,11 @@ def await_account(core, name):
         return any(account.secrets for account in core.list_namespaced_service_account(name).items)
 
     until(has_token, what=f"the service account of namespace {name}")
+
+
+def await_rights(api, rights=USER):
+    """Wait until the API server allows these rights: it watches Roles, and learns of a new one a moment later."""
+    until(lambda: not check_access(api, rights).missing, what="the rights of a Role")
 
 
 def _delete_pod(core, namespace, name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 from jobs_in_pods import SMALL, job, trained
+from kube import await_rights
 from kubernetes import utils
 
 from dlrover_nb.core.backends.kubernetes.access import check_access
@@ -24,6 +25,7 @@ def test_a_user_without_rights_is_told_the_role_that_lets_her_in(place):
     documents = list(yaml.safe_load_all(asked))
     assert [document["kind"] for document in documents] == ["Role", "RoleBinding"]
     utils.create_from_yaml(place.core.api_client, yaml_objects=documents)
+    await_rights(alice.api)
     handle = alice.submit(job("hers", plan=SMALL, n_epoch=100))
     trained(handle, 1_000)
     assert handle.stop().phase is JobPhase.STOPPED

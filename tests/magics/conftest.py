@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import atexit
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,4 +35,7 @@ def shell(
     magics.commands = Commands(memory.connect, namespace=shell.user_ns)
     yield shell
     shell.history_manager.end_session()
+    shell.history_manager.close()
     shell.configurables.clear()
+    # Otherwise every shell lives until the process exits, and then collects garbage once more each: minutes.
+    atexit.unregister(shell.atexit_operations)

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 from IPython.core.error import UsageError
-from kube import core_api
+from kube import await_rights, core_api
 from kubernetes import client
 
 import dlrover_nb
 from dlrover_nb import cli
+from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.manifests.rights import USER, binding, role
 from dlrover_nb.magics.commands import Commands
@@ -91,6 +92,7 @@ def test_a_user_of_the_user_role_starts_lists_and_deletes_a_job_and_nothing_is_l
     given = role("dlrover-nb-user", USER, namespace=place)
     rbac.create_namespaced_role(place, given)
     rbac.create_namespaced_role_binding(place, binding(given, "alice"))
+    await_rights(connect_api(kubeconfig=control_plane.alice, namespace=place))
     typed("connect kubernetes")
     typed("submit ads --workers 1")
     assert [job.name for job in typed("jobs")] == ["ads"]

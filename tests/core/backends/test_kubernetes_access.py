@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kube import await_rights
 from kubernetes import client, config, dynamic
 from waiting import until
 
@@ -103,6 +104,7 @@ def test_the_role_that_is_asked_for_is_all_that_was_missing(control_plane, names
     assert before.user == "alice"
     assert {right.resource for right in before.missing} == {r.resource for r in USER if not r.optional}
     apply(control_plane, before.ask())
+    await_rights(api)
     after = check_access(api)
     assert after.missing == ()
     assert after.ask() == ""
@@ -115,8 +117,10 @@ def test_the_role_that_is_asked_for_is_all_that_was_missing(control_plane, names
 def test_who_has_a_part_is_told_the_rest_alone(control_plane, namespace):
     team = namespace(control_plane)
     have, lack = USER[:3], [right for right in USER[3:] if not right.optional]
-    apply(control_plane, role_text([*have, Right("pods", ("get", "list"), "look")], "alice", team))
+    look = Right("pods", ("get", "list"), "look")
+    apply(control_plane, role_text([*have, look], "alice", team))
     api = connect_api(kubeconfig=control_plane.alice, namespace=team)
+    await_rights(api, [*have, look])
     found = check_access(api)
     asked = {(right.resource, verb) for right in found.missing for verb in right.verbs}
     wanted = {(right.resource, verb) for right in lack for verb in right.verbs}
@@ -124,7 +128,7 @@ def test_who_has_a_part_is_told_the_rest_alone(control_plane, namespace):
     for doc in yaml.safe_load_all(found.ask()):
         dry(control_plane, doc)
     apply(control_plane, found.ask())
-    assert check_access(api).missing == ()
+    await_rights(api)
     master = role("ads-master", master_rights("ads"), namespace=team)
     assert api.create(ROLE, master), "he may give a master its rights, for he has them"
 
@@ -139,6 +143,7 @@ def test_rights_that_rules_do_not_tell_are_reviewed_one_by_one(control_plane, na
     team = namespace(control_plane)
     apply(control_plane, role_text([PODS], "alice", team))
     api = connect_api(kubeconfig=control_plane.alice, namespace=team)
+    await_rights(api, [PODS])
     monkeypatch.setattr(access, "_rules", lambda _: ((), False))  # as with an authorizer that has none
     [pods, logs] = check_access(api, [PODS, LOGS]).checked
     assert (pods.missing, logs.missing) == ((), ("get",))
@@ -216,4 +221,5 @@ def test_the_note_of_a_real_refusal_is_what_helps(control_plane, namespace):
     with pytest.raises(Forbidden) as refused:
         api.list(POD)
     apply(control_plane, refused.value.told.partition("for:\n")[2])
+    await_rights(api, [Right("pods", ("list",), "list")])
     assert api.list(POD).items == []
