@@ -11,7 +11,9 @@ in every worker) and a lock around one shared Ray head (a worker that ends first
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: PARTS.index(part_of(item)))
 
 
+def parts_before() -> list[str]:
+    """Return what `tools/test.sh` measured before the tests, where it started them."""
+    measured = os.environ.get("DLROVER_NB_PART_SECONDS")
+    return Path(measured).read_text().splitlines() if measured else []
+
+
 class PartTimes:
     """Seconds and tests of each part, summed over all workers from their reports."""
 
@@ -55,8 +63,11 @@ class PartTimes:
         self.tests[part] += report.when == "call"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print a table of the parts; parts run side by side, so their sum exceeds the time of the run."""
-        terminalreporter.write_sep("-", "seconds of each part, side by side")
+        """Print a table of the parts; tests run side by side, so their sum exceeds the time of the run."""
+        terminalreporter.write_sep("-", "seconds of each part")
+        for line in parts_before():
+            part, seconds = line.split()
+            terminalreporter.write_line(f"{part:<12}{seconds:>8} s")
         for part in PARTS:
             if part in self.seconds:
                 terminalreporter.write_line(

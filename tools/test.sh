@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# All that must pass, part by part, for `make test`. Seconds of each part go to build/part-seconds; pytest prints them
+# with its own at its end, because its closing line is the last of the run.
+# Types (one core for a minute, cold) are checked beside lint, imports and the other parts that compute little.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+make=${MAKE:-make}
+seconds=build/part-seconds
+mkdir -p build
+: >"$seconds"
+
+part() {
+  local from=$SECONDS
+  "$make" --no-print-directory "$1" || return
+  echo "$1 $((SECONDS - from))" >>"$seconds"
+}
+
+parts() {
+  local name
+  for name in "$@"; do part "$name" || return; done
+}
+
+parts install browser postgresql kube
+part types &
+types=$!
+parts lint imports docs
+wait "$types"
+DLROVER_NB_PART_SECONDS="$seconds" "$make" --no-print-directory unit
