@@ -204,7 +204,7 @@ def simulate(job: SimulatedJob, runner: Runner, seed: int) -> Run:
                 world.obey(name, Scale("policy", target))
     if sim.phase is not JobPhase.SUCCEEDED or sim.ended_at_s is None:
         raise RuntimeError(f"{job.spec.name} has {sim.phase}: {sim.message}")
-    return Run(sim.ended_at_s - sim.started_at_s, sim.motion.core_s / 3600, n_change, sim.target)
+    return Run(sim.ended_at_s - sim.started_at_s, sim.progress.core_s / 3600, n_change, sim.target)
 
 
 # cases

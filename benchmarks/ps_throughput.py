@@ -40,7 +40,7 @@ import zmq
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.allocator import keep_freed
-from dlrover_nb.core.runtime.batches import Layout, Prepared
+from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.ps_client import PsClient
@@ -141,27 +141,27 @@ class Waiter:
 class Access:
     """Our line, as the peers' training loop wants it: `start` and `finish`."""
 
-    def __init__(self, line: PsClient, dense_size: int) -> None:
-        self._line, self._dense = line, np.empty(dense_size, np.float32)
+    def __init__(self, client: PsClient, dense_size: int) -> None:
+        self._client, self._dense = client, np.empty(dense_size, np.float32)
 
     def start(self, push_rows: Any, row_gradient: Any, dense_gradient: Any, pull_rows: Any) -> None:
         push = None
         if push_rows is not None:
             push = Push(self._prepared(push_rows), row_gradient, dense_gradient, 0.0)
-        self._line.start(push, self._prepared(pull_rows))
+        self._client.start(push, self._prepared(pull_rows))
 
     def finish(self, _handle: None) -> tuple[Any, Any]:
-        return self._line.finish(self._dense), self._dense
+        return self._client.finish(self._dense), self._dense
 
-    def _prepared(self, rows: Any) -> Prepared:
+    def _prepared(self, rows: Any) -> PreparedBatch:
         """Return rows that are grouped by PS already."""
-        layout = self._line.layout
+        layout = self._client.layout
         counts = np.bincount(layout.owner[rows % N_BUCKET], minlength=layout.n_ps)
         bounds = (0, *np.cumsum(counts).tolist())
-        return Prepared(np.ascontiguousarray(rows, np.int64), bounds, rows, NO_FLOATS, NO_FLOATS)
+        return PreparedBatch(np.ascontiguousarray(rows, np.int64), bounds, rows, NO_FLOATS, NO_FLOATS)
 
 
-def group_by_ps(loop: Any, layout: Layout) -> None:
+def group_by_ps(loop: Any, layout: BucketLayout) -> None:
     """Let the peers' loop find distinct rows as before, and then group them by PS."""
     unique_rows = loop.unique_rows
 
@@ -186,7 +186,7 @@ def worker(
     keep_freed(Role.WORKER)  # as a node does
     values, _ = flatten_parameters(build_model(run.model))
     context = zmq.Context()
-    line = PsClient(
+    client = PsClient(
         context,
         keys=keys,
         identity=f"worker-{index}",
@@ -195,11 +195,11 @@ def worker(
         dense_length=values.numel(),
         patience_s=lambda: float("inf"),
     )
-    line.init_dense(values.numpy())
+    client.init_dense(values.numpy())
     if run.n_ps > 1:
-        group_by_ps(loop, line.layout)
+        group_by_ps(loop, client.layout)
     result = loop.train(
-        Access(line, values.numel()),
+        Access(client, values.numel()),
         run.model,
         run.seconds,
         first_batch=index * NUM_BATCHES // run.n_worker,
@@ -209,7 +209,7 @@ def worker(
         max_steps=run.max_steps,
     )
     done.put(result)
-    line.close()
+    client.close()
     context.term()
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.snapshot import Evaluation, Round, SeriesChunk
+from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, SeriesChunk
 from dlrover_nb.widgets.charts import CHARTS, curve, front, kit, memory, throughput
 from dlrover_nb.widgets.series import Window
 
@@ -122,7 +122,7 @@ def test_live_figure_shows_nothing_new_as_no_change_and_new_rows_as_one(name):
             curves=b.snapshot().curves[:0] or (b.curve("workers", (1.0, 2.0), 2.0),),
             proposals=(),
             outcomes=(),
-            rounds=(Round(1, b.START_S + 100, Evaluation(0.93, 0.14, 20_000)),),
+            rounds=(EvaluationRound(1, b.START_S + 100, Evaluation(0.93, 0.14, 20_000)),),
         ),
         b.series(301, nodes=("worker-0", "worker-1", "ps-0")),
     )

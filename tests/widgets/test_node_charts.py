@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.decisions import Outcome, ProposalKind
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.shards import ShardCounts
-from dlrover_nb.core.structs.snapshot import Evaluation, NodePhase, Round, SeriesChunk
+from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodePhase, SeriesChunk
 from dlrover_nb.widgets import oom
 from dlrover_nb.widgets.charts import CHARTS, memory, rounds, scores, shards, stragglers, throughput, workers
 from dlrover_nb.widgets.series import MOST_LINES, MOST_ROWS, N_STATIC
@@ -256,7 +256,9 @@ def test_a_job_that_stood_still_has_no_error():
 
 
 def test_each_evaluation_stands_in_the_table():
-    three = tuple(Round(i, b.START_S + i, Evaluation(0.9 + i / 100, 0.2 - i / 100, 500)) for i in (1, 2, 3))
+    three = tuple(
+        EvaluationRound(i, b.START_S + i, Evaluation(0.9 + i / 100, 0.2 - i / 100, 500)) for i in (1, 2, 3)
+    )
     picture = rounds.picture(b.snapshot(rounds=three), None)
     assert [row[1] for row in picture.twin.rows] == ["0.9100", "0.9200", "0.9300"]
     assert "AUC: last 0.9300" in picture.svg

@@ -3,13 +3,13 @@ import xml.etree.ElementTree as ET
 
 import builders as b
 
-from dlrover_nb.core.structs.snapshot import Evaluation, Round
+from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
 from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.report import report_html, write_report
 
 
 def test_report_is_one_file_that_asks_for_nothing(tmp_path):
-    rounds = (Round(1, b.START_S + 100, Evaluation(0.93, 0.14, 20_000)),)
+    rounds = (EvaluationRound(1, b.START_S + 100, Evaluation(0.93, 0.14, 20_000)),)
     path = write_report(tmp_path / "report.html", b.snapshot(rounds=rounds), b.series())
     html = path.read_text()
     assert "<script" not in html

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import NodeSample
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
-    from dlrover_nb.core.structs.snapshot import Evaluation, Round
+    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
 
 FRESH_S = 3.0  # an older report says nothing about now,
 N_WINDOW = 2  # unless its own window was long: the next one cannot have come yet
@@ -93,7 +93,7 @@ class Run(Protocol):
         ...
 
     @property
-    def rounds(self) -> tuple[Round, ...]:
+    def rounds(self) -> tuple[EvaluationRound, ...]:
         """Evaluations between passes."""
         ...
 

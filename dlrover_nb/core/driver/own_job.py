@@ -326,7 +326,7 @@ class JobDriver:
             self._hands.carry_out(self._master.tick(at_s))
         if at_s >= self._second_at_s + SECOND_S:
             self._second_at_s = at_s
-            self._hands.carry_out(self._master.see_waiting(self._backend.waiting(), at_s))
+            self._hands.carry_out(self._master.set_waiting(self._backend.waiting(), at_s))
             self._hands.carry_out((Emit(Ticked(at_s)),))
             self._record(at_s)
             self._hands.keep_diary()
@@ -338,7 +338,7 @@ class JobDriver:
         seen = self._lookout.look(at_s, is_running=self._master.running is not None)
         if seen is not None and seen.capacity is not None:
             self._capacity = seen.capacity
-            self._hands.carry_out(self._master.see_capacity(seen.capacity, at_s))
+            self._hands.carry_out(self._master.set_capacity(seen.capacity, at_s))
         if seen is not None and seen.room is not None:
             self._hands.tell(RoomChanged(at_s, seen.room))
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import QuarantinedShard
-    from dlrover_nb.core.structs.snapshot import Evaluation, NodeView, Round
+    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
 
 
 def planned(spec: JobSpec) -> JobSpec:
@@ -120,7 +120,7 @@ class ExternalState:
         return ()
 
     @property
-    def rounds(self) -> tuple[Round, ...]:
+    def rounds(self) -> tuple[EvaluationRound, ...]:
         """Nothing: programs of others evaluate by themselves."""
         return ()
 

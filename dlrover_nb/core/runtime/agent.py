@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-REPORT_EVERY_S = LOOK_EVERY_S = 1.0
+REPORT_EVERY_S = CHECK_MASTER_EVERY_S = 1.0
 GONE_AFTER_HEARTBEATS = 4
 _MONITOR_EVENT = struct.Struct("=hi")  # number of the event, its value
 _ENDPOINT = re.compile(r"tcp://\S+:\d+")
@@ -64,7 +64,7 @@ class Agent:
         Where the sockets are made.
     config
         Who the node is and where its master listens.
-    clock, meter
+    clock, accounting
         Of the reports.
     output
         What the node writes; None: nobody is told.
@@ -75,20 +75,20 @@ class Agent:
         context: Context,
         config: NodeConfig,
         clock: Clock,
-        meter: TimeAccounting,
+        accounting: TimeAccounting,
         output: Output | None = None,
     ) -> None:
         self._context, self._config = context, config
-        self._clock, self._meter, self._output = clock, meter, output
-        self._intake = MessageDecoder(config.node, ToNode)
+        self._clock, self._accounting, self._output = clock, accounting, output
+        self._decoder = MessageDecoder(config.node, ToNode)
         self._poller = zmq.Poller()
         self._unsent: deque[list[bytes]] = deque()  # while there is no connection
         self._connect(config.master)
-        self._apart_since_s: float | None = clock.now_s()  # None: connected
-        self._look_at_s = clock.now_s() + LOOK_EVERY_S
+        self._disconnected_since_s: float | None = clock.now_s()  # None: connected
+        self._check_master_at_s = clock.now_s() + CHECK_MASTER_EVERY_S
         self._report_at_s: float | None = None  # None: not before Hello
         self._hello: Hello | None = None
-        self._must_greet = False
+        self._must_say_hello = False
         self.obey: Callable[[ToNode], None] = _ignore
         self.describe: Callable[[NodeSample], Report] = Report
 
@@ -109,7 +109,7 @@ class Agent:
             When a thousand messages wait to be sent: the master reads nothing any more.
         """
         frames = encode(message, arrays)
-        if self._apart_since_s is None:
+        if self._disconnected_since_s is None:
             self._send_now(frames)
         elif len(self._unsent) < HIGH_WATER:
             self._unsent.append([bytes(frame) for frame in frames])
@@ -134,12 +134,12 @@ class Agent:
         """Undo `watch`."""
         self._poller.unregister(socket)
 
-    def wake_for(self, descriptor: int) -> None:
+    def watch_descriptor(self, descriptor: int) -> None:
         """Let `wait` wake, and return early, while this descriptor is readable."""
         self._poller.register(descriptor, zmq.POLLIN)
 
-    def wake_no_more_for(self, descriptor: int) -> None:
-        """Undo `wake_for`."""
+    def unwatch_descriptor(self, descriptor: int) -> None:
+        """Undo `watch_descriptor`."""
         self._poller.unregister(descriptor)
 
     def wait(self, timeout_s: float) -> set[Socket]:
@@ -169,12 +169,12 @@ class Agent:
         now_s = self._clock.now_s()
         if self._report_at_s is not None and now_s >= self._report_at_s:
             self._report_at_s = now_s + REPORT_EVERY_S
-            report = self.describe(self._meter.take(self._config.node, self._config.role))
-            self.send(replace(report, n_dropped=report.n_dropped + self._intake.n_dropped))
+            report = self.describe(self._accounting.take(self._config.node, self._config.role))
+            self.send(replace(report, n_dropped=report.n_dropped + self._decoder.n_dropped))
             self.send_output()
-        if now_s >= self._look_at_s:
-            self._look_at_s = now_s + LOOK_EVERY_S
-            self._look_for_master(now_s)
+        if now_s >= self._check_master_at_s:
+            self._check_master_at_s = now_s + CHECK_MASTER_EVERY_S
+            self._follow_master_file(now_s)
         self._check_master(now_s)
 
     def send_output(self, *, is_last: bool = False) -> None:
@@ -206,7 +206,7 @@ class Agent:
         self._monitor.close()
         self._socket.close(linger=round(linger_s * 1000))
 
-    def _look_for_master(self, now_s: float) -> None:
+    def _follow_master_file(self, now_s: float) -> None:
         """Go to the master that the file names, if it is another one; it is greeted once it is there."""
         endpoint = read_endpoint(self._config.master_file)
         if not endpoint or endpoint == self._master:
@@ -214,9 +214,9 @@ class Agent:
         _log.info("the master of %s is at %s now, no longer at %s", self._config.node, endpoint, self._master)
         self._disconnect(0.0)
         self._connect(endpoint)
-        self._must_greet = True
-        if self._apart_since_s is None:
-            self._apart_since_s = now_s
+        self._must_say_hello = True
+        if self._disconnected_since_s is None:
+            self._disconnected_since_s = now_s
 
     def _until_due_s(self) -> float:
         if self._report_at_s is None:
@@ -229,7 +229,7 @@ class Agent:
                 frames = receive(self._socket)
             except zmq.Again:
                 return
-            order = self._intake.read(frames, self._master)
+            order = self._decoder.read(frames, self._master)
             if order is not None:
                 self.obey(order[0])
 
@@ -237,18 +237,18 @@ class Agent:
         while self._monitor.poll(0):
             event, _ = _MONITOR_EVENT.unpack(self._monitor.recv_multipart()[0])
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                self._apart_since_s = None
-                if self._must_greet and self._hello is not None:
+                self._disconnected_since_s = None
+                if self._must_say_hello and self._hello is not None:
                     self.send(self._hello)
                 self._send_rest()
             else:
-                self._must_greet = True
-                if self._apart_since_s is None:
-                    self._apart_since_s = self._clock.now_s()
+                self._must_say_hello = True
+                if self._disconnected_since_s is None:
+                    self._disconnected_since_s = self._clock.now_s()
 
     def _check_master(self, now_s: float) -> None:
         limit_s = GONE_AFTER_HEARTBEATS * self._config.spec.heartbeat_timeout_s
-        if self._apart_since_s is not None and now_s - self._apart_since_s > limit_s:
+        if self._disconnected_since_s is not None and now_s - self._disconnected_since_s > limit_s:
             raise BackendError(
                 f"{self._config.node} had no connection to its master {self._master} "
                 f"for {limit_s:g} s, so it ends"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BucketLayout:
     """Which PS owns which rows: `owner[b]` for each bucket b, of `n_ps`."""
 
     owner: NDArray[np.int64]
@@ -29,7 +29,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedBatch:
     """One batch, ready to exchange and to compute.
 
     Parameters
@@ -89,14 +89,14 @@ class ShardWork:
         """Labels of the shard's rows in their order in the data."""
         return self._data.labels
 
-    def take(self, size: int, layout: Layout) -> Prepared | None:
+    def take(self, size: int, layout: BucketLayout) -> PreparedBatch | None:
         """Return the next batch, of at most `size` rows; None after the last one."""
         start, stop = self.n_row_taken, min(self.n_row_taken + size, self.shard.end)
         if start >= stop:
             return None
         self.n_row_taken = stop
         rows = slice(start, stop) if self._order is None else self._order[start:stop]
-        return prepare(self._data.ids[rows], self._data.dense[rows], self._data.labels[rows], layout)
+        return prepare_batch(self._data.ids[rows], self._data.dense[rows], self._data.labels[rows], layout)
 
     def acknowledge(self, n_row: int) -> None:
         """Count the next `n_row` rows as done."""
@@ -111,12 +111,12 @@ class ShardWork:
         return np.random.default_rng([abs(k) for k in key]).permutation(len(self._data))
 
 
-def prepare(
-    ids: NDArray[np.int64], dense: NDArray[np.float32], labels: NDArray[np.float32], layout: Layout
-) -> Prepared:
+def prepare_batch(
+    ids: NDArray[np.int64], dense: NDArray[np.float32], labels: NDArray[np.float32], layout: BucketLayout
+) -> PreparedBatch:
     """Find the distinct rows of a batch and group them by PS."""
     rows, inverse = kernel().distinct(ids.ravel())
     if layout.n_ps == 1:
-        return Prepared(rows, (0, len(rows)), inverse, dense, labels)
+        return PreparedBatch(rows, (0, len(rows)), inverse, dense, labels)
     rows, inverse, counts = kernel().grouped(rows, inverse, layout.owner, layout.n_ps)
-    return Prepared(rows, (0, *np.cumsum(counts).tolist()), inverse, dense, labels)
+    return PreparedBatch(rows, (0, *np.cumsum(counts).tolist()), inverse, dense, labels)

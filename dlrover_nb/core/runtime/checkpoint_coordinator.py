@@ -48,7 +48,7 @@ def final_is_due(state: JobState) -> bool:
     return state.train.finished and not state.is_settled and not is_under_way
 
 
-def begin(state: JobState, at_s: float) -> None:
+def start_checkpoint(state: JobState, at_s: float) -> None:
     """Let every PS copy its part, now that all stand still."""
     group = state.group
     assert group is not None
@@ -93,7 +93,7 @@ def on_saved(state: JobState, node: Node, saved: Saved, at_s: float) -> None:
     if writing is None or node.id not in writing.group.nodes or writing.manifest is not None:
         return
     if saved.error:
-        failed(state, saved.checkpoint, f"{node.id}: {saved.error}", at_s)
+        on_failed(state, saved.checkpoint, f"{node.id}: {saved.error}", at_s)
         return
     writing.saved[node.id], state.last_step_s = saved, at_s
     if writing.is_copied and all(name in writing.saved for name in writing.group.nodes):
@@ -101,7 +101,7 @@ def on_saved(state: JobState, node: Node, saved: Saved, at_s: float) -> None:
         state.orders.append(WriteManifest(writing.manifest))
 
 
-def written(state: JobState, number: int) -> None:
+def on_written(state: JobState, number: int) -> None:
     """Hear that a checkpoint is complete on the disk."""
     writing = state.writing.get(number)
     if writing is None or writing.manifest is None:
@@ -111,7 +111,7 @@ def written(state: JobState, number: int) -> None:
     _keep(state, RestorableCheckpoint(writing.manifest, _memory(writing), is_on_disk=True))
 
 
-def failed(state: JobState, number: int, why: str, at_s: float) -> None:
+def on_failed(state: JobState, number: int, why: str, at_s: float) -> None:
     """Go on without a checkpoint that could not be written: the PS still hold all."""
     writing = state.writing.pop(number, None)
     if writing is None:
@@ -120,15 +120,15 @@ def failed(state: JobState, number: int, why: str, at_s: float) -> None:
     state.orders.append(DropCheckpoint(number))
     text = f"checkpoint {number} could not be written: {why}"
     state.note(text, at_s)
-    if state.is_stopping:
-        state.is_stopping += f"; {text}"
+    if state.stop_reason:
+        state.stop_reason += f"; {text}"
 
 
 def check_time(state: JobState, limit_s: float, at_s: float) -> None:
     """Give up what is not written within the limit."""
     for writing in tuple(state.writing.values()):
         if at_s > writing.since_s + limit_s:
-            failed(state, writing.number, f"the PS did not finish it within {limit_s:g} s", at_s)
+            on_failed(state, writing.number, f"the PS did not finish it within {limit_s:g} s", at_s)
 
 
 def roll_back(state: JobState) -> None:
@@ -142,7 +142,7 @@ def roll_back(state: JobState) -> None:
     state.is_settled = state.train.finished and is_kept
 
 
-def forget(state: JobState, kept: RestorableCheckpoint) -> None:
+def discard(state: JobState, kept: RestorableCheckpoint) -> None:
     """Drop a checkpoint that cannot be read."""
     state.checkpoints = [other for other in state.checkpoints if other.number < kept.number]
     state.orders.append(DropCheckpoint(kept.number))

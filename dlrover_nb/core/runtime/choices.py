@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.shards import UserChoice
 
 
-def choose(state: JobState, choice: UserChoice, at_s: float) -> None:
+def apply_choice(state: JobState, choice: UserChoice, at_s: float) -> None:
     """Do what the user says.
 
     Raises
@@ -27,7 +27,7 @@ def choose(state: JobState, choice: UserChoice, at_s: float) -> None:
     """
     match choice:
         case ShardChoice():
-            quarantine.choose(state, choice, at_s)
+            quarantine.resolve(state, choice, at_s)
         case BatchChoice():
             _adjust(state, choice, at_s)
         case _ as never:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from dlrover_nb.core.runtime.exchange import ChunkTaken, Refused
+from dlrover_nb.core.runtime.exchange import ChunkTaken, ExchangeRefused
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, encode
 
@@ -34,15 +34,15 @@ class ChunkSender:
         self._context, self._keys, self._name, self._agent = context, keys, name, agent
         self._sockets: dict[str, Socket] = {}
         self._n_socket = 0
-        self._intake = MessageDecoder(name, ChunkTaken | Refused)
+        self._decoder = MessageDecoder(name, ChunkTaken | ExchangeRefused)
 
-    def carry(self, parcels: Iterable[AddressedChunk]) -> None:
+    def send(self, chunks: Iterable[AddressedChunk]) -> None:
         """Send chunks; what cannot be sent now is sent again by `giving` later."""
-        for parcel in parcels:
-            part = parcel.part
-            frames = encode(parcel.chunk, [part.ids, part.table, part.dense])
+        for addressed in chunks:
+            part = addressed.part
+            frames = encode(addressed.chunk, [part.ids, part.table, part.dense])
             with contextlib.suppress(zmq.Again):
-                self._socket(parcel.endpoint).send_multipart(frames, zmq.NOBLOCK, copy=False)
+                self._socket(addressed.endpoint).send_multipart(frames, zmq.NOBLOCK, copy=False)
 
     def answers(self, ready: Collection[Socket]) -> Iterator[tuple[str, ChunkTaken]]:
         """Yield what other PS answered, and which."""
@@ -52,9 +52,9 @@ class ChunkSender:
                     frames = receive(socket)
                 except zmq.Again:
                     break
-                told = self._intake.read(frames, endpoint)
-                if told is not None and isinstance(told[0], ChunkTaken):
-                    yield endpoint, told[0]
+                decoded = self._decoder.read(frames, endpoint)
+                if decoded is not None and isinstance(decoded[0], ChunkTaken):
+                    yield endpoint, decoded[0]
 
     def close(self) -> None:
         """Close all connections; what is on its way is dropped."""

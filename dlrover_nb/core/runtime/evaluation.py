@@ -22,7 +22,7 @@ import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import JobPhase, Metric
-from dlrover_nb.core.structs.snapshot import Round
+from dlrover_nb.core.structs.snapshot import EvaluationRound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _NAMES = {Metric.AUC: "AUC", Metric.LOG_LOSS: "log loss"}
 
 
-def stop_reason(rounds: Sequence[Round], rule: EarlyStopping) -> str:
+def early_stop_reason(rounds: Sequence[EvaluationRound], rule: EarlyStopping) -> str:
     """Return why training should end now; empty: it should go on.
 
     Parameters
@@ -69,7 +69,7 @@ def stop_reason(rounds: Sequence[Round], rule: EarlyStopping) -> str:
     )
 
 
-def _merit(each: Round, rule: EarlyStopping) -> float:
+def _merit(each: EvaluationRound, rule: EarlyStopping) -> float:
     return each.evaluation.auc if rule.metric == Metric.AUC else -each.evaluation.log_loss
 
 
@@ -144,8 +144,8 @@ def _conclude(state: JobState, evaluate: Evaluate, rule: EarlyStopping, at_s: fl
         return
     if result is None:  # every evaluation shard was given up
         return
-    state.rounds = (*state.rounds, Round(n_pass, at_s, result))
-    state.stopped_early = stop_reason(state.rounds, rule)
+    state.rounds = (*state.rounds, EvaluationRound(n_pass, at_s, result))
+    state.stopped_early = early_stop_reason(state.rounds, rule)
     if state.stopped_early:
         state.train.close()
     state.note(state.stopped_early or f"after pass {n_pass}: {result}", at_s)

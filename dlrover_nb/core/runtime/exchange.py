@@ -1,25 +1,25 @@
 """The data plane between worker and PS: one combined push and pull per PS and iteration.
 
 A worker ends step t with gradients for the rows that it used, and step t+1 needs rows of its own. Both
-travel in one message, so that an iteration costs one round trip, and the PS applies before it reads: a
-lone worker sees exactly what one process would compute. Arrays travel beside the records:
+travel in one message, so an iteration costs one round trip. The PS applies the gradients before it reads, so
+a single worker sees exactly what one process would compute. Arrays travel beside the records:
 
-=============  ===================================================================================
-`Exchange`     push_rows int64 [n], push_grads float32 [n, width], dense gradient float32 [slice or 0],
-               pull_rows int64 [m]
-`Exchanged`    rows float32 [m, width], dense float32 [slice]
-`InitDense`    dense float32 [slice]
-`MoveChunk`    ids int64 [n], table float32 [n, width + state], dense float32 [1 + state, m]
-`Hold`         push_rows, push_grads, dense gradient, as of `Exchange`
-=============  ===================================================================================
+===============  =================================================================================
+`Exchange`       push_rows int64 [n], push_grads float32 [n, width], dense gradient float32 [slice or 0],
+                 pull_rows int64 [m]
+`Exchanged`      rows float32 [m, width], dense float32 [slice]
+`InitDense`      dense float32 [slice]
+`MoveChunk`      ids int64 [n], table float32 [n, width + state], dense float32 [1 + state, m]
+`KeepGradients`  push_rows, push_grads, dense gradient, as of `Exchange`
+===============  =================================================================================
 
 Rows of one push are distinct. Nothing in an array counts as applied before its `Exchanged` is here; a
 request may be sent again, as the PS applies a step of one connection once only.
 
-Workers that keep in step (BSP, SSP) also talk to the coordinator, which is the PS of index 0 (`pacing`):
-they `Join`, `Arrive` in each round and `Leave`, and hear `Proceed` when they may go on. In BSP a worker has
-all PS `Hold` its gradients before it arrives; what belongs to a round that ended is applied when the first
-worker names that round in its next `Exchange`, and once only.
+In synchronous training (BSP, SSP) a worker also talks to the coordinator, the PS of index 0 (module
+`round_barrier`): it sends `Join`, `Arrive` in each round and `Leave`, and receives `Proceed` when it may go
+on. In BSP a worker sends `KeepGradients` to all PS before it arrives. The gradients of a finished round are
+applied, once, when the first worker names that round in its next `Exchange`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dlrover_nb.core.structs import _check
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class FinishedRound:
     """A round that ended in BSP: its number, and (worker, rows of its batch) of all who took part."""
 
     number: int
@@ -44,7 +44,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """Coordinator to worker: go on with `round`.
+    """Coordinator to worker: continue with `round`.
 
     Parameters
     ----------
@@ -55,26 +55,26 @@ class Go:
     """
 
     round: int
-    done: Round | None
+    done: FinishedRound | None
     sizes: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Worker to PS: apply these gradients, then send me those rows and your dense slice.
+    """Worker to PS: apply these gradients, then return the requested rows and the dense slice.
 
-    `step` grows by one with each request of a connection (identity) and is how a repetition is known. `done`
+    `step` grows by one with each request of a connection (identity) and identifies a repeated request. `done`
     is the round that ended last (BSP): its gradients are applied first.
     """
 
     ps_epoch: int
     step: int
-    done: Round | None = None
+    done: FinishedRound | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """Worker to PS: keep these gradients of mine until you hear that they belong to a round."""
+class KeepGradients:
+    """Worker to PS: keep these gradients until a finished round names them."""
 
     ps_epoch: int
     step: int
@@ -84,7 +84,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Worker to coordinator: I have batches, count me in."""
+    """Worker to coordinator: the worker has batches and becomes a member."""
 
     ps_epoch: int
     step: int
@@ -93,7 +93,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """Worker to coordinator: my gradients of a round, of `n_row` rows, are at all PS."""
+    """Worker to coordinator: all PS have the worker's gradients of a round, computed from `n_row` rows."""
 
     ps_epoch: int
     step: int
@@ -107,7 +107,7 @@ class Arrive:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Worker to coordinator: do not wait for me."""
+    """Worker to coordinator: the worker is no longer a member; rounds do not wait for it."""
 
     ps_epoch: int
     step: int
@@ -116,16 +116,16 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class InitDense:
-    """Worker to PS: start the dense slice from these values unless it has some; the first one wins."""
+    """Worker to PS: initialize the dense slice with these values unless it has values already."""
 
     ps_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """PS to worker: the gradients of `step` are applied; here is what was asked for.
+    """PS to worker: the gradients of `step` are applied; the requested values are attached.
 
-    `update_s` and `lookup_s` say how long the PS worked on the one and the other.
+    `update_s` and `lookup_s` are the seconds that the PS spent on updates and lookups.
     """
 
     ps_epoch: int
@@ -135,7 +135,7 @@ class Exchanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class GradientsKept:
     """PS to worker: the gradients of `step` are kept."""
 
     ps_epoch: int
@@ -144,7 +144,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Proceed:
-    """Coordinator to worker, who joined or arrived with `step`: go on."""
+    """Coordinator to a worker that joined or arrived with `step`: continue."""
 
     ps_epoch: int
     step: int
@@ -152,8 +152,8 @@ class Proceed:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """Coordinator to worker: it is no member now, be it that it left, or that it was counted as dead."""
+class NotMember:
+    """Coordinator to worker: the worker is not a member, because it left or was declared dead."""
 
     ps_epoch: int
     step: int
@@ -168,24 +168,24 @@ class DenseReady:
 
 @dataclass(frozen=True, slots=True)
 class StaleEpoch:
-    """PS to worker: refused and nothing applied, because the PS serves `ps_epoch` (-1: none yet)."""
+    """PS to worker: refused, nothing was applied, because the PS serves `ps_epoch` (-1: none yet)."""
 
     ps_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """PS to worker: this can never be served, as it is of another model; the sender is at fault and fails."""
+class ExchangeRefused:
+    """PS to worker: the request can never be served, because it is of another model; the sender fails."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class MoveChunk:
-    """PS to PS: take these rows, and these dense parameters from `dense_offset` on, for the next group.
+    """PS to PS: rows, and dense parameters from `dense_offset` on, for the next group.
 
-    `sequence` grows by one from 1 with each chunk of one `source` in one move; after the chunk that
-    `is_last` nothing more comes of it.
+    `sequence` counts the chunks of one `source` in one move, from 1. No chunk of that source follows the one
+    that `is_last`.
     """
 
     move: int
@@ -197,21 +197,21 @@ class MoveChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTaken:
-    """PS to PS: chunks up to `sequence` are here."""
+    """PS to PS: all chunks up to `sequence` have been received."""
 
     move: int
     sequence: int
 
 
-Pacing = Join | Arrive | Leave
-ToPs = Exchange | InitDense | Hold | Join | Arrive | Leave
-FromPs = Exchanged | DenseReady | Held | Proceed | Gone | StaleEpoch | Refused
+BarrierMessage = Join | Arrive | Leave
+ToPs = Exchange | InitDense | KeepGradients | Join | Arrive | Leave
+FromPs = Exchanged | DenseReady | GradientsKept | Proceed | NotMember | StaleEpoch | ExchangeRefused
 BetweenPs = MoveChunk | ChunkTaken
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeCost:
-    """What an exchange cost its worker: which share of the wait push and peers took, and its bytes."""
+    """Cost of one exchange: shares of the wait spent on the push and on peers, and the bytes."""
 
     push_share: float = 0.0
     peers_share: float = 0.0
@@ -220,14 +220,14 @@ class ExchangeCost:
 
 
 def exchange_cost(answer: Exchanged, took_s: float, *, sent: int, received: int) -> ExchangeCost:
-    """Return what an exchange of `took_s` seconds was spent on.
+    """Return how the `took_s` seconds of an exchange divide.
 
     Parameters
     ----------
     answer
-        Of the PS that answered last: the others were waited for beside it.
+        Answer of the PS that answered last; the waits for the others overlap with it.
     sent, received
-        Bytes of all PS, by which the way there and back is shared out.
+        Bytes of all PS; the transfer time is divided in proportion to them.
     """
     way_s = max(0.0, took_s - answer.update_s - answer.lookup_s)
     push_s = answer.update_s + way_s * sent / max(sent + received, 1)

@@ -36,7 +36,7 @@ def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: 
     before = quarantine.isolated(state)
     state.send(node, Stop())  # it may live behind a broken line
     state.stop_node(node, killed=True)
-    isolated = quarantine.told_since(state, before)
+    isolated = quarantine.describe_new(state, before)
     ps_group.ps_lost(state, node.id, at_s)
     if was_leaving:
         if isolated:
@@ -56,7 +56,7 @@ def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: 
         went_back = state.stage is Stage.ASSEMBLING and node.role is Role.PS
         where = f"going on from {checkpoint_coordinator.source_name(state)}" if went_back else ""
         told = "; ".join(part for part in (why, where, isolated) if part)
-        _tell_loss(state, f"{node.id} was lost: {told}", at_s)
+        _emit_loss(state, f"{node.id} was lost: {told}", at_s)
 
 
 def _n_sample_done(state: JobState) -> int:
@@ -64,10 +64,10 @@ def _n_sample_done(state: JobState) -> int:
     return state.train.counts().n_sample_done + state.evaluate.counts().n_sample_done
 
 
-def _tell_loss(state: JobState, text: str, at_s: float) -> None:
+def _emit_loss(state: JobState, text: str, at_s: float) -> None:
     """Tell it once: with the phase that it brings, or by itself."""
     before, state.message = state.phase, text
-    see_phase(state, at_s)
+    update_phase(state, at_s)
     if state.phase is before:
         state.note(text, at_s)
 
@@ -88,8 +88,8 @@ def _check_plan(state: JobState, at_s: float) -> None:
     if state.is_ended:
         return
     stop_limit_s = DISK_LIMIT_S if state.stage in {Stage.COPYING, Stage.SAVING} else STOP_LIMIT_S
-    if state.is_stopping and at_s > state.last_step_s + stop_limit_s:
-        state.end(JobPhase.STOPPED, f"{state.is_stopping}; there was no time to save", at_s)
+    if state.stop_reason and at_s > state.last_step_s + stop_limit_s:
+        state.end(JobPhase.STOPPED, f"{state.stop_reason}; there was no time to save", at_s)
     elif state.change is not None and at_s > state.last_step_s + PLAN_LIMIT_S:
         state.fail_plan(_why_stuck(state), at_s)
 
@@ -104,7 +104,7 @@ def _why_stuck(state: JobState) -> str:
     return f"{late}; look at their logs, or choose a smaller plan"
 
 
-def see_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> None:
+def set_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> None:
     """Note which nodes the cluster cannot begin now, and why: their start has not begun, so it is not late.
 
     A job that has no other plan to go back to waits for room as long as it takes; a change of plan is given
@@ -115,7 +115,7 @@ def see_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> Non
         node.waits_for = ""
     for node in nodes:
         node.asked_s, node.waits_for = at_s, reasons[node.id] or ROOM
-    if state.is_ended or state.is_stopping:
+    if state.is_ended or state.stop_reason:
         return
     if nodes and (state.applied is None or state.change is None or state.change.is_fallback):
         state.last_step_s = at_s
@@ -156,7 +156,7 @@ def _overdue(state: JobState, node: Node, at_s: float) -> str:
     if not node.is_up:
         is_late = at_s > node.asked_s + START_LIMIT_S
         return f"it did not come up within {START_LIMIT_S:g} s" if is_late else ""
-    silence_s = at_s - node.heard_s
+    silence_s = at_s - node.last_message_s
     if silence_s > state.spec.heartbeat_timeout_s:
         return f"it was silent for {silence_s:.0f} s"
     if node.is_draining and node.role is Role.WORKER and at_s > node.since_s + DRAIN_LIMIT_S:
@@ -171,11 +171,11 @@ def _check_stage(state: JobState, at_s: float) -> None:
     checkpoint_coordinator.check_time(state, DISK_LIMIT_S, at_s)
     since_s = at_s - state.stage_since_s
     if state.stage is Stage.LOADING and since_s > DISK_LIMIT_S:
-        _lose(state, ps_group.late(state), f"it did not load its part within {DISK_LIMIT_S:g} s", at_s)
+        _lose(state, ps_group.not_loaded(state), f"it did not load its part within {DISK_LIMIT_S:g} s", at_s)
     elif state.stage is Stage.SWITCHING and since_s > SWITCH_LIMIT_S:
         _lose(
             state,
-            migration_coordinator.late(state),
+            migration_coordinator.not_switched(state),
             f"it did not take over within {SWITCH_LIMIT_S:g} s",
             at_s,
         )
@@ -187,7 +187,7 @@ def _lose(state: JobState, nodes: Sequence[Node], why: str, at_s: float) -> None
             node_lost(state, node, why, at_s)
 
 
-def see_phase(state: JobState, at_s: float) -> None:
+def update_phase(state: JobState, at_s: float) -> None:
     """Enter the phase that the state amounts to."""
     if state.is_ended:
         return

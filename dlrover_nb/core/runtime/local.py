@@ -15,11 +15,11 @@ import numpy as np
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import set_threads
-from dlrover_nb.core.runtime.batches import Layout, Prepared, ShardWork
+from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork
 from dlrover_nb.core.runtime.exchange import ExchangeCost
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-from dlrover_nb.core.runtime.trainer import Push, Taken, Trainer
+from dlrover_nb.core.runtime.trainer import Push, TakenBatch, Trainer
 from dlrover_nb.core.sharding.split import Split
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 
@@ -46,9 +46,9 @@ class LocalClient:
     last = ExchangeCost()
 
     def __init__(self, store: ParameterStore) -> None:
-        self.layout = Layout(np.array(even_bucket_owner(1), np.int64), 1)
+        self.layout = BucketLayout(np.array(even_bucket_owner(1), np.int64), 1)
         self._store = store
-        self._pull: Prepared | None = None
+        self._pull: PreparedBatch | None = None
 
     def begin(self) -> None:
         """Do nothing: the parameters are here."""
@@ -60,7 +60,7 @@ class LocalClient:
         """Return None: the size is the job's."""
         return None
 
-    def start(self, push: Push | None, pull: Prepared | None) -> None:
+    def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
         """Apply gradients and note what is asked for."""
         if push is not None:
             self._store.push(push.batch.rows, push.rows)
@@ -90,12 +90,12 @@ class LocalSource:
         self.n_row_done = 0
         self._begin_next()
 
-    def take(self, size: int, layout: Layout) -> Taken | None:
+    def take(self, size: int, layout: BucketLayout) -> TakenBatch | None:
         """Return the next batch; None after the last shard."""
         while (batch := self.last.take(size, layout)) is None:
             if not self._begin_next():
                 return None
-        return Taken(self.last, batch)
+        return TakenBatch(self.last, batch)
 
     def finish(self, work: ShardWork) -> None:
         """Count the rows of a shard."""
@@ -155,19 +155,21 @@ def train_single(
     )
     store = ParameterStore(spec.model, features.n_table_row, len(trainer.learner.values))
     store.init_dense(trainer.learner.values)
-    line, began_s = LocalClient(store), clock.now_s()
+    client, began_s = LocalClient(store), clock.now_s()
     source = LocalSource(reader, training_shards(spec, features) if shards is None else shards, spec.seed)
-    trainer.run(source, line)
+    trainer.run(source, client)
     train_s, n_sample = clock.now_s() - began_s, source.n_row_done
-    work = _evaluated(trainer, line, reader, features)
+    work = _evaluated(trainer, client, reader, features)
     scores = np.concatenate(work.scores) if work.scores else np.empty(0, np.float32)
     return SingleRun(scores, work.labels, tuple(losses), n_sample, train_s)
 
 
-def _evaluated(trainer: Trainer, line: LocalClient, reader: ShardReader, features: FeatureSpec) -> ShardWork:
+def _evaluated(
+    trainer: Trainer, client: LocalClient, reader: ShardReader, features: FeatureSpec
+) -> ShardWork:
     """Score the held-out rows, as one shard."""
     stop = features.n_train + features.n_eval
     shard = Shard(Lease(Purpose.EVALUATE, 0, 1), 0, features.n_train, stop)
     source = LocalSource(reader, [shard], seed=0)
-    trainer.run(source, line)
+    trainer.run(source, client)
     return source.last

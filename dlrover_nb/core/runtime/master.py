@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.messages import FromNode
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, UserChoice
-    from dlrover_nb.core.structs.snapshot import Evaluation, NodeView, Round
+    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
 
     Floats = NDArray[np.float32]
 
@@ -102,7 +102,7 @@ class JobMaster:
             evaluate=ShardLedger(evaluation_split(spec, features)),
         )
         self._evaluate = evaluate
-        self._progress_told = (float("-inf"), 0)
+        self._progress_emitted = (float("-inf"), 0)
 
     # what others see
 
@@ -142,7 +142,7 @@ class JobMaster:
         return self._state.train.counts()
 
     @property
-    def rounds(self) -> tuple[Round, ...]:
+    def rounds(self) -> tuple[EvaluationRound, ...]:
         """Evaluations between passes, oldest first."""
         return self._state.rounds
 
@@ -211,8 +211,8 @@ class JobMaster:
     def stop(self, by: str, why: str, at_s: float) -> tuple[Order, ...]:
         """Save what was learnt, then end the job."""
         state = self._state
-        if not state.is_stopping and not state.is_ended:
-            state.is_stopping, state.last_step_s = f"stopped by {by}" + (f": {why}" if why else ""), at_s
+        if not state.stop_reason and not state.is_ended:
+            state.stop_reason, state.last_step_s = f"stopped by {by}" + (f": {why}" if why else ""), at_s
         return self._settle(at_s)
 
     def choose(self, choice: UserChoice, at_s: float) -> tuple[Order, ...]:
@@ -223,7 +223,7 @@ class JobMaster:
         InvalidValueError
             When there is no such shard in quarantine, no such worker, or a batch size is below 1.
         """
-        choices.choose(self._state, choice, at_s)
+        choices.apply_choice(self._state, choice, at_s)
         return self._settle(at_s)
 
     def fail(self, why: str, at_s: float) -> tuple[Order, ...]:
@@ -262,50 +262,50 @@ class JobMaster:
         node = self._state.roster.get(sender)
         if node is None:
             return (Send(sender, Stop()),) if not isinstance(message, Left) else ()
-        node.heard_s = at_s
-        self._hear(node, message, at_s, arrays)
+        node.last_message_s = at_s
+        self._handle_message(node, message, at_s, arrays)
         if isinstance(message, Report | ShardAsked | ShardFinished) and self._is_calm(node):
             return self._take_orders()
         return self._settle(at_s)
 
-    def see_capacity(self, capacity: Capacity, at_s: float) -> tuple[Order, ...]:
+    def set_capacity(self, capacity: Capacity, at_s: float) -> tuple[Order, ...]:
         """Hear that machines came or went."""
         self._state.capacity = capacity
         return self._settle(at_s)
 
-    def see_waiting(self, reasons: Mapping[str, str], at_s: float) -> tuple[Order, ...]:
+    def set_waiting(self, reasons: Mapping[str, str], at_s: float) -> tuple[Order, ...]:
         """Hear from the backend which nodes cannot begin yet, and why; an empty reason: there is no room."""
-        liveness.see_waiting(self._state, reasons, at_s)
+        liveness.set_waiting(self._state, reasons, at_s)
         return self._settle(at_s)
 
     def manifest_written(self, number: int, at_s: float) -> tuple[Order, ...]:
         """Hear that a checkpoint is complete on disk."""
-        checkpoint_coordinator.written(self._state, number)
+        checkpoint_coordinator.on_written(self._state, number)
         return self._settle(at_s)
 
     def checkpoint_failed(self, number: int, why: str, at_s: float) -> tuple[Order, ...]:
         """Hear that a checkpoint could not be written."""
-        checkpoint_coordinator.failed(self._state, number, why, at_s)
+        checkpoint_coordinator.on_failed(self._state, number, why, at_s)
         return self._settle(at_s)
 
     def tick(self, at_s: float) -> tuple[Order, ...]:
         """Time passed: look for the silent and the stuck."""
         liveness.check_time(self._state, at_s)
-        shard_requests.see_speeds(self._state)
-        quarantine.see_blocked(self._state, at_s)
-        self._tell_progress(at_s)
+        shard_requests.update_speeds(self._state)
+        quarantine.update_blocked(self._state, at_s)
+        self._emit_progress(at_s)
         return self._settle(at_s)
 
     # messages
 
-    def _hear(
+    def _handle_message(
         self, node: Node, message: FromNode, at_s: float, arrays: Sequence[NDArray[np.generic]]
     ) -> None:
         match message:
             case Hello():
                 self._on_hello(node, message, at_s)
             case Report() | ShardAsked() | ShardFinished() | StreamEnded() | Paused():
-                shard_requests.hear(self._state, node, message, at_s, arrays)
+                shard_requests.handle_message(self._state, node, message, at_s, arrays)
             case Copied():
                 checkpoint_coordinator.on_copied(self._state, node, message, at_s)
             case Saved():
@@ -330,8 +330,8 @@ class JobMaster:
         if node.is_draining and node.role is Role.WORKER:  # the order may have been lost with a master
             self._state.send(node, Drain())
         if node.is_adopted and node.role is Role.PS:
-            migration_coordinator.welcome(self._state, node)
-        self._state.roster.greet(node, hello, at_s)
+            migration_coordinator.resend_outcome(self._state, node)
+        self._state.roster.register(node, hello, at_s)
         self._state.last_step_s = at_s
 
     def _on_loaded(self, node: Node, loaded: Loaded, at_s: float) -> None:
@@ -367,13 +367,13 @@ class JobMaster:
         if is_over and state.stage is Stage.SERVING:
             evaluation.end_job(state, self._evaluate, at_s)
         plans.measure_pause(state, at_s)
-        plans.see(state, at_s)
-        liveness.see_phase(state, at_s)
+        plans.update_running(state, at_s)
+        liveness.update_phase(state, at_s)
         return self._take_orders()
 
-    def _tell_progress(self, at_s: float) -> None:
-        told_at_s, told = self._progress_told
+    def _emit_progress(self, at_s: float) -> None:
+        told_at_s, told = self._progress_emitted
         n_done = self._state.train.counts().n_sample_done
         if n_done != told and at_s >= told_at_s + PROGRESS_EVERY_S:
-            self._progress_told = at_s, n_done
+            self._progress_emitted = at_s, n_done
             self._state.orders.append(Emit(ProgressMade(at_s, n_done)))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _GB = 1e9
 
 
-def begin(state: JobState, members: tuple[str, ...], at_s: float) -> None:
+def start_migration(state: JobState, members: tuple[str, ...], at_s: float) -> None:
     """Let parameters go to their next owners, the PS `members`, in index order."""
     group = state.group
     assert group is not None
@@ -43,20 +43,20 @@ def begin(state: JobState, members: tuple[str, ...], at_s: float) -> None:
         node.is_draining = node.id not in members
         targets = _targets(state, group, state.move.group, node.id)
         if targets:
-            state.move.givers.add(node.id)
+            state.move.sources.add(node.id)
             state.send(node, MoveOut(state.n_group, targets))
 
 
-def _targets(state: JobState, old: PsGroup, new: PsGroup, giver: str) -> tuple[MoveTarget, ...]:
-    """Return what `giver` has to give, by the PS that it goes to."""
+def _targets(state: JobState, old: PsGroup, new: PsGroup, source: str) -> tuple[MoveTarget, ...]:
+    """Return what `source` has to give, by the PS that it goes to."""
     buckets: dict[str, list[int]] = {}
     for bucket, (was, will) in enumerate(zip(old.bucket_owner, new.bucket_owner, strict=True)):
-        if old.nodes[was] == giver != new.nodes[will]:
+        if old.nodes[was] == source != new.nodes[will]:
             buckets.setdefault(new.nodes[will], []).append(bucket)
     return tuple(MoveTarget(node.endpoint, tuple(buckets[node.id])) for node in _nodes(state, tuple(buckets)))
 
 
-def cancel(state: JobState) -> None:
+def cancel_migration(state: JobState) -> None:
     """End a move that has not switched; every PS stays as it was."""
     if state.move is None:
         return
@@ -73,16 +73,16 @@ def on_moved(state: JobState, node: Node, moved: Moved, at_s: float) -> None:
     move = state.move
     if move is None or moved.move != move.group.ps_epoch or state.stage is Stage.SWITCHING:
         return
-    before = move.told.get(node.id)
+    before = move.reports.get(node.id)
     if before is None or moved.n_byte_sent > before.n_byte_sent:
         state.last_step_s = at_s
-    move.told[node.id] = moved
+    move.reports[node.id] = moved
     state.message = _progress(state, move)
 
 
 def _progress(state: JobState, move: Move) -> str:
-    n_sent = sum(each.n_byte_sent for each in move.told.values())
-    n_left = sum(each.n_byte_left for each in move.told.values())
+    n_sent = sum(each.n_byte_sent for each in move.reports.values())
+    n_left = sum(each.n_byte_left for each in move.reports.values())
     old = state.group.nodes if state.group else ()
     there = ", ".join(name for name in move.group.nodes if name not in old) or ", ".join(move.group.nodes)
     share = n_sent / max(1, n_sent + n_left)
@@ -94,7 +94,7 @@ def is_ready(state: JobState) -> bool:
     move = state.move
     if move is None or state.writing:
         return False
-    return all(name in move.told and move.told[name].is_ready for name in move.givers)
+    return all(name in move.reports and move.reports[name].is_ready for name in move.sources)
 
 
 def switch(state: JobState, at_s: float) -> None:
@@ -114,7 +114,7 @@ def _end(state: JobState, old: PsGroup, new: PsGroup, node: Node) -> MoveEnd:
     return MoveEnd(new.ps_epoch, index, endpoints, new.bucket_owner, sources)
 
 
-def welcome(state: JobState, node: Node) -> None:
+def resend_outcome(state: JobState, node: Node) -> None:
     """Tell a PS that came through the loss of a master what became of a move: it ends, or never was."""
     move, group = state.move, state.group
     if state.stage is Stage.SWITCHING and move is not None and group is not None:
@@ -139,7 +139,7 @@ def end_switching(state: JobState, at_s: float) -> None:
     state.enter(Stage.SERVING, at_s)
 
 
-def late(state: JobState) -> tuple[Node, ...]:
+def not_switched(state: JobState) -> tuple[Node, ...]:
     """Return the PS for which a switch waits."""
     if state.move is None:
         return ()

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.messages import MoveEnd, MoveOut
 
 WINDOW = 2  # chunks on their way to one PS
-AGAIN_S = 5.0  # far above any answer, so a repetition means that a chunk was lost
+REPEAT_AFTER_S = 5.0  # far above any answer, so a repetition means that a chunk was lost
 MOST_ROUNDS = 4.0  # everything was sent that often on average: what is left does not shrink any more
-TELL_EVERY_S = 0.5
+REPORT_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Channel:
         self._node, self._endpoint, self._move = node, endpoint, move
         self._unanswered: deque[AddressedChunk] = deque()
         self._n_sent = 0
-        self._heard_s = at_s
+        self._answered_s = at_s
 
     @property
     def has_room(self) -> bool:
@@ -82,23 +82,23 @@ class Channel:
     def send(self, part: StorePart, at_s: float, *, is_last: bool = False) -> AddressedChunk:
         """Return the next chunk."""
         if self.is_clear:
-            self._heard_s = at_s
+            self._answered_s = at_s
         self._n_sent += 1
         chunk = MoveChunk(self._move, self._node, self._n_sent, part.dense_offset, is_last=is_last)
         self._unanswered.append(AddressedChunk(self._endpoint, chunk, part))
         return self._unanswered[-1]
 
-    def taken(self, sequence: int, at_s: float) -> None:
+    def acknowledge(self, sequence: int, at_s: float) -> None:
         """Hear how far the other PS is."""
-        self._heard_s = at_s
+        self._answered_s = at_s
         while self._unanswered and self._unanswered[0].chunk.sequence <= sequence:
             self._unanswered.popleft()
 
-    def again(self, at_s: float) -> list[AddressedChunk]:
+    def overdue(self, at_s: float) -> list[AddressedChunk]:
         """Return what has to be sent once more."""
-        if self.is_clear or at_s < self._heard_s + AGAIN_S:
+        if self.is_clear or at_s < self._answered_s + REPEAT_AFTER_S:
             return []
-        self._heard_s = at_s
+        self._answered_s = at_s
         return list(self._unanswered)
 
 
@@ -130,7 +130,7 @@ class MigrationSource:
         self._last: deque[tuple[str, StorePart, bool]] = deque()  # dense slices, once the end has come
         self._is_ending = False
         self._is_ready = False  # and stays so: what is left is kept small
-        self._told_s, self._was_ready = float("-inf"), False
+        self._reported_s, self._was_ready = float("-inf"), False
 
     def begin(self, order: MoveOut, at_s: float) -> None:
         """Mark what goes."""
@@ -165,26 +165,26 @@ class MigrationSource:
 
     def step(self, at_s: float) -> list[AddressedChunk]:
         """Return the chunks to send now: one look's worth, and what was lost."""
-        self._look()
-        parcels = [parcel for channel in self._channels.values() for parcel in channel.again(at_s)]
+        self._update_readiness()
+        chunks = [chunk for channel in self._channels.values() for chunk in channel.overdue(at_s)]
         if not self.can_send:
-            return parcels
+            return chunks
         if self._store.n_pending:
-            return [*parcels, *self._rows(at_s)]
+            return [*chunks, *self._rows(at_s)]
         endpoint, piece, is_last = self._last.popleft()
-        return [*parcels, self._channels[endpoint].send(piece, at_s, is_last=is_last)]
+        return [*chunks, self._channels[endpoint].send(piece, at_s, is_last=is_last)]
 
-    def taken(self, endpoint: str, sequence: int, at_s: float) -> None:
+    def acknowledge(self, endpoint: str, sequence: int, at_s: float) -> None:
         """Hear how far another PS is."""
         if endpoint in self._channels:
-            self._channels[endpoint].taken(sequence, at_s)
+            self._channels[endpoint].acknowledge(sequence, at_s)
 
-    def word(self, at_s: float) -> Moved | None:
+    def progress_report(self, at_s: float) -> Moved | None:
         """Return what the master should know by now: at once that all is ready, else now and then."""
         is_news = self._is_ready and not self._was_ready
-        if self._is_ending or not (is_news or at_s >= self._told_s + TELL_EVERY_S):
+        if self._is_ending or not (is_news or at_s >= self._reported_s + REPORT_EVERY_S):
             return None
-        self._told_s, self._was_ready = at_s, self._is_ready
+        self._reported_s, self._was_ready = at_s, self._is_ready
         n_left = self._store.n_pending * self._row_bytes
         return Moved(self._node, self.move, self._n_sent * self._row_bytes, n_left, is_ready=self._is_ready)
 
@@ -192,7 +192,7 @@ class MigrationSource:
     def _n_ready(self) -> int:
         return self._sizes.ready_bytes // self._row_bytes
 
-    def _look(self) -> None:
+    def _update_readiness(self) -> None:
         is_little = self._store.n_pending <= self._n_ready
         is_enough = self._n_sent > MOST_ROUNDS * max(self._n_begun, self._n_ready)
         self._is_ready = self._is_ready or is_little or is_enough

@@ -74,15 +74,15 @@ def run(
         os.environ.setdefault(name, value)
     keep_freed(config.role)
     clock = SystemClock()
-    meter = TimeAccounting(clock, memory or own_memory)
+    accounting = TimeAccounting(clock, memory or own_memory)
     limit = limits or Limits(f"{config.spec.name}-{config.node}")
     context: Context = zmq.Context()
     claim = MemoryClaim(config.spec.name, config.folder)
     with captured(config, clock) as output:
-        agent = Agent(context, config, clock, meter, output)
+        agent = Agent(context, config, clock, accounting, output)
         try:
             with _sigterm_exits(), _failures_told(agent, config):
-                _serve(context, config, agent, meter, clock, limit)
+                _serve(context, config, agent, accounting, clock, limit)
         finally:
             limit.release()
             claim.close()
@@ -91,28 +91,38 @@ def run(
 
 
 def _serve(
-    context: Context, config: NodeConfig, agent: Agent, meter: TimeAccounting, clock: Clock, limit: AnyLimits
+    context: Context,
+    config: NodeConfig,
+    agent: Agent,
+    accounting: TimeAccounting,
+    clock: Clock,
+    limit: AnyLimits,
 ) -> None:
     if config.role is Role.PS:
-        _serve_ps(context, config, agent, meter, limit)
+        _serve_ps(context, config, agent, accounting, limit)
     else:
-        _serve_worker(context, config, agent, meter, clock, limit)
+        _serve_worker(context, config, agent, accounting, clock, limit)
 
 
 def _serve_ps(
-    context: Context, config: NodeConfig, agent: Agent, meter: TimeAccounting, limit: AnyLimits
+    context: Context, config: NodeConfig, agent: Agent, accounting: TimeAccounting, limit: AnyLimits
 ) -> None:
     from dlrover_nb.core.runtime.ps import ParameterServer  # noqa: PLC0415 - a worker needs none
 
     sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
-    server = ParameterServer(context, config, agent, meter)
+    server = ParameterServer(context, config, agent, accounting)
     with contextlib.closing(server):
         agent.hello(server.endpoint, limit.apply(config.cpu, config.memory_mib))
         server.run()
 
 
 def _serve_worker(
-    context: Context, config: NodeConfig, agent: Agent, meter: TimeAccounting, clock: Clock, limit: AnyLimits
+    context: Context,
+    config: NodeConfig,
+    agent: Agent,
+    accounting: TimeAccounting,
+    clock: Clock,
+    limit: AnyLimits,
 ) -> None:
     from dlrover_nb.core.data import ShardReader  # noqa: PLC0415 - a PS takes no pyarrow
     from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch
@@ -122,8 +132,8 @@ def _serve_worker(
     set_threads(thread_count(config.cpu))
     folder = Path(config.folder)
     reader = ShardReader(config.spec.data, config.features, folder=folder)
-    trainer = Trainer(config.spec, config.features, reader, meter, folder=folder)
-    worker = Worker(context, config, agent=agent, meter=meter, clock=clock, trainer=trainer)
+    trainer = Trainer(config.spec, config.features, reader, accounting, folder=folder)
+    worker = Worker(context, config, agent=agent, accounting=accounting, clock=clock, trainer=trainer)
     with contextlib.closing(worker):
         agent.hello("", limit.apply(config.cpu, config.memory_mib))
         worker.run()

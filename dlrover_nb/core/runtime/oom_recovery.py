@@ -33,7 +33,7 @@ def raise_memory(state: JobState, node: Node, at_s: float) -> None:
     """Emit that a node ran out of memory, and work towards more for its role; it has left the roster."""
     reached_mib = max(float(node.memory_mib), node.last.memory_mib if node.last is not None else 0.0)
     state.orders.append(Emit(NodeOutOfMemory(at_s, node.id, node.role, reached_mib)))
-    if state.is_ended or state.is_stopping or state.target.role(node.role).memory_mib > node.memory_mib:
+    if state.is_ended or state.stop_reason or state.target.role(node.role).memory_mib > node.memory_mib:
         return
     target = _more(state, node.role, reached_mib)
     if target is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def set_target(state: JobState, plan: ResourcePlan, at_s: float) -> None:
     """Work towards `plan` from now on; a job that is about to end refuses."""
-    if state.is_ended or state.is_evaluating or state.is_stopping:
+    if state.is_ended or state.is_evaluating or state.stop_reason:
         why = "the job is about to end" if not state.is_evaluating else "all rows are trained already"
         state.orders.append(Emit(PlanFailed(at_s, plan, why)))
     elif state.change is None or state.target != plan or state.change.is_fallback:
@@ -43,7 +43,7 @@ def measure_pause(state: JobState, at_s: float) -> None:
     state.still_since_s = None if trains else at_s
 
 
-def see(state: JobState, at_s: float) -> None:
+def update_running(state: JobState, at_s: float) -> None:
     """Note whether the target runs, and tell it once."""
     if not _is_in_place(state):
         state.steady_since_s = None

@@ -21,7 +21,7 @@ N_TRIED = 64  # rows of a tried batch
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class ValidatedJob:
     """A job that can start: its data were read, its code was tried."""
 
     spec: JobSpec
@@ -34,7 +34,7 @@ class Prepared:
             code.write(folder)
 
 
-def prepare(spec: JobSpec, *, model: object = None, data: object = None) -> Prepared:
+def prepare(spec: JobSpec, *, model: object = None, data: object = None) -> ValidatedJob:
     """Open the data, try the code, and complete the specification with what that told.
 
     Parameters
@@ -58,7 +58,7 @@ def prepare(spec: JobSpec, *, model: object = None, data: object = None) -> Prep
         for code in packed:
             code.write(Path(name))
         spec, features = look(spec, Path(name))
-    return Prepared(spec, features, packed)
+    return ValidatedJob(spec, features, packed)
 
 
 def pack_code(

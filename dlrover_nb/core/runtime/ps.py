@@ -1,8 +1,8 @@
-"""A parameter server: obeys the master, and lets `serving` answer the workers in between.
+"""A parameter server: executes orders of the master and serves requests of workers in between.
 
-One thread does all of it, one thing at a time: requests, orders, chunks on their way to and from other PS
-(`moving`). Checkpoints are copied by it and written by another (`flash`). torch and pandas are never imported
-here.
+One thread does everything, one thing at a time: requests (`serving`), orders, and chunks to and from other PS
+(`ps_migration`). It copies checkpoints into memory; another thread writes them (`flash`). torch and pandas
+are never imported here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MIB = 1 << 20
-_MOST_USED = 7 / 8  # of the node's memory, by parameters and their copies: between two looks both may grow
+_MOST_USED = 7 / 8  # of the node's memory, by parameters and their copies; both may grow between two checks
 
 
 class ParameterServer:
@@ -61,51 +61,53 @@ class ParameterServer:
     context
         Where its sockets are made.
     config
-        Who it is and what model it serves.
-    agent, meter
-        Its line to the master, and where its time is noted.
+        Name of the node and the model that it serves.
+    agent, accounting
+        Connection to the master, and accounting of the time of the node.
     """
 
-    def __init__(self, context: Context, config: NodeConfig, agent: Agent, meter: TimeAccounting) -> None:
-        self._config, self._agent, self._meter = config, agent, meter
+    def __init__(
+        self, context: Context, config: NodeConfig, agent: Agent, accounting: TimeAccounting
+    ) -> None:
+        self._config, self._agent, self._accounting = config, agent, accounting
         self._name, job = config.node, config.spec.name
         keys = JobKeys(config.public_key, config.secret_key)
         self._path = Path(config.folder) / f"{config.node}.{os.getpid()}"
         self._router, self.endpoint = bind_router(context, config.listen, self._path, keys)
-        self._serving = Serving(self._router, meter, config.node, config.spec)
+        self._serving = Serving(self._router, accounting, config.node, config.spec)
         features, model = config.features, config.spec.model
         self._n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
-        self._moving = PsMigration(config.node, self._n_dense, self._new_store)
-        self._serving.take_chunk = self._moving.take
-        self._courier = ChunkSender(context, keys, f"{config.node}/{os.getpid()}", agent)
+        self._migration = PsMigration(config.node, self._n_dense, self._new_store)
+        self._serving.take_chunk = self._migration.receive
+        self._chunk_sender = ChunkSender(context, keys, f"{config.node}/{os.getpid()}", agent)
         self._flash = FlashCheckpoint(job, config.folder, config.node, most_bytes=self._spare_bytes)
-        self._files: dict[int, Saved] = {}  # what to say of checkpoints on their way to a file
+        self._files: dict[int, Saved] = {}  # answers for checkpoints that are being written to a file
         self._stopped = False
         agent.obey, agent.describe = self._obey, self._describe
         agent.watch(self._router)
-        agent.wake_for(self._flash.fileno())
+        agent.watch_descriptor(self._flash.fileno())
 
     def run(self) -> None:
-        """Serve until the master says stop."""
+        """Serve until the master orders a stop."""
         while not self._stopped:
-            self._meter.switch(Part.IDLE)
-            ready = self._agent.wait(0.0 if self._moving.is_busy else 1.0)
-            self._meter.switch(Part.OTHER)
+            self._accounting.switch(Part.IDLE)
+            ready = self._agent.wait(0.0 if self._migration.is_busy else 1.0)
+            self._accounting.switch(Part.OTHER)
             if self._router in ready:
                 self._serving.serve()
-            for endpoint, answer in self._courier.answers(ready):
-                self._moving.taken(endpoint, answer, time.monotonic())
+            for endpoint, answer in self._chunk_sender.answers(ready):
+                self._migration.acknowledge(endpoint, answer, time.monotonic())
             self._move_on()
-            self._tell_saved()
+            self._report_saved()
 
     def close(self) -> None:
-        """Close the sockets and remove its file, which ZeroMQ leaves behind.
+        """Close the sockets and remove the socket file, which ZeroMQ does not delete.
 
-        A PS that fails leaves its last copies to the one that follows it.
+        A PS that fails leaves its last copies in memory for its successor.
         """
-        self._agent.wake_no_more_for(self._flash.fileno())
+        self._agent.unwatch_descriptor(self._flash.fileno())
         self._flash.close(unlink=self._stopped)
-        self._courier.close()
+        self._chunk_sender.close()
         self._agent.unwatch(self._router)
         self._router.close()
         self._path.unlink(missing_ok=True)
@@ -117,12 +119,12 @@ class ParameterServer:
             case Save():
                 self._save(order)
             case MoveOut():
-                self._moving.give(order, time.monotonic())
+                self._migration.start_sending(order, time.monotonic())
             case MoveEnd():
                 self._end_move(order)
             case MoveCancel(move=move):
-                self._moving.cancel(move)
-                self._courier.close()
+                self._migration.cancel(move)
+                self._chunk_sender.close()
             case Forget(worker=worker):
                 self._serving.forget(worker)
             case Adjust(sizes=sizes):
@@ -130,13 +132,13 @@ class ParameterServer:
             case Stop():
                 self._stopped = True
             case _:
-                _log.warning("%s: %s is no order for a PS", self._name, type(order).__name__)
+                _log.warning("%s ignored %s: it is not an order for a PS", self._name, type(order).__name__)
 
     def _describe(self, sample: NodeSample) -> Report:
-        """Add what the parameters take; copies of them are left out, as they give way to parameters."""
+        """Add the memory of parameters; leave out copies, which are freed when parameters need memory."""
         self._flash.give_way()
         sample = replace(sample, memory_mib=max(0.0, sample.memory_mib - self._flash.n_byte / _MIB))
-        store = self._moving.store
+        store = self._migration.store
         if store is None:
             return Report(sample, n_dropped=self._serving.n_dropped)
         if self._config.spec.checkpoint_every_s:
@@ -145,42 +147,42 @@ class ParameterServer:
         return Report(sample, n_dropped=self._serving.n_dropped, members=self._serving.members)
 
     def _spare_bytes(self) -> int:
-        """Return what the node's memory leaves for copies of its parameters, and some room to breathe."""
-        n_used = self._meter.n_byte() - self._flash.n_byte
+        """Return the bytes that copies of parameters may use: the memory of the node less a reserve."""
+        n_used = self._accounting.n_byte() - self._flash.n_byte
         return round(self._config.memory_mib * _MIB * _MOST_USED) - n_used
 
     # moves
 
     def _move_on(self) -> None:
-        """Send the chunks that may leave, say how far it is, and serve what is complete."""
+        """Send due chunks, report progress, and serve a complete move."""
         now_s = time.monotonic()
-        self._courier.carry(self._moving.step(now_s))
-        if (word := self._moving.word(now_s)) is not None:
-            self._agent.send(word)
-        if (end := self._moving.arrived()) is not None:
-            self._courier.close()
+        self._chunk_sender.send(self._migration.step(now_s))
+        if (report := self._migration.progress_report(now_s)) is not None:
+            self._agent.send(report)
+        if (end := self._migration.arrived()) is not None:
+            self._chunk_sender.close()
             self._open(end.move)
 
     def _end_move(self, end: MoveEnd) -> None:
-        if self._moving.has_ended(end.move):  # a master that came back asks once more
+        if self._migration.has_ended(end.move):  # a restarted master repeats the order
             self._agent.send(Loaded(self._name, end.move))
             return
-        self._serving.close()  # nobody changes what is on its way
-        self._moving.end(end, time.monotonic())
+        self._serving.close()  # no request may change rows that are being sent
+        self._migration.end(end, time.monotonic())
 
     def _open(self, epoch: int, n_from_memory: int = 0) -> None:
-        assert self._moving.store is not None
-        self._serving.open(self._moving.store, epoch)
-        _log.info("%s serves %d rows, epoch %d", self._name, self._moving.store.n_row, epoch)
+        assert self._migration.store is not None
+        self._serving.open(self._migration.store, epoch)
+        _log.info("%s serves %d rows, epoch %d", self._name, self._migration.store.n_row, epoch)
         self._agent.send(Loaded(self._name, epoch, n_from_memory=n_from_memory))
 
     # checkpoints
 
     def _load(self, load: Load) -> None:
-        """Serve another part, or the same under a new epoch; a damaged one is told and ends nothing."""
+        """Serve another part, or the same part under a new epoch; report a damaged one and go on."""
         self._serving.close()  # frees the memory before the new store takes its own
-        self._moving.hold(None, None, load.ps_epoch)
-        self._courier.close()
+        self._migration.hold(None, None, load.ps_epoch)
+        self._chunk_sender.close()
         owned = owned_buckets(load.bucket_owner, load.index)
 
         def new_store() -> ParameterStore:
@@ -192,7 +194,7 @@ class ParameterServer:
             _log.warning("%s: %s", self._name, error)
             self._agent.send(Loaded(self._name, load.ps_epoch, str(error)))
             return
-        self._moving.hold(filled.store, owned, load.ps_epoch)
+        self._migration.hold(filled.store, owned, load.ps_epoch)
         self._open(load.ps_epoch, filled.n_from_memory)
 
     def _new_store(self, index: int = 0, n_ps: int = 1) -> ParameterStore:
@@ -200,22 +202,22 @@ class ParameterServer:
         return ParameterStore(model, n_row, self._n_dense, index=index, n_ps=n_ps)
 
     def _save(self, save: Save) -> None:
-        """Copy a checkpoint and let it be written; a failure is told and does not end the PS."""
-        store, number = self._moving.store, save.checkpoint
+        """Copy a checkpoint and start to write it; a failure is reported and does not end the PS."""
+        store, number = self._migration.store, save.checkpoint
         if store is None:
-            why = "nothing was loaded yet, so there is nothing to save"
+            why = "no parameters are loaded, so there is nothing to save"
             self._agent.send(Copied(self._name, number))
             self._agent.send(Saved(self._name, number, save.file, "", 0, 0, why))
             return
-        self._moving.stay()
+        self._migration.stay()
         image = checkpoint.image_of(store.export())
         memory = self._flash.copy(number, image.header, image.arrays, between=self._agent.tick)
         self._files[number] = Saved(self._name, number, save.file, "", store.n_row, 0)
         self._flash.persist(number, save.file, between=self._agent.tick)
         self._agent.send(Copied(self._name, number, memory))
 
-    def _tell_saved(self) -> None:
-        """Say what became of files, each once."""
+    def _report_saved(self) -> None:
+        """Report the result of each file once."""
         for result in self._flash.poll():
             if (saved := self._files.pop(result.number, None)) is not None:
                 self._agent.send(_outcome(saved, result))

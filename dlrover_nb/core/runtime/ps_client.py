@@ -19,16 +19,16 @@ import numpy as np
 import zmq
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.batches import Layout, Prepared
+from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
 from dlrover_nb.core.runtime.exchange import (
     DenseReady,
     Exchange,
     ExchangeCost,
     Exchanged,
-    Gone,
+    ExchangeRefused,
+    FinishedRound,
     InitDense,
-    Refused,
-    Round,
+    NotMember,
     StaleEpoch,
     exchange_cost,
 )
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ASK_AGAIN_S = 10.0  # far above any iteration, so a repetition means that a message was lost
-_LOOK_EVERY_S = 0.5  # at the time, while PS are silent
+_POLL_EVERY_S = 0.5  # at the time, while PS are silent
 _NO_ROWS = np.empty(0, np.int64)
 
 
@@ -90,7 +90,7 @@ class PsClient:
         patience_s: Callable[[], float],
     ) -> None:
         n_ps = len(train.endpoints)
-        self.layout = Layout(np.array(train.bucket_owner, np.int64), n_ps)
+        self.layout = BucketLayout(np.array(train.bucket_owner, np.int64), n_ps)
         self._agent, self._epoch, self._patience_s = agent, train.ps_epoch, patience_s
         self._slices = [dense_slice(dense_length, i, n_ps) for i in range(n_ps)]
         self._no_dense = np.empty(0, np.float32)
@@ -125,7 +125,7 @@ class PsClient:
         """Return how large the batch after `n_taken` of this stream is to be; None: as before."""
         return None
 
-    def start(self, push: Push | None, pull: Prepared | None) -> None:
+    def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
         """Send gradients and ask for rows."""
         self._exchange(push, pull)
 
@@ -141,7 +141,9 @@ class PsClient:
         """
         return self._rows(dense)
 
-    def _exchange(self, push: Push | None, pull: Prepared | None, done: Round | None = None) -> None:
+    def _exchange(
+        self, push: Push | None, pull: PreparedBatch | None, done: FinishedRound | None = None
+    ) -> None:
         self._step += 1
         self._asked_s = time.monotonic()
         for i in range(len(self._sockets)):
@@ -189,20 +191,20 @@ class PsClient:
         again_at_s = time.monotonic() + ASK_AGAIN_S
         wanted_since_s: float | None = None
         while any(question[1] is kind for question in self._pending):
-            for socket in self._agent.wait(_LOOK_EVERY_S):
+            for socket in self._agent.wait(_POLL_EVERY_S):
                 self._read(self._sockets.index(socket))
             now_s = time.monotonic()
             if self.interrupted and wanted_since_s is None:
                 wanted_since_s = now_s
             if wanted_since_s is not None and self._pending:
-                self._keep_patience(now_s - wanted_since_s)
+                self._check_patience(now_s - wanted_since_s)
             if now_s >= again_at_s:
                 again_at_s = now_s + ASK_AGAIN_S
                 self._ask_again()
         found = sorted(question[0] for question in self._answered if question[1] is kind)
         return [self._answered.pop((i, kind)) for i in found]
 
-    def _keep_patience(self, waited_s: float) -> None:
+    def _check_patience(self, waited_s: float) -> None:
         if waited_s >= self._patience_s():
             raise ExchangeDroppedError(f"a PS is silent and the master has waited for {waited_s:.1f} s")
 
@@ -216,21 +218,21 @@ class PsClient:
         question = i, type(message)
         if isinstance(message, StaleEpoch):
             raise ExchangeDroppedError(f"a PS serves epoch {message.ps_epoch}, not {self._epoch}")
-        if isinstance(message, Refused):
+        if isinstance(message, ExchangeRefused):
             raise WireError(f"a PS refused the exchange: {message.why}")
         if question in self._pending and self._is_of_now(message):
             del self._pending[question]
             self._answered[question] = message, arrays
-        elif isinstance(message, Gone) and self._is_of_now(message):
+        elif isinstance(message, NotMember) and self._is_of_now(message):
             raise ExchangeDroppedError("the other workers count this one as gone")
 
     def _is_of_now(self, message: FromPs) -> bool:
         """Whether it answers the request at hand, and not one that was asked twice."""
-        of_epoch = not isinstance(message, Refused) and message.ps_epoch == self._epoch
+        of_epoch = not isinstance(message, ExchangeRefused) and message.ps_epoch == self._epoch
         return of_epoch and getattr(message, "step", self._step) == self._step
 
 
-def _part(batch: Prepared, i: int) -> slice:
+def _part(batch: PreparedBatch, i: int) -> slice:
     return slice(batch.bounds[i], batch.bounds[i + 1])
 
 

@@ -74,8 +74,8 @@ def _step(state: JobState, at_s: float) -> None:
 
 
 def _assemble(state: JobState, at_s: float) -> None:
-    if state.is_stopping:
-        state.end(JobPhase.STOPPED, state.is_stopping, at_s)
+    if state.stop_reason:
+        state.end(JobPhase.STOPPED, state.stop_reason, at_s)
         return
     want = state.target.ps
     _stop_misfits(state, keep=want.count)
@@ -116,9 +116,9 @@ def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:
 
 
 def _end_loading(state: JobState, at_s: float) -> None:
-    if state.is_stopping:
-        state.end(JobPhase.STOPPED, state.is_stopping, at_s)
-    elif not late(state):
+    if state.stop_reason:
+        state.end(JobPhase.STOPPED, state.stop_reason, at_s)
+    elif not not_loaded(state):
         state.enter(Stage.SERVING, at_s)
         state.last_checkpoint_s = at_s
         if state.source is not None:
@@ -138,7 +138,7 @@ def _read_from(state: JobState) -> str:
     return f"memory and files ({n_read - n_from_memory} of {n_read} parts)"
 
 
-def late(state: JobState) -> tuple[Node, ...]:
+def not_loaded(state: JobState) -> tuple[Node, ...]:
     """Return the PS that have not loaded their part yet."""
     assert state.group is not None
     return tuple(node for node in group_nodes(state) if node.loaded_epoch != state.group.ps_epoch)
@@ -170,7 +170,7 @@ def _serve(state: JobState, at_s: float) -> None:
 def _wanted(state: JobState, at_s: float) -> Stage | None:
     """Return the stage that workers must stand still for; None: there is nothing to do in one."""
     change = _prepare_change(state, at_s)
-    if state.is_stopping or checkpoint_coordinator.final_is_due(state):
+    if state.stop_reason or checkpoint_coordinator.final_is_due(state):
         return Stage.COPYING
     if change is None and checkpoint_coordinator.is_due(state, at_s):
         return Stage.COPYING
@@ -196,7 +196,7 @@ def _is_trained(state: JobState) -> bool:
 
 def changes_ps(state: JobState) -> bool:
     """Whether other PS should serve than do."""
-    is_ending = state.is_evaluating or state.train.finished or state.is_stopping
+    is_ending = state.is_evaluating or state.train.finished or state.stop_reason
     return state.group is not None and state.group.shape != state.target.ps and not is_ending
 
 
@@ -215,7 +215,7 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
     Returns the stage that changes over, once workers may pause for it.
     """
     if state.move is not None and not (changes_ps(state) and state.move.group.shape == state.target.ps):
-        migration_coordinator.cancel(state)
+        migration_coordinator.cancel_migration(state)
     _stop_standby(state, keep=state.target.ps.count - len(_kept(state)) if changes_ps(state) else 0)
     if not changes_ps(state):
         return None
@@ -232,7 +232,7 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
     if state.spec.migration is Migration.RESTART:
         return Stage.COPYING
     if state.move is None:
-        migration_coordinator.begin(state, (*_kept(state), *(node.id for node in standby)), at_s)
+        migration_coordinator.start_migration(state, (*_kept(state), *(node.id for node in standby)), at_s)
     return Stage.SWITCHING if migration_coordinator.is_ready(state) else None
 
 
@@ -270,7 +270,7 @@ def _end_pause(state: JobState, at_s: float) -> None:
         return
     match _wanted(state, at_s):
         case Stage.COPYING:
-            checkpoint_coordinator.begin(state, at_s)
+            checkpoint_coordinator.start_checkpoint(state, at_s)
         case Stage.SWITCHING:
             migration_coordinator.switch(state, at_s)
         case _:
@@ -282,9 +282,9 @@ def _end_copying(state: JobState, at_s: float) -> None:
     if not checkpoint_coordinator.is_copied(state):
         return
     state.last_checkpoint_s = at_s
-    if _is_trained(state) and not state.is_stopping:
+    if _is_trained(state) and not state.stop_reason:
         _begin_evaluation(state, at_s)
-    waits_for_disk = bool(state.is_stopping) or _restarts(state)
+    waits_for_disk = bool(state.stop_reason) or _restarts(state)
     state.enter(Stage.SAVING if waits_for_disk else Stage.SERVING, at_s)
 
 
@@ -292,8 +292,8 @@ def _end_saving(state: JobState, at_s: float) -> None:
     """Do what waited for the disk."""
     if not checkpoint_coordinator.is_written(state):
         return
-    if state.is_stopping:
-        state.end(JobPhase.STOPPED, state.is_stopping, at_s)
+    if state.stop_reason:
+        state.end(JobPhase.STOPPED, state.stop_reason, at_s)
         return
     newest = state.checkpoints[-1] if state.checkpoints else None
     is_written = newest is not None and newest.number == state.n_checkpoint and newest.is_on_disk
@@ -329,7 +329,7 @@ def ps_lost(state: JobState, node: str, at_s: float) -> None:
     is_of_next = move is not None and node in move.group.nodes
     if group is None or (node not in group.nodes and not (is_of_next and state.stage is Stage.SWITCHING)):
         if is_of_next:
-            migration_coordinator.cancel(state)
+            migration_coordinator.cancel_migration(state)
         return
     state.group = state.move = None  # what is loaded next ends the move on every PS
     if state.stage is not Stage.LOADING:  # while loading, the source holds all that was learnt
@@ -347,7 +347,7 @@ def load_failed(state: JobState, ps_epoch: int, why: str, at_s: float) -> None:
     is_present = state.group is not None and ps_epoch == state.group.ps_epoch
     if state.stage is not Stage.LOADING or not is_present or damaged is None:
         return
-    checkpoint_coordinator.forget(state, damaged)
+    checkpoint_coordinator.discard(state, damaged)
     state.group = None
     _roll_back(state)
     state.enter(Stage.ASSEMBLING, at_s)

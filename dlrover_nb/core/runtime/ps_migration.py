@@ -4,7 +4,7 @@ What it gives away goes out while training goes on (`giving`). Nothing is droppe
 it is acknowledged, and nothing is served at the target before all of it is there. So there is one owner of
 every bucket at every moment, and a move that fails on the way leaves the source as it was.
 
-No sockets here: `PsMigration.step` returns what to send, `PsMigration.take` answers what came. A chunk out
+No sockets here: `PsMigration.step` returns what to send, `PsMigration.receive` answers what came. A chunk out
 of turn is not taken: its sender sends it again. A move is named by the epoch that it leads to, so a chunk
 of one that was given up is told from a new one.
 """
@@ -61,8 +61,8 @@ class PsMigration:
         self.owned: Buckets | None = None
         self._over = -1  # chunks of this move and those before come too late
         self._completed = -1
-        self._giver: MigrationSource | None = None
-        self._taking: int | None = None
+        self._source: MigrationSource | None = None
+        self._receiving: int | None = None
         self._end: MoveEnd | None = None
         self._sequences: dict[str, int] = {}
         self._dense: list[StorePart] = []
@@ -72,17 +72,17 @@ class PsMigration:
     def hold(self, store: ParameterStore | None, owned: Buckets | None, epoch: int) -> None:
         """Hold what was loaded, or nothing; whatever was moving has ended."""
         self.store, self.owned, self._over = store, owned, max(self._over, epoch)
-        self._giver = self._end = self._taking = None
+        self._source = self._end = self._receiving = None
         self._is_untidy = False
-        self._clear_taken()
+        self._clear_received()
 
-    def give(self, order: MoveOut, at_s: float) -> None:
+    def start_sending(self, order: MoveOut, at_s: float) -> None:
         """Begin to give buckets away."""
         if self.store is None or order.move <= self._over:
             return
         self.tidy()
-        self._giver = self._new_giver(order.move, self.store)
-        self._giver.begin(order, at_s)
+        self._source = self._new_source(order.move, self.store)
+        self._source.begin(order, at_s)
 
     def end(self, order: MoveEnd, at_s: float) -> None:
         """Send the rest and wait for that of others; nobody may change the store from now on."""
@@ -91,24 +91,24 @@ class PsMigration:
         self._end = order
         if self.owned is not None:  # it served until now
             assert self.store is not None
-            self._giver = self._giver or self._new_giver(order.move, self.store)
-            self._giver.end(order, at_s)
+            self._source = self._source or self._new_source(order.move, self.store)
+            self._source.end(order, at_s)
 
     def cancel(self, move: int) -> None:
         """Stay as before the move."""
         if move <= self._over:
             return
         self._over = move
-        if self._giver is not None and self.store is not None:
+        if self._source is not None and self.store is not None:
             self.store.cancel_move()
-        self._forget_taken()
-        self._giver = self._end = None
+        self._forget_received()
+        self._source = self._end = None
 
     def has_ended(self, move: int) -> bool:
         """Whether the PS serves what this move led to."""
         return move == self._completed
 
-    def take(self, chunk: MoveChunk, part: StorePart) -> ChunkTaken:
+    def receive(self, chunk: MoveChunk, part: StorePart) -> ChunkTaken:
         """Take a chunk if it is the next of its sender; answer up to which all are here.
 
         Raises
@@ -120,37 +120,37 @@ class PsMigration:
             return ChunkTaken(chunk.move, chunk.sequence)
         if chunk.move <= self._over:
             raise WireError(f"move {chunk.move} is over")
-        if self._taking is not None and chunk.move < self._taking:
-            raise WireError(f"move {chunk.move} is over, as {self._taking} has begun")
-        if self._taking != chunk.move:
-            self._forget_taken()
-            self._taking = chunk.move
+        if self._receiving is not None and chunk.move < self._receiving:
+            raise WireError(f"move {chunk.move} is over, as {self._receiving} has begun")
+        if self._receiving != chunk.move:
+            self._forget_received()
+            self._receiving = chunk.move
         if chunk.sequence == self._sequences.get(chunk.source, 0) + 1:
             self._sequences[chunk.source] = chunk.sequence
             self._absorb(chunk, part)
         return ChunkTaken(chunk.move, self._sequences.get(chunk.source, 0))
 
-    def taken(self, endpoint: str, answer: ChunkTaken, at_s: float) -> None:
+    def acknowledge(self, endpoint: str, answer: ChunkTaken, at_s: float) -> None:
         """Hear that another PS has taken chunks."""
-        if self._giver is not None:
-            self._giver.taken(endpoint, answer.sequence, at_s)
+        if self._source is not None:
+            self._source.acknowledge(endpoint, answer.sequence, at_s)
 
     def step(self, at_s: float) -> list[AddressedChunk]:
         """Return the chunks to send now; with nothing to move, free some of what was given away."""
-        if self._giver is None:
+        if self._source is None:
             if self._is_untidy:
                 self._tidy_some()
             return []
-        return self._giver.step(at_s)
+        return self._source.step(at_s)
 
-    def word(self, at_s: float) -> Moved | None:
+    def progress_report(self, at_s: float) -> Moved | None:
         """Return what the master should know by now."""
-        return None if self._giver is None else self._giver.word(at_s)
+        return None if self._source is None else self._source.progress_report(at_s)
 
     @property
     def is_busy(self) -> bool:
         """Whether `step` has something to do at once."""
-        return self._is_untidy or (self._giver is not None and self._giver.can_send)
+        return self._is_untidy or (self._source is not None and self._source.can_send)
 
     def arrived(self) -> MoveEnd | None:
         """Return the order whose move is complete here, once: from now on the PS serves what it says.
@@ -171,8 +171,8 @@ class PsMigration:
 
     def stay(self) -> None:
         """Give up a move that the master does not know of, as it never saves amid one; keep own rows only."""
-        giving = -1 if self._giver is None else self._giver.move
-        taking = -1 if self._taking is None else self._taking
+        giving = -1 if self._source is None else self._source.move
+        taking = -1 if self._receiving is None else self._receiving
         self.cancel(max(giving, taking))
         self.tidy()
 
@@ -184,11 +184,11 @@ class PsMigration:
     def _tidy_some(self) -> None:
         self._is_untidy = self.store is not None and self.store.drop_some()
 
-    def _new_giver(self, move: int, store: ParameterStore) -> MigrationSource:
+    def _new_source(self, move: int, store: ParameterStore) -> MigrationSource:
         return MigrationSource(self._node, move, store, dense_length=self._dense_length, sizes=self._sizes)
 
     def _is_complete(self, end: MoveEnd) -> bool:
-        has_given = self._giver is None or self._giver.is_done
+        has_given = self._source is None or self._source.is_done
         return has_given and self._finished >= set(end.sources)
 
     def _absorb(self, chunk: MoveChunk, part: StorePart) -> None:
@@ -202,16 +202,16 @@ class PsMigration:
         if chunk.is_last:
             self._finished.add(chunk.source)
 
-    def _forget_taken(self) -> None:
+    def _forget_received(self) -> None:
         """Throw away what came of a move that leads nowhere."""
-        if self._taking is None:
+        if self._receiving is None:
             return
-        self._taking = None
-        self._clear_taken()
+        self._receiving = None
+        self._clear_received()
         if self.owned is None:
             self.store = None
         elif self.store is not None:
             self.store.drop(~self.owned)
 
-    def _clear_taken(self) -> None:
+    def _clear_received(self) -> None:
         self._sequences, self._dense, self._finished = {}, [], set()

@@ -21,7 +21,7 @@ def isolated(state: JobState) -> tuple[QuarantinedShard, ...]:
     return (*state.train.quarantined(), *state.evaluate.quarantined())
 
 
-def told_since(state: JobState, before: tuple[QuarantinedShard, ...]) -> str:
+def describe_new(state: JobState, before: tuple[QuarantinedShard, ...]) -> str:
     """Return what to say of a shard that was isolated since `before`; empty without one."""
     new = [shard for shard in isolated(state) if shard not in before]
     if not new:
@@ -29,7 +29,7 @@ def told_since(state: JobState, before: tuple[QuarantinedShard, ...]) -> str:
     return f"{new[0]}: it is set aside, and without it the job cannot finish; {_advice(state, new[0])}"
 
 
-def see_blocked(state: JobState, at_s: float) -> None:
+def update_blocked(state: JobState, at_s: float) -> None:
     """Tell once when nothing but isolated shards is left."""
     ledger = _present(state)
     counts = ledger.counts()
@@ -41,7 +41,7 @@ def see_blocked(state: JobState, at_s: float) -> None:
     state.is_blocked = is_blocked
 
 
-def choose(state: JobState, choice: ShardChoice, at_s: float) -> None:
+def resolve(state: JobState, choice: ShardChoice, at_s: float) -> None:
     """Do with an isolated shard what the user says.
 
     Raises

@@ -30,7 +30,7 @@ from dlrover_nb.core.runtime.roster import Node
 from dlrover_nb.core.runtime.state import JobState, Move, PlanChange, PsGroup, RestorableCheckpoint, Stage
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
-from dlrover_nb.core.structs.snapshot import Evaluation, Round  # noqa: TC001 - as above
+from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,13 +78,13 @@ class StateRecord:
     last_checkpoint_s: float
     is_settled: bool
     is_evaluating: bool
-    is_stopping: str
+    is_stopping: str  # the reason of a stop; this name is in every write-ahead log
     phase: JobPhase
     message: str
     n_named: tuple[tuple[Role, int], ...]
     nodes: tuple[NodeRecord, ...]
     evaluation: Evaluation | None = None
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[EvaluationRound, ...] = ()
     stopped_early: str = ""
     batch_sizes: dict[str, int] = field(default_factory=dict)
 
@@ -113,7 +113,7 @@ def record_of(state: JobState) -> StateRecord:
         last_checkpoint_s=state.last_checkpoint_s,
         is_settled=state.is_settled,
         is_evaluating=state.is_evaluating,
-        is_stopping=state.is_stopping,
+        is_stopping=state.stop_reason,
         phase=state.phase,
         message=state.message,
         n_named=state.roster.n_named,
@@ -134,7 +134,7 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[RestorableCheckp
     state.checkpoints = [by_name[name] for name in record.checkpoints]
     state.n_checkpoint, state.n_pause = record.n_checkpoint, record.n_pause
     state.last_checkpoint_s, state.is_settled = record.last_checkpoint_s, record.is_settled
-    state.is_evaluating, state.is_stopping = record.is_evaluating, record.is_stopping
+    state.is_evaluating, state.stop_reason = record.is_evaluating, record.is_stopping
     state.evaluation = record.evaluation
     state.rounds, state.stopped_early = record.rounds, record.stopped_early
     state.batch_sizes, state.n_coordinated = dict(record.batch_sizes), record.n_group
@@ -204,7 +204,7 @@ def _adopted(record: NodeRecord, at_s: float) -> Node:
         cpu=record.cpu,
         memory_mib=record.memory_mib,
         since_s=record.since_s,
-        heard_s=at_s,
+        last_message_s=at_s,
         asked_s=at_s,
         is_adopted=record.is_up,
         is_draining=record.is_draining,

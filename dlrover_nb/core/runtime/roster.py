@@ -33,7 +33,7 @@ class Node:
     cpu: float
     memory_mib: int
     since_s: float
-    heard_s: float
+    last_message_s: float
     is_up: bool = False
     is_adopted: bool = False  # of a master before this one: it has not said Hello to this one yet
     is_training: bool = False
@@ -103,7 +103,7 @@ class Roster:
         name = f"{role}-{self._n_named[role]}"
         self._n_named[role] += 1
         self._nodes[name] = Node(
-            name, role, plan.cpu, plan.memory_mib, since_s=at_s, heard_s=at_s, asked_s=at_s
+            name, role, plan.cpu, plan.memory_mib, since_s=at_s, last_message_s=at_s, asked_s=at_s
         )
         return self._nodes[name]
 
@@ -120,7 +120,7 @@ class Roster:
         """Return a node; None when it is not, or no longer, known."""
         return self._nodes.get(node)
 
-    def greet(self, node: Node, hello: Hello, at_s: float) -> None:
+    def register(self, node: Node, hello: Hello, at_s: float) -> None:
         """Note what a node says of itself when it is up."""
         node.is_up, node.is_adopted, node.since_s, node.waits_for = True, False, at_s, ""
         node.endpoint, node.pid = hello.endpoint, hello.pid

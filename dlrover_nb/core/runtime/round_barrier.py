@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange import Go, Round
+from dlrover_nb.core.runtime.exchange import FinishedRound, Go
 from dlrover_nb.core.structs.job import Sync
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ TAKEN_AHEAD = 3  # until it hears that it may go on to round r, a worker takes b
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Release:
     """What a worker is to hear now."""
 
     worker: str
@@ -58,7 +58,7 @@ class RoundBarrier:
     _members: dict[str, _Member] = field(default_factory=dict)
     _round: int = 0  # BSP: the open round; else the slowest member's, kept when all are gone
     _furthest: int = 0
-    _done: Round | None = None
+    _done: FinishedRound | None = None
     _sizes: list[tuple[int, dict[str, int]]] = field(default_factory=list)
 
     @property
@@ -70,19 +70,19 @@ class RoundBarrier:
         """Whether rounds wait for a worker."""
         return worker in self._members
 
-    def join(self, worker: str) -> tuple[Told, ...]:
+    def join(self, worker: str) -> tuple[Release, ...]:
         """Take a worker in, at the open round (SSP: the slowest's); one that was in begins anew."""
         self._members.pop(worker, None)
         told = self._release()
         self._members[worker] = _Member(self._round)
-        return (*told, Told(worker, self._go(worker)))
+        return (*told, Release(worker, self._go(worker)))
 
-    def leave(self, worker: str) -> tuple[Told, ...]:
+    def leave(self, worker: str) -> tuple[Release, ...]:
         """Wait for a worker no longer; return who is free to go on by that."""
         self._members.pop(worker, None)
         return self._release()
 
-    def arrive(self, worker: str, number: int, n_row: int) -> tuple[Told, ...]:
+    def arrive(self, worker: str, number: int, n_row: int) -> tuple[Release, ...]:
         """Hear that a member pushed its gradients of a round, made of `n_row` rows; return who may go on.
 
         A repetition is answered again.
@@ -111,20 +111,20 @@ class RoundBarrier:
         self._sizes = [*in_force, *coming, (first, known | dict(sizes))]
         return first
 
-    def _release(self) -> tuple[Told, ...]:
+    def _release(self) -> tuple[Release, ...]:
         """Let go whoever may go on now."""
         if not self._members:
             return ()
         slowest = min(member.round for member in self._members.values())
         if self.sync is Sync.BSP and slowest > self._round:
             taken_part = tuple((name, member.n_row) for name, member in sorted(self._members.items()))
-            self._done = Round(self._round, taken_part)
+            self._done = FinishedRound(self._round, taken_part)
         self._round = slowest
         last = slowest + (0 if self.sync is Sync.BSP else self.staleness)
         free = [name for name, member in self._members.items() if member.waits and member.round <= last]
         for name in free:
             self._members[name].waits = False
-        return tuple(Told(name, self._go(name)) for name in free)
+        return tuple(Release(name, self._go(name)) for name in free)
 
     def _go(self, name: str) -> Go:
         mine = [(first, sizes[name]) for first, sizes in self._sizes if name in sizes]

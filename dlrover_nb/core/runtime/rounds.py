@@ -17,7 +17,7 @@ from dlrover_nb.core.runtime.kernels import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.exchange import Round
+    from dlrover_nb.core.runtime.exchange import FinishedRound
     from dlrover_nb.core.runtime.store import ParameterStore
 
     Floats = NDArray[np.float32]
@@ -36,7 +36,7 @@ class Rounds:
         if number >= self._n_applied:
             self._kept[number, worker] = gradients
 
-    def apply(self, done: Round, store: ParameterStore) -> bool:
+    def apply(self, done: FinishedRound, store: ParameterStore) -> bool:
         """Apply a round to the store, unless it was; whether it did.
 
         Raises

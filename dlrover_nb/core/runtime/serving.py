@@ -19,25 +19,25 @@ import zmq
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import (
     Arrive,
+    BarrierMessage,
     ChunkTaken,
     DenseReady,
     Exchange,
     Exchanged,
-    Gone,
-    Held,
-    Hold,
+    ExchangeRefused,
+    GradientsKept,
     InitDense,
     Join,
+    KeepGradients,
     Leave,
     MoveChunk,
-    Pacing,
+    NotMember,
     Proceed,
-    Refused,
     StaleEpoch,
     ToPs,
 )
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.round_barrier import RoundBarrier, Told
+from dlrover_nb.core.runtime.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.rounds import Rounds
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
@@ -69,7 +69,7 @@ class Serving:
     ----------
     router
         Where requests come from; it belongs to the caller.
-    meter
+    accounting
         Where time is noted.
     name
         Of the node, for the log.
@@ -77,25 +77,25 @@ class Serving:
         How workers keep in step.
     """
 
-    def __init__(self, router: Socket, meter: TimeAccounting, name: str, spec: JobSpec) -> None:
-        self._router, self._meter, self._name, self._spec = router, meter, name, spec
-        self._intake = MessageDecoder(name, ToPs | MoveChunk)
+    def __init__(self, router: Socket, accounting: TimeAccounting, name: str, spec: JobSpec) -> None:
+        self._router, self._accounting, self._name, self._spec = router, accounting, name, spec
+        self._decoder = MessageDecoder(name, ToPs | MoveChunk)
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
         self._applied: dict[bytes, int] = {}  # last step of each connection
         self.take_chunk: Callable[[MoveChunk, StorePart], ChunkTaken] = _take_nothing
-        self._rounds, self._pacer = Rounds(), RoundBarrier(spec.sync, spec.staleness)
+        self._rounds, self._barrier = Rounds(), RoundBarrier(spec.sync, spec.staleness)
         self._asked: dict[str, tuple[bytes, int]] = {}  # who asked to go on last, by worker
 
     @property
     def n_dropped(self) -> int:
         """Messages that were no requests; nobody is answered who sent one."""
-        return self._intake.n_dropped
+        return self._decoder.n_dropped
 
     def open(self, store: ParameterStore, epoch: int) -> None:
         """Serve `store` under `epoch` from now on."""
         self.store, self.epoch, self._applied = store, epoch, {}
-        self._rounds, self._pacer = Rounds(), RoundBarrier(self._spec.sync, self._spec.staleness)
+        self._rounds, self._barrier = Rounds(), RoundBarrier(self._spec.sync, self._spec.staleness)
         self._asked = {}
 
     def close(self) -> None:
@@ -110,15 +110,15 @@ class Serving:
     @property
     def members(self) -> tuple[str, ...]:
         """Workers that wait for each other here."""
-        return self._pacer.members
+        return self._barrier.members
 
     def forget(self, worker: str) -> None:
         """Wait no longer for a worker that died."""
-        self._tell(self._pacer.leave(worker))
+        self._send_releases(self._barrier.leave(worker))
 
     def adjust(self, sizes: Mapping[str, int]) -> None:
         """Let the batches of workers have other sizes, from one round on."""
-        first = self._pacer.adjust(sizes)
+        first = self._barrier.adjust(sizes)
         _log.info("%s: batch sizes %s from round %d on", self._name, dict(sizes), first)
 
     def _requests(self) -> Iterator[tuple[bytes, list[zmq.Frame]]]:
@@ -130,21 +130,21 @@ class Serving:
             yield identity.bytes, frames
 
     def _serve(self, identity: bytes, frames: list[zmq.Frame]) -> None:
-        self._meter.count_bytes(0, n_byte(frames))
-        request = self._intake.read(frames, identity)
+        self._accounting.count_bytes(0, n_byte(frames))
+        request = self._decoder.read(frames, identity)
         if request is None:
             return
         try:
             self._answer(identity, *request)
         except WireError as error:
             _log.warning("%s refused a request of %r: %s", self._name, identity, error)
-            self._send(identity, Refused(str(error)))
-        self._meter.switch(Part.OTHER)
+            self._send(identity, ExchangeRefused(str(error)))
+        self._accounting.switch(Part.OTHER)
 
     def _send(self, identity: bytes, answer: object, beside: Arrays | None = None) -> None:
         out = encode(answer, beside or [])
         self._router.send_multipart([identity, *out], copy=False)
-        self._meter.count_bytes(n_byte(out), 0)
+        self._accounting.count_bytes(n_byte(out), 0)
 
     def _answer(self, identity: bytes, message: ToPs | MoveChunk, arrays: Arrays) -> None:
         if isinstance(message, MoveChunk):
@@ -161,31 +161,31 @@ class Serving:
             case InitDense():
                 self.store.init_dense(*_expect(arrays, (("float32", 1),)))
                 self._send(identity, DenseReady(self.epoch))
-            case Hold():
+            case KeepGradients():
                 rows, gradients, dense = _expect(arrays, _EXCHANGE_ARRAYS[:3])
                 self.store.check_push(rows, gradients, dense)
                 self._rounds.keep(message.round, message.worker, (rows, gradients, dense))
-                self._send(identity, Held(self.epoch, message.step))
+                self._send(identity, GradientsKept(self.epoch, message.step))
             case Join() | Arrive() | Leave():
-                self._pace(identity, message)
+                self._handle_barrier(identity, message)
             case _:
                 assert_never(message)
 
-    def _pace(self, identity: bytes, message: Pacing) -> None:
+    def _handle_barrier(self, identity: bytes, message: BarrierMessage) -> None:
         """Let a worker go on, now or when its peers are there; it is answered by its last question."""
         worker, self._asked[message.worker] = message.worker, (identity, message.step)
         match message:
             case Join():
-                self._tell(self._pacer.join(worker))
-            case Arrive() if self._pacer.is_member(worker):
-                self._tell(self._pacer.arrive(worker, message.round, message.n_row))
+                self._send_releases(self._barrier.join(worker))
+            case Arrive() if self._barrier.is_member(worker):
+                self._send_releases(self._barrier.arrive(worker, message.round, message.n_row))
             case Arrive() | Leave():
-                self._send(identity, Gone(self.epoch, message.step))
-                self._tell(self._pacer.leave(worker))
+                self._send(identity, NotMember(self.epoch, message.step))
+                self._send_releases(self._barrier.leave(worker))
             case _:
                 assert_never(message)
 
-    def _tell(self, told: tuple[Told, ...]) -> None:
+    def _send_releases(self, told: tuple[Release, ...]) -> None:
         for each in told:
             identity, step = self._asked[each.worker]
             self._send(identity, Proceed(self.epoch, step, each.go))
@@ -194,7 +194,7 @@ class Serving:
         push_rows, row_gradients, dense_gradient, pull_rows = _expect(arrays, _EXCHANGE_ARRAYS)
         update_s = 0.0
         if request.step > self._applied.get(identity, -1):
-            self._meter.switch(Part.UPDATE)
+            self._accounting.switch(Part.UPDATE)
             if request.done is not None:
                 self._rounds.apply(request.done, store)
             if len(push_rows):
@@ -202,11 +202,11 @@ class Serving:
             if len(dense_gradient):
                 store.push_dense(dense_gradient)
             self._applied[identity] = request.step
-            update_s = self._meter.switch(Part.LOOKUP)
-        self._meter.switch(Part.LOOKUP)
+            update_s = self._accounting.switch(Part.LOOKUP)
+        self._accounting.switch(Part.LOOKUP)
         rows, dense = store.pull(pull_rows), store.dense  # copies: what is on its way must not change
-        lookup_s = self._meter.switch(Part.OTHER)
-        self._meter.count()
+        lookup_s = self._accounting.switch(Part.OTHER)
+        self._accounting.count()
         self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), [rows, dense])
 
 

@@ -16,14 +16,14 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.batches import ShardWork
-from dlrover_nb.core.runtime.trainer import Taken
+from dlrover_nb.core.runtime.trainer import TakenBatch
 from dlrover_nb.core.structs.shards import MOST_HELD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.data import Batch
-    from dlrover_nb.core.runtime.batches import Layout
+    from dlrover_nb.core.runtime.batches import BucketLayout
     from dlrover_nb.core.structs.shards import Lease, Shard
 
 
@@ -100,7 +100,7 @@ class ShardPrefetcher:
         self._coming.append((shard, Future()))
         self._wanted.put(self._coming[-1])
 
-    def take(self, size: int, layout: Layout) -> Taken | None:
+    def take(self, size: int, layout: BucketLayout) -> TakenBatch | None:
         """Return the next batch; None when none is there now.
 
         Raises
@@ -111,7 +111,7 @@ class ShardPrefetcher:
         self._collect()
         work = self._next_work()
         batch = work.take(size, layout) if work is not None else None
-        return None if work is None or batch is None else Taken(work, batch)
+        return None if work is None or batch is None else TakenBatch(work, batch)
 
     def rewind(self) -> None:
         """Forget which batches were taken and not acknowledged."""

@@ -45,7 +45,7 @@ WAIT_S = 0.3  # a worker without a shard asks again after this long
 IN_FLIGHT_S = 5.0  # a grant may be on its way for this long
 
 
-def hear(
+def handle_message(
     state: JobState,
     node: Node,
     message: Report | ShardAsked | ShardFinished | StreamEnded | Paused,
@@ -68,7 +68,7 @@ def hear(
             assert_never(never)
 
 
-def see_speeds(state: JobState) -> None:
+def update_speeds(state: JobState) -> None:
     """Note how fast the median worker trains: slower ones get smaller pieces of shards."""
     state.usual_rows_per_s = usual_speed(node.rows_per_s for node in state.roster.workers)
 

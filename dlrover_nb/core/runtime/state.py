@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.messages import Copied, Moved, Saved, ToNode
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import Lease
-    from dlrover_nb.core.structs.snapshot import Evaluation, Round
+    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
 
     Floats = NDArray[np.float32]
 
@@ -89,8 +89,8 @@ class Move:
 
     group: PsGroup
     since_s: float
-    givers: set[str] = field(default_factory=set)
-    told: dict[str, Moved] = field(default_factory=dict)  # the last word of each giver
+    sources: set[str] = field(default_factory=set)
+    reports: dict[str, Moved] = field(default_factory=dict)  # the last report of each source
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +191,13 @@ class JobState:
     change: PlanChange | None = None
     is_evaluating: bool = False
     scored: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)  # by evaluation shard
-    rounds: tuple[Round, ...] = ()  # evaluations between passes
+    rounds: tuple[EvaluationRound, ...] = ()  # evaluations between passes
     round_of: int = 0  # the pass whose evaluation is under way; 0: none is
     evaluation: Evaluation | None = None  # of all that was trained, at the end
     stopped_early: str = ""  # why no more rows are trained
     still_since_s: float | None = None  # since when nobody trains; None: somebody does
     steady_since_s: float | None = None  # since when the target runs; None: nodes are missing or stand still
-    is_stopping: str = ""  # who asked and why
+    stop_reason: str = ""  # who asked and why
     phase: JobPhase = JobPhase.STARTING
     message: str = ""
     restarts: dict[Role, RestartBudget] = field(default_factory=lambda: {r: RestartBudget() for r in Role})

@@ -12,14 +12,23 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.runtime.exchange import Arrive, Go, Gone, Held, Hold, Join, Leave, Proceed
+from dlrover_nb.core.runtime.exchange import (
+    Arrive,
+    Go,
+    GradientsKept,
+    Join,
+    KeepGradients,
+    Leave,
+    NotMember,
+    Proceed,
+)
 from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, PsClient
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.batches import Prepared
+    from dlrover_nb.core.runtime.batches import PreparedBatch
     from dlrover_nb.core.runtime.trainer import Push
 
     Floats = NDArray[np.float32]
@@ -41,21 +50,21 @@ class SspClient(PsClient):
         """Join the others."""
         self._step += 1
         self._ask(COORDINATOR, Proceed, Join(self._epoch, self._step, self._worker))
-        self._hear()
+        self._await_proceed()
         self._first_round = self._go.round
 
     def end(self) -> None:
         """Leave, so that nobody waits."""
         self._step += 1
-        self._ask(COORDINATOR, Gone, Leave(self._epoch, self._step, self._worker))
-        self._answers(Gone)
+        self._ask(COORDINATOR, NotMember, Leave(self._epoch, self._step, self._worker))
+        self._answers(NotMember)
 
     def batch_size(self, n_taken: int) -> int | None:
         """Return the size that is in force in the round of the batch."""
         number = self._first_round + n_taken
         return next((size for first, size in reversed(self._go.sizes) if first <= number), None)
 
-    def start(self, push: Push | None, pull: Prepared | None) -> None:
+    def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
         """Send gradients, ask for rows, and arrive in the round of the gradients."""
         super().start(push, pull)
         if push is not None:
@@ -66,7 +75,7 @@ class SspClient(PsClient):
         began_s = time.monotonic()
         rows = self._rows(dense)
         waits_s = time.monotonic()
-        self._hear()
+        self._await_proceed()
         free_s = time.monotonic()
         self._share_out(self.last.push_share * (waits_s - began_s), free_s - waits_s, free_s - began_s)
         return rows
@@ -76,7 +85,7 @@ class SspClient(PsClient):
         arrival = Arrive(self._epoch, self._step, self._worker, number, n_row)
         self._ask(COORDINATOR, Proceed, arrival)
 
-    def _hear(self) -> None:
+    def _await_proceed(self) -> None:
         """Wait for the coordinator's word, if it was asked."""
         for message, _ in self._answers(Proceed):
             self._go = message.go
@@ -86,11 +95,11 @@ class SspClient(PsClient):
         total_s = max(total_s, 1e-9)
         self.last = replace(self.last, push_share=push_s / total_s, peers_share=peers_s / total_s)
 
-    def _keep_patience(self, waited_s: float) -> None:
+    def _check_patience(self, waited_s: float) -> None:
         """Wait longer for peers than for silent PS: they end their iteration, or the master forgets them."""
         is_for_peers = all(kind is Proceed for _, kind in self._pending)
         if not is_for_peers or waited_s > PEERS_GRACE_S:
-            super()._keep_patience(waited_s)
+            super()._check_patience(waited_s)
         elif self._patience_s() <= 0:
             raise ExchangeDroppedError("other PS serve than those that were asked")
 
@@ -99,25 +108,25 @@ class BspClient(SspClient):
     """A line whose gradients are applied together with those of all others."""
 
     _push: Push | None = None
-    _pull: Prepared | None = None
+    _pull: PreparedBatch | None = None
 
-    def start(self, push: Push | None, pull: Prepared | None) -> None:
+    def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
         """Let all PS keep the gradients; rows are read when the round has ended."""
         self._push, self._pull = push, pull
         self._step += 1
         if push is not None:
             for i in range(len(self._sockets)):
-                hold = Hold(self._epoch, self._step, self._worker, self._go.round)
-                self._ask(i, Held, hold, self._gradients(i, push))
+                hold = KeepGradients(self._epoch, self._step, self._worker, self._go.round)
+                self._ask(i, GradientsKept, hold, self._gradients(i, push))
 
     def finish(self, dense: Floats) -> Floats:
         """Wait until the round has ended and is applied."""
         began_s = time.monotonic()
-        self._answers(Held)
+        self._answers(GradientsKept)
         held_s = time.monotonic()
         if self._push is not None:
             self._arrive(self._push)
-        self._hear()
+        self._await_proceed()
         free_s = time.monotonic()
         self._exchange(None, self._pull, self._go.done)
         rows = self._rows(dense)

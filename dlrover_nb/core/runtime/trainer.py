@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.data import ShardReader
-    from dlrover_nb.core.runtime.batches import Layout, Prepared, ShardWork
+    from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork
     from dlrover_nb.core.runtime.exchange import ExchangeCost
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenBatch:
     """A batch and the shard that it is of."""
 
     work: ShardWork
-    batch: Prepared
+    batch: PreparedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Push:
     The arrays must stay as they are until the answer is here.
     """
 
-    batch: Prepared
+    batch: PreparedBatch
     rows: Floats
     dense: Floats
     loss: float
@@ -69,13 +69,13 @@ class Computed:
 
 
 FIRST_STEP_LIMIT_S = 600.0  # a first batch that takes longer counts as hung: no word of the worker goes out
-LOOK_EVERY_S = 0.1
+POLL_EVERY_S = 0.1
 
 
 class ParameterClient(Protocol):
     """Way to the parameters."""
 
-    layout: Layout
+    layout: BucketLayout
     last: ExchangeCost
 
     @property
@@ -95,7 +95,7 @@ class ParameterClient(Protocol):
         """Return how large the batch after `n_taken` of the stream is to be; None: as before."""
         ...
 
-    def start(self, push: Push | None, pull: Prepared | None) -> None:
+    def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
         """Send gradients (None: there are none) and ask for the rows of a batch (None: of none)."""
         ...
 
@@ -104,10 +104,10 @@ class ParameterClient(Protocol):
         ...
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """Where batches come from."""
 
-    def take(self, size: int, layout: Layout) -> Taken | None:
+    def take(self, size: int, layout: BucketLayout) -> TakenBatch | None:
         """Return the next batch, of at most `size` rows; None when none is there now."""
         ...
 
@@ -126,7 +126,7 @@ class Trainer:
     ----------
     spec, features, reader
         The job, its columns, and the way to its rows.
-    meter
+    accounting
         Where time, iterations and losses are counted.
     on_loss
         Called with each batch's loss, in order.
@@ -139,12 +139,12 @@ class Trainer:
         spec: JobSpec,
         features: FeatureSpec,
         reader: ShardReader,
-        meter: TimeAccounting,
+        accounting: TimeAccounting,
         *,
         on_loss: Callable[[float], None] | None = None,
         folder: Path | None = None,
     ) -> None:
-        self.read, self._meter, self._on_loss = reader.read, meter, on_loss
+        self.read, self._accounting, self._on_loss = reader.read, accounting, on_loss
         self._overlap = spec.overlap and spec.sync is not Sync.BSP  # a barrier leaves nothing to overlap
         self.batch_size, self._n_taken = spec.batch_size, 0
         self.between: Callable[[], None] = _nothing
@@ -154,60 +154,60 @@ class Trainer:
         # One gradient may travel while the next one is computed.
         self._spare = [np.empty_like(self.learner.gradients) for _ in range(2 * self._overlap)]
 
-    def run(self, source: Source, line: ParameterClient) -> None:
-        """Train batches, and score those of evaluation shards, until none is there or `line` interrupts."""
+    def run(self, source: BatchSource, client: ParameterClient) -> None:
+        """Train batches, and score those of evaluation shards, until none is there or `client` interrupts."""
         self._n_taken = 0
-        line.begin()
-        asked = self._take(source, line)
+        client.begin()
+        asked = self._take(source, client)
         if asked is not None:
-            self._stream(source, line, asked)
-        line.end()
+            self._stream(source, client, asked)
+        client.end()
 
-    def _stream(self, source: Source, line: ParameterClient, first: Taken) -> None:
+    def _stream(self, source: BatchSource, client: ParameterClient, first: TakenBatch) -> None:
         """Train from a first batch on.
 
         In a turn an exchange is on its way: it brings `sent` to the PS and the rows of `asked`. `ready` is a
         batch with its rows. When a last batch is ready an exchange of nothing is sent, once per stream.
         """
-        self._send(line, None, first.batch)
-        asked: Taken | None = first
+        self._send(client, None, first.batch)
+        asked: TakenBatch | None = first
         sent: Computed | None = None
-        ready: tuple[Taken, Floats] | None = None
+        ready: tuple[TakenBatch, Floats] | None = None
         while True:
             done = self._compute(source, *ready) if ready is not None else None
-            following = self._take(source, line)
-            rows = self._await(line)
+            following = self._take(source, client)
+            rows = self._await(client)
             self._acknowledge(source, sent)
-            if line.interrupted:
-                self._flush(source, line, done)
+            if client.interrupted:
+                self._flush(source, client, done)
                 return
             ready = (asked, rows) if asked is not None else None
             if ready is not None and not self._overlap:
                 done, ready = self._compute(source, *ready), None
             if done is None and following is None and ready is None:
                 return
-            self._send(line, done.push if done else None, following.batch if following else None)
+            self._send(client, done.push if done else None, following.batch if following else None)
             sent, asked = done, following
 
-    def _flush(self, source: Source, line: ParameterClient, done: Computed | None) -> None:
+    def _flush(self, source: BatchSource, client: ParameterClient, done: Computed | None) -> None:
         """Let what was computed be applied before the worker does something else."""
         if done is not None:
-            self._send(line, done.push, None)
-            self._await(line)
+            self._send(client, done.push, None)
+            self._await(client)
             self._acknowledge(source, done)
 
-    def _compute(self, source: Source, taken: Taken, rows: Floats) -> Computed | None:
+    def _compute(self, source: BatchSource, taken: TakenBatch, rows: Floats) -> Computed | None:
         """Return the gradients of a batch; None for one that is only scored."""
-        self._meter.switch(Part.COMPUTE)
+        self._accounting.switch(Part.COMPUTE)
         done = None
         if taken.work.trains:
             done = Computed(taken.work, self._learn(taken.batch, rows))
         else:
             self._score(source, taken, rows)
-        self._meter.switch(Part.OTHER)
+        self._accounting.switch(Part.OTHER)
         return done
 
-    def _learn(self, batch: Prepared, rows: Floats) -> Push:
+    def _learn(self, batch: PreparedBatch, rows: Floats) -> Push:
         gradients = self._step(batch, rows)
         dense = self.learner.gradients
         if self._overlap:
@@ -216,64 +216,64 @@ class Trainer:
             dense[:] = self.learner.gradients
         return Push(batch, gradients.rows, dense, gradients.loss)
 
-    def _step(self, batch: Prepared, rows: Floats) -> Gradients:
+    def _step(self, batch: PreparedBatch, rows: Floats) -> Gradients:
         """Compute one batch; the first one in a thread, so that the worker still says that it lives."""
         if self._is_warm:
             return self.learner.step(rows, batch.inverse, batch.dense, batch.labels)
         with ThreadPoolExecutor(1, "first-step") as pool:
             first = pool.submit(self.learner.step, rows, batch.inverse, batch.dense, batch.labels)
             until_s = time.monotonic() + FIRST_STEP_LIMIT_S
-            while not wait([first], LOOK_EVERY_S).done and time.monotonic() < until_s:
+            while not wait([first], POLL_EVERY_S).done and time.monotonic() < until_s:
                 self.between()
             gradients = first.result()
         self._is_warm = True
-        self._meter.forget()  # a model that is compiled on its first use takes no such time again
+        self._accounting.forget()  # a model that is compiled on its first use takes no such time again
         return gradients
 
-    def _score(self, source: Source, taken: Taken, rows: Floats) -> None:
+    def _score(self, source: BatchSource, taken: TakenBatch, rows: Floats) -> None:
         work, batch = taken.work, taken.batch
         work.scores.append(self.learner.scores(rows, batch.inverse, batch.dense))
         self._count(source, work, len(batch.labels))
-        self._meter.forget()  # it is no iteration of the training
+        self._accounting.forget()  # it is no iteration of the training
 
-    def _acknowledge(self, source: Source, sent: Computed | None) -> None:
+    def _acknowledge(self, source: BatchSource, sent: Computed | None) -> None:
         """Count a batch whose gradients are applied."""
         if sent is None:
             return
         n_row, loss = len(sent.push.batch.labels), sent.push.loss
-        self._meter.count(n_row, loss)
+        self._accounting.count(n_row, loss)
         if self._on_loss is not None:
             self._on_loss(loss)
         self._count(source, sent.work, n_row)
 
-    def _count(self, source: Source, work: ShardWork, n_row: int) -> None:
+    def _count(self, source: BatchSource, work: ShardWork, n_row: int) -> None:
         work.acknowledge(n_row)
         if work.finished:
             source.finish(work)
 
-    def _take(self, source: Source, line: ParameterClient) -> Taken | None:
-        self._meter.switch(Part.DATA)
-        size = line.batch_size(self._n_taken)
+    def _take(self, source: BatchSource, client: ParameterClient) -> TakenBatch | None:
+        self._accounting.switch(Part.DATA)
+        size = client.batch_size(self._n_taken)
         if size is not None:
             self.batch_size = size
-        taken = source.take(self.batch_size, line.layout)
+        taken = source.take(self.batch_size, client.layout)
         if taken is not None and taken.work.trains:
             self._n_taken += 1
-        self._meter.switch(Part.OTHER)
+        self._accounting.switch(Part.OTHER)
         return taken
 
-    def _send(self, line: ParameterClient, push: Push | None, pull: Prepared | None) -> None:
-        self._meter.switch(Part.LOOKUP if push is None else Part.UPDATE)
-        line.start(push, pull)
-        self._meter.switch(Part.OTHER)
+    def _send(self, client: ParameterClient, push: Push | None, pull: PreparedBatch | None) -> None:
+        self._accounting.switch(Part.LOOKUP if push is None else Part.UPDATE)
+        client.start(push, pull)
+        self._accounting.switch(Part.OTHER)
 
-    def _await(self, line: ParameterClient) -> Floats:
-        self._meter.switch(Part.LOOKUP)
-        rows = line.finish(self.learner.values)
-        self._meter.switch(Part.OTHER)
-        self._meter.share(Part.UPDATE, line.last.push_share)
-        self._meter.share(Part.PEERS, line.last.peers_share)
-        self._meter.count_bytes(line.last.n_byte_sent, line.last.n_byte_received)
+    def _await(self, client: ParameterClient) -> Floats:
+        self._accounting.switch(Part.LOOKUP)
+        rows = client.finish(self.learner.values)
+        self._accounting.switch(Part.OTHER)
+        self._accounting.share(Part.UPDATE, client.last.push_share)
+        self._accounting.share(Part.PEERS, client.last.peers_share)
+        self._accounting.count_bytes(client.last.n_byte_sent, client.last.n_byte_received)
         return rows
 
 

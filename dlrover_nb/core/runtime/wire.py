@@ -27,7 +27,15 @@ from zmq.utils import z85
 
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
-from dlrover_nb.core.runtime.exchange import BetweenPs, FromPs, ToPs
+from dlrover_nb.core.runtime.exchange import (
+    BetweenPs,
+    ExchangeRefused,
+    FromPs,
+    GradientsKept,
+    KeepGradients,
+    NotMember,
+    ToPs,
+)
 from dlrover_nb.core.structs.messages import FromNode, LinesWritten, ToNode
 
 if TYPE_CHECKING:
@@ -54,7 +62,20 @@ _ARRAY = struct.Struct("<BB")  # type, number of dimensions
 _DTYPES = tuple(np.dtype(name) for name in ("<f4", "<f8", "<i4", "<i8", "|u1"))
 _CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _MAX_DIMENSIONS = 4
-_RECORDS: Tagged[Any] = Tagged(FromNode, LinesWritten, ToNode, ToPs, FromPs, BetweenPs)
+_RECORDS: Tagged[Any] = Tagged(
+    FromNode,
+    LinesWritten,
+    ToNode,
+    ToPs,
+    FromPs,
+    BetweenPs,
+    written={
+        KeepGradients: "Hold",
+        GradientsKept: "Held",
+        NotMember: "Gone",
+        ExchangeRefused: "Refused",
+    },
+)
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # the address that ZeroMQ prescribes
 
 

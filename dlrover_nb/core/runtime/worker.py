@@ -1,18 +1,17 @@
-"""A worker: asks for shards, trains them, and does what the master says between two iterations.
+"""A worker: requests shards, trains them, and executes orders of the master between two iterations.
 
-The loop in `run` looks at the orders that came so far and takes the one step that they call for. Orders
-arrive while the worker waits, wherever that is (`Agent.wait`), and are only noted then (`Orders`); the
-training loop returns at the next batch boundary when something else is wanted, after all that was computed is
-applied. So a pause leaves the shards in hand, with an exact count of the rows whose gradients the PS have
-acknowledged.
+The loop in `run` reads the orders received so far and takes the one step that they require. Orders arrive
+whenever the worker waits (`Agent.wait`) and are only recorded then (`Orders`). The training loop returns at
+the next batch boundary when an order is pending, after all computed gradients are applied. So in a pause the
+worker keeps its shards, with an exact count of the rows whose gradients the PS have acknowledged.
 
-A worker asks for its next shard before the present one ends (`shelf`) and says which ones it holds, so that
-a grant that was lost on the way is found. A drained worker ends the shard that it has begun; the other goes
-back to the queue when it leaves.
+A worker requests its next shard before the current one ends (`shard_prefetcher`) and names the leases that it
+holds, so that a lost grant is found. A drained worker finishes the shard that it has begun; the other one
+returns to the queue when it leaves.
 
-Reports, which are the heartbeat, come from the thread that trains, so that user code which never returns is
-noticed. What may rightly take long is waited for beside them, up to a limit: reading a shard, and the first
-batch, in which a model may be compiled.
+Reports, which are the heartbeat, are sent by the training thread, so that user code which never returns is
+noticed. Two things may take long and are waited for with a limit while reports go on: reading a shard, and
+the first batch, in which a model may be compiled.
 """
 
 from __future__ import annotations
@@ -58,25 +57,25 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.runtime.agent import Agent
-    from dlrover_nb.core.runtime.batches import Layout, ShardWork
-    from dlrover_nb.core.runtime.trainer import Taken, Trainer
+    from dlrover_nb.core.runtime.batches import BucketLayout, ShardWork
+    from dlrover_nb.core.runtime.trainer import TakenBatch, Trainer
     from dlrover_nb.core.runtime.wire import Context
     from dlrover_nb.core.structs.samples import NodeSample
     from dlrover_nb.core.structs.shards import Shard
 
 _log = logging.getLogger(__name__)
 
-GRACE_S = 3.0  # for the answers of the iteration at hand when the master wants a pause
+GRACE_S = 3.0  # for the answers of the current iteration when the master orders a pause
 READ_LIMIT_S = 600.0  # for the rows of one shard
-LOOK_EVERY_S = 0.005  # whether the next shard is read, when nothing else can be done
+POLL_EVERY_S = 0.005  # polling for the next shard to be read, while there is nothing else to do
 
 
 class Orders:
-    """What the master wants, as far as it is known.
+    """The orders of the master that were received and not executed.
 
-    `train` is the latest order to train, `obeyed` the one that the worker follows; `must_drop` stands from an
-    order that makes the shard in hand void until that shard is dropped, whatever is ordered in between.
-    `ask_at_s` says when to ask for a shard, if none came until then.
+    `train` is the latest order to train, `obeyed` the one in force. `must_drop` is set by an order that makes
+    the current shards void, until they are dropped. `ask_at_s` is when to request a shard if none arrives
+    before.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -89,17 +88,17 @@ class Orders:
         self.stopped = False
         self.granted: deque[Shard] = deque()
         self.ask_at_s = 0.0
-        self.has_nothing = False  # the answer to the last question was NoShard
+        self.has_nothing = False  # the answer to the last request was NoShard
 
     @property
     def patience_s(self) -> float:
-        """How long a silent PS may be waited for: for ever, unless something else is wanted."""
+        """Seconds to wait for a PS that does not answer: infinite unless another order is pending."""
         if self.stopped or self.train != self.obeyed:  # other PS serve: the step is void
             return 0.0
         return GRACE_S if self.pause is not None else math.inf
 
     def note(self, order: ToNode) -> None:
-        """Take one order."""
+        """Record one order."""
         match order:
             case Train():
                 self._note_train(order)
@@ -116,7 +115,7 @@ class Orders:
             case Stop():
                 self.stopped = True
             case _:
-                _log.warning("%s is no order for a worker", type(order).__name__)
+                _log.warning("ignored %s: it is not an order for a worker", type(order).__name__)
 
     def _note_train(self, train: Train) -> None:
         self.train, self.pause = train, None
@@ -134,9 +133,9 @@ class Worker:
     context
         Where sockets are made.
     config
-        Who it is.
-    agent, meter, clock
-        Its line to the master, and where its time is noted.
+        Name and job of the node.
+    agent, accounting, clock
+        Connection to the master, and accounting of the time of the node.
     trainer
         Model and data.
     """
@@ -147,22 +146,22 @@ class Worker:
         config: NodeConfig,
         *,
         agent: Agent,
-        meter: TimeAccounting,
+        accounting: TimeAccounting,
         clock: Clock,
         trainer: Trainer,
     ) -> None:
         self._context, self._config, self._agent = context, config, agent
-        self._meter, self._clock, self._trainer = meter, clock, trainer
+        self._accounting, self._clock, self._trainer = accounting, clock, trainer
         self._orders = Orders(clock)
-        self._line: PsClient | None = None
-        self._n_line = 0
-        self._shelf = ShardPrefetcher(trainer.read, seed=config.spec.seed)
-        self._reads_since_s: float | None = None  # None: no step waits for a shard to be read
+        self._client: PsClient | None = None
+        self._n_client = 0
+        self._prefetcher = ShardPrefetcher(trainer.read, seed=config.spec.seed)
+        self._reads_since_s: float | None = None  # None: no shard is being read
         self._left = False
         agent.obey, agent.describe, trainer.between = self._obey, self._describe, agent.tick
 
     def run(self) -> None:
-        """Work until the master says stop, or the worker is drained."""
+        """Work until the master orders a stop, or the worker is drained."""
         while not self._orders.stopped and not self._left:
             try:
                 self._take_step()
@@ -171,19 +170,19 @@ class Worker:
                 self._disconnect()
 
     def close(self) -> None:
-        """Close the sockets to the PS, and end the reading."""
+        """Close the sockets to the PS and end the reader thread."""
         self._disconnect()
-        self._shelf.close()
+        self._prefetcher.close()
 
-    def take(self, size: int, layout: Layout) -> Taken | None:
-        """Return the next batch that is there; ask for another shard when it is time (`trainer.Source`)."""
-        self._look_after_shards()
-        return self._shelf.take(size, layout)
+    def take(self, size: int, layout: BucketLayout) -> TakenBatch | None:
+        """Return the next batch if one is ready; request another shard when due (`trainer.Source`)."""
+        self._update_shards()
+        return self._prefetcher.take(size, layout)
 
     def finish(self, work: ShardWork) -> None:
-        """Tell that a shard is done; one that holds no other asks for the next with it."""
-        self._shelf.remove(work)
-        if not self._shelf.leases:
+        """Report a finished shard; without another shard this also requests the next."""
+        self._prefetcher.remove(work)
+        if not self._prefetcher.leases:
             self._expect_answer()
         arrays = () if work.trains else (_concatenate(work.scores), work.labels)
         self._agent.send(ShardFinished(self._config.node, work.shard.lease), arrays)
@@ -195,104 +194,104 @@ class Worker:
             self._orders.note(order)
 
     def _take_step(self) -> None:
-        """Do what is wanted most: pause, connect, train, leave, or wait for a shard."""
+        """Take one step, by priority: pause, connect, finish, train, leave, or wait for a shard."""
         if self._orders.pause is not None:
             self._pause(self._orders.pause)
         elif self._orders.train is not None and self._orders.train is not self._orders.obeyed:
             self._connect(self._orders.train)
-        elif self._line is None:
+        elif self._client is None:
             self._leave_or_wait(1.0)
-        elif (work := self._shelf.done_work()) is not None:
+        elif (work := self._prefetcher.done_work()) is not None:
             self.finish(work)
-        elif self._shelf.is_ready:
-            self._trainer.run(self, self._line)
+        elif self._prefetcher.is_ready:
+            self._trainer.run(self, self._client)
         else:
-            self._leave_or_wait(self._look_after_shards())
+            self._leave_or_wait(self._update_shards())
 
-    def _look_after_shards(self) -> float:
-        """Begin to read what was granted, ask when it is time; return how long may be waited then."""
-        orders, shelf = self._orders, self._shelf
-        shelf.is_closing = orders.drained
+    def _update_shards(self) -> float:
+        """Start to read granted shards and request one when due; return how long to wait afterwards."""
+        orders, prefetcher = self._orders, self._prefetcher
+        prefetcher.is_closing = orders.drained
         while orders.granted and not orders.must_drop:
-            shelf.add(orders.granted.popleft())
-        is_reading = shelf.is_reading
-        while shelf.ended:
+            prefetcher.add(orders.granted.popleft())
+        is_reading = prefetcher.is_reading
+        while prefetcher.ended:
             self._expect_answer()
-            self._agent.send(StreamEnded(self._config.node, *shelf.ended.popleft()))
+            self._agent.send(StreamEnded(self._config.node, *prefetcher.ended.popleft()))
         now_s = self._clock.now_s()
-        if shelf.is_short and not orders.drained and now_s >= orders.ask_at_s:
+        if prefetcher.is_short and not orders.drained and now_s >= orders.ask_at_s:
             self._expect_answer()
-            self._agent.send(ShardAsked(self._config.node, shelf.leases))
-        return LOOK_EVERY_S if is_reading else max(0.0, orders.ask_at_s - now_s)
+            self._agent.send(ShardAsked(self._config.node, prefetcher.leases))
+        return POLL_EVERY_S if is_reading else max(0.0, orders.ask_at_s - now_s)
 
     def _expect_answer(self) -> None:
-        """Ask again only if nothing comes for so long that the answer must be lost."""
+        """Repeat the request only after a time in which the answer must be lost."""
         self._orders.ask_at_s = self._clock.now_s() + self._config.spec.heartbeat_timeout_s
         self._orders.has_nothing = False
 
     def _leave_or_wait(self, timeout_s: float) -> None:
-        """Leave if drained with nothing begun; else sleep until an order comes.
+        """Leave if drained and no shard is begun; else wait for an order.
 
-        Waiting for a shard to be granted or read counts as data, else as idle.
+        Waiting for a shard to be granted or read counts as data time, else as idle time.
         """
-        if self._orders.drained and not self._shelf.is_begun:
+        if self._orders.drained and not self._prefetcher.is_begun:
             self._left = True
             _log.info("%s is drained and leaves", self._config.node)
             self._agent.send(Left(self._config.node))
             return
         self._check_reading()
-        is_asking = self._line is not None and not self._orders.has_nothing
-        self._meter.switch(Part.DATA if is_asking else Part.IDLE)
+        is_asking = self._client is not None and not self._orders.has_nothing
+        self._accounting.switch(Part.DATA if is_asking else Part.IDLE)
         self._agent.wait(timeout_s)
 
     def _check_reading(self) -> None:
-        """End when a shard cannot be read: the thread that reads it cannot be stopped."""
+        """Fail when a shard cannot be read: the thread that reads it cannot be stopped."""
         now_s = self._clock.now_s()
-        if not self._shelf.is_reading:
+        if not self._prefetcher.is_reading:
             self._reads_since_s = None
         elif self._reads_since_s is None:
             self._reads_since_s = now_s
         elif now_s > self._reads_since_s + READ_LIMIT_S:
-            lease, _ = self._shelf.position
+            lease, _ = self._prefetcher.position
             raise BackendError(
-                f"the rows of {lease} were not read within {READ_LIMIT_S:g} s; look at the data"
+                f"the rows of {lease} were not read within {READ_LIMIT_S:g} s; check access to the data"
             )
 
     def _pause(self, pause: Pause) -> None:
         self._follow(self._orders.train)
         self._orders.pause = None
-        position = self._shelf.position
+        position = self._prefetcher.position
         self._agent.send(Paused(self._config.node, pause.ps_epoch, *position, number=pause.number))
 
     def _follow(self, train: Train | None) -> None:
-        """Let go of the PS of before, and of shards that went back with the parameters."""
+        """Disconnect from the previous PS, and drop shards that a rollback has returned."""
         self._disconnect()
         self._orders.obeyed = train
         if self._orders.must_drop:
-            self._shelf.clear()
+            self._prefetcher.clear()
             self._orders.must_drop = False
 
     def _connect(self, train: Train) -> None:
-        """Work with the PS of an order; an order repeated by a master that came back changes nothing."""
-        if train == self._orders.obeyed and self._line is not None and not self._orders.must_drop:
+        """Connect to the PS of an order; an order that a restarted master repeats changes nothing."""
+        if train == self._orders.obeyed and self._client is not None and not self._orders.must_drop:
             self._orders.obeyed = train
-            self._orders.ask_at_s = 0.0  # the answer may have been lost with the master before it
+            self._orders.ask_at_s = 0.0  # the answer may have been lost with the previous master
             return
         self._follow(train)
-        self._n_line += 1
-        self._line = self._new_line(train)
+        self._n_client += 1
+        self._client = self._new_client(train)
         _log.info("%s trains with %d PS, epoch %d", self._config.node, len(train.endpoints), train.ps_epoch)
-        self._line.init_dense(self._trainer.learner.values)
+        self._client.init_dense(self._trainer.learner.values)
 
-    def _new_line(self, train: Train) -> PsClient:
+    def _new_client(self, train: Train) -> PsClient:
         kind: Callable[..., PsClient] = PsClient
         if self._config.spec.sync is not Sync.ASP:
-            paced = BspClient if self._config.spec.sync is Sync.BSP else SspClient
-            kind = partial(paced, worker=self._config.node)
+            synchronous = BspClient if self._config.spec.sync is Sync.BSP else SspClient
+            kind = partial(synchronous, worker=self._config.node)
         return kind(
             self._context,
             keys=JobKeys(self._config.public_key, self._config.secret_key),
-            identity=f"{self._config.node}/{os.getpid()}/{self._n_line}",
+            identity=f"{self._config.node}/{os.getpid()}/{self._n_client}",
             agent=self._agent,
             train=train,
             dense_length=len(self._trainer.learner.values),
@@ -300,14 +299,14 @@ class Worker:
         )
 
     def _disconnect(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
-            self._meter.forget()  # what was not acknowledged is of no iteration
-        self._shelf.rewind()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+            self._accounting.forget()  # unacknowledged work belongs to no iteration
+        self._prefetcher.rewind()
 
     def _describe(self, sample: NodeSample) -> Report:
-        return Report(sample, *self._shelf.position)
+        return Report(sample, *self._prefetcher.position)
 
 
 def _concatenate(scores: list[NDArray[np.float32]]) -> NDArray[np.float32]:

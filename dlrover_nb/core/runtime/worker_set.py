@@ -75,7 +75,7 @@ def reconcile_workers(state: JobState, at_s: float) -> None:
     While the PS change over, paused workers of a shape that goes may be stopped: they told exactly how
     far they are. In an evaluation, which is short, only a lost last worker is replaced.
     """
-    if state.stage not in {Stage.SERVING, Stage.ASSEMBLING} or state.is_stopping:
+    if state.stage not in {Stage.SERVING, Stage.ASSEMBLING} or state.stop_reason:
         return
     if not state.roster.is_complete:
         return  # a worker that came through the loss of a master trains, though this one does not know

@@ -1,8 +1,4 @@
-"""Changes of a ledger as lines of text: what a job master writes down before it lets anybody know.
-
-A line names a call of `ShardLedger` and its arguments. A ledger decides by nothing else than its calls, so
-the same calls on the same record make the same grants, owners and counts.
-"""
+"""Replay of the changes that a `ChangeLog` recorded, on the ledger of a restarted job master."""
 
 from __future__ import annotations
 
@@ -17,41 +13,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.sharding.ledger import ShardLedger
 
 
-class ChangeLog:
-    """The changes of one ledger since they were last taken out; none before somebody wants them kept."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] | None = None
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether changes are noted."""
-        return self._lines is not None
-
-    def keep(self) -> None:
-        """Note every change from now on, for `drain`."""
-        self._lines = []
-
-    def note(self, line: str) -> None:
-        """Note a change."""
-        if self._lines is not None:
-            self._lines.append(line)
-
-    def drain(self) -> bytes:
-        """Return the changes since the last call, a line each, and forget them."""
-        if not self._lines:
-            return b""
-        lines, self._lines = self._lines, []
-        return ("\n".join(lines) + "\n").encode()
-
-
 def apply_changes(ledger: ShardLedger, data: bytes) -> None:
-    """Make the changes that `ChangeLog.drain` returned; a last line without its end is left out.
+    """Apply the changes that `ChangeLog.drain` returned; an incomplete last line is ignored.
 
     Raises
     ------
     CheckpointError
-        When a line is no change of this ledger; the ledger is of no use then.
+        When a line is not a valid change of this ledger; the ledger must not be used then.
     """
     for line in data.decode(errors="replace").split("\n")[:-1]:
         try:
@@ -94,4 +62,4 @@ def _lease(ledger: ShardLedger, shard: str, grant: str) -> Lease:
 
 def _must(is_held: bool) -> None:  # noqa: FBT001 - the answer of a call
     if not is_held:
-        raise ValueError("nobody holds that")
+        raise ValueError("no such grant is held")

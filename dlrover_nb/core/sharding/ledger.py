@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core import codec
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError
-from dlrover_nb.core.sharding.changes import ChangeLog
+from dlrover_nb.core.sharding.change_log import ChangeLog
 from dlrover_nb.core.sharding.deaths import Deaths
 from dlrover_nb.core.sharding.holds import Hold, Holds
 from dlrover_nb.core.sharding.queue import ShardQueue

@@ -36,17 +36,17 @@ class CapacityWatch:
         self._cluster, self._every_s, self._change = cluster, every_s, change
         most = spec.bounds.max_workers + spec.bounds.max_ps
         self._n_node = max(most, spec.plan.worker.count + spec.plan.ps.count)
-        self._looked_s, self._seen = -math.inf, -1
+        self._checked_s, self._seen = -math.inf, -1
         self.known = cluster.capacity
 
-    def look(self, nodes: Iterable[SimNode], at_s: float, *, must: bool = False) -> Capacity | None:
+    def check(self, nodes: Iterable[SimNode], at_s: float, *, must: bool = False) -> Capacity | None:
         """Return the room if it is news, else None; `must`: do not wait for the next look."""
         if self._cluster.n_change == self._seen:
             return None
-        if not must and at_s < self._looked_s + self._every_s:
+        if not must and at_s < self._checked_s + self._every_s:
             return None
         is_first = self._seen < 0
-        self._looked_s, self._seen = at_s, self._cluster.n_change
+        self._checked_s, self._seen = at_s, self._cluster.n_change
         room = self._cluster.room_for((n.place for n in nodes if n.place is not None), self._n_node)
         cores = self.known.total_cpu
         if not is_first and abs(room.total_cpu - cores) <= self._change * cores:

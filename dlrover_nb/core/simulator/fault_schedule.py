@@ -40,9 +40,9 @@ class FaultSchedule:
     """Troubles the nodes of one job at random."""
 
     def __init__(
-        self, faults: Faults, *, engine: Engine, rng: np.random.Generator, sufferer: FaultListener
+        self, faults: Faults, *, engine: Engine, rng: np.random.Generator, listener: FaultListener
     ) -> None:
-        self._faults, self._engine, self._rng, self._sufferer = faults, engine, rng, sufferer
+        self._faults, self._engine, self._rng, self._listener = faults, engine, rng, listener
 
     def expect(self, node: SimNode) -> None:
         """Draw what a node that has just started will suffer."""
@@ -51,17 +51,17 @@ class FaultSchedule:
 
     def _fail(self, node: SimNode) -> None:
         if not node.is_gone:
-            self._sufferer.lose(node, "its machine failed")
+            self._listener.lose(node, "its machine failed")
 
     def _slow(self, node: SimNode) -> None:
         if node.is_gone:
             return
         factor, length_s = self._faults.episode(self._rng)
         self._engine.after(length_s, lambda: self._recover(node))
-        self._sufferer.change_speed(node, factor)
+        self._listener.change_speed(node, factor)
 
     def _recover(self, node: SimNode) -> None:
         if node.is_gone:
             return
         self._engine.after(self._faults.until_slow_s(self._rng), lambda: self._slow(node))
-        self._sufferer.change_speed(node, 1.0)
+        self._listener.change_speed(node, 1.0)

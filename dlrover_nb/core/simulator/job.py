@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place, SimCluster
     from dlrover_nb.core.simulator.description import SimulatedJob, WorldSettings
     from dlrover_nb.core.simulator.engine import Engine
-    from dlrover_nb.core.structs.snapshot import Evaluation, NodeView, Round
+    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
 
 
 class SimJob:
@@ -59,12 +59,12 @@ class SimJob:
         How the world behaves.
     rng
         Of this job alone: what happens to other jobs draws nothing from it.
-    tell
+    emit
         Takes each event.
 
     Attributes
     ----------
-    motion
+    progress
         Progress so far: samples, core seconds, GiB seconds.
     started_at_s, ended_at_s
         When it was submitted and when it ended; None while it has not.
@@ -78,24 +78,24 @@ class SimJob:
         cluster: SimCluster,
         settings: WorldSettings,
         rng: np.random.Generator,
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
     ) -> None:
         self.job, self._engine, self._cluster, self._settings = job, engine, cluster, settings
-        self._rng, self._tell = rng, tell
-        self._crew = SimNodes(job.spec.name)
+        self._rng, self._emit = rng, emit
+        self._sim_nodes = SimNodes(job.spec.name)
         self._change: Change | None = None
         self._applied: ResourcePlan | None = None
         self._serving: ResourcePlan | None = None  # the sizes and the number of PS that training runs on
         self._is_paused = False
         self._steady_since_s: float | None = None
-        self._n_version = self._n_told = 0
+        self._n_version = self._n_emitted = 0
         self._losses = Losses()
         self._next_tick_s = math.inf
-        self._trouble = FaultSchedule(settings.faults, engine=engine, rng=rng, sufferer=self)
-        self._room = CapacityWatch(
+        self._fault_schedule = FaultSchedule(settings.faults, engine=engine, rng=rng, listener=self)
+        self._capacity = CapacityWatch(
             cluster, job.spec, every_s=settings.room_every_s, change=settings.room_change
         )
-        self.motion = Progress(job, self._crew, faults=settings.faults, rng=rng, at_s=engine.now_s)
+        self.progress = Progress(job, self._sim_nodes, faults=settings.faults, rng=rng, at_s=engine.now_s)
         self.phase, self.message = JobPhase.STARTING, ""
         self.target = job.spec.plan
         self.started_at_s = engine.now_s
@@ -112,22 +112,22 @@ class SimJob:
     @property
     def nodes(self) -> tuple[NodeView, ...]:
         """All living nodes, oldest first."""
-        return tuple(node.view for node in self._crew.nodes)
+        return tuple(node.view for node in self._sim_nodes.nodes)
 
     @property
     def places(self) -> tuple[Place, ...]:
         """Where its nodes are, as far as they have a place."""
-        return tuple(node.place for node in self._crew.nodes if node.place is not None)
+        return tuple(node.place for node in self._sim_nodes.nodes if node.place is not None)
 
     @property
     def samples_per_s(self) -> float:
         """The speed of the moment."""
-        return self.motion.speed
+        return self.progress.speed
 
     @property
     def train_counts(self) -> ShardCounts:
         """Training shards, as a queue of shards would count them now."""
-        return self.motion.shards(is_over=self.phase.is_final)
+        return self.progress.shards(is_over=self.phase.is_final)
 
     @property
     def evaluation_counts(self) -> ShardCounts:
@@ -135,7 +135,7 @@ class SimJob:
         return ShardCounts()
 
     @property
-    def rounds(self) -> tuple[Round, ...]:
+    def rounds(self) -> tuple[EvaluationRound, ...]:
         """Evaluation is not simulated."""
         return ()
 
@@ -151,14 +151,14 @@ class SimJob:
         now_s = self.started_at_s = self._engine.now_s
         self._serving = self.target
         self._change = Change(now_s, replaces=False)
-        self._crew.aim(self.target, now_s)
-        self._find_room()
+        self._sim_nodes.aim(self.target, now_s)
+        self._place_nodes()
         job = self.job
-        self._tell(
+        self._emit(
             JobSubmitted(
                 now_s,
                 job.spec,
-                self._room.look(self._crew.nodes, now_s) or self._room.known,
+                self._capacity.check(self._sim_nodes.nodes, now_s) or self._capacity.known,
                 job.n_sample,
                 job.dense_bytes,
                 job.embedding_dim,
@@ -167,7 +167,7 @@ class SimJob:
                 job.why,
             )
         )
-        self._tell(PhaseChanged(now_s, JobPhase.STARTING))
+        self._emit(PhaseChanged(now_s, JobPhase.STARTING))
         self._tick_later()
         self._settle()
 
@@ -175,15 +175,15 @@ class SimJob:
         """Work towards `plan` from now on; a plan that was on its way is given up for it."""
         now_s = self._engine.now_s
         if self.phase.is_final:
-            self._tell(PlanFailed(now_s, plan, f"the job has {self.phase}"))
+            self._emit(PlanFailed(now_s, plan, f"the job has {self.phase}"))
             return
         if not fits(self._cluster.capacity, plan_needs(plan)):
-            self._tell(PlanFailed(now_s, plan, "all machines together do not hold it; choose a smaller plan"))
+            self._emit(PlanFailed(now_s, plan, "all machines together do not hold it; choose a smaller plan"))
             return
         if self._applied is not None and self._change is not None and not self._change.is_fallback:
             if plan == self.target:
                 return
-            self._tell(PlanFailed(now_s, self.target, "a newer decision replaced it"))
+            self._emit(PlanFailed(now_s, self.target, "a newer decision replaced it"))
         self._advance()
         self._aim(plan)
         self._settle()
@@ -194,9 +194,9 @@ class SimJob:
             self._advance()
             self._end(phase, why)
 
-    def retry_room(self) -> None:
+    def retry_placement(self) -> None:
         """Look for room again: somebody gave some back."""
-        if not self.phase.is_final and self._crew.unplaced:
+        if not self.phase.is_final and self._sim_nodes.unplaced:
             self._advance()
             self._settle()
 
@@ -205,7 +205,7 @@ class SimJob:
     def _aim(self, plan: ResourcePlan, *, is_fallback: bool = False) -> None:
         now_s = self._engine.now_s
         self.target = plan
-        self._crew.aim(plan, now_s)
+        self._sim_nodes.aim(plan, now_s)
         replaces = self._applied is not None and replaces_nodes(self._serving, plan)
         if self._applied is None:
             self._serving = plan
@@ -214,11 +214,11 @@ class SimJob:
         must_stop = replaces and self._settings.transition.migration is Migration.RESTART
         if must_stop:
             self._report()
-        for node in self._crew.unwanted:
+        for node in self._sim_nodes.unwanted:
             if must_stop or not replaces or not node.is_active:
                 self._retire(node)
         self._serving = None if must_stop else self._serving
-        for node in self._crew.nodes:
+        for node in self._sim_nodes.nodes:
             if must_stop:
                 node.is_active = False
             elif node.is_up and not replaces:
@@ -230,9 +230,9 @@ class SimJob:
         if change is not self._change or self.phase.is_final or self._applied is None or change.is_fallback:
             return
         self._advance()
-        lack = "no room was found" if self._crew.unplaced else "its nodes did not come up"
+        lack = "no room was found" if self._sim_nodes.unplaced else "its nodes did not come up"
         why = f"{lack} within {self._settings.transition.plan_limit_s:g} s; choose a smaller plan"
-        self._tell(PlanFailed(self._engine.now_s, self.target, why))
+        self._emit(PlanFailed(self._engine.now_s, self.target, why))
         self._aim(self._applied, is_fallback=True)
         self._settle()
 
@@ -242,18 +242,18 @@ class SimJob:
             return
         self._advance()
         self._is_paused = False
-        if self._crew.all_up:
-            for node in self._crew.unwanted:
+        if self._sim_nodes.all_up:
+            for node in self._sim_nodes.unwanted:
                 self._retire(node)
             self._serving, change.replaces = self.target, False
-            for node in self._crew.nodes:
+            for node in self._sim_nodes.nodes:
                 node.activate(self._engine.now_s)
         self._settle()
 
     # nodes
 
-    def _find_room(self) -> None:
-        for node in self._crew.find_room(self._cluster):
+    def _place_nodes(self) -> None:
+        for node in self._sim_nodes.place_nodes(self._cluster):
             self._engine.after(self._settings.pending.draw_s(self._rng), partial(self._up, node))
 
     def _up(self, node: SimNode) -> None:
@@ -262,9 +262,9 @@ class SimJob:
         self._advance()
         now_s = self._engine.now_s
         node.is_up, node.since_s, node.reported_s = True, now_s, now_s
-        self._trouble.expect(node)
+        self._fault_schedule.expect(node)
         joins = self._change is None or not self._change.replaces
-        if joins and node.role is Role.PS and self.motion.n_done > 0:  # it has to load its part
+        if joins and node.role is Role.PS and self.progress.n_done > 0:  # it has to load its part
             self._engine.after(self._settings.transition.restore_s, partial(self._join, node))
         else:
             self._join(node)
@@ -287,7 +287,7 @@ class SimJob:
     def lose(self, node: SimNode, why: str) -> None:
         """Replace a node that is gone, unless nodes are lost again and again without training between."""
         self._advance()
-        n_lost = self._losses.count(self.motion.n_done)
+        n_lost = self._losses.count(self.progress.n_done)
         self.message = f"{node.id} was lost: {why}"
         self._retire(node, has_report=False)
         if n_lost > self._settings.max_lost:
@@ -295,21 +295,21 @@ class SimJob:
             self._end(JobPhase.FAILED, f"{node.role} nodes are lost again and again, {last}")
             return
         if node.is_wanted:
-            self._crew.ask(node.role, self.target.role(node.role), self._engine.now_s)
+            self._sim_nodes.ask(node.role, self.target.role(node.role), self._engine.now_s)
         self._settle()
 
     def _retire(self, node: SimNode, *, has_report: bool = True) -> None:
-        last = self.motion.last_report(node) if has_report else None
+        last = self.progress.last_report(node) if has_report else None
         if last is not None:
-            self._tell(last)
-        self._crew.remove(node)
+            self._emit(last)
+        self._sim_nodes.remove(node)
         if node.place is not None:
             self._cluster.release((node.place,))
 
     # time
 
     def _advance(self) -> None:
-        still_s = self.motion.advance(self._engine.now_s)
+        still_s = self.progress.advance(self._engine.now_s)
         if self._change is not None:
             self._change.pause_s += still_s
 
@@ -322,42 +322,42 @@ class SimJob:
         if self.phase.is_final:
             return
         self._advance()
-        if self.motion.due() == (self._engine.now_s, None):  # its last report is this one
+        if self.progress.due() == (self._engine.now_s, None):  # its last report is this one
             self._finish()
             return
         self._report()
-        self._see_room()
-        self._tell(Ticked(self._engine.now_s))
-        self.motion.redraw()
+        self._check_capacity()
+        self._emit(Ticked(self._engine.now_s))
+        self.progress.redraw()
         self._tick_later()
         self._settle()
 
     def _report(self) -> None:
-        before = self._n_told
-        for report in self.motion.reports(self.running, self._steady_since_s):
-            self._tell(report)
-        self._n_told = int(self.motion.n_done + EPS)
-        if self._n_told != before:
-            self._tell(ProgressMade(self._engine.now_s, self._n_told))
+        before = self._n_emitted
+        for report in self.progress.reports(self.running, self._steady_since_s):
+            self._emit(report)
+        self._n_emitted = int(self.progress.n_done + EPS)
+        if self._n_emitted != before:
+            self._emit(ProgressMade(self._engine.now_s, self._n_emitted))
 
     def _settle(self) -> None:
         """Bring everything that follows from the state up to date, and see to what is due next."""
         if self.phase.is_final:
             return
-        self._find_room()
+        self._place_nodes()
         change, transition = self._change, self._settings.transition
-        if change is not None and change.replaces and not self._is_paused and self._crew.all_up:
+        if change is not None and change.replaces and not self._is_paused and self._sim_nodes.all_up:
             self._is_paused = True
             self._engine.after(transition.pause_s, lambda: self._take_over(change))
-        self.motion.refresh(self._serving, is_paused=self._is_paused)
-        self._see_plan()
-        self._see_phase()
+        self.progress.refresh(self._serving, is_paused=self._is_paused)
+        self._update_plan()
+        self._update_phase()
         self._expect_due()
 
     def _expect_due(self) -> None:
         """Wait for the end or for want of memory, if it comes before the next report."""
         self._n_version += 1
-        at_s, node = self.motion.due()
+        at_s, node = self.progress.due()
         if at_s <= self._next_tick_s:
             self._engine.at(at_s, partial(self._due, self._n_version, node))
 
@@ -366,20 +366,20 @@ class SimJob:
             return
         self._advance()
         if node is not None:
-            now_s, held_mib = self._engine.now_s, self.motion.memory_mib(node)
-            self._tell(NodeOutOfMemory(now_s, node.id, node.role, held_mib))
+            now_s, held_mib = self._engine.now_s, self.progress.memory_mib(node)
+            self._emit(NodeOutOfMemory(now_s, node.id, node.role, held_mib))
             self.lose(node, f"it used {held_mib:,.0f} MiB and may use {node.memory_mib}")
         else:
             self._finish()
 
     def _finish(self) -> None:
-        self.motion.finish()
+        self.progress.finish()
         self._end(JobPhase.SUCCEEDED, "trained; evaluation is not simulated")
 
-    def _see_plan(self) -> None:
+    def _update_plan(self) -> None:
         """Note whether the target runs, and tell it once."""
         now_s, change = self._engine.now_s, self._change
-        if not self._crew.in_place or self.motion.speed == 0:
+        if not self._sim_nodes.in_place or self.progress.speed == 0:
             self._steady_since_s = None
             return
         self._steady_since_s = now_s if self._steady_since_s is None else self._steady_since_s
@@ -387,36 +387,36 @@ class SimJob:
             return
         if not change.is_fallback:
             pause_s = 0.0 if self._applied is None else change.pause_s  # a first start interrupts nothing
-            self._tell(PlanApplied(now_s, self.target, pause_s))
+            self._emit(PlanApplied(now_s, self.target, pause_s))
             self._steady_since_s = now_s
         if self._applied is None:
-            self._see_room(must=True)
+            self._check_capacity(must=True)
         self._applied, self._serving, self._change = self.target, self.target, None
 
-    def _see_phase(self) -> None:
+    def _update_phase(self) -> None:
         phase, message = JobPhase.TRAINING, ""
         if self._applied is not None and self._change is not None:
             phase, message = JobPhase.RESCALING, f"changing to {self.target.short}"
-        elif self.motion.speed == 0:
+        elif self.progress.speed == 0:
             waits = "waiting for room; other jobs hold the rest"
-            phase, message = JobPhase.STARTING, waits if self._crew.unplaced else self.message
+            phase, message = JobPhase.STARTING, waits if self._sim_nodes.unplaced else self.message
         if phase is not self.phase:
             self.phase, self.message = phase, message
-            self._tell(PhaseChanged(self._engine.now_s, phase, message))
+            self._emit(PhaseChanged(self._engine.now_s, phase, message))
         elif message:
             self.message = message
 
-    def _see_room(self, *, must: bool = False) -> None:
-        room = self._room.look(self._crew.nodes, self._engine.now_s, must=must)
+    def _check_capacity(self, *, must: bool = False) -> None:
+        room = self._capacity.check(self._sim_nodes.nodes, self._engine.now_s, must=must)
         if room is not None:
-            self._tell(RoomChanged(self._engine.now_s, room))
+            self._emit(RoomChanged(self._engine.now_s, room))
 
     def _end(self, phase: JobPhase, why: str) -> None:
         self._report()
-        for node in list(self._crew.nodes):
+        for node in list(self._sim_nodes.nodes):
             self._retire(node, has_report=False)
-        self.motion.refresh(None, is_paused=True)
+        self.progress.refresh(None, is_paused=True)
         now_s = self._engine.now_s
         self.phase, self.message, self.ended_at_s = phase, why, now_s
         self._steady_since_s, self._change = None, None
-        self._tell(PhaseChanged(now_s, phase, why))
+        self._emit(PhaseChanged(now_s, phase, why))

@@ -31,7 +31,7 @@ class Progress:
 
     Parameters
     ----------
-    job, crew
+    job, nodes
         What it is, and its nodes.
     faults, rng
         Scatter, and where it is drawn from.
@@ -45,11 +45,11 @@ class Progress:
     """
 
     def __init__(
-        self, job: SimulatedJob, crew: SimNodes, *, faults: Faults, rng: np.random.Generator, at_s: float
+        self, job: SimulatedJob, nodes: SimNodes, *, faults: Faults, rng: np.random.Generator, at_s: float
     ) -> None:
-        self._job, self._crew, self._faults, self._rng = job, crew, faults, rng
+        self._job, self._nodes, self._faults, self._rng = job, nodes, faults, rng
         self._at_s = at_s
-        self._pace = RunRate()
+        self._rate = RunRate()
         self._noise, self._carry = 1.0, 0.0
         self._jitter: dict[str, float] = {}
         self._workers: list[tuple[SimNode, float]] = []  # with their shares of the speed
@@ -116,10 +116,10 @@ class Progress:
         serving
             The sizes and the number of PS that training runs on; None: it runs on nothing.
         """
-        held = [n for n in self._crew.nodes if n.place is not None]
+        held = [n for n in self._nodes.nodes if n.place is not None]
         self._cores = sum(n.cpu for n in held)
         self._gib = sum(n.memory_mib for n in held) / MIB_PER_GIB
-        workers, ps = self._crew.active(Role.WORKER), self._crew.active(Role.PS)
+        workers, ps = self._nodes.active(Role.WORKER), self._nodes.active(Role.PS)
         n_ps = serving.ps.count if serving is not None else 1
         self._ps = [(node, self._ps_share(node, n_ps)) for node in ps]
         can_train = serving is not None and not is_paused and workers and len(ps) == serving.ps.count
@@ -133,9 +133,9 @@ class Progress:
             weights, slowed = [1.0] * len(workers), min(factors)
         total = sum(weights)
         self._workers = [(n, x / total) for n, x in zip(workers, weights, strict=True)]
-        self._set_pace(serving, len(workers), slowed, min(n.factor for n in ps))
+        self._set_rate(serving, len(workers), slowed, min(n.factor for n in ps))
 
-    def _set_pace(self, serving: ResourcePlan, n_worker: int, slowed: float, ps_factor: float) -> None:
+    def _set_rate(self, serving: ResourcePlan, n_worker: int, slowed: float, ps_factor: float) -> None:
         job, size = self._job, serving.worker
         plan = serving
         if n_worker != size.count:
@@ -143,7 +143,7 @@ class Progress:
         m = job.spec.batch_size
         batch = m if job.global_batch is None else job.global_batch / n_worker
         slowest = None if job.global_batch is None else slowed
-        self._pace = RunRate(batch, job.truth.split(plan, m), n_worker, plan.ps.count, ps_factor, slowest)
+        self._rate = RunRate(batch, job.truth.split(plan, m), n_worker, plan.ps.count, ps_factor, slowest)
         self.speed = job.truth.speed(plan, m) * slowed * ps_factor * self._noise
 
     def _ps_share(self, node: SimNode, n_ps: int) -> float:
@@ -179,16 +179,16 @@ class Progress:
             self._workers[0][0].n_trained += self._carry
             self._carry = 0.0
         rest = round(sum(n.n_trained for n, _ in self._workers)) if self.is_done else None
-        told = []
+        reports = []
         for node, _ in reversed(self._workers):
             n_sample = int(node.n_trained + EPS)
             if rest is not None:  # the last report: what is left of rounding is the oldest worker's
                 n_sample = rest if node is self._workers[0][0] else n_sample
                 rest -= n_sample
-            told.append(self.report(node, plan, steady_since_s, n_sample))
-        told.reverse()
-        told += [self.report(node, plan, steady_since_s, int(node.n_trained)) for node, _ in self._ps]
-        return [report for report in told if report is not None]
+            reports.append(self.report(node, plan, steady_since_s, n_sample))
+        reports.reverse()
+        reports += [self.report(node, plan, steady_since_s, int(node.n_trained)) for node, _ in self._ps]
+        return [report for report in reports if report is not None]
 
     def last_report(self, node: SimNode) -> NodeReported | None:
         """Return the report of a node that leaves, if it took part; what rounding leaves is another's."""
@@ -216,10 +216,10 @@ class Progress:
             memory_mib *= float(self._rng.lognormal(0.0, self._faults.memory_noise))
         memory_mib = min(memory_mib, node.memory_mib)
         if node.role is Role.WORKER:
-            sample = worker_sample(node, n_sample, self._pace, at_s=at_s, memory_mib=memory_mib)
+            sample = worker_sample(node, n_sample, self._rate, at_s=at_s, memory_mib=memory_mib)
         else:
             sample = ps_sample(
-                node, n_sample, self._pace, at_s=at_s, memory_mib=memory_mib, parameter_mib=parameter_mib
+                node, n_sample, self._rate, at_s=at_s, memory_mib=memory_mib, parameter_mib=parameter_mib
             )
         is_steady = steady_since_s is not None and node.reported_s >= steady_since_s
         node.last, node.reported_s = sample, at_s

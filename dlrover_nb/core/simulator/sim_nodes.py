@@ -113,7 +113,7 @@ class SimNodes:
         self.nodes.append(node)
         return node
 
-    def find_room(self, cluster: SimCluster) -> list[SimNode]:
+    def place_nodes(self, cluster: SimCluster) -> list[SimNode]:
         """Place all nodes that wait, or none; return those that were placed."""
         waiting = self.unplaced
         places = cluster.place([(n.cpu, n.memory_mib) for n in waiting]) if waiting else None

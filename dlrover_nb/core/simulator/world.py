@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.capacity import Capacity, NodeShape
     from dlrover_nb.core.structs.events import Event, Instruction
 
-Told = tuple[tuple[str, "Event"], ...]
+JobEvents = tuple[tuple[str, "Event"], ...]
 
 
 class SimulatedWorld:
@@ -123,7 +123,7 @@ class SimulatedWorld:
             cluster=self.cluster,
             settings=self.settings,
             rng=self._rng.spawn(1)[0],
-            tell=lambda event: self._hear(name, event),
+            emit=lambda event: self._hear(name, event),
         )
         self._engine.at(
             self.now_s if at_s is None else at_s,
@@ -144,7 +144,7 @@ class SimulatedWorld:
         self.job(name).stop(JobPhase.STOPPED, f"stopped by {by}" + (f": {why}" if why else ""))
         self._offer_room()
 
-    def step(self, until_s: float = math.inf) -> tuple[float, Told]:
+    def step(self, until_s: float = math.inf) -> tuple[float, JobEvents]:
         """Move on to the next events, at most to `until_s`; return the time and what was told at it.
 
         Nothing told means that nothing happens up to `until_s`, which is then the time (or, with no
@@ -175,4 +175,4 @@ class SimulatedWorld:
             return
         self._seen = self.cluster.n_release
         for sim in self._jobs.values():
-            sim.retry_room()
+            sim.retry_placement()

@@ -172,7 +172,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class EvaluationRound:
     """Quality after `n_pass` passes, while training went on."""
 
     n_pass: int
@@ -225,7 +225,9 @@ class JobSnapshot:
     pins: Pins = field(default_factory=Pins)
     quarantined: tuple[QuarantinedShard, ...] = ()  # shards that wait for a decision of the user
     simulated: bool = False  # no real node trains: everything shown of the job says so
-    rounds: tuple[Round, ...] = ()  # evaluations between passes, oldest first; of early stopping alone
+    rounds: tuple[
+        EvaluationRound, ...
+    ] = ()  # evaluations between passes, oldest first; of early stopping alone
     folder: str = ""  # the run folder, on the master's host; empty: there is none
     undo: Decision | None = None  # what takes back the latest change, by nobody yet; None: nothing can be
     memory_needs: tuple[str, ...] = ()  # why nodes are likely to be killed for want of memory

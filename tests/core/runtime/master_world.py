@@ -292,7 +292,7 @@ class World:
     def _load(self, node: FakeNode, load: m.Load) -> None:
         """Take the parameters from memory, else from the files, or none."""
         parts = [self._found(part) for part in load.parts]
-        self.ps[node.id].moving.hold(None, None, load.ps_epoch)
+        self.ps[node.id].migration.hold(None, None, load.ps_epoch)
         self.ps[node.id].epoch = -1
         if None in parts:
             node.say(m.Loaded(node.id, load.ps_epoch, "it is damaged"))
@@ -393,7 +393,7 @@ class World:
             return
         members = [self.ps[name] for name in group.nodes]
         assert {ps.epoch for ps in members} == {group.ps_epoch}
-        owned = np.array([ps.moving.owned for ps in members])
+        owned = np.array([ps.migration.owned for ps in members])
         np.testing.assert_array_equal(owned.argmax(axis=0), group.bucket_owner)
         np.testing.assert_array_equal(owned.sum(axis=0), 1)
         held = {i: n for ps in members for i, n in ps.taught().items()}
@@ -439,7 +439,7 @@ class World:
             while busy := self.network.busy:
                 self.deliver(busy[0])
             for name in self.living(Role.PS):
-                if self.ps[name].moving.is_busy and not self.nodes[name].inbox:
+                if self.ps[name].migration.is_busy and not self.nodes[name].inbox:
                     self.turn(name)
         for name in list(self.nodes):
             if self.nodes[name].is_alive:

@@ -198,21 +198,21 @@ class World:
 
 def _compose(config):
     clock = SystemClock()
-    meter, context = TimeAccounting(clock), zmq.Context()
-    return context, Agent(context, config, clock, meter), meter, clock
+    accounting, context = TimeAccounting(clock), zmq.Context()
+    return context, Agent(context, config, clock, accounting), accounting, clock
 
 
 def _serve_ps(config, _on_loss, errors):
-    context, agent, meter, _ = _compose(config)
-    server = ParameterServer(context, config, agent, meter)
+    context, agent, accounting, _ = _compose(config)
+    server = ParameterServer(context, config, agent, accounting)
     _run(config, context, agent, server, errors, server.endpoint)
 
 
 def _serve_worker(config, on_loss, errors):
-    context, agent, meter, clock = _compose(config)
+    context, agent, accounting, clock = _compose(config)
     reader = ShardReader(config.spec.data, config.features)
-    trainer = Trainer(config.spec, config.features, reader, meter, on_loss=on_loss)
-    worker = Worker(context, config, agent=agent, meter=meter, clock=clock, trainer=trainer)
+    trainer = Trainer(config.spec, config.features, reader, accounting, on_loss=on_loss)
+    worker = Worker(context, config, agent=agent, accounting=accounting, clock=clock, trainer=trainer)
     _run(config, context, agent, worker, errors, "")
 
 

@@ -46,7 +46,7 @@ class Network:
 class FakePs:
     def __init__(self, name: str, n_id: int, network: Network) -> None:
         self.name, self._n_id, self._network = name, n_id, network
-        self.moving = PsMigration(name, N_DENSE, self.new_store, SIZES)
+        self.migration = PsMigration(name, N_DENSE, self.new_store, SIZES)
         self.epoch = -1
 
     def new_store(self, index: int = 0, n_ps: int = 1) -> ParameterStore:
@@ -57,40 +57,40 @@ class FakePs:
         store = self.new_store(load.index, load.n_ps)
         for part in parts:
             store.load(part, owned)
-        self.moving.hold(store, owned, load.ps_epoch)
+        self.migration.hold(store, owned, load.ps_epoch)
         self.epoch = load.ps_epoch
 
     def obey_move(self, order: m.MoveOut | m.MoveEnd | m.MoveCancel, at_s: float) -> tuple[m.FromNode, ...]:
         match order:
-            case m.MoveEnd(move) if self.moving.has_ended(move):
+            case m.MoveEnd(move) if self.migration.has_ended(move):
                 return (m.Loaded(self.name, move),)
             case m.MoveOut():
-                self.moving.give(order, at_s)
+                self.migration.start_sending(order, at_s)
             case m.MoveEnd():
                 self.epoch = -1
-                self.moving.end(order, at_s)
+                self.migration.end(order, at_s)
             case m.MoveCancel(move):
-                self.moving.cancel(move)
+                self.migration.cancel(move)
         return ()
 
     def step(self, at_s: float) -> tuple[m.FromNode, ...]:
         """Send chunks; return what there is to tell the master."""
-        for parcel in self.moving.step(at_s):
+        for parcel in self.migration.step(at_s):
             self._network.send(self.name, parcel.endpoint.removeprefix("ipc://"), parcel)
         told: list[m.FromNode] = []
-        if (word := self.moving.word(at_s)) is not None:
-            told.append(word)
-        if (end := self.moving.arrived()) is not None:
+        if (report := self.migration.progress_report(at_s)) is not None:
+            told.append(report)
+        if (end := self.migration.arrived()) is not None:
             self.epoch = end.move
             told.append(m.Loaded(self.name, end.move))
         return tuple(told)
 
     def hear(self, source: str, item: AddressedChunk | ChunkTaken, at_s: float) -> None:
         if isinstance(item, ChunkTaken):
-            self.moving.taken(f"ipc://{source}", item, at_s)
+            self.migration.acknowledge(f"ipc://{source}", item, at_s)
             return
         try:
-            self._network.send(self.name, source, self.moving.take(item.chunk, item.part))
+            self._network.send(self.name, source, self.migration.receive(item.chunk, item.part))
         except WireError:  # the real one answers that it refuses, and nobody minds
             return
 
@@ -101,19 +101,19 @@ class FakePs:
         store.push_dense(np.ones(store.dense_range.stop - store.dense_range.start, np.float32))
 
     def copy(self) -> StorePart:
-        self.moving.stay()
+        self.migration.stay()
         part = self.store.export()
         return StorePart(part.ids.copy(), part.table.copy(), part.dense_offset, part.dense.copy())
 
     def taught(self) -> dict[int, int]:
         """How often each row of its own buckets was trained."""
-        assert self.moving.owned is not None
-        ids = np.flatnonzero(self.moving.owned[np.arange(self._n_id) % m.N_BUCKET])
+        assert self.migration.owned is not None
+        ids = np.flatnonzero(self.migration.owned[np.arange(self._n_id) % m.N_BUCKET])
         first = self.new_store().pull(ids)
         counts = np.rint((first - self.store.pull(ids))[:, 0]).astype(int)
         return {int(i): int(n) for i, n in zip(ids, counts, strict=True) if n}
 
     @property
     def store(self) -> ParameterStore:
-        assert self.moving.store is not None
-        return self.moving.store
+        assert self.migration.store is not None
+        return self.migration.store

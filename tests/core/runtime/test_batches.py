@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dlrover_nb.core.data import Batch
-from dlrover_nb.core.runtime.batches import Layout, ShardWork, prepare
+from dlrover_nb.core.runtime.batches import BucketLayout, ShardWork, prepare_batch
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.structs.messages import N_BUCKET
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
@@ -17,14 +17,14 @@ IDS = hnp.arrays(np.int64, st.tuples(st.integers(1, 20), st.integers(0, 4)), ele
 
 
 def layout(n_ps):
-    return Layout(np.array(even_bucket_owner(n_ps)), n_ps)
+    return BucketLayout(np.array(even_bucket_owner(n_ps)), n_ps)
 
 
 @settings(deadline=None, max_examples=100)
 @given(ids=IDS, n_ps=st.integers(1, 5))
 def test_a_prepared_batch_has_each_row_once_at_its_owner(ids, n_ps):
     n = len(ids)
-    batch = prepare(ids, np.zeros((n, 1), np.float32), np.zeros(n, np.float32), layout(n_ps))
+    batch = prepare_batch(ids, np.zeros((n, 1), np.float32), np.zeros(n, np.float32), layout(n_ps))
     np.testing.assert_array_equal(batch.rows[batch.inverse], ids.ravel())
     assert len(np.unique(batch.rows)) == len(batch.rows)
     assert (batch.bounds[0], batch.bounds[-1], len(batch.bounds)) == (0, len(batch.rows), n_ps + 1)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from master_world import World, features, plan, spec, trained_every_row
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime.evaluation import stop_reason
+from dlrover_nb.core.runtime.evaluation import early_stop_reason
 from dlrover_nb.core.structs.job import EarlyStopping, JobPhase, Metric
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import Evaluation, Round
+from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 RULE = EarlyStopping()
 
 
-def rounds(*values: float, metric: Metric = Metric.AUC) -> tuple[Round, ...]:
+def rounds(*values: float, metric: Metric = Metric.AUC) -> tuple[EvaluationRound, ...]:
     auc = metric is Metric.AUC
     return tuple(
-        Round(n, float(n), Evaluation(value if auc else 0.5, 1.0 if auc else value, 10))
+        EvaluationRound(n, float(n), Evaluation(value if auc else 0.5, 1.0 if auc else value, 10))
         for n, value in enumerate(values, 1)
     )
 
@@ -51,18 +51,18 @@ def rounds(*values: float, metric: Metric = Metric.AUC) -> tuple[Round, ...]:
 def test_training_stops_after_so_many_rounds_without_gain(
     values: tuple[float, ...], rule: EarlyStopping, stops: object
 ) -> None:
-    assert bool(stop_reason(rounds(*values), rule)) is stops
+    assert bool(early_stop_reason(rounds(*values), rule)) is stops
 
 
 def test_less_log_loss_is_a_gain() -> None:
     rule = EarlyStopping(Metric.LOG_LOSS)
-    assert not stop_reason(rounds(0.5, 0.4, metric=Metric.LOG_LOSS), rule)
-    told = stop_reason(rounds(0.5, 0.4, 0.45, metric=Metric.LOG_LOSS), rule)
+    assert not early_stop_reason(rounds(0.5, 0.4, metric=Metric.LOG_LOSS), rule)
+    told = early_stop_reason(rounds(0.5, 0.4, 0.45, metric=Metric.LOG_LOSS), rule)
     assert told == "stopped early after pass 3: no gain in log loss since pass 2 (0.4000)"
 
 
 def test_the_reason_names_the_gain_that_was_asked_for() -> None:
-    told = stop_reason(rounds(0.7, 0.705), EarlyStopping(min_gain=0.01))
+    told = early_stop_reason(rounds(0.7, 0.705), EarlyStopping(min_gain=0.01))
     assert told == "stopped early after pass 2: no gain of more than 0.01 in AUC since pass 1 (0.7000)"
 
 
@@ -71,9 +71,9 @@ def test_ever_better_rounds_never_stop_and_the_same_ones_stop_at_once(
     values: list[float], patience: int
 ) -> None:
     rule = EarlyStopping(patience=patience)
-    assert not stop_reason(rounds(*sorted(set(values))), rule)
-    assert not stop_reason(rounds(*values[:patience]), rule)
-    assert stop_reason(rounds(*[0.5] * (patience + 1)), rule)
+    assert not early_stop_reason(rounds(*sorted(set(values))), rule)
+    assert not early_stop_reason(rounds(*values[:patience]), rule)
+    assert early_stop_reason(rounds(*[0.5] * (patience + 1)), rule)
 
 
 # the master

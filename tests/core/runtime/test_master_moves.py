@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase
 
 
-def moving(first: object, second: object, *, n_row: int = 4000, **changes: object) -> World:
+def migration(first: object, second: object, *, n_row: int = 4000, **changes: object) -> World:
     """Return a job of which a few chunks have gone to the next PS, most have not."""
     world = World(spec(first, **changes), features(n_row))  # type: ignore[arg-type]
     world.run_until(lambda: in_place(world, first) and world.master.train_counts.n_sample_done > 800)
@@ -96,7 +96,7 @@ def test_one_ps_two_and_one_again_keeps_every_update() -> None:
 
 
 def test_while_parameters_move_it_is_told_how_far_they_are_and_who_leaves() -> None:
-    world = moving(plan(2, 2), plan(2, 1, ps_cpu=0.5))
+    world = migration(plan(2, 2), plan(2, 1, ps_cpu=0.5))
     assert "GB to ps-2: " in world.master.message
     phases = {node.id: node.phase for node in world.master.nodes if node.role is Role.PS}
     assert phases == {"ps-0": NodePhase.DRAINING, "ps-1": NodePhase.DRAINING, "ps-2": NodePhase.READY}
@@ -124,7 +124,7 @@ def test_a_job_that_wants_restarts_gets_them() -> None:
 
 
 def test_a_ps_that_was_to_join_and_dies_is_replaced_and_the_move_begins_anew() -> None:
-    world = moving(plan(2, 1), plan(2, 2))
+    world = migration(plan(2, 1), plan(2, 2))
     before = world.master.train_counts.n_sample_done
     world.kill("ps-1")
     world.check_parameters()
@@ -137,7 +137,7 @@ def test_a_ps_that_was_to_join_and_dies_is_replaced_and_the_move_begins_anew() -
 
 @pytest.mark.parametrize("name", ["ps-0", "ps-1"])
 def test_a_ps_that_gives_and_dies_takes_parameters_and_queue_back_together(name: str) -> None:
-    world = moving(plan(2, 2), plan(2, 3))
+    world = migration(plan(2, 2), plan(2, 3))
     world.kill(name)
     assert world.master.train_counts.n_sample_done == 0
     finish(world, plan(2, 3))
@@ -147,7 +147,7 @@ def test_a_ps_that_gives_and_dies_takes_parameters_and_queue_back_together(name:
 
 @pytest.mark.parametrize("name", ["ps-0", "ps-1", "ps-2", "ps-3"])
 def test_a_death_while_parameters_change_owners_goes_back_to_the_last_checkpoint(name: str) -> None:
-    world = moving(plan(2, 2), plan(2, 2, ps_cpu=0.5))
+    world = migration(plan(2, 2), plan(2, 2, ps_cpu=0.5))
     to(world, Stage.SWITCHING)
     world.kill(name)
     assert world.master.stage in {Stage.ASSEMBLING, Stage.LOADING}
@@ -158,7 +158,7 @@ def test_a_death_while_parameters_change_owners_goes_back_to_the_last_checkpoint
 
 
 def test_a_worker_that_dies_in_the_pause_does_not_hold_it_up() -> None:
-    world = to(moving(plan(2, 1), plan(2, 2)), Stage.PAUSING)
+    world = to(migration(plan(2, 1), plan(2, 2)), Stage.PAUSING)
     world.kill("worker-0")
     finish(world, plan(2, 2))
     world.run_to_end()
@@ -167,7 +167,7 @@ def test_a_worker_that_dies_in_the_pause_does_not_hold_it_up() -> None:
 
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
 def test_a_newer_decision_on_the_way_is_what_comes_of_it(stage: Stage) -> None:
-    world = to(moving(plan(2, 1), plan(2, 2)), stage)
+    world = to(migration(plan(2, 1), plan(2, 2)), stage)
     world.do(world.master.set_target(plan(2, 3), world.at_s))
     finish(world, plan(2, 3))
     assert [e.plan for e in world.told(PlanFailed) if isinstance(e, PlanFailed)] == [plan(2, 2)]
@@ -176,13 +176,13 @@ def test_a_newer_decision_on_the_way_is_what_comes_of_it(stage: Stage) -> None:
 
 
 def test_a_move_that_is_given_up_leaves_nothing_behind() -> None:
-    world = moving(plan(2, 3), plan(2, 2))
+    world = migration(plan(2, 3), plan(2, 2))
     world.do(world.master.set_target(plan(2, 3), world.at_s))
     finish(world, plan(2, 3))
     for _ in range(5):
         world.round()
     for name in world.living(Role.PS):
-        ps = world.ps[name].moving
+        ps = world.ps[name].migration
         assert ps.store is not None
         assert ps.owned is not None
         assert ps.owned[ps.store.export().ids % m.N_BUCKET].all()
@@ -193,7 +193,7 @@ def test_a_move_that_is_given_up_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
 def test_a_job_that_is_stopped_on_the_way_saves_all_that_it_learnt(stage: Stage) -> None:
-    world = to(moving(plan(2, 2), plan(2, 1)), stage)
+    world = to(migration(plan(2, 2), plan(2, 1)), stage)
     world.do(world.master.stop("ada", "enough", world.at_s))
     world.run_to_end()
     assert world.master.message == "stopped by ada: enough"
@@ -207,7 +207,7 @@ def test_a_job_that_is_stopped_on_the_way_saves_all_that_it_learnt(stage: Stage)
 
 
 def test_a_job_that_ends_on_the_way_gives_the_plan_up() -> None:
-    world = moving(plan(2, 1), plan(2, 2))
+    world = migration(plan(2, 1), plan(2, 2))
     world.n_step = 0
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
@@ -216,7 +216,7 @@ def test_a_job_that_ends_on_the_way_gives_the_plan_up() -> None:
 
 
 def test_a_move_that_comes_no_further_gives_way_to_the_plan_before() -> None:
-    world = moving(plan(1, 1), plan(1, 2), n_row=60_000)
+    world = migration(plan(1, 1), plan(1, 2), n_row=60_000)
     world.n_step = 0
     before = world.at_s
     world.network.loses = lambda: True
@@ -226,7 +226,7 @@ def test_a_move_that_comes_no_further_gives_way_to_the_plan_before() -> None:
 
 
 def test_a_ps_that_does_not_take_over_is_replaced() -> None:
-    world = to(moving(plan(2, 1), plan(2, 2)), Stage.SWITCHING)
+    world = to(migration(plan(2, 1), plan(2, 2)), Stage.SWITCHING)
     world.nodes["ps-1"].inbox.clear()
     world.nodes["ps-0"].inbox.clear()
     for _ in range(int(liveness.SWITCH_LIMIT_S) + 2):
@@ -239,7 +239,7 @@ def test_a_ps_that_does_not_take_over_is_replaced() -> None:
 
 
 def test_a_checkpoint_waits_for_the_move_and_the_move_for_a_checkpoint() -> None:
-    world = moving(plan(2, 1), plan(2, 2), checkpoint_every_s=0.5, n_row=20_000)
+    world = migration(plan(2, 1), plan(2, 2), checkpoint_every_s=0.5, n_row=20_000)
     world.n_step, n_before = 0, len(world.copies)
     for _ in range(20):
         world.round()
@@ -250,7 +250,7 @@ def test_a_checkpoint_waits_for_the_move_and_the_move_for_a_checkpoint() -> None
 
 
 def test_lost_chunks_and_answers_are_sent_again_in_order() -> None:
-    world = moving(plan(2, 2), plan(2, 3), n_row=20_000)
+    world = migration(plan(2, 2), plan(2, 3), n_row=20_000)
     rng = random.Random(5)
     world.network.loses = lambda: rng.random() < 0.3
     while not in_place(world, plan(2, 3)):

@@ -114,7 +114,7 @@ def waits(world: World, seconds: int, *names: str, why: str = "") -> None:
                 while world.hear(name):
                     pass
         world.tick(1.0)
-        world.do(world.master.see_waiting(dict.fromkeys(names, why), world.at_s))
+        world.do(world.master.set_waiting(dict.fromkeys(names, why), world.at_s))
 
 
 def test_a_first_plan_without_room_waits_as_long_as_it_takes_and_says_for_what() -> None:
@@ -124,7 +124,7 @@ def test_a_first_plan_without_room_waits_as_long_as_it_takes_and_says_for_what()
     needs = "waiting for room: needs 0.75 cores and 1024 MiB for ps-0, worker-0"
     assert needs in world.master.message
     assert str(world.told(PhaseChanged)).count(needs) == 1
-    world.do(world.master.see_waiting({}, world.at_s))
+    world.do(world.master.set_waiting({}, world.at_s))
     assert world.master.message == "room was found"
     world.run_to_end()
     trained_every_row(world)
@@ -157,9 +157,9 @@ def test_the_clusters_own_reason_is_told_with_the_nodes_that_it_holds_up() -> No
     assert world.master.phase is JobPhase.STARTING
     assert world.master.message == f"waiting: {why} (ps-0, worker-0)"
     assert [node.state for node in world.master.nodes] == ["waiting", "waiting"]
-    world.do(world.master.see_waiting({"ps-0": why}, world.at_s))
+    world.do(world.master.set_waiting({"ps-0": why}, world.at_s))
     assert {node.id: node.waits_for for node in world.master.nodes} == {"ps-0": why, "worker-0": ""}
-    world.do(world.master.see_waiting({}, world.at_s))
+    world.do(world.master.set_waiting({}, world.at_s))
     assert world.master.message == "what nodes waited for is there"
     world.run_to_end()
     trained_every_row(world)

@@ -54,18 +54,18 @@ class Movers(World):
         """Let rows go to `members`; return what ends the move."""
         self.epoch += 1
         owner = assign_buckets(self.owner, len(members))
-        givers = set()
-        for giver in self.members:
+        sources = set()
+        for source in self.members:
             buckets = {}
             for bucket, (was, will) in enumerate(zip(self.owner, owner, strict=True)):
-                if self.members[was] == giver != members[will]:
+                if self.members[was] == source != members[will]:
                     buckets.setdefault(members[will], []).append(bucket)
             if buckets:
-                givers.add(giver)
+                sources.add(source)
                 targets = [MoveTarget(self.endpoints[to], tuple(which)) for to, which in buckets.items()]
-                self.send(giver, MoveOut(self.epoch, tuple(targets)))
-        for giver in givers:
-            while not self.receive(Moved, giver)[0].is_ready:
+                self.send(source, MoveOut(self.epoch, tuple(targets)))
+        for source in sources:
+            while not self.receive(Moved, source)[0].is_ready:
                 pass
         return owner
 

@@ -13,20 +13,20 @@ from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime import worker
-from dlrover_nb.core.runtime.batches import Layout, ShardWork
+from dlrover_nb.core.runtime.batches import BucketLayout, ShardWork
 from dlrover_nb.core.runtime.exchange import (
     Arrive,
     DenseReady,
     Exchange,
     Exchanged,
-    Gone,
-    Hold,
+    FinishedRound,
     InitDense,
     Join,
+    KeepGradients,
     Leave,
+    NotMember,
     Proceed,
     Refused,
-    Round,
     StaleEpoch,
 )
 from dlrover_nb.core.runtime.local import train_single
@@ -243,7 +243,7 @@ def losses_of_one_step_late(spec, shard):
     store = ParameterStore(spec.model, FEATURES.n_table_row, len(learner.values))
     store.init_dense(learner.values)
     losses, late = [], None
-    while (batch := work.take(spec.batch_size, Layout(np.zeros(N_BUCKET, np.int64), 1))) is not None:
+    while (batch := work.take(spec.batch_size, BucketLayout(np.zeros(N_BUCKET, np.int64), 1))) is not None:
         learner.values[:] = store.dense
         rows = store.pull(batch.rows)
         if late is not None:
@@ -496,17 +496,17 @@ def test_a_ps_refuses_requests_that_can_never_be_served_and_serves_on():
                 (Exchange(1, 2), [np.array([1]), NO_FLOATS, NO_FLOATS, NO_ROWS]),
                 (Exchange(1, 3), [np.array([[1]]), np.ones((1, 1), np.float32), NO_FLOATS, NO_ROWS]),
                 (InitDense(1), [NO_FLOATS]),
-                (Hold(1, 3, "w0", 0), []),
-                (Hold(1, 3, "w0", 0), [np.array([-1]), NO_ROW_GRADIENTS[:1], NO_FLOATS]),
-                (Hold(1, 3, "w0", 0), [NO_ROWS, NO_ROW_GRADIENTS[:0], NO_FLOATS[:0]]),
-                (Exchange(1, 4, Round(0, (("w9", 64),))), [NO_ROWS, NO_FLOATS, NO_FLOATS, NO_ROWS]),
+                (KeepGradients(1, 3, "w0", 0), []),
+                (KeepGradients(1, 3, "w0", 0), [np.array([-1]), NO_ROW_GRADIENTS[:1], NO_FLOATS]),
+                (KeepGradients(1, 3, "w0", 0), [NO_ROWS, NO_ROW_GRADIENTS[:0], NO_FLOATS[:0]]),
+                (Exchange(1, 4, FinishedRound(0, (("w9", 64),))), [NO_ROWS, NO_FLOATS, NO_FLOATS, NO_ROWS]),
             ]
             for message, arrays in wrong:
                 assert isinstance(client.ask(message, arrays)[0], Refused)
-            assert client.ask(Arrive(1, 5, "w0", 0, 64))[0] == Gone(1, 5)
+            assert client.ask(Arrive(1, 5, "w0", 0, 64))[0] == NotMember(1, 5)
             assert isinstance(client.ask(Join(1, 6, "w0"))[0], Proceed)
             assert isinstance(client.ask(Arrive(1, 7, "w0", 5, 64))[0], Refused)
-            assert client.ask(Leave(1, 8, "w0"))[0] == Gone(1, 8)
+            assert client.ask(Leave(1, 8, "w0"))[0] == NotMember(1, 8)
             assert isinstance(
                 client.ask(Exchange(1, 9), [NO_ROWS, NO_FLOATS, NO_FLOATS, NO_ROWS])[0], Exchanged
             )

@@ -12,7 +12,7 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import Learner
-from dlrover_nb.core.runtime.batches import Layout, ShardWork, prepare
+from dlrover_nb.core.runtime.batches import BucketLayout, ShardWork, prepare_batch
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.messages import (
@@ -30,7 +30,7 @@ from dlrover_nb.core.structs.resources import Role
 
 BSP = replace(SPEC, sync=Sync.BSP)
 SSP = replace(SPEC, sync=Sync.SSP, staleness=2)
-ONE_PS = Layout(np.zeros(N_BUCKET, np.int64), 1)
+ONE_PS = BucketLayout(np.zeros(N_BUCKET, np.int64), 1)
 
 
 class Together:
@@ -77,7 +77,7 @@ def double_batches(spec, shards):
     while all(batches := [work.take(spec.batch_size, ONE_PS) for work in works]):
         ids = np.concatenate([b.rows[b.inverse] for b in batches]).reshape(-1, len(FEATURES.categorical))
         dense, labels = (np.concatenate([getattr(b, n) for b in batches]) for n in ("dense", "labels"))
-        batch = prepare(ids, dense, labels, ONE_PS)
+        batch = prepare_batch(ids, dense, labels, ONE_PS)
         learner.values[:] = store.dense
         gradients = learner.step(store.pull(batch.rows), batch.inverse, batch.dense, batch.labels)
         store.push(batch.rows, gradients.rows)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange import Go, Round
-from dlrover_nb.core.runtime.round_barrier import TAKEN_AHEAD, RoundBarrier, Told
+from dlrover_nb.core.runtime.exchange import FinishedRound, Go
+from dlrover_nb.core.runtime.round_barrier import TAKEN_AHEAD, Release, RoundBarrier
 from dlrover_nb.core.structs.job import Sync
 
 WORKERS = st.sampled_from(["w0", "w1", "w2", "w3"])
@@ -19,43 +19,43 @@ def go_of(told, worker):
 
 
 def test_a_round_ends_when_all_members_have_arrived():
-    pacer = RoundBarrier(Sync.BSP, 1)
-    assert pacer.join("w0") == (Told("w0", Go(0, None, ())),)
-    pacer.join("w1")
-    assert pacer.arrive("w0", 0, 64) == ()
-    told = pacer.arrive("w1", 0, 32)
-    done = Round(0, (("w0", 64), ("w1", 32)))
+    barrier = RoundBarrier(Sync.BSP, 1)
+    assert barrier.join("w0") == (Release("w0", Go(0, None, ())),)
+    barrier.join("w1")
+    assert barrier.arrive("w0", 0, 64) == ()
+    told = barrier.arrive("w1", 0, 32)
+    done = FinishedRound(0, (("w0", 64), ("w1", 32)))
     assert {each.worker: each.go for each in told} == {"w0": Go(1, done, ()), "w1": Go(1, done, ())}
 
 
 @pytest.mark.parametrize("rejoins", [False, True])
 def test_who_goes_sets_the_others_free_and_has_no_part_in_the_round(rejoins):
-    pacer = RoundBarrier(Sync.BSP, 1)
+    barrier = RoundBarrier(Sync.BSP, 1)
     for name in ("w0", "w1"):
-        pacer.join(name)
-    pacer.arrive("w0", 0, 64)
-    told = pacer.join("w1") if rejoins else pacer.leave("w1")
-    assert go_of(told, "w0").done == Round(0, (("w0", 64),))
+        barrier.join(name)
+    barrier.arrive("w0", 0, 64)
+    told = barrier.join("w1") if rejoins else barrier.leave("w1")
+    assert go_of(told, "w0").done == FinishedRound(0, (("w0", 64),))
     if rejoins:
-        assert go_of(told, "w1") == Go(1, Round(0, (("w0", 64),)), ())
+        assert go_of(told, "w1") == Go(1, FinishedRound(0, (("w0", 64),)), ())
 
 
 def test_a_repeated_arrival_is_answered_again_and_a_wrong_one_refused():
-    pacer = RoundBarrier(Sync.BSP, 1)
-    pacer.join("w0")
-    first = pacer.arrive("w0", 0, 64)
-    assert pacer.arrive("w0", 0, 64) == first
+    barrier = RoundBarrier(Sync.BSP, 1)
+    barrier.join("w0")
+    first = barrier.arrive("w0", 0, 64)
+    assert barrier.arrive("w0", 0, 64) == first
     for worker, number in (("w0", 2), ("w0", -1), ("w1", 0)):
         with pytest.raises(WireError, match="arrived in round"):
-            pacer.arrive(worker, number, 64)
+            barrier.arrive(worker, number, 64)
 
 
 def test_a_stale_synchronous_worker_waits_when_it_is_too_far_ahead():
-    pacer = RoundBarrier(Sync.SSP, 2)
-    pacer.join("fast")
-    pacer.join("slow")
-    assert [bool(pacer.arrive("fast", number, 1)) for number in range(3)] == [True, True, False]
-    told = pacer.arrive("slow", 0, 1)
+    barrier = RoundBarrier(Sync.SSP, 2)
+    barrier.join("fast")
+    barrier.join("slow")
+    assert [bool(barrier.arrive("fast", number, 1)) for number in range(3)] == [True, True, False]
+    told = barrier.arrive("slow", 0, 1)
     assert {each.worker: each.go.round for each in told} == {"fast": 3, "slow": 1}
 
 
@@ -64,7 +64,7 @@ class Paces(RuleBasedStateMachine):
 
     @initialize(sync=st.sampled_from([Sync.BSP, Sync.SSP]), staleness=st.integers(1, 4))
     def begin(self, sync, staleness):
-        self.pacer, self.sync, self.staleness = RoundBarrier(sync, staleness), sync, staleness
+        self.barrier, self.sync, self.staleness = RoundBarrier(sync, staleness), sync, staleness
         self.round, self.waiting = {}, set()  # of members
         self.taken = {}  # worker -> {round: size}
         self.announced = {}  # number -> Round
@@ -96,7 +96,7 @@ class Paces(RuleBasedStateMachine):
         self.round.pop(worker, None)
         self.waiting.discard(worker)
         self.taken.pop(worker, None)  # what it had taken it takes again
-        told = self.pacer.join(worker)
+        told = self.barrier.join(worker)
         self.hear(told)
         assert worker in {each.worker for each in told}
 
@@ -108,30 +108,30 @@ class Paces(RuleBasedStateMachine):
         number = self.round[worker]
         self.round[worker] += 1
         self.waiting.add(worker)
-        self.hear(self.pacer.arrive(worker, number, n_row))
+        self.hear(self.barrier.arrive(worker, number, n_row))
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
     def repeat(self, data):
         worker = data.draw(st.sampled_from(sorted(self.waiting)))
-        assert self.pacer.arrive(worker, self.round[worker] - 1, 5) == ()
+        assert self.barrier.arrive(worker, self.round[worker] - 1, 5) == ()
 
     @rule(worker=WORKERS)
     def leave(self, worker):
         self.round.pop(worker, None)
         self.waiting.discard(worker)
         self.taken.pop(worker, None)
-        self.hear(self.pacer.leave(worker))
+        self.hear(self.barrier.leave(worker))
 
     @rule(sizes=st.dictionaries(WORKERS, st.integers(1, 9), min_size=1))
     def adjust(self, sizes):
-        self.changes.append((self.pacer.adjust(sizes), sizes))
+        self.changes.append((self.barrier.adjust(sizes), sizes))
 
     @invariant()
     def somebody_can_go_on(self):
         if hasattr(self, "round"):
             assert not self.round or set(self.round) - self.waiting
-            assert {name for name in self.round if self.pacer.is_member(name)} == set(self.round)
+            assert {name for name in self.round if self.barrier.is_member(name)} == set(self.round)
 
     @invariant()
     def a_size_is_in_force_from_the_same_round_on_for_all(self):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange import Round
+from dlrover_nb.core.runtime.exchange import FinishedRound
 from dlrover_nb.core.runtime.rounds import Rounds
 
 WIDTH, N_DENSE, N_ROW = 3, 4, 12
@@ -45,7 +45,7 @@ def test_a_round_is_one_push_of_the_mean_over_all_rows_of_all_batches(batches, s
     rounds.keep(
         0, "dead", (np.arange(N_ROW), np.ones((N_ROW, WIDTH), np.float32), np.ones(N_DENSE, np.float32))
     )
-    done = Round(0, tuple((f"w{i}", n) for i, (_, n) in enumerate(batches)))
+    done = FinishedRound(0, tuple((f"w{i}", n) for i, (_, n) in enumerate(batches)))
     assert rounds.apply(done, store)
     assert not rounds.apply(done, store)
     assert store.n_push == 1
@@ -57,16 +57,16 @@ def test_a_round_is_not_applied_in_part():
     rounds, store = Rounds(), Sums()
     rounds.keep(0, "w0", (np.array([1]), np.ones((1, WIDTH), np.float32), np.ones(N_DENSE, np.float32)))
     with pytest.raises(WireError, match="w1"):
-        rounds.apply(Round(0, (("w0", 4), ("w1", 4))), store)
+        rounds.apply(FinishedRound(0, (("w0", 4), ("w1", 4))), store)
     assert store.n_push == 0
-    assert rounds.apply(Round(0, (("w0", 4),)), store)
+    assert rounds.apply(FinishedRound(0, (("w0", 4),)), store)
 
 
 def test_gradients_of_a_round_that_is_over_are_not_kept():
     rounds, store = Rounds(), Sums()
     part = (np.array([1]), np.ones((1, WIDTH), np.float32), np.ones(N_DENSE, np.float32))
     rounds.keep(3, "w0", part)
-    rounds.apply(Round(3, (("w0", 4),)), store)
+    rounds.apply(FinishedRound(3, (("w0", 4),)), store)
     rounds.keep(3, "late", part)
     with pytest.raises(WireError):
-        rounds.apply(Round(4, (("late", 4),)), store)
+        rounds.apply(FinishedRound(4, (("late", 4),)), store)

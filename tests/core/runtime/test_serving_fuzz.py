@@ -19,16 +19,16 @@ from dlrover_nb.core.runtime.exchange import (
     DenseReady,
     Exchange,
     Exchanged,
-    Gone,
-    Held,
-    Hold,
+    ExchangeRefused,
+    FinishedRound,
+    GradientsKept,
     InitDense,
     Join,
+    KeepGradients,
     Leave,
     MoveChunk,
+    NotMember,
     Proceed,
-    Refused,
-    Round,
     StaleEpoch,
 )
 from dlrover_nb.core.runtime.serving import Serving
@@ -49,7 +49,7 @@ REQUESTS = st.one_of(
     st.builds(Join, EPOCHS, NUMBERS, NAMES),
     st.builds(Leave, EPOCHS, NUMBERS, NAMES),
     st.builds(Arrive, EPOCHS, NUMBERS, NAMES, NUMBERS, st.integers(1, 9)),
-    st.builds(Hold, EPOCHS, NUMBERS, NAMES, NUMBERS),
+    st.builds(KeepGradients, EPOCHS, NUMBERS, NAMES, NUMBERS),
     st.builds(InitDense, EPOCHS),
     st.builds(MoveChunk, NUMBERS, NAMES, NUMBERS, NUMBERS, st.booleans()),
     st.tuples(EPOCHS, STEPS, st.none() | ROUNDS),  # an exchange, whose round may be one that cannot be
@@ -57,7 +57,7 @@ REQUESTS = st.one_of(
 GOOD_IDS = hnp.arrays(np.int64, st.integers(0, 3), elements=st.integers(0, 40), unique=True)
 IDS = GOOD_IDS | hnp.arrays(np.int64, st.integers(0, 3), elements=st.integers(-2, 2**62))
 ODD = hnp.arrays(st.sampled_from(["<f4", "<i8", "|u1"]), hnp.array_shapes(min_dims=0, max_dims=3, max_side=3))
-ANSWERS = (ChunkTaken, DenseReady, Exchanged, Gone, Held, Proceed, Refused, StaleEpoch)
+ANSWERS = (ChunkTaken, DenseReady, Exchanged, NotMember, GradientsKept, Proceed, ExchangeRefused, StaleEpoch)
 
 
 class Router:
@@ -87,7 +87,7 @@ def frames_of(request: object, arrays: list[np.ndarray]) -> list[bytes]:
         epoch, step, done = request
         plain = encode(Exchange(epoch, step), arrays)
         if done is not None:
-            liar = object.__new__(Round)
+            liar = object.__new__(FinishedRound)
             object.__setattr__(liar, "number", done[0])
             object.__setattr__(liar, "contributors", done[1])
             plain = encode(Exchange(epoch, step, liar), arrays)
@@ -113,7 +113,7 @@ def test_no_request_ends_a_ps(sync: Sync, requests: list[tuple[bytes, object, li
     serving.open(ParameterStore(MODEL, FEATURES.n_table_row, N_DENSE), 1)
     serving._serve(b"a", frames_of(InitDense(1), [np.zeros(N_DENSE, np.float32)]))  # type: ignore[arg-type]
     for identity, request, arrays in requests:
-        n_array = {Hold: 3, InitDense: 0, Join: 0, Leave: 0, Arrive: 0}.get(type(request), 4)
+        n_array = {KeepGradients: 3, InitDense: 0, Join: 0, Leave: 0, Arrive: 0}.get(type(request), 4)
         serving._serve(identity, frames_of(request, arrays[:n_array]))  # type: ignore[arg-type]
     for _, *answer in router.sent:
         assert isinstance(decode(answer)[0], ANSWERS)

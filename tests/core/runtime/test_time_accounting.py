@@ -18,15 +18,15 @@ STEPS = st.lists(st.tuples(st.sampled_from(Part), st.floats(0.001, 1), SHARES), 
 @given(steps=STEPS, n_iter=st.integers(1, 5))
 def test_every_moment_belongs_to_one_part(steps, n_iter):
     clock = ManualClock()
-    meter = TimeAccounting(clock)
+    accounting = TimeAccounting(clock)
     for part, seconds, peers in steps:
-        meter.switch(part)
+        accounting.switch(part)
         clock.advance(seconds)
-        assert meter.switch(Part.OTHER) == pytest.approx(seconds)
-        meter.share(Part.PEERS, peers)
+        assert accounting.switch(Part.OTHER) == pytest.approx(seconds)
+        accounting.share(Part.PEERS, peers)
     for _ in range(n_iter):
-        meter.count(4, 0.5)
-    sample = meter.take("ps0", Role.PS)
+        accounting.count(4, 0.5)
+    sample = accounting.take("ps0", Role.PS)
     assert sample.window_s == pytest.approx(sum(s for _, s, _ in steps))
     assert sample.iter_s * n_iter == pytest.approx(sample.window_s)
     for part in Part:
@@ -48,26 +48,26 @@ DOINGS = st.lists(
 @given(DOINGS)
 def test_all_windows_of_a_worker_together_hold_each_iteration_as_long_as_it_took(doings):
     clock = ManualClock()
-    meter = TimeAccounting(clock)
+    accounting = TimeAccounting(clock)
     taken, open_s, counted_s, n_count = [], 0.0, 0.0, 0
     for what, *rest in [*doings, ("take",)]:
         if what == "part":
             part, seconds, peers = rest
-            meter.switch(part)
+            accounting.switch(part)
             clock.advance(seconds / 2)
-            taken.append(meter.take("w0", Role.WORKER))  # in the middle of it: nothing of it is lost
+            taken.append(accounting.take("w0", Role.WORKER))  # in the middle of it: nothing of it is lost
             clock.advance(seconds / 2)
-            meter.switch(Part.OTHER)
-            meter.share(Part.PEERS, peers)
+            accounting.switch(Part.OTHER)
+            accounting.share(Part.PEERS, peers)
             open_s += seconds * (peers if part is Part.IDLE else 1)
         elif what == "count":
-            meter.count(1, 0.0)
+            accounting.count(1, 0.0)
             counted_s, open_s, n_count = counted_s + open_s, 0.0, n_count + 1
         elif what == "forget":
-            meter.forget()
+            accounting.forget()
             open_s = 0.0
         else:
-            taken.append(meter.take("w0", Role.WORKER))
+            taken.append(accounting.take("w0", Role.WORKER))
     assert sum(sample.n_iter for sample in taken) == n_count
     assert sum(sample.n_iter * sample.iter_s for sample in taken) == pytest.approx(counted_s)
     for sample in taken:
@@ -77,26 +77,26 @@ def test_all_windows_of_a_worker_together_hold_each_iteration_as_long_as_it_took
 
 def test_an_iteration_longer_than_a_window_is_told_as_a_whole_when_it_ends():
     clock = ManualClock()
-    meter = TimeAccounting(clock)
-    meter.switch(Part.COMPUTE)
+    accounting = TimeAccounting(clock)
+    accounting.switch(Part.COMPUTE)
     samples = []
     for _ in range(3):
         clock.advance(1)
-        samples.append(meter.take("w0", Role.WORKER))
-    meter.count(10, 0.25)
-    samples.append(meter.take("w0", Role.WORKER))
+        samples.append(accounting.take("w0", Role.WORKER))
+    accounting.count(10, 0.25)
+    samples.append(accounting.take("w0", Role.WORKER))
     assert [sample.n_iter for sample in samples] == [0, 0, 0, 1]
     assert samples[-1].iter_s == samples[-1].split.compute_s == 3
 
 
 def test_a_ps_that_nobody_asked_for_long_begins_each_window_anew():
     clock = ManualClock()
-    meter = TimeAccounting(clock)
+    accounting = TimeAccounting(clock)
     clock.advance(100)
-    meter.take("ps0", Role.PS)
+    accounting.take("ps0", Role.PS)
     clock.advance(0.5)
-    meter.count()
-    assert meter.take("ps0", Role.PS).iter_s == 0.5
+    accounting.count()
+    assert accounting.take("ps0", Role.PS).iter_s == 0.5
 
 
 def test_the_wait_for_an_exchange_is_shared_out_by_work_and_bytes():
@@ -106,31 +106,31 @@ def test_the_wait_for_an_exchange_is_shared_out_by_work_and_bytes():
 
 
 def test_bytes_are_counted_per_window():
-    meter = TimeAccounting(ManualClock())
-    meter.count_bytes(3, 4)
-    meter.count_bytes(10, 20)
-    sample = meter.take("w0", Role.WORKER)
+    accounting = TimeAccounting(ManualClock())
+    accounting.count_bytes(3, 4)
+    accounting.count_bytes(10, 20)
+    sample = accounting.take("w0", Role.WORKER)
     assert (sample.n_byte_sent, sample.n_byte_received) == (13, 24)
-    assert meter.take("w0", Role.WORKER).n_byte_sent == 0
+    assert accounting.take("w0", Role.WORKER).n_byte_sent == 0
 
 
 def test_idle_time_is_no_part_of_a_workers_iteration():
     clock = ManualClock()
-    meter = TimeAccounting(clock)
+    accounting = TimeAccounting(clock)
     clock.advance(5)
-    meter.switch(Part.COMPUTE)
+    accounting.switch(Part.COMPUTE)
     clock.advance(2)
-    meter.count(10, 0.25)
-    sample = meter.take("w0", Role.WORKER)
+    accounting.count(10, 0.25)
+    sample = accounting.take("w0", Role.WORKER)
     assert (sample.window_s, sample.iter_s, sample.n_sample, sample.loss) == (7, 2, 10, 0.25)
 
 
 def test_a_window_without_iterations_says_nothing_of_them():
     clock = ManualClock()
-    meter = TimeAccounting(clock)
-    meter.count(10, 0.25)
-    meter.take("w0", Role.WORKER)
+    accounting = TimeAccounting(clock)
+    accounting.count(10, 0.25)
+    accounting.take("w0", Role.WORKER)
     clock.advance(1)
-    sample = meter.take("w0", Role.WORKER)
+    sample = accounting.take("w0", Role.WORKER)
     assert (sample.n_iter, sample.iter_s, sample.split, sample.loss) == (0, 0, TimeSplit(), None)
     assert sample.window_s == 1

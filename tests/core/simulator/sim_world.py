@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.events import Event
 
-    Told = list[tuple[float, str, Event]]
+    Played = list[tuple[float, str, Event]]
 
 TRUTH = TermsTruth(grad_s=2e-3, update_s=0.02, sync_s=0.01, lookup_s=1e-4, constant_s=0.05)
 N_SAMPLE = 3_000_000
@@ -50,22 +50,22 @@ def make_world(*, seed: int = 0, machines: Sequence[NodeShape] = (), **settings:
 
 def play(
     world: SimulatedWorld, *, orders: Sequence[tuple[float, Callable[[], None]]] = (), until_s: float = 1e7
-) -> Told:
+) -> Played:
     """Run a world with orders at their times; return all that was told as (time, job, event)."""
-    told: Told = []
+    played: Played = []
     for at_s, order in (*sorted(orders, key=lambda o: o[0]), (until_s, lambda: None)):
         while world.next_at_s <= at_s:
             now_s, events = world.step(at_s)
-            told += [(now_s, name, event) for name, event in events]
+            played += [(now_s, name, event) for name, event in events]
         if at_s < until_s:
             world.step(at_s)
             order()
-    return told
+    return played
 
 
 def scale(world: SimulatedWorld, plan: ResourcePlan, name: str = "job") -> Callable[[], None]:
     return lambda: world.obey(name, Scale("d1", plan))
 
 
-def only(told: Told, kind: type) -> list[Any]:
-    return [event for _, _, event in told if isinstance(event, kind)]
+def only(played: Played, kind: type) -> list[Any]:
+    return [event for _, _, event in played if isinstance(event, kind)]

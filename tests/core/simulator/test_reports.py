@@ -54,26 +54,26 @@ def test_the_parts_of_every_report_sum_to_its_iteration_and_none_is_below_zero(
 
 
 def test_a_normal_worker_reports_the_terms_of_the_truth() -> None:
-    told = RunRate(512, NORMAL, 4, 2).spread(NORMAL.total_s, 1.0)
-    assert parts(told) == pytest.approx(parts(NORMAL))
-    assert told.update_s == pytest.approx(0.02 * 4 / (2 * 4.0) + 0.01 * 4 / 2 / 2)  # eq. 3, half of eq. 4
-    assert told.lookup_s == pytest.approx(1e-4 * 512 / 2 + 0.01 * 4 / 2 / 2)  # eq. 5, half of eq. 4
+    played = RunRate(512, NORMAL, 4, 2).spread(NORMAL.total_s, 1.0)
+    assert parts(played) == pytest.approx(parts(NORMAL))
+    assert played.update_s == pytest.approx(0.02 * 4 / (2 * 4.0) + 0.01 * 4 / 2 / 2)  # eq. 3, half of eq. 4
+    assert played.lookup_s == pytest.approx(1e-4 * 512 / 2 + 0.01 * 4 / 2 / 2)  # eq. 5, half of eq. 4
 
 
 @given(speeds)
 def test_what_a_slow_worker_loses_is_computing(factor: float) -> None:
-    told = RunRate(512, NORMAL, 4, 2).spread(NORMAL.total_s / factor, factor)
+    played = RunRate(512, NORMAL, 4, 2).spread(NORMAL.total_s / factor, factor)
     lost_s = NORMAL.total_s / factor - NORMAL.total_s
-    assert told.compute_s == pytest.approx(NORMAL.compute_s + lost_s)
-    assert told.lookup_s == pytest.approx(NORMAL.lookup_s)
+    assert played.compute_s == pytest.approx(NORMAL.compute_s + lost_s)
+    assert played.lookup_s == pytest.approx(NORMAL.lookup_s)
 
 
 @given(speeds)
 def test_what_a_slow_ps_costs_is_waiting_for_it(factor: float) -> None:
-    told = RunRate(512, NORMAL, 4, 2, ps_factor=factor).spread(NORMAL.total_s / factor, 1.0)
+    played = RunRate(512, NORMAL, 4, 2, ps_factor=factor).spread(NORMAL.total_s / factor, 1.0)
     lost_s = NORMAL.total_s / factor - NORMAL.total_s
-    assert told.compute_s == pytest.approx(NORMAL.compute_s)
-    assert told.lookup_s + told.update_s == pytest.approx(NORMAL.lookup_s + NORMAL.update_s + lost_s)
+    assert played.compute_s == pytest.approx(NORMAL.compute_s)
+    assert played.lookup_s + played.update_s == pytest.approx(NORMAL.lookup_s + NORMAL.update_s + lost_s)
 
 
 @given(speeds)
@@ -88,9 +88,9 @@ def test_in_step_a_fast_worker_waits_for_the_slow_one_which_waits_for_nobody(slo
 def test_all_reports_of_a_world_with_slow_nodes_sum_to_their_iterations(global_batch: int | None) -> None:
     world = make_world(faults=Faults(slow_per_day=500.0, slow_s=200.0))
     world.submit(make_job(plan=make_plan(4, 2), global_batch=global_batch))
-    told = [event.sample for _, _, event in play(world, until_s=3000.0) if isinstance(event, NodeReported)]
-    assert len(told) > 100
-    for sample in told:
+    played = [event.sample for _, _, event in play(world, until_s=3000.0) if isinstance(event, NodeReported)]
+    assert len(played) > 100
+    for sample in played:
         assert sample.split.total_s == pytest.approx(sample.iter_s, rel=1e-9)
-    waits = [sample.split.peers_s for sample in told if sample.role is Role.WORKER]
+    waits = [sample.split.peers_s for sample in played if sample.role is Role.WORKER]
     assert (max(waits) > 0) == (global_batch is not None)

@@ -49,19 +49,19 @@ CONTROL = ControllerSettings(
 )
 
 
-def phases(told):
-    return [event.phase for event in only(told, PhaseChanged)]
+def phases(played):
+    return [event.phase for event in only(played, PhaseChanged)]
 
 
 def test_a_calm_job_ends_when_its_samples_over_its_speed_have_passed() -> None:
     world = make_world()
     sim = world.submit(make_job())
-    told = play(world)
+    played = play(world)
     expected_s = UP_S + N_SAMPLE / sim.job.truth.speed(sim.target, 512)
     assert sim.ended_at_s == pytest.approx(expected_s, rel=1e-9)
-    assert phases(told) == [JobPhase.STARTING, JobPhase.TRAINING, JobPhase.SUCCEEDED]
-    assert only(told, PlanApplied)[0].pause_s == 0
-    assert isinstance(told[0][2], JobSubmitted)
+    assert phases(played) == [JobPhase.STARTING, JobPhase.TRAINING, JobPhase.SUCCEEDED]
+    assert only(played, PlanApplied)[0].pause_s == 0
+    assert isinstance(played[0][2], JobSubmitted)
 
 
 @settings(max_examples=25, deadline=None)
@@ -82,15 +82,15 @@ def test_laws_hold_whatever_happens(seed, changes, is_rough, migration) -> None:
     )
     sims = [world.submit(make_job(f"job-{i}"), i * 40.0) for i in range(2)]
     orders = [(at_s, scale(world, plan, "job-0")) for at_s, plan in changes]
-    told, last_s = [], 0.0
+    played, last_s = [], 0.0
     for at_s, name, event in play(world, orders=orders):
         assert at_s >= last_s
         assert event.at_s == at_s
-        told.append((name, event))
+        played.append((name, event))
         last_s = at_s
     assert world.next_at_s == math.inf
     for sim in sims:
-        own = [event for name, event in told if name == sim.job.spec.name]
+        own = [event for name, event in played if name == sim.job.spec.name]
         counts = sim.train_counts
         assert sim.phase is JobPhase.SUCCEEDED, sim.message
         assert (counts.todo, counts.doing, counts.n_sample_done) == (0, 0, N_SAMPLE)
@@ -121,8 +121,8 @@ def test_another_job_changes_nothing_of_what_happens_to_the_first() -> None:
         world = make_world(seed=1, faults=ROUGH, pending=Pending(), room_every_s=1e9)
         for i in range(n_job):
             world.submit(make_job(f"job-{i}"), i * 10.0)
-        told = [(at_s, event) for at_s, name, event in play(world) if name == "job-0"]
-        return [entry for entry in told if isinstance(entry[1], NodeReported)]
+        played = [(at_s, event) for at_s, name, event in play(world) if name == "job-0"]
+        return [entry for entry in played if isinstance(entry[1], NodeReported)]
 
     assert story(1) == story(3)
 
@@ -146,11 +146,11 @@ def test_jobs_that_find_no_room_wait_and_start_in_turn() -> None:
     play(world, until_s=100.0)
     assert [s.phase for s in sims] == [JobPhase.TRAINING, JobPhase.STARTING, JobPhase.STARTING]
     assert "room" in sims[1].message
-    told = play(world)
+    played = play(world)
     ends = [s.ended_at_s for s in sims]
     assert ends == sorted(ends)
     assert ends[1] >= ends[0] + UP_S
-    assert only(told, RoomChanged)
+    assert only(played, RoomChanged)
 
 
 # changes of plan
@@ -159,17 +159,17 @@ def test_jobs_that_find_no_room_wait_and_start_in_turn() -> None:
 def test_workers_join_without_a_pause() -> None:
     world = make_world()
     world.submit(make_job())
-    told = play(world, orders=[(300.0, scale(world, make_plan(4, 1)))], until_s=600.0)
-    applied = only(told, PlanApplied)[1]
+    played = play(world, orders=[(300.0, scale(world, make_plan(4, 1)))], until_s=600.0)
+    applied = only(played, PlanApplied)[1]
     assert (applied.plan, applied.pause_s, applied.at_s) == (make_plan(4, 1), 0.0, 300.0 + UP_S)
-    assert phases(told)[-2:] == [JobPhase.RESCALING, JobPhase.TRAINING]
+    assert phases(played)[-2:] == [JobPhase.RESCALING, JobPhase.TRAINING]
 
 
 def test_workers_leave_at_once() -> None:
     world = make_world()
     sim = world.submit(make_job())
-    told = play(world, orders=[(300.0, scale(world, make_plan(1, 1)))], until_s=400.0)
-    assert only(told, PlanApplied)[1].at_s == 300.0
+    played = play(world, orders=[(300.0, scale(world, make_plan(1, 1)))], until_s=400.0)
+    assert only(played, PlanApplied)[1].at_s == 300.0
     assert len(sim.nodes) == 2
 
 
@@ -179,10 +179,10 @@ def test_workers_leave_at_once() -> None:
 def test_a_change_of_ps_costs_the_pause_of_its_kind(migration, pause_s) -> None:
     world = make_world(transition=Transition(migration=migration))
     sim = world.submit(make_job())
-    told = play(world, orders=[(300.0, scale(world, make_plan(2, 2, cpu=2.0)))], until_s=900.0)
-    applied = only(told, PlanApplied)[1]
+    played = play(world, orders=[(300.0, scale(world, make_plan(2, 2, cpu=2.0)))], until_s=900.0)
+    applied = only(played, PlanApplied)[1]
     assert applied.pause_s == pytest.approx(pause_s)
-    lost_s = (900 - UP_S) - sim.motion.n_done / sim.job.truth.speed(make_plan(2, 1), 512)
+    lost_s = (900 - UP_S) - sim.progress.n_done / sim.job.truth.speed(make_plan(2, 1), 512)
     assert lost_s != pytest.approx(0)
     assert sim.running == make_plan(2, 2, cpu=2.0)
 
@@ -190,12 +190,12 @@ def test_a_change_of_ps_costs_the_pause_of_its_kind(migration, pause_s) -> None:
 def test_a_plan_without_room_is_given_up_and_the_old_one_goes_on() -> None:
     world = make_world(machines=[NodeShape(12.0, 16 * 1024, 1)])
     sim = world.submit(make_job(n_sample=10**7))
-    told = play(world, orders=[(300.0, scale(world, make_plan(1, 2)))], until_s=1500.0)
-    failed = only(told, PlanFailed)
+    played = play(world, orders=[(300.0, scale(world, make_plan(1, 2)))], until_s=1500.0)
+    failed = only(played, PlanFailed)
     assert [f.plan for f in failed] == [make_plan(1, 2)]
     assert "room" in failed[0].why
     assert sim.running == sim.target == make_plan()
-    assert sim.motion.speed > 0
+    assert sim.progress.speed > 0
     play(world)
     assert sim.phase is JobPhase.SUCCEEDED
 
@@ -203,25 +203,25 @@ def test_a_plan_without_room_is_given_up_and_the_old_one_goes_on() -> None:
 def test_a_plan_larger_than_all_machines_fails_at_once() -> None:
     world = make_world(machines=[NodeShape(12.0, 16 * 1024, 1)])
     world.submit(make_job())
-    told = play(world, orders=[(300.0, scale(world, make_plan(16, 4)))], until_s=310.0)
-    assert only(told, PlanFailed)[0].at_s == 300.0
+    played = play(world, orders=[(300.0, scale(world, make_plan(16, 4)))], until_s=310.0)
+    assert only(played, PlanFailed)[0].at_s == 300.0
 
 
 def test_a_newer_plan_replaces_one_on_its_way() -> None:
     world = make_world()
     sim = world.submit(make_job())
     orders = [(300.0, scale(world, make_plan(4, 1))), (310.0, scale(world, make_plan(5, 1)))]
-    told = play(world, orders=orders, until_s=600.0)
-    assert [f.plan for f in only(told, PlanFailed)] == [make_plan(4, 1)]
+    played = play(world, orders=orders, until_s=600.0)
+    assert [f.plan for f in only(played, PlanFailed)] == [make_plan(4, 1)]
     assert sim.running == make_plan(5, 1)
 
 
 def test_reports_name_the_plan_only_when_it_ran_for_their_whole_window() -> None:
     world = make_world()
     world.submit(make_job())
-    told = play(world, orders=[(310.0, scale(world, make_plan(4, 1)))])
-    applied = {e.plan: e.at_s for e in only(told, PlanApplied)}
-    named = [e for e in only(told, NodeReported) if e.plan is not None]
+    played = play(world, orders=[(310.0, scale(world, make_plan(4, 1)))])
+    applied = {e.plan: e.at_s for e in only(played, PlanApplied)}
+    named = [e for e in only(played, NodeReported) if e.plan is not None]
     assert {e.plan for e in named} == set(applied)
     for event in named:
         assert event.at_s - event.sample.window_s >= applied[event.plan] - 1e-9
@@ -245,27 +245,27 @@ def test_a_node_is_killed_exactly_when_its_memory_reaches_the_limit() -> None:
     growth = MemoryGrowth(1000.0, 8000.0, 1e6, 0.5)
     world = make_world(max_lost=2)
     sim = world.submit(make_job(ps_memory=growth))
-    told = play(world)
-    killed = only(told, NodeOutOfMemory)
+    played = play(world)
+    killed = only(played, NodeOutOfMemory)
     n_at = growth.reached_at(4096)
     assert killed[0].at_s == pytest.approx(UP_S + n_at / sim.job.truth.speed(sim.target, 512))
     assert killed[0].memory_mib == pytest.approx(4096, rel=1e-6)
     assert killed[0].role is Role.PS
     assert sim.phase is JobPhase.FAILED
     assert len(killed) == 3
-    assert sim.motion.n_done == pytest.approx(n_at)
+    assert sim.progress.n_done == pytest.approx(n_at)
 
 
 def test_more_memory_saves_a_job_that_ran_out_of_it() -> None:
     world = make_world()
     sim = world.submit(make_job(ps_memory=MemoryGrowth(1000.0, 8000.0, 1e6, 0.5)))
-    told = []
+    played = []
     while world.next_at_s < math.inf:
         at_s, events = world.step()
-        told += [(at_s, name, event) for name, event in events]
+        played += [(at_s, name, event) for name, event in events]
         if any(isinstance(e, NodeOutOfMemory) for _, e in events):
             world.obey("job", Scale("d1", make_plan(ps_mib=16384)))
-    assert len(only(told, NodeOutOfMemory)) == 1
+    assert len(only(played, NodeOutOfMemory)) == 1
     assert sim.phase is JobPhase.SUCCEEDED
 
 
@@ -282,8 +282,8 @@ def test_failures_come_at_their_rate() -> None:
     world = make_world(faults=Faults(failures_per_day=0.5, slow_per_day=0, speed_noise=0))
     for i in range(10):
         world.submit(make_job(f"job-{i}", make_plan(8, 2), n_sample=10**11))
-    told = play(world, until_s=3 * DAY_S)
-    names = {e.sample.node for e in only(told, NodeReported)}
+    played = play(world, until_s=3 * DAY_S)
+    names = {e.sample.node for e in only(played, NodeReported)}
     n_lost, expected = len(names) - 100, 0.5 * 3 * 100
     assert abs(n_lost - expected) < 4 * math.sqrt(expected)
 
@@ -298,7 +298,7 @@ def test_a_slow_worker_slows_the_job_by_its_share_and_recovers() -> None:
     seen = set()
     while world.next_at_s < 20_000:
         world.step(20_000)
-        seen.add(round(sim.motion.speed / full, 3))
+        seen.add(round(sim.progress.speed / full, 3))
     assert {1.0, 0.75} <= seen
 
 
@@ -306,8 +306,8 @@ def test_a_stopped_job_gives_its_room_back_and_tells_it_once() -> None:
     world = make_world()
     sim = world.submit(make_job())
     orders = [(300.0, lambda: world.stop("job", "ann", "enough")), (301.0, lambda: world.stop("job", "bob"))]
-    told = play(world, orders=orders)
-    assert phases(told)[-1:] == [JobPhase.STOPPED]
+    played = play(world, orders=orders)
+    assert phases(played)[-1:] == [JobPhase.STOPPED]
     assert sim.message == "stopped by ann: enough"
     assert world.cluster.used_cpu == 0
     assert world.next_at_s == math.inf
@@ -317,8 +317,8 @@ def test_a_job_stopped_before_it_arrives_never_starts() -> None:
     world = make_world()
     sim = world.submit(make_job(), 100.0)
     world.stop("job", "ann")
-    told = play(world)
-    assert phases(told) == [JobPhase.STOPPED]
+    played = play(world)
+    assert phases(played) == [JobPhase.STOPPED]
     assert sim.phase is JobPhase.STOPPED
     assert not sim.nodes
 
@@ -332,9 +332,9 @@ def test_time_passes_though_nothing_happens() -> None:
     world.submit(make_job(), 100.0)
     assert world.next_at_s == 100.0
     assert world.step(99.0) == (99.0, ())
-    at_s, told = world.step()
+    at_s, played = world.step()
     assert at_s == 100.0
-    assert isinstance(told[0][1], JobSubmitted)
+    assert isinstance(played[0][1], JobSubmitted)
 
 
 def test_bad_submissions_are_refused() -> None:
@@ -353,17 +353,17 @@ def test_bad_submissions_are_refused() -> None:
 
 def play_with_controller(world):
     """Let a controller decide for the only job; return all that was told."""
-    controllers, told = {}, []
+    controllers, played = {}, []
     while world.next_at_s < math.inf:
         _, events = world.step()
-        told += [event for _, event in events]
+        played += [event for _, event in events]
         for name, event in events:
             if isinstance(event, JobSubmitted):
                 controllers[name] = Controller(event, CONTROL)
                 continue
             for instruction in controllers[name].handle(event):
                 world.obey(name, instruction)
-    return told
+    return played
 
 
 def test_a_controller_gives_memory_before_a_node_is_killed_for_want_of_it() -> None:
@@ -371,8 +371,8 @@ def test_a_controller_gives_memory_before_a_node_is_killed_for_want_of_it() -> N
         world = make_world(max_lost=1)
         growth = MemoryGrowth(500.0, 8000.0, 1e7, 0.7)
         sim = world.submit(make_job(n_sample=10**7, ps_memory=growth, mode=mode))
-        told = play_with_controller(world)
-        return sim.phase, sum(isinstance(event, NodeOutOfMemory) for event in told)
+        played = play_with_controller(world)
+        return sim.phase, sum(isinstance(event, NodeOutOfMemory) for event in played)
 
     assert killed(Mode.MANUAL) == (JobPhase.FAILED, 2)
     assert killed(Mode.AUTO) == (JobPhase.SUCCEEDED, 0)
