@@ -15,6 +15,7 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.ray.backend import NAMESPACE
 from dlrover_nb.core.backends.ray.cluster import jobs_folder
+from dlrover_nb.core.backends.ray.master import RayLink
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.rundir.job_file import DIARY
@@ -194,3 +195,24 @@ def test_a_process_outlives_its_ray_and_connects_again():
             check=False,
         )
     assert run.stdout.split("\n") == [*["True"] * 5, "() 1.0", "True None", ""], run.stderr
+
+
+def test_a_client_of_release_0_1_is_refused_in_one_line(cluster):
+    handle = cluster.submit(job("later"))
+    actor = ray.get_actor("later", namespace=NAMESPACE)
+    for call, arguments in (("snapshot", ()), ("summary", ()), ("series", (0,)), ("stop", ("ada", ""))):
+        error, text = ray.get(getattr(actor, call).remote(*arguments))
+        assert error == "BackendError"
+        assert "the master of job later is of another release" in text
+        assert len(text.splitlines()) == 1
+    assert handle.stop().phase is JobPhase.STOPPED
+
+
+def test_a_master_of_release_0_1_is_refused_in_one_line(cluster):
+    class Master:
+        def snapshot(self):
+            return ("ok", None)
+
+    with pytest.raises(BackendError, match="the master of job old is of another release") as refused:
+        RayLink("old", ray.remote(Master).options(num_cpus=0).remote()).snapshot()
+    assert len(str(refused.value).splitlines()) == 1

@@ -1,7 +1,7 @@
 """A client's side of a job: read frozen snapshots, send decisions; it decides nothing itself.
 
-`JobHandle` is what notebooks, the command line and the live views hold. It knows no backend: the way to
-the job master is a `MasterLink`, which a Ray actor handle or an in-process driver provides.
+`JobHandle` is what notebooks, the command line and the live views hold. It knows no backend: it calls the
+job's master through a `core.client.link.MasterLink`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import os
 import time
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
+from dlrover_nb.core.client.link import RemoteRunFolder
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.shards import BatchChoice, ShardAction, ShardChoice, UserChoice
+from dlrover_nb.core.structs.shards import BatchChoice, ShardAction, ShardChoice
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.client.link import MasterLink
     from dlrover_nb.core.client.trained_model import TrainedModel
     from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.job import Mode
@@ -42,55 +44,6 @@ class Until(StrEnum):
 
     END = "end"
     PROPOSAL = "proposal"  # an open one, or the end
-
-
-class MasterLink(Protocol):
-    """The calls that a job master answers; each raises `BackendError` when it cannot be reached."""
-
-    def snapshot(self) -> JobSnapshot:
-        """Return the newest picture of the job."""
-        ...
-
-    def series(self, cursor: int) -> SeriesChunk:
-        """Return telemetry newer than `cursor`."""
-        ...
-
-    def decide(self, decision: Decision) -> Decision:
-        """Hand in a decision; return it with its id, or raise why it cannot be."""
-        ...
-
-    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
-        """Say of each plan what it would bring, and why a decision for it would be refused now."""
-        ...
-
-    def explain(self, proposal: str | None) -> Explanation:
-        """Say why a proposal was made; None: the open one, or why there is none."""
-        ...
-
-    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
-        """Return the newest lines that a node wrote, a dead one too; None: all nodes; the newest last."""
-        ...
-
-    def choose(self, choice: UserChoice) -> None:
-        """Do what `choice` says, or raise why it cannot be."""
-        ...
-
-    def stop(self, by: str, why: str) -> None:
-        """End the job's nodes, keeping what it learnt so far."""
-        ...
-
-
-@runtime_checkable
-class RemoteRunFolder(Protocol):
-    """A link to a job whose run folder only its own nodes see."""
-
-    def fetch_model(self, into: Path) -> Path:
-        """Make what a model is loaded from, in a folder below `into`; return that."""
-        ...
-
-    def with_short_timeout(self) -> MasterLink:
-        """Return the same way for who only looks: within seconds it tells that nobody answers."""
-        ...
 
 
 def user_name() -> str:

@@ -63,7 +63,7 @@ UNKNOWN_SIZE = 1  # of dense parameters and embeddings: any constant does, for w
 
 
 class ExternalDriver:
-    """Runs one foreign job on a backend; fits `core.client.handle.MasterLink`.
+    """Runs one foreign job on a backend; fits `core.client.link.MasterLink`.
 
     Parameters
     ----------

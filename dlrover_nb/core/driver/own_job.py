@@ -74,7 +74,7 @@ PUBLISH_S = 0.5
 
 
 class JobDriver:
-    """Runs one job on a backend; fits `core.client.handle.MasterLink`.
+    """Runs one job on a backend; fits `core.client.link.MasterLink`.
 
     Parameters
     ----------

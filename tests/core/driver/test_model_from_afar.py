@@ -12,8 +12,9 @@ from real_job import Job, plan
 
 from dlrover_nb.api import cluster as api
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
-from dlrover_nb.core.backends.kubernetes.rpc import ANSWERS, CALLS, CallHandler, Failed
+from dlrover_nb.core.client.calls import ANSWERS, Failed
 from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.client.link import CallHandler
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.data.source import CENSUS_FILE
@@ -41,7 +42,7 @@ class Way:
     namespace = "n"
 
     def __init__(self, job: PodJob, driver: object, **code: bytes) -> None:
-        self.job, self.driver, self.desk = job, driver, CallHandler("d")
+        self.job, self.driver = job, driver
         self.code, self.n_asked = code, 0
 
     def get(self, kind, name):
@@ -64,7 +65,7 @@ class Way:
 
     def proxy(self, _name, _port, _path, body, _headers, _timeout_s):
         self.n_asked += 1
-        return ANSWERS.pack(self.desk.answer(self.driver, CALLS.unpack(body)))
+        return CallHandler(self.driver).answer_packed(body)
 
     def handle(self) -> JobHandle:
         return JobHandle(self.job.spec.name, KubernetesLink(self, self.job))

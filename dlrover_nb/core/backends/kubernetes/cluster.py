@@ -21,7 +21,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, 
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed, capacity_of
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.elastic import operator_facts, refuse_operator, settled
-from dlrover_nb.core.backends.kubernetes.finished_job import FinishedJob, end_of
+from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, read_job
 from dlrover_nb.core.backends.kubernetes.master_status import Answering, Beginning, Over, master_status
 from dlrover_nb.core.backends.kubernetes.submission import (
@@ -35,6 +35,7 @@ from dlrover_nb.core.backends.kubernetes.submission import (
 from dlrover_nb.core.client.cluster import no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
+from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
 from dlrover_nb.core.history.database import HISTORY_VAR
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
@@ -225,7 +226,7 @@ class KubernetesCluster:
     def _summary(self, name: str, run: str, pod: str) -> JobSummary | None:
         try:
             link = self._link(name, run)
-            return link.summary(pod, timeout_s=ANSWER_LIMIT_S)
+            return link.ask_summary(pod, timeout_s=ANSWER_LIMIT_S)
         except (BackendError, NotFoundError, WireError) as error:
             logger.info("job %s does not answer: %s", name, error)
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.api_errors import Conflict
-from dlrover_nb.core.backends.kubernetes.finished_job import end_document
+from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document
 from dlrover_nb.core.backends.kubernetes.master_status import ENDED_NOTE, has_begun
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD

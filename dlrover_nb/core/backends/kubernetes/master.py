@@ -29,15 +29,16 @@ from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, NotThere, Unreachable
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
 from dlrover_nb.core.backends.kubernetes.external_pods import ExternalPods
-from dlrover_nb.core.backends.kubernetes.finished_job import FinishedJob, without_master
 from dlrover_nb.core.backends.kubernetes.halt import leave_end
+from dlrover_nb.core.backends.kubernetes.last_snapshot import without_master
 from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE, begun_s, has_begun
 from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
-from dlrover_nb.core.backends.kubernetes.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver.external_job import ExternalDriver
+from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.driver.operator_managed_job import OperatorManagedDriver
 from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.history.database import HISTORY_VAR
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD, SECRET
@@ -195,7 +196,7 @@ class PodMaster:
     def _prepared(self) -> PodJob:
         """Return the job with what its data tell, and its code in the run folder."""
         job = self._job
-        self._service.tell("its master looks at the data and the code")
+        self._service.set_activity("its master validates the data and the code")
         receive(job.spec, self._folder, url=job.code_url)
         if job.features is not None:
             return job

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import RayError
 
+from dlrover_nb.core.client.calls import CALLS, AskSummary
+from dlrover_nb.core.client.link import unpack_answer
 from dlrover_nb.core.errors import BackendError, NotFoundError
+from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from dlrover_nb.core.structs.summary import JobSummary
 
 LIMIT_S = 2.0  # a master that trains answers in milliseconds, one that starts takes seconds
 
@@ -42,7 +43,8 @@ class SummaryPoll:
             When Ray cannot be reached.
         """
         self._actors = {name: actor for name in names if (actor := self._way(name)) is not None}
-        asked = {actor.summary.remote(): name for name, actor in self._actors.items()}
+        call = CALLS.pack(AskSummary())
+        asked = {actor.answer.remote(call): name for name, actor in self._actors.items()}
         if not asked:
             return ()
         try:
@@ -56,14 +58,17 @@ class SummaryPoll:
         if name in self._actors:
             return self._actors[name]
         try:
-            return self._find(name)
+            actor = self._find(name)
         except NotFoundError:  # gone since it was listed
             return None
+        return actor if hasattr(actor, "answer") else None  # without: the master is of another release
 
     def _answer(self, reference: Any, name: str) -> JobSummary | None:  # noqa: ANN401 - as above
         try:
-            verdict, told = ray.get(reference)
+            answer = unpack_answer(ray.get(reference))
+        except BackendError:  # of another release
+            return None
         except RayError:  # gone, or coming back: the way to it is looked up anew
             del self._actors[name]
             return None
-        return told if verdict == "ok" else None
+        return answer if isinstance(answer, JobSummary) else None

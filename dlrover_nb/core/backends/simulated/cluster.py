@@ -295,7 +295,7 @@ class SimulatedCluster:
 
 
 class _Link:
-    """One job of a simulated cluster; fits `core.client.handle.MasterLink`.
+    """One job of a simulated cluster; fits `core.client.link.MasterLink`.
 
     A slider asks at every move, and the loop may be at another job's fit: what it knew `FRESH_S` ago serves
     the next moves too, until a decision is handed in here.

@@ -9,7 +9,7 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status, Unreachable
 from dlrover_nb.core.backends.kubernetes.external_logs import PodLogs, parse_line
-from dlrover_nb.core.backends.kubernetes.service import REPORT_PATH, MasterService
+from dlrover_nb.core.driver.service import REPORT_PATH, MasterService
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.objects import companions
 from dlrover_nb.core.manifests.parts import report_token

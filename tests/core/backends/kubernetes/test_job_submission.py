@@ -25,8 +25,8 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     Unreachable,
 )
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
-from dlrover_nb.core.backends.kubernetes.finished_job import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.halt import leave_end
+from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.link import read_job
 from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError

@@ -19,17 +19,18 @@ from waiting import LIMIT_S
 from waitress.server import create_server
 
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, NotThere, Status, Unreachable, proxy_error
-from dlrover_nb.core.backends.kubernetes.finished_job import end_document, end_of, packed
+from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
-from dlrover_nb.core.backends.kubernetes.rpc import CALLS, AskSnapshot
-from dlrover_nb.core.backends.kubernetes.service import (
+from dlrover_nb.core.client.calls import CALLS, AskSnapshot
+from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.driver.finished_job import pack_snapshot
+from dlrover_nb.core.driver.service import (
     ACCESS_HEADER,
     CALL_PATH,
     MOST_BYTES,
     SERVER,
     MasterService,
 )
-from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import (
     BackendError,
     InvalidValueError,
@@ -188,7 +189,7 @@ def test_every_call_arrives_and_its_answer_comes_back(served, link):
     assert served.choices == (choice,)
     link.stop("ada", "enough")
     assert served.stopped == "ada: enough"
-    assert link.summary("m-1", timeout_s=5) == summarize(served.state)
+    assert link.ask_summary("m-1", timeout_s=5) == summarize(served.state)
 
 
 def test_an_error_for_the_user_arrives_as_itself(served, link):
@@ -246,7 +247,7 @@ def test_what_is_no_call_is_refused(served, way):
 
 
 def test_before_the_job_begins_its_picture_says_what_it_waits_for(service, link, way):
-    service.tell("its master looks at the data")
+    service.set_activity("its master looks at the data")
     now = link.snapshot()
     assert (now.phase, now.message) == (JobPhase.STARTING, "its master looks at the data")
     assert link.series(0).cursor == 0
@@ -407,9 +408,9 @@ def test_a_last_picture_comes_back_whole_and_a_huge_one_loses_its_oldest_parts()
     assert end_of(end_document(whole, run="r", namespace="n")) == whole
     story = tuple(f"{i:x} {hash(str(i)):x}" for i in range(20_000))
     huge = replace(whole, story=story)
-    fitted = packed(huge, most_bytes=50_000)
+    fitted = pack_snapshot(huge, most_bytes=50_000)
     assert len(fitted) <= 50_000
     document = end_document(huge, run="r", namespace="n")
     assert end_of(document).story[-1] == story[-1]
-    with pytest.raises(WireError, match="holds no picture"):
+    with pytest.raises(WireError, match="holds no snapshot"):
         end_of({"metadata": {"name": "x-end"}, "binaryData": {"snapshot": "AAAA"}})

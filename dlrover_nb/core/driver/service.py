@@ -1,18 +1,18 @@
-"""The master's HTTP: a WSGI application that answers `calls` to whoever knows the job's access token.
+"""The master's HTTP: a WSGI application that answers the calls of `core.client.calls`.
 
-Clients reach it through the API server's pod proxy, with their own credentials. The proxy does not pass
-these on, and other pods reach the port too; so each request carries the token of the job's Secret: who may
-read that may speak. Everything that is asked comes as one kind of request, so there is one place to check it.
+A request must carry the job's access token, and every call is the same kind of request, so there is one place
+that checks it. In a cluster of pods clients come through the API server's pod proxy with their own
+credentials, which the proxy does not pass on, and other pods reach the port too; on one machine all its users
+reach it. The token lies where only the job's owner may read: in a Secret, or in the run folder.
 """
 
 from __future__ import annotations
 
 import hmac
-import logging
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlrover_nb.core.backends.kubernetes.rpc import ANSWERS, CALLS, CallHandler, Failed, NotBegun
+from dlrover_nb.core.client.calls import ANSWERS, CALLS, NotBegun
+from dlrover_nb.core.client.link import CallHandler
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.manifests.objects import READY_PATH
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from dlrover_nb.core.backends.kubernetes.rpc import Answer, Call, Served
-
-logger = logging.getLogger(__name__)
+    from dlrover_nb.core.client.calls import Answer, Call
+    from dlrover_nb.core.client.link import Served
 
 CALL_PATH = "/call"
 ACCESS_HEADER = "X-Dlrover-Access"
@@ -45,7 +44,7 @@ class Response(NamedTuple):
 
 
 class MasterService:
-    """The application; it answers from its first moment, before there is a job to speak about.
+    """The application; it answers from its start, before the job has begun.
 
     Parameters
     ----------
@@ -55,21 +54,21 @@ class MasterService:
 
     def __init__(self, access: str) -> None:
         self._reports: tuple[bytes, Callable[[StepsDone], None]] | None = None
-        self._access, self._desk = access.encode(), CallHandler(os.urandom(4).hex())
-        self._served: Served | None = None
+        self._access = access.encode()
+        self._calls: CallHandler | None = None
         self._doing = "its master begins"
 
-    def tell(self, doing: str) -> None:
-        """Say what the master is at, while the job has not begun."""
+    def set_activity(self, doing: str) -> None:
+        """Set what a client reads that calls before the job has begun."""
         self._doing = doing
 
-    def take_reports(self, token: str, hear: Callable[[StepsDone], None]) -> None:
-        """Hear the steps of programs of others from now on, from whoever knows this token."""
-        self._reports = token.encode(), hear
+    def take_reports(self, token: str, report: Callable[[StepsDone], None]) -> None:
+        """From now on pass on the steps that external programs report with this token."""
+        self._reports = token.encode(), report
 
     def serve(self, served: Served) -> None:
         """Answer for this from now on."""
-        self._served = served
+        self._calls = CallHandler(served)
 
     def __call__(
         self, environ: Mapping[str, Any], start_response: Callable[[str, list[tuple[str, str]]], object]
@@ -84,8 +83,8 @@ class MasterService:
         return [response.body]
 
     def _answer(self, call: Call) -> Answer:
-        served = self._served
-        return NotBegun(self._doing) if served is None else self._desk.answer(served, call)
+        calls = self._calls
+        return NotBegun(self._doing) if calls is None else calls.answer(call)
 
 
 def respond(environ: Mapping[str, Any], *, access: bytes, answer: Callable[[Call], Answer]) -> Response:  # noqa: PLR0911 - one to a fault
@@ -115,10 +114,10 @@ def respond(environ: Mapping[str, Any], *, access: bytes, answer: Callable[[Call
         call = CALLS.unpack(body)
     except WireError as error:
         return Response("400 Bad Request", str(error).encode())
-    return Response("200 OK", ANSWERS.pack(_answered(call, answer)), _BINARY)
+    return Response("200 OK", ANSWERS.pack(answer(call)), _BINARY)
 
 
-def take_report(environ: Mapping[str, Any], token: bytes, hear: Callable[[StepsDone], None]) -> Response:
+def take_report(environ: Mapping[str, Any], token: bytes, report: Callable[[StepsDone], None]) -> Response:
     """Return the answer to a program that reports its steps."""
     if not hmac.compare_digest(str(environ.get(_REPORT_KEY, "")).encode(), token):
         return Response("401 Unauthorized", b"this needs the report token of the job")
@@ -126,18 +125,10 @@ def take_report(environ: Mapping[str, Any], token: bytes, hear: Callable[[StepsD
     if body is None:
         return Response("400 Bad Request", b"a report is a POST of some JSON")
     try:
-        hear(from_json(body, StepsDone))
+        report(from_json(body, StepsDone))
     except WireError as error:
         return Response("400 Bad Request", str(error).encode())
     return Response("200 OK", b"heard")
-
-
-def _answered(call: Call, answer: Callable[[Call], Answer]) -> Answer:
-    try:
-        return answer(call)
-    except Exception as error:
-        logger.exception("a call %s could not be answered", type(call).__name__)
-        return Failed("BackendError", f"the master failed to answer ({type(error).__name__}); see its log")
 
 
 def _body(environ: Mapping[str, Any]) -> bytes | None:

@@ -1,0 +1,87 @@
+"""Snapshots of jobs whose master does not run: the last one, kept in a ConfigMap, and one without a master.
+
+A ConfigMap holds 1 MiB, so the snapshot is packed (`core.driver.finished_job`).
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.driver.finished_job import pack_snapshot, unpack_snapshot
+from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.manifests.parts import end_name, labels
+from dlrover_nb.core.structs.capacity import Capacity
+from dlrover_nb.core.structs.shards import ShardCounts
+from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.structs.job import JobPhase
+    from dlrover_nb.core.structs.pods import PodJob
+
+MOST_BYTES = 900 << 10  # of a packed snapshot, so that it fits with its ConfigMap's other fields
+KEY = "snapshot"
+
+
+def without_master(
+    job: PodJob, phase: JobPhase, why: str, *, at_s: float, started_at_s: float
+) -> JobSnapshot:
+    """Return the snapshot of a job without a master: it has not begun, or could not."""
+    spec = job.spec
+    return JobSnapshot(
+        at_s=at_s,
+        spec=spec,
+        capacity=job.capacity or Capacity(()),
+        phase=phase,
+        message=why,
+        mode=spec.mode,
+        started_at_s=started_at_s,
+        ended_at_s=at_s if phase.is_final else None,
+        target=spec.plan,
+        running=None,
+        samples_per_s=0.0,
+        loss=None,
+        nodes=(),
+        train=ShardCounts(),
+        evaluate=ShardCounts(),
+        fit=None,
+        curves=(),
+        samples=(),
+        front=None,
+        memory=(),
+        proposals=(),
+        decisions=(),
+        outcomes=(),
+        markers=(),
+        evaluation=None,
+        story=(why,),
+        pins=spec.pins,
+    )
+
+
+def end_document(snapshot: JobSnapshot, *, run: str, namespace: str) -> dict[str, Any]:
+    """Return the ConfigMap that keeps a job's last snapshot."""
+    name = snapshot.spec.name
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": end_name(name), "namespace": namespace, "labels": labels(name, run)},
+        "binaryData": {KEY: base64.b64encode(pack_snapshot(snapshot, most_bytes=MOST_BYTES)).decode()},
+    }
+
+
+def end_of(document: Mapping[str, Any]) -> JobSnapshot:
+    """Return the last snapshot that a ConfigMap keeps.
+
+    Raises
+    ------
+    WireError
+        When it holds none, or one of a release that this one does not understand.
+    """
+    try:
+        return unpack_snapshot(base64.b64decode(document["binaryData"][KEY]))
+    except (KeyError, TypeError, ValueError, WireError) as error:
+        name = document.get("metadata", {}).get("name", "")
+        raise WireError(f"ConfigMap {name} holds no snapshot of a job: {error}") from error

@@ -1,0 +1,162 @@
+"""Calls to a job's master and its answers: two closed unions of records, the same for every kind of cluster.
+
+A call travels as msgpack, over Ray as over HTTP. JSON was rejected: telemetry has values that JSON cannot
+express (NaN). Pickles, which Ray would make by itself, were rejected too: a client and a master of different
+releases could not read each other's, and a pickle can run code. Decoding builds these records only.
+
+`core.client.link` turns calls into methods on the client's side and back into methods on the master's. A new
+call takes a record here, a method and a case there, and a method of the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlrover_nb.core.codec import Tagged
+from dlrover_nb.core.rundir.bundle import CheckpointBundle
+from dlrover_nb.core.structs.decisions import Decision
+from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
+from dlrover_nb.core.structs.resources import ResourcePlan
+from dlrover_nb.core.structs.shards import BatchChoice, ShardChoice
+from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+from dlrover_nb.core.structs.summary import JobSummary
+
+
+@dataclass(frozen=True, slots=True)
+class AskSnapshot:
+    """Ask for the newest snapshot, unless it is the one with the tag `seen`, which the client has."""
+
+    seen: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskSummary:
+    """Ask for the line of the job in a list of jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskSeries:
+    """Ask for telemetry newer than a cursor."""
+
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskLogs:
+    """Ask for the newest lines that a node wrote; None: all nodes."""
+
+    node: str | None
+    n_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskWeigh:
+    """Ask what plans would bring."""
+
+    plans: tuple[ResourcePlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskExplain:
+    """Ask why a proposal was made; None: the open one."""
+
+    proposal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Hand in a decision."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """Choose what to do with a shard, or set batch sizes: one of the two."""
+
+    shard: ShardChoice | None = None
+    batches: BatchChoice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the job."""
+
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Ask for the newest checkpoint, of a job that keeps its checkpoints on a volume."""
+
+
+Call = (
+    AskSnapshot | AskModel | AskSummary | AskSeries | AskLogs | AskWeigh | AskExplain | Decide | Choose | Stop
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReply:
+    """The newest snapshot, and its tag."""
+
+    snapshot: JobSnapshot
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The client has the newest snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Log lines, the newest last."""
+
+    lines: tuple[LogLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What plans would bring, in the order in which they were asked about."""
+
+    weighed: tuple[Weighed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The call was carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotBegun:
+    """The job has not begun; `why` says what its master does now, or waits for."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An error for the user: the name of its class in `core.errors`, and its text."""
+
+    error: str
+    text: str
+
+
+Answer = (
+    SnapshotReply
+    | Unchanged
+    | JobSummary
+    | SeriesChunk
+    | Lines
+    | Weights
+    | Explanation
+    | Decision
+    | CheckpointBundle
+    | Done
+    | NotBegun
+    | Failed
+)
+ONCE = (Decide, Choose)  # not sent again when the answer was lost: the master may have carried them out
+CALLS: Tagged[Call] = Tagged(Call)
+ANSWERS: Tagged[Answer] = Tagged(Answer, written={SnapshotReply: "Picture", CheckpointBundle: "Parcel"})

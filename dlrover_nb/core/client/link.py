@@ -1,0 +1,276 @@
+"""A link to a job's master: the protocol, and both ends of a call that is carried between processes.
+
+A client calls methods (`MasterLink`). Where the master is another process, `CallLink` makes a record of
+`core.client.calls` of each method call, a subclass carries it (to a Ray actor, or over HTTP), and in the
+master's process `CallHandler` calls the method of the driver that belongs to the record. The two stand side
+by side, because a new call changes both.
+
+Actor methods reached by name were rejected for Ray: each call was then written once more for it, and a client
+of another release got an attribute error, or a record that it could not unpickle.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar, assert_never, runtime_checkable
+
+from dlrover_nb.core import errors
+from dlrover_nb.core.client.calls import (
+    ANSWERS,
+    CALLS,
+    AskExplain,
+    AskLogs,
+    AskModel,
+    AskSeries,
+    AskSnapshot,
+    AskSummary,
+    AskWeigh,
+    Choose,
+    Decide,
+    Done,
+    Failed,
+    Lines,
+    NotBegun,
+    SnapshotReply,
+    Stop,
+    Unchanged,
+    Weights,
+)
+from dlrover_nb.core.errors import BackendError, DlroverError, WireError
+from dlrover_nb.core.rundir.bundle import pack_checkpoint
+from dlrover_nb.core.structs.decisions import Decision
+from dlrover_nb.core.structs.questions import Explanation
+from dlrover_nb.core.structs.shards import ShardChoice
+from dlrover_nb.core.structs.snapshot import SeriesChunk
+from dlrover_nb.core.structs.summary import JobSummary
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.client.calls import Answer, Call
+    from dlrover_nb.core.structs.questions import LogLine, Weighed
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class MasterLink(Protocol):
+    """The calls that a job's master answers; each raises `BackendError` when it cannot be reached.
+
+    Every implementation meets `tests/core/client/link_conformance.py`.
+    """
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest snapshot of the job."""
+        ...
+
+    def series(self, cursor: int) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        ...
+
+    def decide(self, decision: Decision) -> Decision:
+        """Hand in a decision; return it with its id, or raise why it is refused."""
+        ...
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Return for each plan what it would bring, and why a decision for it would be refused now."""
+        ...
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Return why a proposal was made; None: the open one, or why there is none."""
+        ...
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines of a node, or of all (None), ended ones included; the newest last."""
+        ...
+
+    def choose(self, choice: UserChoice) -> None:
+        """Apply a choice about a shard or batch sizes, or raise why it is refused."""
+        ...
+
+    def stop(self, by: str, why: str) -> None:
+        """Save the job's state and end its nodes; nothing happens when it has ended."""
+        ...
+
+
+@runtime_checkable
+class RemoteRunFolder(Protocol):
+    """A link to a job whose run folder only its own nodes see."""
+
+    def fetch_model(self, into: Path) -> Path:
+        """Write the files that a model is loaded from into a folder below `into`; return that folder."""
+        ...
+
+    def with_short_timeout(self) -> MasterLink:
+        """Return a link for views: it reports within seconds that the master does not answer."""
+        ...
+
+
+class Served(MasterLink, Protocol):
+    """What `CallHandler` calls: a driver, or the last state of a job that ended."""
+
+    def summary(self) -> JobSummary:
+        """Return the line of the job in a list of jobs."""
+        ...
+
+
+class CallLink(ABC):
+    """A `MasterLink` that makes a record of each call; subclasses carry it to the master."""
+
+    def __init__(self) -> None:
+        self._reply: SnapshotReply | None = None  # the newest, which need not be sent again
+
+    @abstractmethod
+    def send(self, call: Call) -> Answer:
+        """Carry a call to the master and return its answer.
+
+        A call that is not among `calls.ONCE` may be sent again when its answer was lost.
+
+        Raises
+        ------
+        BackendError
+            When the master cannot be reached.
+        """
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest snapshot of the job."""
+        known = self._reply
+        answer = self.send(AskSnapshot(known.tag if known else ""))
+        if known is not None and isinstance(answer, Unchanged):
+            return known.snapshot
+        self._reply = reply = expect(SnapshotReply, answer)
+        return reply.snapshot
+
+    def summary(self) -> JobSummary:
+        """Return the line of the job in a list of jobs."""
+        return expect(JobSummary, self.send(AskSummary()))
+
+    def series(self, cursor: int) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        return expect(SeriesChunk, self.send(AskSeries(cursor)))
+
+    def decide(self, decision: Decision) -> Decision:
+        """Hand in a decision."""
+        return expect(Decision, self.send(Decide(decision)))
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Return for each plan what it would bring, and why a decision for it would be refused now."""
+        return expect(Weights, self.send(AskWeigh(plans))).weighed
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Return why a proposal was made."""
+        return expect(Explanation, self.send(AskExplain(proposal)))
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines of a node, or of all nodes."""
+        return expect(Lines, self.send(AskLogs(node, n_line))).lines
+
+    def choose(self, choice: UserChoice) -> None:
+        """Apply a choice about a shard in quarantine, or about batch sizes."""
+        call = Choose(shard=choice) if isinstance(choice, ShardChoice) else Choose(batches=choice)
+        expect(Done, self.send(call))
+
+    def stop(self, by: str, why: str) -> None:
+        """Save the job's state and end its nodes."""
+        expect(Done, self.send(Stop(by, why)))
+
+
+def expect(kind: type[T], answer: Answer) -> T:
+    """Return an answer of this type; raise the error that the answer holds instead, or that it is another."""
+    if isinstance(answer, kind):
+        return answer
+    if isinstance(answer, Failed):
+        raise getattr(errors, answer.error, BackendError)(answer.text)
+    if isinstance(answer, NotBegun):
+        raise BackendError(f"the job has not begun: {answer.why}; try again when it has")
+    raise BackendError(
+        f"expected a {kind.__name__} from the job's master, got a {type(answer).__name__}; use the release "
+        "of dlrover-nb that the job was submitted with"
+    )
+
+
+def unpack_answer(data: bytes) -> Answer:
+    """Decode an answer; `BackendError` when it is of a release that this one does not understand."""
+    try:
+        return ANSWERS.unpack(data)
+    except WireError as error:
+        raise BackendError(
+            "the job's master answered in a form of another release; use the release of dlrover-nb that the "
+            f"job was submitted with ({error})"
+        ) from error
+
+
+class CallHandler:
+    """Answers the calls about one job; for any number of threads.
+
+    Parameters
+    ----------
+    served
+        Whose methods are called.
+    """
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._boot, self._n_snapshot = os.urandom(4).hex(), 0  # a tag of another process is none of ours
+        self._last: SnapshotReply | None = None
+        self._lock = threading.Lock()
+
+    def answer(self, call: Call) -> Answer:
+        """Return the answer to a call; an error is an answer too."""
+        try:
+            return self._answer(call)
+        except DlroverError as error:
+            return Failed(type(error).__name__, str(error))
+        except Exception as error:
+            logger.exception("a call %s could not be answered", type(call).__name__)
+            name = type(error).__name__
+            return Failed("BackendError", f"the master failed to answer ({name}); see its log")
+
+    def answer_packed(self, data: bytes) -> bytes:
+        """Answer an encoded call; `WireError` when it is none."""
+        return ANSWERS.pack(self.answer(CALLS.unpack(data)))
+
+    def _answer(self, call: Call) -> Answer:  # noqa: C901, PLR0911, PLR0912 - one case to a call
+        served = self._served
+        match call:
+            case AskSnapshot(seen):
+                return self._snapshot(served.snapshot(), seen)
+            case AskSummary():
+                return served.summary()
+            case AskSeries(cursor):
+                return served.series(cursor)
+            case AskLogs(node, n_line):
+                return Lines(served.logs(node, n_line))
+            case AskWeigh(plans):
+                return Weights(served.weigh(plans))
+            case AskExplain(proposal):
+                return served.explain(proposal)
+            case AskModel():
+                return pack_checkpoint(Path(served.snapshot().folder))
+            case Decide(decision):
+                return served.decide(decision)
+            case Choose(shard, batches):
+                for choice in (shard, batches):
+                    if choice is not None:
+                        served.choose(choice)
+                return Done()
+            case Stop(by, why):
+                served.stop(by, why)
+                return Done()
+            case _ as never:
+                assert_never(never)
+
+    def _snapshot(self, snapshot: JobSnapshot, seen: str) -> Answer:
+        """Return the snapshot with its tag; a driver publishes each as a new object."""
+        with self._lock:
+            last = self._last
+            if last is None or last.snapshot is not snapshot:
+                self._n_snapshot += 1
+                last = self._last = SnapshotReply(snapshot, f"{self._boot}-{self._n_snapshot}")
+        return Unchanged() if last.tag == seen else last

@@ -1,0 +1,96 @@
+"""A job that ended and whose master is gone: its last snapshot answers what can still be answered.
+
+A snapshot that is kept is compressed; where it must be smaller still, it loses what the history keeps too,
+oldest first.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dlrover_nb.core.client.calls import (
+    Answer,
+    AskLogs,
+    AskModel,
+    AskSeries,
+    AskSnapshot,
+    AskSummary,
+    Call,
+    Done,
+    Lines,
+    SnapshotReply,
+    Stop,
+)
+from dlrover_nb.core.client.link import CallLink
+from dlrover_nb.core.codec import Tagged
+from dlrover_nb.core.errors import StaleDecisionError, WireError
+from dlrover_nb.core.rundir.bundle import pack_checkpoint
+from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+from dlrover_nb.core.structs.summary import summarize
+
+MOST_RAW_BYTES = 256 << 20  # that a kept snapshot may unpack to
+_LONG = ("samples", "story", "curves", "nodes", "proposals", "decisions", "outcomes", "markers", "rounds")
+_SNAPSHOTS: Tagged[JobSnapshot] = Tagged(JobSnapshot)
+
+
+class FinishedJob(CallLink):
+    """Answers for a job whose master is gone; every call that needs a master is refused.
+
+    Parameters
+    ----------
+    snapshot
+        The last one.
+    """
+
+    def __init__(self, snapshot: JobSnapshot) -> None:
+        super().__init__()
+        self._last = snapshot
+
+    def send(self, call: Call) -> Answer:
+        """Answer from the last snapshot."""
+        match call:
+            case AskSnapshot():
+                return SnapshotReply(self._last, "")
+            case AskSummary():
+                return replace(summarize(self._last), live=False)
+            case AskSeries(cursor):
+                return SeriesChunk(cursor, {}, {})
+            case AskLogs():
+                return Lines(())
+            case AskModel():
+                return pack_checkpoint(Path(self._last.folder))
+            case Stop():
+                return Done()
+            case _:  # a new call too
+                name, phase = self._last.spec.name, self._last.phase
+                raise StaleDecisionError(
+                    f"job {name} has {phase} and its master is gone: nothing to decide any more"
+                )
+
+
+def pack_snapshot(snapshot: JobSnapshot, *, most_bytes: int) -> bytes:
+    """Return a snapshot, compressed; where it is too large, without its oldest samples and lines."""
+    keep = max(len(getattr(snapshot, name)) for name in _LONG)
+    while len(data := zlib.compress(_SNAPSHOTS.pack(snapshot), 6)) > most_bytes and keep:
+        keep //= 2
+        newest: dict[str, Any] = {name: getattr(snapshot, name)[-keep:] if keep else () for name in _LONG}
+        snapshot = replace(snapshot, **newest)
+    return data
+
+
+def unpack_snapshot(data: bytes) -> JobSnapshot:
+    """Return a snapshot that `pack_snapshot` made.
+
+    Raises
+    ------
+    WireError
+        When it is none, or one of a release that this one does not understand.
+    """
+    try:
+        raw = zlib.decompressobj().decompress(data, MOST_RAW_BYTES)
+    except zlib.error as error:
+        raise WireError(f"expected a compressed snapshot of a job, got something else: {error}") from error
+    return _SNAPSHOTS.unpack(raw)

@@ -1,0 +1,29 @@
+"""What a client and a master of different releases must agree on."""
+
+from __future__ import annotations
+
+import builders
+import msgspec
+
+from dlrover_nb.core.client.calls import ANSWERS, CALLS, AskSeries, AskSnapshot, SnapshotReply
+
+WRITTEN_BY_0_1 = {
+    "AskSnapshot", "AskModel", "AskSummary", "AskSeries", "AskLogs", "AskWeigh", "AskExplain", "Decide", "Choose",
+    "Stop", "Picture", "Unchanged", "JobSummary", "SeriesChunk", "Lines", "Weights", "Explanation", "Decision",
+    "Parcel", "Done", "NotBegun", "Failed",
+}  # fmt: skip
+
+
+def test_each_call_and_answer_keeps_the_name_that_release_0_1_writes():
+    written = set(CALLS._names.values()) | set(ANSWERS._names.values())
+    assert written >= WRITTEN_BY_0_1
+
+
+def test_a_call_of_release_0_1_is_understood():
+    assert CALLS.unpack(msgspec.msgpack.encode(("AskSnapshot", {"seen": "a-1"}))) == AskSnapshot("a-1")
+    assert CALLS.unpack(msgspec.msgpack.encode(("AskSeries", {"cursor": 7}))) == AskSeries(7)
+
+
+def test_a_snapshot_is_sent_by_the_name_that_clients_of_release_0_1_know():
+    name, body = msgspec.msgpack.decode(ANSWERS.pack(SnapshotReply(builders.snapshot(), "a-1")))
+    assert (name, body["tag"]) == ("Picture", "a-1")
