@@ -1,23 +1,42 @@
-# Each target makes .venv first, so that a fresh machine with Python 3.11 needs nothing else.
-PYTHON ?= python3.11
+# Each target makes .venv first, so that a fresh machine with a Python from 3.11 on needs nothing else.
+# tools/find_python.sh looks for it; PYTHON=/path/to/python3 names one instead.
+PYTHON ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= demo-output
 
 .PHONY: demo test check unit lint format types imports install lab clean
 
-install: $(VENV)/.installed
+# One environment, and a stamp for what it holds: what the demo needs, all extras, or those and the development tools.
+# Each set holds the one before, so that its recipe renews the stamps of those too.
+PACKAGE := pyproject.toml setup.py constraints.txt dlrover_nb/core/runtime/kernels/kernel.c
+PIP := $(BIN)/python tools/pip_progress.py $(VENV)/pip.log
+STAMP := $(VENV)/.installed-
 
-$(VENV)/.installed: pyproject.toml setup.py constraints.txt dlrover_nb/core/runtime/kernels/kernel.c
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all,dev]"
-	touch $@
+install: $(STAMP)dev
 
-demo: install  ## the main job, end to end, on this machine: about two minutes
+HELD :=
+$(STAMP)demo: EXTRAS := ray,torch
+$(STAMP)all: EXTRAS := all
+$(STAMP)dev: EXTRAS := all,dev
+$(STAMP)all: HELD := demo
+$(STAMP)dev: HELD := demo all
+
+$(STAMP)demo $(STAMP)all $(STAMP)dev: $(PACKAGE) | $(BIN)/python
+	@echo "installing dlrover-nb[$(EXTRAS)] into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(PIP) install -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $(addprefix $(STAMP),$(HELD)) $@
+
+$(BIN)/python:
+	@rm -f $(BIN)/python*
+	@python=$$(PYTHON="$(PYTHON)" tools/find_python.sh) || exit 1; \
+	echo "$$("$$python" --version) at $$python makes $(VENV)"; "$$python" -m venv $(VENV)
+
+demo: $(STAMP)demo  ## the main job, end to end, on this machine: about two minutes
 	$(BIN)/dlrover-nb demo --out $(OUT)
 
-lab: install  ## JupyterLab on the quick start
+lab: $(STAMP)all  ## JupyterLab on the quick start
 	$(BIN)/jupyter lab notebooks/00_quickstart.ipynb
 
 test:  ## all that must pass, and where its time went
