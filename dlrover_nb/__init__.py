@@ -10,6 +10,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from IPython.core.interactiveshell import InteractiveShell
 
     from dlrover_nb.api import Cluster, Job, connect
@@ -85,13 +87,14 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Add `%dlrover` to a shell: ``%load_ext dlrover_nb``."""
-    from dlrover_nb.magics.shell import load  # noqa: PLC0415 - needs IPython
-
-    load(shell)
+    _shell().load(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Take `%dlrover` out of a shell: ``%unload_ext dlrover_nb``."""
-    from dlrover_nb.magics.shell import unload  # noqa: PLC0415 - as above
+    _shell().unload(shell)
 
-    unload(shell)
+
+def _shell() -> ModuleType:
+    """Return the module of the magics: by name, because it stands in a layer above this one."""
+    return importlib.import_module("dlrover_nb.magics.shell")
