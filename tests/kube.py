@@ -7,6 +7,7 @@ run there, and it is left up.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import shutil
@@ -182,8 +183,16 @@ def with_nodes():
     if there := os.environ.get("DLROVER_NB_TEST_KUBE"):
         yield TestCluster(Path(there))
         return
-    with started("node", NODES="2") as cluster:
+    with one_on_this_machine("dlrover-nb-test-nodes"), started("node", NODES="2") as cluster:
         yield cluster
+
+
+@contextmanager
+def one_on_this_machine(name: str):
+    """Hold what exists once on a machine; another run, of another checkout, waits until this one is done."""
+    with (Path(tempfile.gettempdir()) / f"{name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed, also by the end of the process
+        yield
 
 
 @pytest.fixture(scope="session")

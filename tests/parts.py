@@ -11,6 +11,7 @@ in every worker) and a lock around one shared Ray head (a worker that ends first
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from pathlib import Path
@@ -48,6 +49,12 @@ def parts_before() -> list[str]:
     """Return what `tools/test.sh` measured before the tests, where it started them."""
     measured = os.environ.get("DLROVER_NB_PART_SECONDS")
     return Path(measured).read_text().splitlines() if measured else []
+
+
+def pytest_collection_finish() -> None:
+    """Take modules and tests out of garbage collection: else each of many hundred runs walks through all of them."""
+    gc.collect()
+    gc.freeze()
 
 
 class PartTimes:

@@ -3,21 +3,12 @@ import pytest
 from waiting import until
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.errors import BackendError
-
-START_TRIES = 3  # a Ray start can time out on a loaded machine
 
 
 @pytest.fixture(scope="session")
 def cluster(own_home):
     """One local Ray head for the whole run, ended by its own pid."""
-    for attempt in range(START_TRIES):
-        try:
-            cluster = connect("ray", cpus=4)
-            break
-        except BackendError:
-            if attempt == START_TRIES - 1:
-                raise
+    cluster = connect("ray", cpus=4)
     yield cluster
     cluster.shutdown(force=True)
 

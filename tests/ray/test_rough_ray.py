@@ -116,7 +116,10 @@ def test_a_job_plans_with_what_it_holds_and_what_nobody_does(cluster, wait_until
 
 
 def trained(handle, n_sample):
-    snapshot = handle.snapshot()
+    try:
+        snapshot = handle.snapshot()
+    except BackendError:  # its master has not come back yet
+        return None
     assert not snapshot.phase.is_final, snapshot.message
     return snapshot if snapshot.running and snapshot.train.n_sample_done >= n_sample else None
 
@@ -156,7 +159,7 @@ KILLED_HEAD = textwrap.dedent("""
     from dlrover_nb.core.errors import BackendError
     from dlrover_nb.core.connect import connect
 
-    faulthandler.dump_traceback_later(200, exit=True)  # says where it hangs, if it does
+    faulthandler.dump_traceback_later(500, exit=True)  # says where it hangs, if it does
 
     def kill_head():
         session = running_head().session

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 300.0  # a start takes 5 s, on an overloaded machine minutes; an exit is noticed at once
 STOP_TIMEOUT_S = 2.0  # the raylet is gone by then; the rest waits for it in vain, for up to 30 s
 OBJECT_STORE_BYTES = 100 << 20  # parameters do not travel through it
 LOOPBACK = "127.0.0.1"
