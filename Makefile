@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= demo-output
 
-.PHONY: demo test check unit lint format types imports install lab clean
+.PHONY: demo test check unit lint format types imports structure install lab clean
 
 # One environment, and a stamp for what it holds: what the demo needs, all extras, or those and the development tools.
 # Each set holds the one before, so that its recipe renews the stamps of those too.
@@ -42,7 +42,7 @@ lab: $(STAMP)all  ## JupyterLab on the quick start
 test:  ## all that must pass, and where its time went
 	@MAKE="$(MAKE)" tools/test.sh
 
-check: lint types imports
+check: lint types imports structure
 
 lint: install
 	$(BIN)/ruff format --check .
@@ -57,6 +57,9 @@ types: install
 
 imports: install
 	$(BIN)/lint-imports
+
+structure: install  ## figures of the code's structure; fails on an import cycle or a file over 400 lines
+	$(BIN)/python tools/structure.py --check
 
 # More workers than cores: the parts that wait for Kubernetes, Ray and browsers leave theirs to the others.
 WORKERS ?= 4
