@@ -19,10 +19,8 @@ from dlrover_nb.core.errors import InvalidValueError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.pareto.solve import Objectives
+    from dlrover_nb.core.pareto.objectives import Array, Objectives
     from dlrover_nb.core.pareto.space import PlanGrid
-
-    Array = NDArray[np.float64]
 
 FEW = 1 << 13  # points that are sorted faster than they are thinned out
 COARSE, FINE = 1 << 12, 1 << 16  # bins of the two rounds of thinning

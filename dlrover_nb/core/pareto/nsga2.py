@@ -33,10 +33,9 @@ from dlrover_nb.core.pareto.exact import exact_search, non_dominated
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.pareto.solve import Objectives
+    from dlrover_nb.core.pareto.objectives import Array, Objectives
     from dlrover_nb.core.pareto.space import PlanGrid
 
-    Array = NDArray[np.float64]
     Steps = NDArray[np.intp]
 
 N_PARENT = 120

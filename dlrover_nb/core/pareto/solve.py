@@ -2,7 +2,7 @@
 
 A solver is a function `(grid, objectives, *, rng)`; what a plan is worth comes in with `objectives`, so
 that no solver knows of models or prices. Listing all plans is exact and is taken for up to `MAX_PLANS`
-plans; NSGA-II is taken beyond that, and on request.
+plans; NSGA-II is taken beyond that. Rejected: a choice of the user, who would lose either plans or time.
 """
 
 from __future__ import annotations
@@ -10,20 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.exact import exact_search
 from dlrover_nb.core.pareto.space import MAX_PLANS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import numpy as np
-    from numpy.typing import NDArray
 
+    from dlrover_nb.core.pareto.objectives import Array, Objectives
     from dlrover_nb.core.pareto.space import PlanGrid
-
-    Array = NDArray[np.float64]
-    Objectives = Callable[[Array], tuple[Array, Array]]  # rows -> cost (down), throughput (up) of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +48,7 @@ def _nsga2(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator) 
 SOLVERS: Mapping[str, Solver] = {"exact": exact_search, "nsga2": _nsga2}
 
 
-def solve(
-    grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator, solver: str | None = None
-) -> Found:
+def solve(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator) -> Found:
     """Return the plans of the grid that no other beats in cost and throughput (Eq. 9).
 
     Parameters
@@ -63,19 +57,6 @@ def solve(
         Cost and throughput of rows (w, p, lambda_w, lambda_p): two ndarrays of shape (n_plans,).
     rng
         Of the search; an exact front does not use it.
-    solver
-        ``exact`` or ``nsga2``; None takes the exact one up to `MAX_PLANS` plans.
-
-    Raises
-    ------
-    InvalidValueError
-        When there is no such solver, or the exact one is asked for too many plans.
     """
-    name = solver or ("exact" if grid.n_plan <= MAX_PLANS else "nsga2")
-    if name not in SOLVERS:
-        raise InvalidValueError(f"solver must be one of {', '.join(SOLVERS)}, got {name!r}")
-    if name == "exact" and grid.n_plan > MAX_PLANS:
-        raise InvalidValueError(
-            f"the exact solver takes <= {MAX_PLANS} plans, got {grid.n_plan}; take nsga2 or lower the bounds"
-        )
+    name = "exact" if grid.n_plan <= MAX_PLANS else "nsga2"
     return Found(*SOLVERS[name](grid, objectives, rng=rng))

@@ -25,12 +25,13 @@ from dlrover_nb.core.perf import calibrate, forms, solve
 from dlrover_nb.core.perf.draws import Errors, draw_all
 from dlrover_nb.core.perf.evidence import condense
 from dlrover_nb.core.perf.prior import prior_of
-from dlrover_nb.core.perf.report import chosen_terms, identified_terms, report, summarise
+from dlrover_nb.core.perf.report import Fitted, chosen_terms, identified_terms, report
 from dlrover_nb.core.perf.smooth import smooth
 from dlrover_nb.core.perf.terms import TERMS, all_columns, axes_of
 from dlrover_nb.core.perf.windows import read
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions import Prediction, TermShare
+from dlrover_nb.core.structs.past import FitSummary, TermKnowledge
 
 if TYPE_CHECKING:
     from typing import Self
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.perf.prior import Prior
     from dlrover_nb.core.perf.smooth import Smooth
     from dlrover_nb.core.perf.windows import Samples
-    from dlrover_nb.core.structs.past import FitSummary
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import FitReport
 
@@ -180,7 +180,7 @@ class ThroughputModel:
             self._learn(prior)
         elif prior is not None:
             self._adopt(prior)
-        self.report_: FitReport = report(self, windows)
+        self.report_: FitReport = report(self._fitted(), windows)
         return self
 
     def predict(self, axes: Array, batch_size: Array | float) -> Predictions:
@@ -253,7 +253,34 @@ class ThroughputModel:
     def summary(self, at_s: float) -> FitSummary:
         """Return what the fit knows, small enough to keep for ever and to be a similar job's prior."""
         self._check_fitted()
-        return summarise(self, at_s)
+        evidence, found = self.evidence_, self.report_
+        if not len(evidence) and self.prior is not None:
+            return self.prior
+        known = found.coefficients
+        return FitSummary(
+            at_s=at_s,
+            terms=tuple(TermKnowledge(c.term, c.value, c.std_error, c.identified) for c in known),
+            log_error=self.error_,
+            n_plan=found.n_plan,
+            n_sample=found.n_sample,
+            dense_bytes=self.dense_bytes,
+            embedding_dim=round(self.embedding_dim),
+            batch_size=round(float(np.median(evidence.batch_size))),
+        )
+
+    def _fitted(self) -> Fitted:
+        return Fitted(
+            self.evidence_,
+            self.columns_,
+            self.forms_,
+            self.terms_,
+            self.coefficients_,
+            self.draws_,
+            self.identified_,
+            self.smooth_,
+            self.log_draws(self.evidence_.axes, self.evidence_.batch_size).mean(axis=1),
+            self.held_out_,
+        )
 
     def _learn(self, prior: Prior | None) -> None:
         evidence = self.evidence_

@@ -135,7 +135,6 @@ def analyse(
     *,
     model: ThroughputModel | None = None,
     rng: np.random.Generator | None = None,
-    solver: str | None = None,
 ) -> Analysis:
     """Fit the model to the situation's samples and predict the plans that are worth weighing.
 
@@ -148,8 +147,6 @@ def analyse(
         A fitted model; None fits one.
     rng
         Of a search that cannot list all plans; None is a fixed seed, so that a replay gives the same.
-    solver
-        As of `pareto.solve.solve`.
 
     Raises
     ------
@@ -158,7 +155,7 @@ def analyse(
     """
     known = model or fitted(situation)
     rough = Rough(grid_of(situation), known, situation)
-    space, n_plan = plans_to_weigh(rough, rng=rng or np.random.default_rng(0), solver=solver)
+    space, n_plan = plans_to_weigh(rough, rng=rng or np.random.default_rng(0))
     predictions, cost = known.predict(space.axes, situation.spec.batch_size), rough.cost(space.axes)
     return Analysis(
         situation=situation,

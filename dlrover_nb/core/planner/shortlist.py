@@ -23,13 +23,9 @@ from dlrover_nb.core.pareto.space import CACHED_PLANS, PlanGrid, PlanSpace, list
 from dlrover_nb.core.perf.terms import all_columns, axes_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dlrover_nb.core.pareto.solve import Objectives
+    from dlrover_nb.core.pareto.objectives import Array, Objectives
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.planner.situation import Situation
-
-    Array = NDArray[np.float64]
 
 ENOUGH = 2000  # plans of a large space that are weighed
 LEAST_S = 1e-9  # of an iteration: a form may be zero at one worker (log w), and a plan is not infinitely fast
@@ -79,22 +75,20 @@ class Remembered:
         return np.asarray(axes[layers(cost[first], samples_per_s[first], ENOUGH)])
 
 
-def plans_to_weigh(
-    rough: Rough, *, rng: np.random.Generator, solver: str | None = None
-) -> tuple[PlanSpace, int]:
+def plans_to_weigh(rough: Rough, *, rng: np.random.Generator) -> tuple[PlanSpace, int]:
     """Return the plans to weigh, and out of how many they were taken.
 
     Parameters
     ----------
-    rng, solver
-        As of `pareto.solve.solve`; a small space is listed unless a solver is asked for.
+    rng
+        As of `pareto.solve.solve`; a small space is listed.
     """
     grid = rough.grid
-    if solver is None and grid.n_plan <= CACHED_PLANS:
+    if grid.n_plan <= CACHED_PLANS:
         space = list_plans(grid)
         return space, len(space)
     remembered = Remembered(rough)
-    found = solve(grid, remembered, rng=rng, solver=solver)
+    found = solve(grid, remembered, rng=rng)
     near = _near(rough)
     near = near[grid.contains(near)]
     near = near[grid.allows(near)]

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.exact import hypervolume, non_dominated
 from dlrover_nb.core.pareto.nsga2 import repaired
-from dlrover_nb.core.pareto.solve import SOLVERS, solve
+from dlrover_nb.core.pareto.solve import SOLVERS, Found, solve
 from dlrover_nb.core.pareto.space import list_plans, plan_grid
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
@@ -31,7 +30,7 @@ def objectives(axes):
 
 
 def front(grid, solver, seed=0):
-    return solve(grid, objectives, rng=np.random.default_rng(seed), solver=solver)
+    return Found(*SOLVERS[solver](grid, objectives, rng=np.random.default_rng(seed)))
 
 
 WIDE = PlanBounds(32, 12, tuple(np.arange(1, 33) / 4), tuple(np.arange(1, 33) / 4), quota_cpu=100)
@@ -91,19 +90,12 @@ def test_space_beyond_listing_is_searched_without_being_asked_for():
     found = solve(grid, objectives, rng=np.random.default_rng(0))
     assert len(found.rows)
     assert found.n_plan < 100_000
-    with pytest.raises(InvalidValueError, match="exact solver"):
-        front(grid, "exact")
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_grid_without_an_allowed_plan_has_an_empty_front(solver):
     found = front(plan_grid(WIDE, Capacity(()), **MEMORY), solver)
     assert (found.rows.shape, found.n_plan) == ((0, 4), 0)
-
-
-def test_unknown_solver_is_refused():
-    with pytest.raises(InvalidValueError, match="exact, nsga2"):
-        front(plan_grid(WIDE, CLUSTER, **MEMORY), "annealing")
 
 
 @settings(deadline=None, max_examples=50)
