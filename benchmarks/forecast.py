@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from dlrover_nb.core.memory import forecast, forecast_rows
+from dlrover_nb.core.memory import forecast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,26 +58,22 @@ def ids_seen(folder: Path) -> dict[int, int]:
 def embedding(shared: Path) -> dict[str, float]:
     folder = shared / "data" / "criteo"
     growth = pd.read_csv(folder / "embedding_id_growth_first20k.csv")
-    n = growth["samples"].to_numpy(dtype=float)
-    total = growth["total_ids"].to_numpy(dtype=float)
-    tables = growth[[f"C{i}" for i in range(1, 27)]].to_numpy(dtype=float)
+    n = np.concatenate([[0.0], growth["samples"].to_numpy(dtype=float)])
+    total = np.concatenate([[0.0], growth["total_ids"].to_numpy(dtype=float)])
     line = np.polyfit(n, total, 1)
     print("Criteo ids, from 20,000 samples")
-    print("samples   truth  by table  error   90 % interval      total only  error  straight line  error")
+    print("samples   truth  forecast  error   90 % interval      straight line  error")
     errors: dict[str, float] = {}
     for end, truth in ids_seen(folder).items():
-        found, one = forecast_rows(n, tables, end), forecast_rows(n, total, end)
+        found = forecast(n, total, limit_mib=np.inf, end=end, origin=0.0).at_end
         assert found is not None
-        assert one is not None
         straight = float(np.polyval(line, end))
         print(
             f"{end:7,} {truth:7,} {found.mid:9,.0f} {found.mid / truth - 1:+6.1%} "
-            f"{found.low:9,.0f}-{found.high:7,.0f} {one.mid:14,.0f} {one.mid / truth - 1:+6.1%} "
-            f"{straight:14,.0f} {straight / truth - 1:+6.1%}"
+            f"{found.low:9,.0f}-{found.high:7,.0f} {straight:14,.0f} {straight / truth - 1:+6.1%}"
         )
         errors = {
             "embedding_error": round(abs(found.mid / truth - 1), 4),
-            "embedding_error_total_only": round(abs(one.mid / truth - 1), 4),
             "embedding_error_line": round(abs(straight / truth - 1), 4),
         }
     return errors

@@ -2,12 +2,11 @@
 
 `laws` is the table of growth curves, `choice` the evidence for one of them beside "as now", `forecast` the
 memory to come in the unit of the reports. `series` keeps the reports, `line` turns the forecast into what
-views and plans use, `embedding` does the same for keys seen.
+views and plans use. Rejected: a forecast of each embedding table by its keys; no node reports keys per table.
 """
 
 from __future__ import annotations
 
-from dlrover_nb.core.memory.embedding import embedding_mib, forecast_rows
 from dlrover_nb.core.memory.forecast import Band, MemoryForecast, forecast
 from dlrover_nb.core.memory.line import Outlook, after_oom_mib, memory_line, needed_mib
 from dlrover_nb.core.memory.series import MemorySeries, Report
@@ -19,9 +18,7 @@ __all__ = [
     "Outlook",
     "Report",
     "after_oom_mib",
-    "embedding_mib",
     "forecast",
-    "forecast_rows",
     "memory_line",
     "needed_mib",
 ]
