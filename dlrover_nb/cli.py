@@ -1,7 +1,8 @@
-"""The command line, ``dlrover-nb VERB ...``: the magics' parser and commands in a terminal.
+"""The command line, ``dlrover-nb VERB ...``: the magics' verbs in a terminal.
 
 What a verb returns is printed as text. Exit codes: 0; 1 when the awaited job failed; 2 for a mistake of the
-user or the cluster (one line); 130 after Ctrl-C, which never ends a job.
+user or the cluster (one line); 130 after Ctrl-C, which never ends a job. Three verbs differ from those of a
+notebook, see `GRAMMAR`: `watch` draws in the terminal, `connect` cannot simulate, and `demo` is only here.
 """
 
 from __future__ import annotations
@@ -9,24 +10,30 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api.views import StatusView
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, JobFailedError
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.magics.arguments import CLI, parse
-from dlrover_nb.magics.commands import Commands, DetachedError
-from dlrover_nb.magics.requests import Connect, Demo, Submit, Wait, Watch
+from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.magics.arguments import Grammar
+from dlrover_nb.magics.commands import Commands
+from dlrover_nb.magics.verb import DetachedError, Verb, argument
+from dlrover_nb.magics.verbs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Unpack
 
     from rich.console import Console
 
+    from dlrover_nb.api.cluster import Cluster
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.connect.kinds import Options
 
+CLI = "dlrover-nb"
 ADDRESS = "DLROVER_NB_ADDRESS"  # variable: HOST:PORT or kubernetes://CONTEXT/NAMESPACE; unset: this machine
 REDRAW_S = 1.0
 MISTAKE, INTERRUPTED = 2, 130
@@ -59,26 +66,12 @@ def main(words: Sequence[str] | None = None, *, commands: Commands | None = None
 
 
 def _run(words: Sequence[str], commands: Commands) -> int:
-    request = parse(words, command=CLI)
-    if isinstance(request, Watch):
-        snapshot = watch(commands.job(request.job).handle)
-        return _exit_code(snapshot)
-    if isinstance(request, Connect) and request.kind == "sim":
-        raise InvalidValueError(
-            "a simulated cluster lives in one process; connect sim in a notebook or in Python"
-        )
-    if isinstance(request, Demo):
-        from dlrover_nb.demo import run_demo  # noqa: PLC0415 - it loads Ray
-
-        run_demo(Path(request.out).absolute())
-        return 0
-    shown = commands.run(request)
+    call = GRAMMAR.parse(words)
+    shown = commands.run(call)
+    if isinstance(shown, JobSnapshot):
+        return _exit_code(shown)  # of a verb that has drawn it already
     sys.stdout.write(f"{shown}\n")
-    return (
-        _exit_code(shown.snapshot)
-        if isinstance(request, Submit | Wait) and isinstance(shown, StatusView)
-        else 0
-    )
+    return _exit_code(shown.snapshot) if call.verb.exits_by_phase and isinstance(shown, StatusView) else 0
 
 
 def _exit_code(snapshot: JobSnapshot) -> int:
@@ -112,6 +105,38 @@ def watch(handle: JobHandle, console: Console | None = None) -> JobSnapshot:
     except KeyboardInterrupt as error:
         raise DetachedError(f"job {handle.name} goes on; `{CLI} stop {handle.name}` stops it") from error
 
+
+def _watch(commands: Commands, *, job: str | None) -> JobSnapshot:
+    """Follow a job until it ends."""
+    return watch(commands.job(job).handle)
+
+
+def _connect(commands: Commands, *, kind: str, address: str | None, **options: Unpack[Options]) -> Cluster:
+    """Start or join a cluster that outlives this process."""
+    if kind == "sim":
+        raise InvalidValueError(
+            "a simulated cluster lives in one process; connect sim in a notebook or in Python"
+        )
+    return commands.connect(kind, address, **options)
+
+
+def _demo(_: Commands, *, out: str) -> JobSnapshot:
+    """Run the demonstration."""
+    from dlrover_nb.demo import run_demo  # noqa: PLC0415 - it loads Ray
+
+    return run_demo(Path(out).absolute())
+
+
+DEMO = (argument("--out", metavar="FOLDER", default="demo-output", help="where results are written"),)
+GRAMMAR = Grammar(
+    CLI,
+    {
+        **VERBS,
+        "connect": replace(VERBS["connect"], handler=_connect),
+        "watch": replace(VERBS["watch"], handler=_watch),
+        "demo": Verb("demo", "run the demonstration", _demo, DEMO),
+    },
+)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from mkdocs.structure.files import File
 
+from dlrover_nb.cli import GRAMMAR
 from dlrover_nb.core.jobfile import WRITTEN_AS, known_values
 from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.magics.arguments import help_text, verbs
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
-CLI = "dlrover-nb"
 VERBS_INTRODUCTION = """\
 Each verb works as `%dlrover VERB` in a notebook and as `dlrover-nb VERB` in a shell, and is a method of the
 [Python API](api.md). `%dlrover help VERB` shows the same text."""
@@ -48,8 +47,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def verbs_page() -> str:
     """Return the reference of all verbs, as their own help shows it."""
     parts = ["# Verbs", VERBS_INTRODUCTION]
-    for verb in verbs(CLI):
-        parts += [f"## {verb}", f"```text\n{help_text(verb, command=CLI)}\n```"]
+    for verb in GRAMMAR.verbs:
+        parts += [f"## {verb}", f"```text\n{GRAMMAR.help_text(verb)}\n```"]
     return "\n\n".join(parts) + "\n"
 
 

@@ -9,11 +9,10 @@ from dlrover_nb.api.job import Job
 from dlrover_nb.api.submission import job_of
 from dlrover_nb.api.views import ConnectionView, JobsView, Note
 from dlrover_nb.core.connect import connect as connect_core
-from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import DlroverError, NotFoundError
 from dlrover_nb.widgets.poller import Poller
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from dlrover_nb.api.exports import ImportView
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
-    from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.widgets.many import ManyJobs
 
 
@@ -180,7 +178,7 @@ class Cluster:
         --------
         >>> cluster.job("ads-ctr").status()
         """
-        return Job(self.core.job(only_job(self.core.jobs()) if name is None else name), self.poller)
+        return Job(self.core.job(self.jobs().only_name() if name is None else name), self.poller)
 
     def attach(self, name: str | None = None) -> Job | JobsView:
         """Find jobs again, from a new kernel: with all that they have measured so far.
@@ -202,7 +200,7 @@ class Cluster:
         if name is not None:
             return self.job(name)
         jobs = self.jobs()
-        return jobs if len(candidates(jobs)) > 1 else self.job(only_job(jobs))
+        return jobs if len(jobs.candidates) > 1 else self.job(jobs.only_name())
 
     def import_file(self, path: Path | str) -> ImportView:
         """Read a file of exported documents: job, plan, provenance, and what differs from the running job.
@@ -408,21 +406,3 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"<Cluster: {self.description}>"
-
-
-def only_job(jobs: Iterable[JobSummary]) -> str:
-    """Return the name of the one job that runs, or, where none does, of the one job there is."""
-    found = candidates(jobs)
-    if not found:
-        raise NotFoundError("no job here; start one with submit")
-    if len(found) == 1:
-        return found[0].name
-    what = "jobs are here, none of which runs" if found[0].phase.is_final else "jobs run"
-    names = ", ".join(j.name for j in found)
-    raise InvalidValueError(f"{len(found)} {what}; name one of them: {names}")
-
-
-def candidates(jobs: Iterable[JobSummary]) -> list[JobSummary]:
-    """Return the jobs that one may mean without a name: those that run, or else all that are here."""
-    live = [j for j in jobs if j.live]
-    return [j for j in live if not j.phase.is_final] or live

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.cluster_access import NOTHING
 from dlrover_nb.widgets import history, logs, plans, scores, status, units, why
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim, View
@@ -57,6 +57,31 @@ class JobsView(Shown):
 
     def __len__(self) -> int:
         return len(self.jobs)
+
+    @property
+    def candidates(self) -> tuple[JobSummary, ...]:
+        """The jobs that one may mean without a name: those that run, or else all that are here."""
+        live = tuple(j for j in self.jobs if j.live)
+        return tuple(j for j in live if not j.phase.is_final) or live
+
+    def only_name(self) -> str:
+        """Return the name of the one job that runs, or, where none does, of the one job there is.
+
+        Raises
+        ------
+        NotFoundError
+            When there is none.
+        InvalidValueError
+            When there are several; it names them.
+        """
+        found = self.candidates
+        if not found:
+            raise NotFoundError("no job here; start one with submit")
+        if len(found) == 1:
+            return found[0].name
+        what = "jobs are here, none of which runs" if found[0].phase.is_final else "jobs run"
+        names = ", ".join(j.name for j in found)
+        raise InvalidValueError(f"{len(found)} {what}; name one of them: {names}")
 
     def view(self) -> View:
         """Return the content."""
@@ -199,6 +224,18 @@ class Note(Shown):
     def view(self) -> View:
         """Return the content."""
         return View(self.title, tuple(Paragraph(line) for line in self.text.splitlines() if line.strip()))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TextView(Shown):
+    """A text, shown as it stands."""
+
+    title: str
+    text: str
+
+    def view(self) -> View:
+        """Return the content."""
+        return View(self.title, (Verbatim(self.text),))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.kubernetes.contexts import known_contexts
 from dlrover_nb.core.connect.kinds import KINDS
 from dlrover_nb.core.jobfile import known_keys, known_values
-from dlrover_nb.magics.arguments import parser_of, verbs
+from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.cell import looks_like_yaml
 from dlrover_nb.magics.session import Names
-from dlrover_nb.magics.verbs import VERBS
 from dlrover_nb.magics.words import OneOf
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ _VALUE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_0-9]+) *: +(?P<value>\w*)$")
 
 _FIXED: dict[str, Callable[[], tuple[str, ...]]] = {
     "KIND": lambda: KINDS,
-    "VERB": verbs,
+    "VERB": lambda: tuple(GRAMMAR.verbs),
     "MODEL": lambda: known_values("model.name"),
     "YES|NO": lambda: ("yes", "no"),
     "CONTEXT": lambda: known_contexts().contexts,
@@ -70,10 +69,10 @@ def complete(session: Session, text: str, line: int, column: int) -> tuple[str, 
 
 def _candidates(session: Session, words: list[str], fragment: str) -> Iterable[str]:
     if not words:
-        return verbs()
-    if words[0] not in VERBS:
+        return GRAMMAR.verbs
+    if words[0] not in GRAMMAR.verbs:
         return ()
-    parser = parser_of(words[0])
+    parser = GRAMMAR.parser_of(words[0])
     job = next((word for word in words[1:] if word in session.jobs), None)
     if (taken := parser.taken_by(words[-1])) is not None:
         return _values(session, taken, job, fragment)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dlrover_nb.api.cluster import Cluster
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.core.structs.summary import JobSummary
-    from dlrover_nb.magics.requests import Connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Session:
     """The state behind the verbs."""
 
     cluster: Cluster | None = None
-    connected_by: Connect | None = None  # the request that `cluster` came from; None: not by `connect`
+    target: object = None  # kind, address and options that `cluster` was connected by; None: not by `connect`
     jobs: dict[str, bool] = field(default_factory=dict)  # name -> whether it runs, as seen last
     shown: dict[str, str] = field(default_factory=dict)  # job -> id of the proposal that was shown last
     names: dict[str, Names] = field(default_factory=dict)
@@ -66,3 +65,22 @@ class Session:
             self.shown.pop(name, None)
         else:
             self.shown[name] = proposal.id
+
+    def note_submitted(self, job: str) -> None:
+        """Remember a new job; what an earlier one of that name had shown is no longer meant."""
+        self.jobs[job] = True
+        self.shown.pop(job, None)
+
+    def note_decided(self, snapshot: JobSnapshot) -> None:
+        """Remember a picture taken after a decision: the proposal that was shown last is answered."""
+        self.note_names(snapshot)
+        self.shown.pop(snapshot.spec.name, None)
+
+    def meant(self, job: str, proposal: str | None) -> str | None:
+        """Return the proposal that is meant: the one named, else the one shown last; None: the open one."""
+        return proposal or self.shown.get(job)
+
+    def forget(self, job: str) -> None:
+        """Forget a job that was deleted."""
+        for known in (self.jobs, self.names, self.shown):
+            known.pop(job, None)

@@ -19,7 +19,8 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from dlrover_nb.api import reprs
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.magics.arguments import help_text, parse_line
+from dlrover_nb.magics.arguments import GRAMMAR
+from dlrover_nb.magics.verb import DetachedError
 
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult
@@ -47,16 +48,15 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
     def dlrover(self, line: str, cell: str | None = None) -> object:
         """Run one verb; the help of all verbs takes this text's place."""
         from dlrover_nb.api.views import Note  # noqa: PLC0415 - as the commands
-        from dlrover_nb.magics.commands import DetachedError  # noqa: PLC0415 - as the commands
 
         try:
-            return self.commands.run(parse_line(line), cell)
+            return self.commands.run(GRAMMAR.parse_line(line), cell)
         except DetachedError as detached:
             return Note("Detached", str(detached))
         except DlroverError as error:
             raise UsageError(error.told) from error
 
-    dlrover.__doc__ = help_text()
+    dlrover.__doc__ = GRAMMAR.help_text()
 
 
 def _matcher_of(magics: DlroverMagics) -> object:

@@ -6,7 +6,6 @@ import difflib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dlrover_nb.api.submission import job_of, read_job_file
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
@@ -17,20 +16,23 @@ from dlrover_nb.core.structs.job import DataFormat, JobSpec
 from dlrover_nb.core.usercode import is_import
 from dlrover_nb.magics.cell import run_python, yaml_mapping
 
-if TYPE_CHECKING:
-    from dlrover_nb.magics import requests as rq
 
-
-def spec_of(request: rq.Submit, cell: str | None, namespace: dict[str, object]) -> JobSpec:
+def spec_of(
+    file: str | None,
+    given: tuple[tuple[str, object], ...],
+    cell: str | None,
+    namespace: dict[str, object],
+) -> JobSpec:
     """Return the job of a file or a cell, with the flags on top; Python in the cell has run then."""
-    if request.file is not None and cell is not None and cell.strip():
+    if file is not None and cell is not None and cell.strip():
         raise InvalidValueError("the job is given twice, in --file and in the cell; drop one of them")
-    if request.file is not None:
-        text, folder = _job_text(request.file)
+    if file is not None:
+        text, folder = _job_text(file)
         job: JobSpec | Mapping[str, object] = load_mapping(text)
     else:
         job, folder = _job_of_cell(cell or "", namespace), Path.cwd()
-    settings = tuple((key, _from_here(request, key, value)) for key, value in request.settings)
+    is_own = ("data.format", DataFormat.OWN) in given
+    settings = tuple((key, _from_here(key, value, is_own=is_own)) for key, value in given)
     if isinstance(job, Mapping) and job.get("name") is None and "name" not in dict(settings):
         raise InvalidValueError("the job has no name; write submit NAME, or `name:` in its YAML")
     return job_of(job, settings, base=folder)
@@ -45,9 +47,8 @@ def _job_of_cell(cell: str, namespace: dict[str, object]) -> JobSpec | Mapping[s
     return value if isinstance(value, JobSpec | Mapping) else {}
 
 
-def _from_here(request: rq.Submit, key: str, value: object) -> object:
+def _from_here(key: str, value: object, *, is_own: bool) -> object:
     """Return a path given on the line as absolute: it starts from here and not from the job file's folder."""
-    is_own = ("data.format", DataFormat.OWN) in request.settings
     if key != "data.path" or is_own or is_code(str(value)):
         return value
     return str(Path.cwd() / Path(str(value)).expanduser())

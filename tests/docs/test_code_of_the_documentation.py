@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import dlrover_nb
+from dlrover_nb import cli
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.magics.arguments import CLI, parse, parse_line
+from dlrover_nb.magics.arguments import GRAMMAR
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -68,7 +69,7 @@ def test_python_runs_from_the_top_of_a_page_to_its_end(page):
         for block in (b for b in blocks_of(page) if b.kind == "python"):
             python, verbs = without_verbs(block.text)
             for line in verbs:
-                parse_line(line)
+                GRAMMAR.parse_line(line)
             code = compile(python, name_of(page), "exec")
             check_names(ast.parse(python))
             if not block.check and not verbs:
@@ -94,8 +95,8 @@ def test_commands_are_understood(page):
 
 def check_command(words):
     first, *rest = words
-    if first == CLI:
-        parse(rest, command=CLI)
+    if first == cli.CLI:
+        cli.GRAMMAR.parse(rest)
     elif first == "make":
         targets = re.findall(r"^([\w.-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert {word for word in rest if "=" not in word} <= set(targets)

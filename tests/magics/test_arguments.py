@@ -1,14 +1,16 @@
-"""One parser: words to requests, mistakes to one line with the way out."""
+"""One parser: words to calls of verbs, mistakes to one line with the way out."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
+import argparse
+import inspect
+import shlex
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlrover_nb import cli
 from dlrover_nb.api.sizes import Sizes
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import known_keys
@@ -17,110 +19,162 @@ from dlrover_nb.core.structs.job import (
     JobSpec,
     Metric,
     Migration,
-    Mode,
     ModelSpec,
     Optimizer,
     Sync,
 )
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.magics import requests as rq
-from dlrover_nb.magics.arguments import CLI, help_text, parse, parse_line, parser_of, verbs
-from dlrover_nb.magics.flags import SUBMIT_FLAGS
+from dlrover_nb.magics.arguments import GRAMMAR, Grammar
 from dlrover_nb.magics.submission import spec_of
+from dlrover_nb.magics.verb import Call
 from dlrover_nb.magics.verbs import VERBS
+from dlrover_nb.magics.verbs.start import SUBMIT_FLAGS
 
-EXPORT = rq.Export(
-    None,
-    "elasticjob",
-    "current",
-    None,
-    force=False,
-    auto_scale=False,
-    check=False,
-    image=None,
-    namespace=None,
-)
+GRAMMARS = (GRAMMAR, cli.GRAMMAR)
 PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
+CONNECT = {"kind": "ray"} | dict.fromkeys(("address", "cpus", "machines", "speed", "context", "namespace"))
+EXPORT = {
+    "job": None,
+    "kind": "elasticjob",
+    "plan": "current",
+    "output": None,
+    "force": False,
+    "auto_scale": False,
+    "check": False,
+    "image": None,
+    "namespace": None,
+}
+IMPORT = {"file": "a.yaml", "check": False, "submit": False, "apply": False}
+SHARDS = {"job": None, "retry": None, "skip": None, "why": ""}
+SUBMIT = {"file": None, "settings": (), "wait": False}
+
+
+def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, object]:
+    return {"job": job, "proposal": proposal, "why": why}
 
 
 @pytest.mark.parametrize(
-    ("line", "request_"),
+    ("line", "verb", "values"),
     [
-        ("", rq.Help(None)),
-        ("--help", rq.Help(None)),
-        ("help mode", rq.Help("mode")),
-        ("mode -h", rq.Help("mode")),
-        ("connect", rq.Connect("ray", None, None)),
-        ("connect ray 10.0.0.1:6379 --cpus 2", rq.Connect("ray", "10.0.0.1:6379", 2.0)),
-        ("connect sim --machines 1000 --speed 60", rq.Connect("sim", None, None, 1000, 60.0)),
-        ("connect k8s --namespace ml", rq.Connect("k8s", None, None, namespace="ml")),
-        ("pin ads --worker-memory 24576", rq.Pin("ads", Sizes(worker_memory_mib=24576), clear=False, why="")),
-        ("pin --clear", rq.Pin(None, Sizes(), clear=True, why="")),
-        ("submit ads --warm-start", rq.Submit(None, (("name", "ads"), ("warm_start", True)))),
-        ("jobs;", rq.Jobs()),
-        ("status", rq.Status(None)),
-        ("status ctr ;", rq.Status("ctr")),
-        ("watch ctr", rq.Watch("ctr")),
-        ("plans", rq.Plans(None)),
-        ("accept", rq.Accept(None, None, "")),
-        ("accept ctr", rq.Accept("ctr", None, "")),
-        ("accept p12", rq.Accept(None, "p12", "")),
-        ("accept ctr p2 --why 'it is faster; try'", rq.Accept("ctr", "p2", "it is faster; try")),
-        ("accept --why x ctr p2", rq.Accept("ctr", "p2", "x")),
-        ("accept ctr --why x p2", rq.Accept("ctr", "p2", "x")),
-        ("reject p2", rq.Reject(None, "p2", "")),
-        ("override ctr --ps 2", rq.Override("ctr", None, Sizes(ps=2), "")),
-        ("override p1 --worker-cpu=0.5", rq.Override(None, "p1", Sizes(worker_cpu=0.5), "")),
-        ("scale --workers 3 --ps-memory 900", rq.Scale(None, Sizes(workers=3, ps_memory_mib=900), "")),
-        ("mode auto", rq.SetMode(None, Mode.AUTO, "")),
-        ("mode ctr manual", rq.SetMode("ctr", Mode.MANUAL, "")),
-        ("export", EXPORT),
+        ("", "help", {"verb": None}),
+        ("--help", "help", {"verb": None}),
+        ("help mode", "help", {"verb": "mode"}),
+        ("mode -h", "help", {"verb": "mode"}),
+        ("connect", "connect", CONNECT),
+        (
+            "connect ray 10.0.0.1:6379 --cpus 2",
+            "connect",
+            CONNECT | {"address": "10.0.0.1:6379", "cpus": 2.0},
+        ),
+        (
+            "connect sim --machines 1000 --speed 60",
+            "connect",
+            CONNECT | {"kind": "sim", "machines": 1000, "speed": 60.0},
+        ),
+        ("connect k8s --namespace ml", "connect", CONNECT | {"kind": "k8s", "namespace": "ml"}),
+        (
+            "pin ads --worker-memory 24576",
+            "pin",
+            {"job": "ads", "sizes": Sizes(worker_memory_mib=24576), "clear": False, "why": ""},
+        ),
+        ("pin --clear", "pin", {"job": None, "sizes": Sizes(), "clear": True, "why": ""}),
+        ("jobs;", "jobs", {}),
+        ("status", "status", {"job": None}),
+        ("status ctr ;", "status", {"job": "ctr"}),
+        ("watch ctr", "watch", {"job": "ctr"}),
+        ("plans", "plans", {"job": None}),
+        ("accept", "accept", answer(None, None)),
+        ("accept ctr", "accept", answer("ctr", None)),
+        ("accept p12", "accept", answer(None, "p12")),
+        ("accept ctr p2 --why 'it is faster; try'", "accept", answer("ctr", "p2", "it is faster; try")),
+        ("accept --why x ctr p2", "accept", answer("ctr", "p2", "x")),
+        ("accept ctr --why x p2", "accept", answer("ctr", "p2", "x")),
+        ("reject p2", "reject", answer(None, "p2")),
+        ("override ctr --ps 2", "override", answer("ctr", None) | {"sizes": Sizes(ps=2)}),
+        ("override p1 --worker-cpu=0.5", "override", answer(None, "p1") | {"sizes": Sizes(worker_cpu=0.5)}),
+        (
+            "scale --workers 3 --ps-memory 900",
+            "scale",
+            {"job": None, "sizes": Sizes(workers=3, ps_memory_mib=900), "why": ""},
+        ),
+        ("mode auto", "mode", {"job": None, "mode": "auto", "why": ""}),
+        ("mode ctr manual", "mode", {"job": "ctr", "mode": "manual", "why": ""}),
+        ("export", "export", EXPORT),
         (
             "export ctr --plan p1 -o a.yaml --force --image r/i:1 --namespace ads",
-            replace(
-                EXPORT, job="ctr", plan="p1", output="a.yaml", force=True, image="r/i:1", namespace="ads"
-            ),
+            "export",
+            EXPORT
+            | {
+                "job": "ctr",
+                "plan": "p1",
+                "output": "a.yaml",
+                "force": True,
+                "image": "r/i:1",
+                "namespace": "ads",
+            },
         ),
         (
             "export --kind scaleplan --auto-scale --check",
-            replace(EXPORT, kind="scaleplan", auto_scale=True, check=True),
+            "export",
+            EXPORT | {"kind": "scaleplan", "auto_scale": True, "check": True},
         ),
-        ("import a.yaml", rq.Import("a.yaml", check=False, submit=False, apply=False)),
-        ("import a.yaml --apply", rq.Import("a.yaml", check=False, submit=False, apply=True)),
-        ("why", rq.Why(None, None)),
-        ("why p1", rq.Why(None, "p1")),
-        ("whatif ctr --ps 2", rq.WhatIf("ctr", Sizes(ps=2))),
-        ("undo", rq.Undo(None, None, "")),
-        ("undo ctr d2 --why slow", rq.Undo("ctr", "d2", "slow")),
-        ("undo d2", rq.Undo(None, "d2", "")),
-        ("logs", rq.Logs(None, None, 100)),
-        ("logs ps-1 -n 5", rq.Logs(None, "ps-1", 5)),
-        ("logs ctr worker-0", rq.Logs("ctr", "worker-0", 100)),
-        ("history", rq.History(None, None)),
-        ("history ctr@1750000000.000", rq.History(None, "ctr@1750000000.000")),
+        ("import a.yaml", "import", IMPORT),
+        ("import a.yaml --apply", "import", IMPORT | {"apply": True}),
+        ("why", "why", {"job": None, "proposal": None}),
+        ("why p1", "why", {"job": None, "proposal": "p1"}),
+        ("whatif ctr --ps 2", "whatif", {"job": "ctr", "sizes": Sizes(ps=2)}),
+        ("undo", "undo", {"job": None, "decision": None, "why": ""}),
+        ("undo ctr d2 --why slow", "undo", {"job": "ctr", "decision": "d2", "why": "slow"}),
+        ("undo d2", "undo", {"job": None, "decision": "d2", "why": ""}),
+        ("logs", "logs", {"job": None, "node": None, "lines": 100}),
+        ("logs ps-1 -n 5", "logs", {"job": None, "node": "ps-1", "lines": 5}),
+        ("logs ctr worker-0", "logs", {"job": "ctr", "node": "worker-0", "lines": 100}),
+        ("history", "history", {"job": None, "run": None}),
+        ("history ctr@1750000000.000", "history", {"job": None, "run": "ctr@1750000000.000"}),
+        ("score --owner ada --days 7", "score", {"owner": "ada", "days": 7.0}),
+        ("attach ctr", "attach", {"job": "ctr"}),
+        ("wait --timeout 1.5", "wait", {"job": None, "timeout": 1.5, "until": "end"}),
+        ("wait ctr --for proposal", "wait", {"job": "ctr", "timeout": None, "until": "proposal"}),
+        ("stop ctr --why done", "stop", {"job": "ctr", "why": "done"}),
+        ("delete ctr --force", "delete", {"job": "ctr", "force": True}),
+        ("shards", "shards", SHARDS),
+        ("shards ctr --skip 7 --why bad", "shards", SHARDS | {"job": "ctr", "skip": 7, "why": "bad"}),
+        ("shards --retry 0", "shards", SHARDS | {"retry": 0}),
+        ("report -o r.html", "report", {"job": None, "output": "r.html", "force": False}),
         (
-            "score --owner ada --days 7",
-            rq.Score("ada", 7.0),
+            "predict ctr a.csv -o b.csv",
+            "predict",
+            {"job": "ctr", "rows": "a.csv", "output": "b.csv", "force": False},
         ),
-        ("attach ctr", rq.Attach("ctr")),
-        ("wait --timeout 1.5", rq.Wait(None, 1.5)),
-        ("stop ctr --why done", rq.Stop("ctr", "done")),
-        ("shards", rq.Shards(None, None, None, "")),
-        ("shards ctr --skip 7 --why bad", rq.Shards("ctr", None, 7, "bad")),
-        ("shards --retry 0", rq.Shards(None, 0, None, "")),
-        ("report -o r.html", rq.Report(None, "r.html", force=False)),
-        ("shutdown --force", rq.Shutdown(force=True)),
-        ("submit", rq.Submit(None, ())),
-        ("submit --file j.yaml --wait", rq.Submit("j.yaml", (), wait=True)),
+        ("dash", "dash", {}),
+        ("shutdown --force", "shutdown", {"force": True}),
+        ("submit", "submit", SUBMIT),
+        ("submit ads --warm-start", "submit", SUBMIT | {"settings": (("name", "ads"), ("warm_start", True))}),
+        ("submit --file j.yaml --wait", "submit", SUBMIT | {"file": "j.yaml", "wait": True}),
         (
             "submit ctr --file j.yaml --ps 2 --numeric age,price",
-            rq.Submit("j.yaml", (("name", "ctr"), ("data.numeric", ["age", "price"]), ("plan.ps.count", 2))),
+            "submit",
+            SUBMIT
+            | {
+                "file": "j.yaml",
+                "settings": (("name", "ctr"), ("data.numeric", ["age", "price"]), ("plan.ps.count", 2)),
+            },
         ),
-        ("submit --set model.hidden=[64,32]", rq.Submit(None, (("model.hidden", [64, 32]),))),
+        ("submit --set model.hidden=[64,32]", "submit", SUBMIT | {"settings": (("model.hidden", [64, 32]),)}),
     ],
 )
-def test_a_line_becomes_a_request(line: str, request_: rq.Request) -> None:
-    assert parse_line(line) == request_
+def test_a_line_becomes_the_call_of_a_verb(line: str, verb: str, values: dict[str, object]) -> None:
+    call = GRAMMAR.parse_line(line)
+    assert (call.verb.name, call.values) == (verb, values)
+
+
+@pytest.mark.parametrize(("grammar", "name"), [(g, name) for g in GRAMMARS for name in g.verbs])
+def test_the_handler_of_a_verb_takes_what_its_parser_gives(grammar: Grammar, name: str) -> None:
+    verb = grammar.verbs[name]
+    call = grammar.parse([name, *shlex.split(verb.example)])
+    cell = {"cell": ""} if verb.takes_cell else {}
+    inspect.signature(verb.handler).bind(object(), **call.values, **cell)
+    assert not any(isinstance(value, argparse.Namespace) for value in call.values.values())
 
 
 @pytest.mark.parametrize(
@@ -147,39 +201,36 @@ def test_a_line_becomes_a_request(line: str, request_: rq.Request) -> None:
 )
 def test_a_mistake_is_one_line_with_the_way_out(line: str, message: str) -> None:
     with pytest.raises(InvalidValueError) as caught:
-        parse_line(line)
+        GRAMMAR.parse_line(line)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.sampled_from(sorted(VERBS)), st.text(max_size=40))
-def test_any_line_is_a_request_or_one_refusal(verb: str, rest: str) -> None:
+def test_any_line_is_a_call_or_one_refusal(verb: str, rest: str) -> None:
     try:
-        request = parse_line(f"{verb} {rest}")
+        call = GRAMMAR.parse_line(f"{verb} {rest}")
     except InvalidValueError:
         return
-    assert isinstance(request, rq.Request)
+    assert isinstance(call, Call)
 
 
-def test_every_verb_explains_itself_and_its_example_parses() -> None:
-    for name in verbs(CLI):
-        text = help_text(name, command=CLI)
+def test_every_verb_explains_itself_with_its_example() -> None:
+    for name, verb in cli.GRAMMAR.verbs.items():
+        text = cli.GRAMMAR.help_text(name)
         assert f"usage: dlrover-nb {name}" in text
-        example = re.search(rf"example: dlrover-nb ({name} .*)", text)
-        if VERBS[name].example:
-            assert example is not None
-            parse_line(example[1].strip().replace("demo", "status"))
-    assert "demo" in help_text(command=CLI)
-    assert "demo" not in help_text()
-    assert isinstance(parse(["demo", "--out", "x"], command=CLI), rq.Demo)
+        assert f"example: dlrover-nb {name} {verb.example}".rstrip() in text
+    assert "demo" in cli.GRAMMAR.help_text()
+    assert "demo" not in GRAMMAR.help_text()
+    assert cli.GRAMMAR.parse(["demo", "--out", "x"]).values == {"out": "x"}
 
 
 def test_every_flag_of_submit_is_a_key_of_the_job_file() -> None:
     for _, path, *_ in SUBMIT_FLAGS:
         group, _, key = path.rpartition(".")
         assert key in known_keys(group)
-    assert set(parser_of("scale").flags) >= {"--workers", "--ps", "--worker-memory"}
+    assert set(GRAMMAR.parser_of("scale").flags) >= {"--workers", "--ps", "--worker-memory"}
 
 
 def test_sizes_change_only_what_is_given() -> None:
@@ -190,7 +241,7 @@ def test_sizes_change_only_what_is_given() -> None:
 
 def test_sizes_without_any_part_are_refused() -> None:
     with pytest.raises(InvalidValueError, match="give at least one of --workers, --ps, --worker-cpu"):
-        parse_line("scale")
+        GRAMMAR.parse_line("scale")
 
 
 def test_zero_nodes_are_refused_with_what_a_job_needs() -> None:
@@ -203,9 +254,8 @@ def test_flags_of_the_model_and_the_runtime_become_the_job() -> None:
         "submit x --model xdeepfm --cin 8,4 --hidden 16 --optimizer adam --beta1 0.8 --sync ssp --staleness 2 "
         "--overlap no --migration restart --checkpoint-url file:///c --early-stopping log_loss --patience 3"
     )
-    request = parse_line(line)
-    assert isinstance(request, rq.Submit)
-    spec = spec_of(request, None, {})
+    settings = GRAMMAR.parse_line(line).values["settings"]
+    spec = spec_of(None, settings, None, {})
     model = ModelSpec(name="xdeepfm", cin=(8, 4), hidden=(16,), optimizer=Optimizer.ADAM, beta1=0.8)
     assert spec == JobSpec(
         "x",

@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 from dlrover_nb import __version__, cli
+from dlrover_nb.cli import CLI
 from dlrover_nb.core.errors import JobFailedError
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.magics.arguments import CLI
 from dlrover_nb.magics.commands import Commands
 
 if TYPE_CHECKING:

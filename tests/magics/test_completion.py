@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.magics.arguments import verbs
+from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.completion import complete
 from dlrover_nb.magics.session import Names, Session
 from dlrover_nb.magics.shell import loaded
@@ -37,7 +37,7 @@ def offered(text: str) -> tuple[str, ...]:
     ("text", "expected"),
     [
         ("%dlrover st", ("status", "stop")),
-        ("%dlrover ", verbs()),
+        ("%dlrover ", tuple(GRAMMAR.verbs)),
         ("%%dlrover sub", ("submit",)),
         ("j = %dlrover att", ("attach",)),
         ("%dlrover status ", ("ctr-daily", "quick")),

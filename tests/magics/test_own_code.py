@@ -8,8 +8,8 @@ import pytest
 from IPython.core.error import UsageError
 
 from dlrover_nb.core.structs.job import DataFormat
+from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
-from dlrover_nb.magics.requests import Submit
 
 if TYPE_CHECKING:
     from cluster_double import MemoryCluster
@@ -68,4 +68,4 @@ def test_a_name_that_is_nothing_is_refused(typing: InteractiveShell, line: str, 
 def test_the_command_line_knows_no_variables(memory: MemoryCluster) -> None:
     commands = Commands(memory.connect, command="dlrover-nb", auto_connect=True)
     with pytest.raises(LookupError, match=r"no model 'MyNet' here"):
-        commands.run(Submit(None, (("name", "a"), ("model.name", "MyNet"))))
+        commands.run(GRAMMAR.parse_line("submit a --model MyNet"))

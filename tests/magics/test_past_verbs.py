@@ -10,6 +10,7 @@ from IPython.core.error import UsageError
 
 from dlrover_nb import cli
 from dlrover_nb.api import past
+from dlrover_nb.cli import CLI
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.rundir import locate
@@ -20,7 +21,6 @@ from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.messages import LinesWritten
 from dlrover_nb.core.structs.questions import LogLine
-from dlrover_nb.magics.arguments import CLI
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 

@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Measured, Weighed
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import ROOM, Coefficient, NodePhase, NodeView
-from dlrover_nb.magics.arguments import parse
+from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.widgets import records
 from dlrover_nb.widgets.blocks import Paragraph, Table
 from dlrover_nb.widgets.logs import logs_view
@@ -178,8 +178,8 @@ def test_parts_of_an_iteration_are_told_apart_only_where_the_fit_does():
 
 
 def test_the_command_that_what_if_gives_asks_for_exactly_that_plan():
-    request = parse(scale_command("quick-start", b.BETTER_PLAN).split()[1:])
-    assert request.sizes.applied_to(b.plan(7, 5, 3.0, 2.0)) == b.BETTER_PLAN
+    call = GRAMMAR.parse(scale_command("quick-start", b.BETTER_PLAN).split()[1:])
+    assert call.values["sizes"].applied_to(b.plan(7, 5, 3.0, 2.0)) == b.BETTER_PLAN
 
 
 def test_what_if_lists_the_named_plans_alone():

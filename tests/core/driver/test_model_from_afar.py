@@ -26,8 +26,8 @@ from dlrover_nb.core.structs.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.usercode import file_of
+from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
-from dlrover_nb.magics.requests import Predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,7 +138,9 @@ def test_the_verb_predicts_with_the_model_of_the_cluster_that_it_is_connected_to
     commands.session.cluster = api.Cluster(Cluster(way))
     pq.write_table(pq.read_table(CENSUS_FILE).slice(0, 10), tmp_path / "rows.parquet")
     for name, out in (("real", "far"), (str(ended.folder), "near")):
-        commands.run(Predict(name, str(tmp_path / "rows.parquet"), str(tmp_path / out), force=False))
+        commands.run(
+            GRAMMAR.parse(["predict", name, str(tmp_path / "rows.parquet"), "-o", str(tmp_path / out)])
+        )
     assert pq.read_table(tmp_path / "far") == pq.read_table(tmp_path / "near")
     assert way.n_asked == 1
 

@@ -18,8 +18,8 @@ from dlrover_nb.core.data.source import CENSUS_FILE
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.structs.job import DataSpec, Embedding, ModelSpec
+from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
-from dlrover_nb.magics.requests import Predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,12 +85,12 @@ def test_the_verb_writes_scores_and_finds_the_job_by_its_name(
     (jobs_folder() / "real-20260102T030405-678").symlink_to(ended.folder)
     (jobs_folder() / "real-2-20270102T030405-678").mkdir()  # of another job
     out = tmp_path / "scores.parquet"
-    note = Commands().run(Predict("real", str(rows), str(out), force=False))
+    note = Commands().run(GRAMMAR.parse(["predict", "real", str(rows), "-o", str(out)]))
     assert f"probabilities of {N_ROW} rows" in str(note)
     scores = pq.read_table(out)["probability"].to_numpy()
     np.testing.assert_array_equal(scores, load_model(ended.folder).predict(rows))
     with pytest.raises(InvalidValueError, match="is there already; use --force"):
-        Commands().run(Predict("real", str(rows), str(out), force=False))
+        Commands().run(GRAMMAR.parse(["predict", "real", str(rows), "-o", str(out)]))
 
 
 def test_rows_that_do_not_fit_are_refused_with_the_reason(ended: Job, rows: Path) -> None:

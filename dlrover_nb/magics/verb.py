@@ -1,0 +1,89 @@
+"""A verb: what it takes, what it does, and how its help reads; and one call of it.
+
+A verb is one record, so that a new one is written in one place. The handler is a function of the commands
+(the session of the notebook or the command line) and of the values that were parsed, by keyword: its
+signature names and types its arguments. One frozen record per verb between parser and handler was rejected:
+it repeated that signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import DlroverError
+
+if TYPE_CHECKING:
+    from dlrover_nb.magics.words import Parser
+
+MAGIC = "%dlrover"
+Values = Mapping[str, object]  # the arguments of a call, by name
+
+
+class DetachedError(DlroverError):
+    """A wait was interrupted; the job goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a verb: its names (a flag's begin with a dash) and its options for argparse."""
+
+    names: tuple[str, ...]
+    options: Mapping[str, object]
+
+    def add_to(self, parser: Parser) -> None:
+        """Add the argument to a parser."""
+        parser.add_argument(*self.names, **self.options)  # type: ignore[arg-type]  # as argparse takes them
+
+
+def argument(*names: str, **options: object) -> Argument:
+    """Return an argument; names and options as ``add_argument`` of argparse takes them."""
+    return Argument(names, options)
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb.
+
+    Parameters
+    ----------
+    name, summary
+        As shown in the help.
+    handler
+        Runs it: takes the `Commands`, and the values of a call by keyword; returns what there is to show.
+    arguments
+        What it takes.
+    example
+        Words after the verb, for its help.
+    interpret
+        Turns what was parsed into what the handler takes, where several arguments belong together: each
+        function takes the values of the one before, and raises `InvalidValueError` for what does not fit.
+    takes_cell
+        Whether it takes the body of a cell, as ``cell``.
+    exits_by_phase
+        Whether the command line's exit code says if the job that is returned has failed.
+    """
+
+    name: str
+    summary: str
+    handler: Callable[..., object]
+    arguments: tuple[Argument, ...] = ()
+    example: str = ""
+    interpret: tuple[Callable[[Values], Values], ...] = ()
+    takes_cell: bool = False
+    exits_by_phase: bool = False
+
+    def call(self, parsed: Values) -> Call:
+        """Return the call that parsed arguments ask for."""
+        for function in self.interpret:
+            parsed = function(parsed)
+        return Call(self, dict(parsed))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A line that was parsed: a verb, and the values that its handler takes."""
+
+    verb: Verb
+    values: Values

@@ -1,0 +1,9 @@
+"""All verbs, in the order of the help. A module per topic holds their arguments, handlers and records.
+
+The handlers import what they need when they run: the parser and the help, which load with the extension, need
+none of it.
+"""
+
+from dlrover_nb.magics.verbs import decisions, lifecycle, records, results, start
+
+VERBS = {verb.name: verb for topic in (start, decisions, records, lifecycle, results) for verb in topic.VERBS}

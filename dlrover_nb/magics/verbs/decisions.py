@@ -1,0 +1,145 @@
+"""Verbs that show plans and decide about them.
+
+An `accept` without an id accepts the proposal that its user has seen last, so it is refused, with the reason,
+when a better one has taken its place since; only where none was shown it means the open one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.magics.flags import JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
+from dlrover_nb.magics.verb import Verb, argument
+from dlrover_nb.magics.words import one_of
+
+if TYPE_CHECKING:
+    from dlrover_nb.api.sizes import Sizes
+    from dlrover_nb.api.views import DecisionView, PlansView, WhatIfView, WhyView
+    from dlrover_nb.magics.commands import Commands
+
+ANSWER = (JOB, PROPOSAL, WHY)
+MODE = argument("mode", metavar="MODE", type=one_of("mode", Mode), help="manual, suggest or auto")
+CLEAR = argument("--clear", action="store_true", help="let go of what is fixed so far")
+DECISION = argument("decision", metavar="DECISION", nargs="?", help="the latest as you saw it, such as d3")
+_job_or_proposal = job_or("proposal", re.compile(r"p\d+"))
+_job_or_decision = job_or("decision", re.compile(r"d\d+"))
+
+
+def plans(commands: Commands, *, job: str | None) -> PlansView:
+    """Show what is proposed, and why."""
+    shown = commands.job(job).plans()
+    commands.session.note_shown(shown.snapshot)
+    return shown
+
+
+def why(commands: Commands, *, job: str | None, proposal: str | None) -> WhyView:
+    """Say why a plan is proposed: the one named, the one shown last, or the open one."""
+    found = commands.job(job)
+    shown = found.why(commands.session.meant(found.name, proposal))
+    commands.session.note_names(shown.snapshot)
+    return shown
+
+
+def whatif(commands: Commands, *, job: str | None, sizes: Sizes) -> WhatIfView:
+    """Say what another plan would bring; what is not given stays as it runs."""
+    return commands.job(job).whatif(**asdict(sizes))
+
+
+def accept(commands: Commands, *, job: str | None, proposal: str | None, why: str) -> DecisionView:
+    """Accept a proposal."""
+    found = commands.job(job)
+    return commands.decided(found.accept(commands.session.meant(found.name, proposal), why=why))
+
+
+def override(
+    commands: Commands, *, job: str | None, proposal: str | None, sizes: Sizes, why: str
+) -> DecisionView:
+    """Answer a proposal with another plan; what is not given stays as it runs."""
+    found = commands.job(job)
+    proposal = commands.session.meant(found.name, proposal)
+    return commands.decided(found.override(**asdict(sizes), proposal=proposal, why=why))
+
+
+def reject(commands: Commands, *, job: str | None, proposal: str | None, why: str) -> DecisionView:
+    """Reject a proposal."""
+    found = commands.job(job)
+    return commands.decided(found.reject(commands.session.meant(found.name, proposal), why=why))
+
+
+def pin(commands: Commands, *, job: str | None, sizes: Sizes, clear: bool, why: str) -> DecisionView:
+    """Fix parts of every plan to come, beside what is fixed already; `clear` removes that first."""
+    return commands.decided(commands.job(job).pin(**asdict(sizes), clear=clear, why=why))
+
+
+def mode(commands: Commands, *, job: str | None, mode: str, why: str) -> DecisionView:
+    """Say who decides from now on."""
+    return commands.decided(commands.job(job).mode(mode, why=why))
+
+
+def scale(commands: Commands, *, job: str | None, sizes: Sizes, why: str) -> DecisionView:
+    """Change the running plan; what is not given stays as it runs."""
+    return commands.decided(commands.job(job).scale(**asdict(sizes), why=why))
+
+
+def undo(commands: Commands, *, job: str | None, decision: str | None, why: str) -> DecisionView:
+    """Take back the latest decision: the one named, or whichever it is."""
+    return commands.decided(commands.job(job).undo(decision, why=why))
+
+
+VERBS = (
+    Verb("plans", "show the open proposal, the front and the fit", plans, (JOB,), "quick-start"),
+    Verb(
+        "why",
+        "say why a plan is proposed, or why none is, and what would change that",
+        why,
+        (JOB, PROPOSAL),
+        "quick-start p1",
+        (_job_or_proposal,),
+    ),
+    Verb(
+        "whatif",
+        "say what another plan would bring; nothing changes",
+        whatif,
+        (JOB, *SIZES),
+        "quick-start --workers 4",
+        (collect_sizes,),
+    ),
+    Verb("accept", "accept a proposal", accept, ANSWER, 'quick-start p1 --why "faster"', (_job_or_proposal,)),
+    Verb(
+        "override",
+        "answer a proposal with a plan of your own",
+        override,
+        (*ANSWER, *SIZES),
+        "quick-start --workers 3",
+        (_job_or_proposal, collect_sizes),
+    ),
+    Verb("reject", "reject a proposal", reject, ANSWER, "quick-start p1", (_job_or_proposal,)),
+    Verb(
+        "pin",
+        "fix parts of every plan to come",
+        pin,
+        (JOB, WHY, *SIZES, CLEAR),
+        "--worker-memory 4096",
+        (collect_sizes,),
+    ),
+    Verb("mode", "say who decides", mode, (JOB, MODE, WHY), "quick-start auto"),
+    Verb(
+        "scale",
+        "change the plan of a running job",
+        scale,
+        (JOB, WHY, *SIZES),
+        "--workers 3 --ps-cpu 0.5",
+        (collect_sizes,),
+    ),
+    Verb(
+        "undo",
+        "take back the latest decision; again: redo it",
+        undo,
+        (JOB, DECISION, WHY),
+        'quick-start --why "it got slower"',
+        (_job_or_decision,),
+    ),
+)

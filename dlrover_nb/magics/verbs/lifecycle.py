@@ -1,0 +1,117 @@
+"""Verbs that find a job again, wait for it, end it and remove it, and decide about its shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.client.handle import Until
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.magics.flags import JOB, WHY
+from dlrover_nb.magics.verb import Verb, argument
+from dlrover_nb.magics.words import number, one_of, whole
+
+if TYPE_CHECKING:
+    from dlrover_nb.api.job import Job
+    from dlrover_nb.api.views import JobsView, Note, ShardsView, StatusView
+    from dlrover_nb.magics.commands import Commands
+    from dlrover_nb.magics.verb import Values
+
+WAIT = (
+    JOB,
+    argument("--timeout", type=number, metavar="SECONDS", help="give up waiting after this long"),
+    argument(
+        "--for",
+        dest="until",
+        metavar="WHAT",
+        type=one_of("thing to wait for", Until),
+        default=Until.END,
+        help="end (of the job), or proposal",
+    ),
+)
+DELETE = (
+    argument("job", metavar="JOB", help="its name"),
+    argument("--force", action="store_true", help="even while it runs"),
+)
+SHARDS = (
+    JOB,
+    argument("--retry", type=whole, metavar="SHARD", help="train it again, its rows are mended"),
+    argument("--skip", type=whole, metavar="SHARD", help="go on without it"),
+    WHY,
+)
+
+
+def attach(commands: Commands, *, job: str | None) -> Job | JobsView:
+    """Find a job again, or all of them."""
+    jobs = commands.jobs()
+    return commands.job(job) if job or len(jobs.candidates) < 2 else jobs
+
+
+def wait(commands: Commands, *, job: str | None, timeout: float | None, until: str) -> StatusView:
+    """Block until the job has ended or proposes a plan; an interrupt leaves the job alone."""
+    return commands.wait(commands.job(job), timeout, until)
+
+
+def stop(commands: Commands, *, job: str | None, why: str) -> StatusView:
+    """Stop a job."""
+    found = commands.job(job)
+    shown = found.stop(why=why)
+    commands.session.jobs[found.name] = not shown.phase.is_final
+    return shown
+
+
+def delete(commands: Commands, *, job: str, force: bool) -> Note:
+    """Remove a job."""
+    done = commands.cluster().delete(job, force=force)
+    commands.session.forget(job)
+    return done
+
+
+def one_shard(values: Values) -> Values:
+    """Refuse two decisions at a time."""
+    if values["retry"] is not None and values["skip"] is not None:
+        raise InvalidValueError("--skip is not allowed with --retry; decide about one shard at a time")
+    return values
+
+
+def shards(
+    commands: Commands, *, job: str | None, retry: int | None, skip: int | None, why: str
+) -> ShardsView:
+    """Show the account of rows, after a decision about a shard where one is named."""
+    found = commands.job(job)
+    if retry is not None:
+        shown = found.retry_shard(retry, why=why)
+    elif skip is not None:
+        shown = found.skip_shard(skip, why=why)
+    else:
+        shown = found.shards()
+    commands.session.note_names(shown.snapshot)
+    return shown
+
+
+VERBS = (
+    Verb(
+        "attach",
+        "find a job again from a new kernel; without a name, all of them",
+        attach,
+        (JOB,),
+        "quick-start",
+    ),
+    Verb(
+        "wait",
+        "block until a job has ended or proposes a plan",
+        wait,
+        WAIT,
+        "quick-start --for proposal --timeout 60",
+        exits_by_phase=True,
+    ),
+    Verb("stop", "stop a job, keeping what it learnt", stop, (JOB, WHY), 'quick-start --why "good enough"'),
+    Verb("delete", "remove a job and all that it left but its history", delete, DELETE, "quick-start"),
+    Verb(
+        "shards",
+        "show the account of rows, and decide about those set aside",
+        shards,
+        SHARDS,
+        'quick-start --skip 7 --why "damaged rows"',
+        (one_shard,),
+    ),
+)

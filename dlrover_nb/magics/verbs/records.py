@@ -1,0 +1,179 @@
+"""Verbs about what is kept of jobs (logs, history, scores), and about documents of their plans."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
+from dlrover_nb.core.export import EXPORTERS
+from dlrover_nb.magics.flags import FORCE, JOB, OUTPUT_HELP, job_or
+from dlrover_nb.magics.verb import Verb, argument
+from dlrover_nb.magics.words import number, one_of, whole
+
+if TYPE_CHECKING:
+    from dlrover_nb.api.exports import CheckView, ExportView, ImportView
+    from dlrover_nb.api.job import Job
+    from dlrover_nb.api.views import DecisionView, HistoryView, LogsView, RunsView, ScoresView
+    from dlrover_nb.magics.commands import Commands
+    from dlrover_nb.magics.verb import Values
+
+LOGS = (
+    JOB,
+    argument("node", metavar="NODE", nargs="?", help="its name, such as worker-0; left out: all nodes"),
+    argument("-n", "--lines", type=whole, metavar="N", default=100, help="how many lines; 100"),
+)
+HISTORY = (JOB, argument("--run", metavar="RUN", help="id of a run; left out: the newest"))
+SCORE = (
+    argument("--owner", metavar="WHO", help="whose jobs; left out: everybody's"),
+    argument("--days", type=number, metavar="N", help="plans of the last N days; left out: all"),
+)
+EXPORT = (
+    JOB,
+    argument(
+        "--kind",
+        metavar="KIND",
+        type=one_of("kind of export", EXPORTERS),
+        default="elasticjob",
+        help=f"one of {', '.join(EXPORTERS)}; elasticjob-0 is the older schema",
+    ),
+    argument("--plan", metavar="PLAN", default="current", help="current, or a proposal's id"),
+    argument("-o", "--output", metavar="FILE", help=OUTPUT_HELP),
+    FORCE,
+    argument("--auto-scale", action="store_true", help="let DLRover plan again; else this plan stays"),
+    argument("--check", action="store_true", help="say what it was held against: the real schemas"),
+    argument("--image", metavar="IMAGE", help="of the pods"),
+    argument("--namespace", metavar="NAMESPACE", help="where the job goes"),
+)
+IMPORT = (
+    argument("file", metavar="FILE", help="YAML that was exported, edited or not"),
+    argument("--check", action="store_true", help="only hold it against the real schemas"),
+    argument("--submit", action="store_true", help="start its job, on its plan"),
+    argument("--apply", action="store_true", help="scale the running job of that name to its plan"),
+)
+
+
+def logs(commands: Commands, *, job: str | None, node: str | None, lines: int) -> LogsView:
+    """Show what nodes wrote; a job that is over is read without a cluster too."""
+    try:
+        cluster = commands.cluster()
+    except (NotFoundError, BackendError) as gone:
+        if job is None:
+            raise
+        from dlrover_nb.api import past  # noqa: PLC0415 - see the package
+
+        return past.logs(job, node, n=lines, gone=gone)
+    return cluster.logs(job or commands.jobs().only_name(), node, n=lines)
+
+
+def history(commands: Commands, *, job: str | None, run: str | None) -> HistoryView | RunsView:
+    """Look back; no cluster is needed."""
+    from dlrover_nb.api import past  # noqa: PLC0415 - see the package
+    from dlrover_nb.api.views import RunsView  # noqa: PLC0415 - see the package
+
+    cluster = commands.session.cluster
+    if cluster is not None and cluster.simulated and run is None:
+        for known in cluster.jobs():
+            if known.name == job:
+                return cluster.job(known.name).history()  # raises: no history is kept of a simulated job
+    shown = past.history(job, run)
+    if isinstance(shown, RunsView):
+        commands.session.runs = past.ids(shown.runs)
+    return shown
+
+
+def score(_: Commands, *, owner: str | None, days: float | None) -> ScoresView:
+    """Show how good predictions were."""
+    from dlrover_nb.api import past  # noqa: PLC0415 - see the package
+
+    return past.score(owner, days)
+
+
+def export(  # noqa: PLR0913 - what the plan does not say, each by its name
+    commands: Commands,
+    *,
+    job: str | None,
+    kind: str,
+    plan: str,
+    output: str | None,
+    force: bool,
+    auto_scale: bool,
+    check: bool,
+    image: str | None,
+    namespace: str | None,
+) -> ExportView:
+    """Write a plan as YAML for another system, or only show it."""
+    return commands.job(job).export(
+        kind,
+        plan,
+        path=output,
+        force=force,
+        auto_scale=auto_scale,
+        check=check,
+        image=image,
+        namespace=namespace,
+    )
+
+
+def one_action(values: Values) -> Values:
+    """Refuse more than one of the actions of an import."""
+    chosen = [f"--{name}" for name in ("check", "submit", "apply") if values[name]]
+    if len(chosen) > 1:
+        raise InvalidValueError(f"{' and '.join(chosen)} do not go together; give one of them")
+    return values
+
+
+def import_(
+    commands: Commands, *, file: str, check: bool, submit: bool, apply: bool
+) -> ImportView | CheckView | Job | DecisionView:
+    """Read an exported file; check it, start its job, or scale the running one to its plan."""
+    from dlrover_nb.api.exports import check_file, import_file  # noqa: PLC0415 - see the package
+    from dlrover_nb.magics.submission import own_code  # noqa: PLC0415 - as above
+
+    if check:
+        return check_file(file, commands.cluster_if_any())
+    shown = import_file(
+        file, commands.cluster(start=submit) if submit or apply else commands.cluster_if_any()
+    )
+    if submit:
+        spec = shown.imported.job
+        job = shown.submit(**(own_code(spec, commands.namespace) if spec else {}))
+        commands.session.jobs[job.name] = True
+        return job
+    return commands.decided(shown.apply()) if apply else shown
+
+
+VERBS = (
+    Verb(
+        "logs",
+        "show what nodes wrote, the newest last",
+        logs,
+        LOGS,
+        "quick-start worker-0 -n 20",
+        (job_or("node", re.compile(r"(worker|ps)-\d+")),),
+    ),
+    Verb(
+        "history",
+        "look back on past runs, or on one of them",
+        history,
+        HISTORY,
+        "quick-start",
+        (job_or("run", re.compile(r".+@[\d.]+")),),
+    ),
+    Verb("score", "show how good predictions were", score, SCORE, "--days 30"),
+    Verb(
+        "export",
+        "write a plan as YAML: ElasticJob, ScalePlan, TFJob, RayJob or others",
+        export,
+        EXPORT,
+        "quick-start -o elasticjob.yaml",
+    ),
+    Verb(
+        "import",
+        "read an exported file: show, check, start or apply it",
+        import_,
+        IMPORT,
+        "elasticjob.yaml",
+        (one_action,),
+    ),
+)

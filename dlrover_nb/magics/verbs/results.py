@@ -1,0 +1,77 @@
+"""Verbs that give what jobs made (report, predictions), and those about all jobs together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.connect.kinds import read_address
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.magics.flags import JOB, OUTPUT
+from dlrover_nb.magics.verb import Verb, argument
+
+if TYPE_CHECKING:
+    from dlrover_nb.api.views import Note
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.magics.commands import Commands
+    from dlrover_nb.widgets.many import ManyJobs
+
+PREDICT = (
+    argument("job", metavar="JOB", help="its name, also after its end, or its run folder"),
+    argument("rows", metavar="ROWS", help="file with the columns that were trained on"),
+    *OUTPUT,
+)
+SHUTDOWN = (argument("--force", action="store_true", help="even while jobs run"),)
+
+
+def report(commands: Commands, *, job: str | None, output: str, force: bool) -> Note:
+    """Write a job's report."""
+    return commands.job(job).report(output, force=force)
+
+
+def predict(commands: Commands, *, job: str, rows: str, output: str, force: bool) -> Note:
+    """Score the rows of a file; a job that ran on this machine needs no cluster for that."""
+    from dlrover_nb.api.views import Note  # noqa: PLC0415 - see the package
+    from dlrover_nb.core.client.trained_model import load_model, write_scores  # noqa: PLC0415 - it loads torch
+
+    scores = load_model(_trained(commands, job)).predict(rows)
+    path = write_scores(output, scores, force=force)
+    text = f"probabilities of {len(scores):,} rows, mean {scores.mean():.4f}, written to {path}"
+    return Note(f"Prediction of {job}", text)
+
+
+def _trained(commands: Commands, name: str) -> JobHandle | str:
+    """Return the job where only its own nodes see its files; else the name, to be found on this machine."""
+    if commands.session.cluster is None and read_address(commands.address)[0] != "kubernetes":
+        return name
+    try:
+        handle = commands.cluster().job(name).handle
+    except DlroverError:  # it may be the run folder of one that ran here
+        return name
+    return handle if handle.is_far else name
+
+
+def dash(commands: Commands) -> ManyJobs:
+    """Follow all jobs live."""
+    commands.session.shown.clear()  # from now on the live view shows what is open
+    return commands.cluster().dash()
+
+
+def shutdown(commands: Commands, *, force: bool) -> Note:
+    """End the cluster if it was started here, else disconnect; live views keep their last state."""
+    return commands.shutdown(force=force)
+
+
+VERBS = (
+    Verb(
+        "report", "write a self-contained HTML report", report, (JOB, *OUTPUT), "quick-start -o report.html"
+    ),
+    Verb(
+        "predict",
+        "score a file with a job's last checkpoint",
+        predict,
+        PREDICT,
+        "quick-start new.parquet -o scores.parquet",
+    ),
+    Verb("dash", "follow all jobs live, and open one of them", dash),
+    Verb("shutdown", "end the cluster that was started here", shutdown, SHUTDOWN),
+)

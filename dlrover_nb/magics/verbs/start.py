@@ -1,0 +1,164 @@
+"""Verbs that lead to a running job: connect, submit, and what shows its state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.job import DataFormat, Embedding, Metric, Migration, Mode, Optimizer, Sync
+from dlrover_nb.magics.flags import JOB, SIZE_FLAGS, flags_of
+from dlrover_nb.magics.verb import Verb, argument
+from dlrover_nb.magics.words import columns, number, one_of, setting, whole, widths, yes_no
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from dlrover_nb.api.cluster import Cluster
+    from dlrover_nb.api.job import Job
+    from dlrover_nb.api.views import JobsView, StatusView
+    from dlrover_nb.core.connect.kinds import Options
+    from dlrover_nb.magics.commands import Commands
+    from dlrover_nb.magics.flags import FlagTable
+    from dlrover_nb.magics.verb import Values
+    from dlrover_nb.widgets.live import LiveView
+
+CONNECT = (
+    argument("kind", metavar="KIND", nargs="?", default="ray", help="ray, kubernetes, or sim: nothing real"),
+    argument("address", metavar="ADDRESS", nargs="?", help="of a Ray; left out: this machine"),
+    argument("--cpus", type=number, metavar="N", help="cores that a Ray of our own offers"),
+    argument("--machines", type=whole, metavar="N", help="of a simulated cluster"),
+    argument("--speed", type=number, metavar="X", help="simulated seconds in a second"),
+    argument("--context", metavar="CONTEXT", help="of the kubeconfig; left out: its current one"),
+    argument("--namespace", metavar="NAMESPACE", help="where jobs go; left out: the context's"),
+)
+SUBMIT_FLAGS: FlagTable = (
+    ("--data", "data.path", str, "FILE", "rows to train on; left out: the census rows that ship"),
+    (
+        "--format",
+        "data.format",
+        one_of("format", DataFormat),
+        "FORMAT",
+        "census, parquet, criteo, numpy or own",
+    ),
+    ("--label", "data.label", str, "COLUMN", "column with 0 or 1"),
+    ("--numeric", "data.numeric", columns, "A,B", "number columns; none named: all, by type"),
+    ("--categorical", "data.categorical", columns, "A,B", "columns of ids"),
+    ("--exclude", "data.exclude", columns, "A,B", "columns to leave out"),
+    ("--holdout", "data.holdout", number, "SHARE", "share of rows kept for evaluation"),
+    ("--mode", "mode", one_of("mode", Mode), "MODE", "who decides: manual, suggest or auto"),
+    ("--batch-size", "batch_size", whole, "N", "samples of one mini-batch"),
+    ("--epochs", "epochs", whole, "N", "passes over the rows"),
+    ("--seed", "seed", whole, "N", "of the order of rows"),
+    ("--model", "model.name", str, "MODEL", "wide_deep, dcn_v2, xdeepfm, or your own: a name"),
+    ("--embedding-dim", "model.embedding_dim", whole, "N", "width of an embedding"),
+    ("--hidden", "model.hidden", widths, "A,B", "widths of the deep part's layers"),
+    ("--cross-layers", "model.cross_layers", whole, "N", "cross layers of dcn_v2"),
+    ("--cin", "model.cin", widths, "A,B", "feature maps of xdeepfm's layers"),
+    ("--embedding", "model.embedding", one_of("embedding", Embedding), "KIND", "fixed tables, or hash"),
+    ("--hash-size", "model.hash_size", whole, "N", "most rows of one column of fixed tables"),
+    ("--optimizer", "model.optimizer", one_of("optimizer", Optimizer), "NAME", "sgd, adagrad or adam"),
+    ("--learning-rate", "model.learning_rate", number, "X", "of the optimizer"),
+    ("--beta1", "model.beta1", number, "X", "of adam"),
+    ("--beta2", "model.beta2", number, "X", "of adam"),
+    ("--epsilon", "model.epsilon", number, "X", "of adam"),
+    ("--sync", "sync", one_of("sync", Sync), "KIND", "asp, bsp or ssp: how far workers may run ahead"),
+    ("--staleness", "staleness", whole, "N", "the bound of ssp, in iterations"),
+    ("--overlap", "overlap", yes_no, "YES|NO", "whether a worker computes while gradients travel"),
+    ("--migration", "migration", one_of("migration", Migration), "KIND", "seamless or restart"),
+    ("--checkpoint-url", "checkpoint_url", str, "URL", "where checkpoints are kept"),
+    ("--early-stopping", "early_stopping.metric", one_of("metric", Metric), "METRIC", "auc or log_loss"),
+    ("--patience", "early_stopping.patience", whole, "N", "passes without gain before training ends"),
+    ("--min-gain", "early_stopping.min_gain", number, "X", "what counts as a gain"),
+    *SIZE_FLAGS,
+)
+SUBMIT = (
+    argument("name", metavar="NAME", nargs="?", help="of the job"),
+    argument("--file", metavar="FILE", help="job file (YAML); flags win over it"),
+    *flags_of(SUBMIT_FLAGS, by_path=True),
+    argument(
+        "--warm-start", action="store_true", help="begin on what jobs like it ended with, if there are any"
+    ),
+    argument(
+        "--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="any key of a job file"
+    ),
+    argument("--wait", action="store_true", help="block until it has ended; exit code 1 when it failed"),
+)
+
+
+def connect(commands: Commands, *, kind: str, address: str | None, **options: Unpack[Options]) -> Cluster:
+    """Start or join a cluster."""
+    return commands.connect(kind, address, **options)
+
+
+def settings_of(values: Values) -> Values:
+    """Collect the flags that are keys of a job file in ``settings``, as (path, value); the last one wins."""
+    paths = [path for _, path, *_ in SUBMIT_FLAGS]
+    given = [(path, values[path]) for path in paths if values[path] is not None]
+    name = [("name", values["name"])] if values["name"] else []
+    warm = [("warm_start", True)] if values["warm_start"] else []
+    named: object = values["set"]
+    assert isinstance(named, list)
+    return {
+        "file": values["file"],
+        "settings": (*named, *name, *given, *warm),
+        "wait": values["wait"],
+    }
+
+
+def submit(
+    commands: Commands,
+    *,
+    file: str | None,
+    settings: tuple[tuple[str, object], ...],
+    wait: bool,
+    cell: str | None,
+) -> Job | StatusView:
+    """Start a job, and wait for its end where that was asked."""
+    from dlrover_nb.api.job import Job  # noqa: PLC0415 - see the package
+    from dlrover_nb.api.views import Note  # noqa: PLC0415 - see the package
+    from dlrover_nb.magics.submission import own_code, spec_of  # noqa: PLC0415 - see the package
+
+    commands.check_can_submit()
+    spec = spec_of(file, settings, cell, commands.namespace)
+    job = commands.cluster(start=True).submit(spec, **own_code(spec, commands.namespace))
+    commands.session.note_submitted(spec.name)
+    if wait:
+        return commands.wait(job)
+    text = f"{spec.plan}; mode {spec.mode}\n{commands.command} watch {spec.name} follows it"
+    return Job(job.handle, job.poller, Note(f"Submitted {spec.name}", text))
+
+
+def jobs(commands: Commands) -> JobsView:
+    """List jobs."""
+    return commands.jobs()
+
+
+def status(commands: Commands, *, job: str | None) -> StatusView:
+    """Show a job's state."""
+    shown = commands.job(job).status()
+    commands.session.note_shown(shown.snapshot)
+    return shown
+
+
+def watch(commands: Commands, *, job: str | None) -> LiveView:
+    """Follow a job live."""
+    found = commands.job(job)
+    commands.session.shown.pop(found.name, None)  # from now on the live view shows what is open
+    return found.watch()
+
+
+VERBS = (
+    Verb("connect", "start or join where jobs run", connect, CONNECT, "ray"),
+    Verb(
+        "submit",
+        "start a job, from flags, YAML or Python",
+        submit,
+        SUBMIT,
+        "quick-start --workers 2 --mode suggest",
+        (settings_of,),
+        takes_cell=True,
+        exits_by_phase=True,
+    ),
+    Verb("jobs", "list jobs", jobs),
+    Verb("status", "show a job's state", status, (JOB,), "quick-start"),
+    Verb("watch", "follow a job live", watch, (JOB,), "quick-start"),
+)
