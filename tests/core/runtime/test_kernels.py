@@ -122,6 +122,7 @@ def test_grouped_rows_lie_by_owner_in_their_order_and_lead_back(ids, n_owner, se
     assert grouped[places].tolist() == ids
 
 
+@laws
 @given(beta1=st.floats(0, 0.99), beta2=st.floats(0, 0.9999), count=st.integers(1, 10**6))
 def test_corrections_are_those_of_adam_for_any_count(beta1, beta2, count):
     rule = replace(RULES[-1], optimizer=Optimizer.ADAM, beta1=beta1, beta2=beta2)
