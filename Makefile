@@ -108,5 +108,10 @@ constraints:  ## constraints.txt anew from pyproject.toml, keeping pins that sti
 	  $(if $(UPGRADE),--upgrade) --output-file constraints.txt pyproject.toml
 	@sed -i '1i $(HEADER)' constraints.txt
 
+.PHONY: wheel
+wheel: $(STAMP)dev  ## the wheel in dist/: for any Python 3 from 3.11 on
+	rm -rf build/lib* build/bdist*
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(OUT)

@@ -1,10 +1,16 @@
 """The compiled kernel; all else is in pyproject.toml, where setuptools takes extensions as experiments.
 
-It is loaded by ctypes and holds no Python module. Without a compiler it is left out: the runtime then
-computes in numpy.
+It is loaded by ctypes and holds no Python module, so that one library serves every Python: neither its file
+name nor the wheel's tag names a version (py3-none-linux_x86_64). Without a compiler it is left out, the
+runtime computes in numpy, and the wheel is one for any platform (py3-none-any). abi3 was rejected: it is a
+promise on Python's C API, which the kernel does not use.
 """
 
+from pathlib import Path
+
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
 
 KERNEL = Extension(
     "dlrover_nb.core.runtime.kernels._kernel",
@@ -13,4 +19,29 @@ KERNEL = Extension(
     optional=True,
 )
 
-setup(ext_modules=[KERNEL])
+
+class BuildKernel(build_ext):
+    """Build the library under a name without a Python version."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """Return the file of an extension below the build folder."""
+        return str(Path(*fullname.split(".")).with_suffix(".so"))
+
+
+class KernelWheel(bdist_wheel):
+    """Tag the wheel by what was built."""
+
+    def run(self) -> None:
+        """Build first: whether there is a library decides on the tag."""
+        self.run_command("build")
+        library = self.get_finalized_command("build_ext").get_ext_fullpath(KERNEL.name)
+        self.root_is_pure = not Path(library).exists()
+        super().run()
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return Python, ABI and platform: any Python 3, no ABI."""
+        *_, platform = super().get_tag()
+        return "py3", "none", platform
+
+
+setup(ext_modules=[KERNEL], cmdclass={"build_ext": BuildKernel, "bdist_wheel": KernelWheel})

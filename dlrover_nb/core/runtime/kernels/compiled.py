@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.machinery
 from ctypes import c_float, c_int64, c_uint64, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     Slots = NDArray[np.int32]
     Floats = NDArray[np.float32]
 
+# Built by setup.py under a name without a Python version: each Python loads the same library.
+_LIBRARY = Path(__file__).with_name("_kernel.so")
 _VERSION = 4  # of kernel.c: a library that was built before the source changed is not used
 _KINDS = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
@@ -47,8 +48,7 @@ _SIGNATURES = {
 
 def is_built() -> bool:
     """Return whether the library was built when the package was installed, from this version's source."""
-    path = _library_path()
-    return path is not None and getattr(ctypes.CDLL(str(path)), "version", int)() == _VERSION
+    return _LIBRARY.exists() and getattr(ctypes.CDLL(str(_LIBRARY)), "version", int)() == _VERSION
 
 
 class Compiled:
@@ -151,15 +151,8 @@ class _HashMap(numpy_kernel.HashMap):
         self._c.hash_move(_at(self._places), len(self._places) - 1, _at(old), len(old))
 
 
-def _library_path() -> Path | None:
-    """Return the library beside this file; its name is an extension module's, which it is not."""
-    here = Path(__file__).parent
-    names = (here / f"_kernel{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES)
-    return next((path for path in names if path.exists()), None)
-
-
 def _load() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(_library_path()))
+    library = ctypes.CDLL(str(_LIBRARY))
     for name, arguments in _SIGNATURES.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, c_int64 if name == "distinct" else None
