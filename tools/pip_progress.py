@@ -31,6 +31,7 @@ PLAIN_EVERY_S, TERMINAL_EVERY_S = 10.0, 1.0
 SHOWN_ON_FAILURE = 25  # lines
 COLLECTING = re.compile(r"\s*(?:Collecting|Requirement already satisfied:) ([A-Za-z0-9._-]+)")
 DOWNLOADING = re.compile(r"\s*Downloading (\S+?)(?:-py\S+|-cp\S+)?\.(?:whl|tar\.gz)\S*( \([\d.]+ [kMG]B\))?")
+FROM_FILE = re.compile(r"\s*Processing (?:\S*/)?([A-Za-z0-9._]+)-\S+\.(?:whl|tar\.gz)")
 BUILDING = re.compile(r"\s*(?:Building|Preparing|Installing build|Getting requirements)\b.*")
 INSTALLING = re.compile(r"Installing collected packages: (.*)")
 
@@ -45,7 +46,7 @@ class Progress:
 
     def read(self, line: str) -> None:
         """Take one line of pip's output."""
-        if match := COLLECTING.match(line):
+        if match := COLLECTING.match(line) or FROM_FILE.match(line):
             self.seen.add(match[1].lower())
             self.step = f"resolving {match[1]} ({len(self.seen)} packages so far)"
         elif match := DOWNLOADING.match(line):

@@ -15,6 +15,7 @@ OUTPUT = """\
 Collecting numpy>=1.26 (from -c constraints.txt (line 3))
   Downloading numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl (16.9 MB)
 Requirement already satisfied: pip in ./lib (26.1)
+Processing /wheels/packaging-26.3-py3-none-any.whl (from bokeh>=3.8.2->dlrover-nb==0.1.0)
   Preparing editable metadata (pyproject.toml): started
 Installing collected packages: numpy, pandas, dlrover-nb
 Successfully installed dlrover-nb-0.1.0 numpy-2.4.6 pandas-3.1.1
@@ -23,6 +24,7 @@ STEPS = [
     "resolving numpy (1 packages so far)",
     "downloading numpy-2.4.6 (16.9 MB)",
     "resolving pip (2 packages so far)",
+    "resolving packaging (3 packages so far)",
     "preparing editable metadata (pyproject.toml): started",
     "installing 2 of 3 packages",
     "installing 2 of 3 packages",
