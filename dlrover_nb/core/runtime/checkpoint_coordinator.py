@@ -1,19 +1,19 @@
-"""Checkpoints as the job master sees them: copied while training stands still, written while it goes on.
+"""Checkpoints, coordinated by the job master: copied while training is paused, written while it goes on.
 
-While all workers stand still every PS copies its part into memory (`Copied`); parts and data queue of that
-moment belong together. Then training goes on, and each PS writes its copy to the disk (`Saved`). When all
-parts are there, the manifest makes them one. A checkpoint that cannot be written (full disk) costs nothing
-but itself; so does a PS that dies meanwhile, as its copy outlives it.
+While all workers are paused every PS copies its part into memory (`Copied`); the parts and the data queue of
+that moment belong together. Then training goes on, and each PS writes its copy to the disk (`Saved`). When
+all parts are written, the manifest completes them. A checkpoint that cannot be written (full disk) costs
+nothing else; nor does a PS that dies meanwhile, as its copy outlives it.
 
-A group is restored from the newest checkpoint that can be read: from memory, though it was never written;
-else from its files; else from the one before; else from the beginning. Only what must be on the disk is
-waited for: the last checkpoint of a job that is to stop (SAVING), the final one of a job that has trained
-all rows (which is evaluated meanwhile), and one that other PS are to read (`Migration.RESTART`).
+A group is restored from the newest readable checkpoint: from memory, even if it was never written; else from
+its files; else from the one before; else from the beginning. Training waits for the disk in three cases only:
+the last checkpoint of a job that is to stop (SAVING), the final one of a job that has trained all rows (which
+is evaluated meanwhile), and one that other PS are to read (`Migration.RESTART`).
 
-One checkpoint is written at a time, as PS have two buffers and one of them holds what can be restored; only
-a job that is to stop does not wait for the one before. Writing straight from the parameters, with copies of
-the pages that change (fork), was rejected: it takes as much memory in the end, and every first change of a
-page then costs a page fault within training.
+One checkpoint is written at a time, as PS have two buffers and one of them holds the restorable copy; only a
+job that is to stop does not wait for the previous one. Writing directly from the parameters with
+copy-on-write pages (fork) was rejected: it needs as much memory in the end, and every first change of a page
+then costs a page fault during training.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.messages import Copied, Saved
 
 N_CHECKPOINT_KEPT = 2  # on the disk
-FIRST_CHECKPOINT_BYTES = 1 << 20  # asked for when no earlier checkpoint tells the size
+FIRST_CHECKPOINT_BYTES = 1 << 20  # assumed while no earlier checkpoint gives the size
 
 
 def is_due(state: JobState, at_s: float) -> bool:
-    """Whether it is time for a checkpoint against the loss of a PS, and the one before is written."""
+    """Whether a periodic checkpoint is due and the previous one is written."""
     every_s = state.spec.checkpoint_every_s
     is_time = every_s > 0 and state.keeps_checkpoints and at_s >= state.last_checkpoint_s + every_s
     return is_time and not state.writing and state.move is None and not state.is_evaluating
 
 
 def final_is_due(state: JobState) -> bool:
-    """Whether all rows are trained and the checkpoint that keeps the result is not under way yet."""
+    """Whether all rows are trained and the final checkpoint has not been started."""
     is_under_way = any(writing.is_final for writing in state.writing.values())
     return state.train.finished and not state.is_settled and not is_under_way
 
 
 def start_checkpoint(state: JobState, at_s: float) -> None:
-    """Let every PS copy its part, now that all stand still."""
+    """Order every PS to copy its part; all workers are paused."""
     group = state.group
     assert group is not None
     state.n_checkpoint += 1
@@ -67,13 +67,13 @@ def start_checkpoint(state: JobState, at_s: float) -> None:
 
 
 def is_copied(state: JobState) -> bool:
-    """Whether all parts of the checkpoint at hand are copied, or it was given up."""
+    """Whether all parts of the current checkpoint are copied, or it was given up."""
     writing = state.writing.get(state.n_checkpoint)
     return writing is None or writing.is_copied
 
 
 def is_written(state: JobState) -> bool:
-    """Whether the checkpoint at hand is on the disk, or it was given up."""
+    """Whether the current checkpoint is on the disk, or it was given up."""
     return state.n_checkpoint not in state.writing
 
 
@@ -102,7 +102,7 @@ def on_saved(state: JobState, node: Node, saved: Saved, at_s: float) -> None:
 
 
 def on_written(state: JobState, number: int) -> None:
-    """Hear that a checkpoint is complete on the disk."""
+    """Record that a checkpoint is complete on the disk."""
     writing = state.writing.get(number)
     if writing is None or writing.manifest is None:
         return
@@ -112,7 +112,7 @@ def on_written(state: JobState, number: int) -> None:
 
 
 def on_failed(state: JobState, number: int, why: str, at_s: float) -> None:
-    """Go on without a checkpoint that could not be written: the PS still hold all."""
+    """Drop a checkpoint that could not be written; the PS still hold all parameters."""
     writing = state.writing.pop(number, None)
     if writing is None:
         return
@@ -125,14 +125,14 @@ def on_failed(state: JobState, number: int, why: str, at_s: float) -> None:
 
 
 def check_time(state: JobState, limit_s: float, at_s: float) -> None:
-    """Give up what is not written within the limit."""
+    """Give up checkpoints that are not written within the limit."""
     for writing in tuple(state.writing.values()):
         if at_s > writing.since_s + limit_s:
             on_failed(state, writing.number, f"the PS did not finish it within {limit_s:g} s", at_s)
 
 
 def roll_back(state: JobState) -> None:
-    """Take what can be restored as the source of the next group; what is not copied whole is lost."""
+    """Make the newest restorable checkpoint the source of the next group; incomplete copies are lost."""
     for number in state.writing:
         state.orders.append(DropCheckpoint(number))
     state.writing.clear()
@@ -149,7 +149,7 @@ def discard(state: JobState, kept: RestorableCheckpoint) -> None:
 
 
 def source_name(state: JobState) -> str:
-    """Return what the next group loads, in words."""
+    """Return the source of the next group as text."""
     if state.source is None:
         return "the beginning"
     return f"checkpoint {state.source.number}" + ("" if state.source.is_on_disk else " in memory")
@@ -174,7 +174,7 @@ def _manifest(writing: Writing, at_s: float) -> Manifest:
 
 
 def _keep(state: JobState, kept: RestorableCheckpoint) -> None:
-    """Keep the newest two on the disk, and what is in memory alone while nothing newer can be restored."""
+    """Keep the newest two on the disk, and one in memory while nothing newer is restorable."""
     others = [other for other in state.checkpoints if other.number != kept.number]
     ordered = sorted([*others, kept], key=lambda each: each.number)
     on_disk = [each for each in ordered if each.is_on_disk]

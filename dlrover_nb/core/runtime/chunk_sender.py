@@ -1,4 +1,4 @@
-"""Carries chunks of parameters from one PS to others, over sockets of its own."""
+"""Connections over which a PS sends chunks of parameters to other PS."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class ChunkSender:
-    """Connections to other PS, made when there is something to carry.
+    """Connections to other PS, opened on first use.
 
     Parameters
     ----------
     context, keys, name
-        Where sockets are made, and under which name.
+        For the sockets: their context, their keys and the sender's name.
     agent
-        What wakes for their answers.
+        Polls the sockets for answers.
     """
 
     def __init__(self, context: Context, keys: JobKeys, name: str, agent: Agent) -> None:
@@ -37,7 +37,7 @@ class ChunkSender:
         self._decoder = MessageDecoder(name, ChunkTaken | ExchangeRefused)
 
     def send(self, chunks: Iterable[AddressedChunk]) -> None:
-        """Send chunks; what cannot be sent now is sent again by `giving` later."""
+        """Send chunks; a chunk that cannot be sent now is repeated later (`migration_source`)."""
         for addressed in chunks:
             part = addressed.part
             frames = encode(addressed.chunk, [part.ids, part.table, part.dense])
@@ -45,7 +45,7 @@ class ChunkSender:
                 self._socket(addressed.endpoint).send_multipart(frames, zmq.NOBLOCK, copy=False)
 
     def answers(self, ready: Collection[Socket]) -> Iterator[tuple[str, ChunkTaken]]:
-        """Yield what other PS answered, and which."""
+        """Yield the endpoints and answers of other PS."""
         for endpoint, socket in self._sockets.items():
             while socket in ready:
                 try:
@@ -57,7 +57,7 @@ class ChunkSender:
                     yield endpoint, decoded[0]
 
     def close(self) -> None:
-        """Close all connections; what is on its way is dropped."""
+        """Close all connections; unsent messages are dropped."""
         for socket in self._sockets.values():
             self._agent.unwatch(socket)
             socket.close(linger=0)

@@ -1,12 +1,12 @@
-"""The job master: facts in, orders out; it owns the data queue, the nodes and the way to the next plan.
+"""The job master: events in, orders out. It owns the data queue, the nodes and the changes of plan.
 
-Sans-IO: time is an argument, messages come decoded, and whatever must happen is returned as a tuple of
-`orders`. So every interleaving of deaths, late words and changes of mind can be played through in a test,
-and a real job differs from it by its driver alone.
+Sans-IO: time is an argument, messages arrive decoded, and all effects are returned as a tuple of `orders`. So
+a test can play every interleaving of deaths, late messages and new decisions, and a real job differs from the
+test by its driver only.
 
-Words of workers about shards are heard at the `desk`, those of PS about checkpoints in `saving`. After each
-fact everything is reconciled anew (`_settle`): parameter servers in `rollout`, workers by `crew`. Nothing
-waits for a particular message in a particular order.
+Messages of workers about shards are handled in `shard_requests`, those of PS about checkpoints in
+`checkpoint_coordinator`. After each event the state is reconciled (`_settle`): parameter servers in
+`ps_group`, workers in `worker_set`. No step waits for particular messages in a particular order.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ PROGRESS_EVERY_S = 1.0
 
 
 class JobMaster:
-    """Runs one job from its first node to its end.
+    """The master of one job.
 
     Parameters
     ----------
     spec, features, capacity
-        What to run, on which rows, within what.
+        The job, its data, and the capacity that it may use.
     folder
-        The job's run folder, as the nodes see it; only names are made of it here.
+        The job's run folder as a path on the nodes; it is not accessed here.
     evaluate
         Quality from scores and labels of the held-out rows.
     """
@@ -104,31 +104,31 @@ class JobMaster:
         self._evaluate = evaluate
         self._progress_emitted = (float("-inf"), 0)
 
-    # what others see
+    # read access
 
     @property
     def phase(self) -> JobPhase:
-        """Where the job is in its life."""
+        """Phase of the job."""
         return self._state.phase
 
     @property
     def message(self) -> str:
-        """What happened last, in words."""
+        """The last message."""
         return self._state.message
 
     @property
     def target(self) -> ResourcePlan:
-        """What should run."""
+        """The target plan."""
         return self._state.target
 
     @property
     def running(self) -> ResourcePlan | None:
-        """What runs, once everything is in place; None while nodes are missing, moving or standing still."""
+        """The plan that runs; None while nodes are missing, migrating or paused."""
         return None if self._state.steady_since_s is None else self._state.target
 
     @property
     def stage(self) -> Stage:
-        """Where the PS group is."""
+        """Stage of the PS group."""
         return self._state.stage
 
     @property
@@ -158,7 +158,7 @@ class JobMaster:
 
     @property
     def n_dropped(self) -> int:
-        """Messages that nodes did not understand."""
+        """Messages that nodes could not decode."""
         return self._state.n_dropped
 
     @property
@@ -166,32 +166,32 @@ class JobMaster:
         """Shards that killed their workers and wait for a decision."""
         return quarantine.isolated(self._state)
 
-    # what a master after this one must know
+    # recovery
 
     @property
     def record(self) -> StateRecord:
-        """All that lasts but ledgers and checkpoints."""
+        """The persistent state without ledgers and checkpoints."""
         return record_of(self._state)
 
     @property
     def checkpoints(self) -> tuple[RestorableCheckpoint, ...]:
-        """All that can be restored, with what the next group loads."""
+        """All restorable checkpoints, with the one that the next group loads."""
         source = self._state.source
         return (*self._state.checkpoints, *([source] if source else []))
 
     @property
     def ledgers(self) -> tuple[ShardLedger, ShardLedger]:
-        """Those of training and evaluation."""
+        """Ledgers of training and evaluation."""
         return self._state.train, self._state.evaluate
 
     @ledgers.setter
     def ledgers(self, ledgers: tuple[ShardLedger, ShardLedger]) -> None:
         self._state.train, self._state.evaluate = ledgers
 
-    # facts
+    # events
 
     def start(self, at_s: float) -> tuple[Order, ...]:
-        """Begin: order the nodes of the first plan."""
+        """Order the nodes of the first plan."""
         self._state.aim(self._state.spec.plan, at_s)
         self._state.orders.append(Emit(PhaseChanged(at_s, JobPhase.STARTING)))
         return self._settle(at_s)
@@ -199,24 +199,24 @@ class JobMaster:
     def resume(
         self, record: StateRecord, kept: Iterable[RestorableCheckpoint], at_s: float
     ) -> tuple[Order, ...]:
-        """Go on where a master before this one stopped, instead of `start`; its ledgers are here already."""
+        """Continue a job of an earlier master, instead of `start`; its ledgers are set already."""
         revive(self._state, record, kept, at_s)
         return self._settle(at_s)
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[Order, ...]:
-        """Work towards `plan` from now on; a plan that was on its way is given up for it."""
+        """Set the target plan; a change of plan in progress is given up."""
         plans.set_target(self._state, plan, at_s)
         return self._settle(at_s)
 
     def stop(self, by: str, why: str, at_s: float) -> tuple[Order, ...]:
-        """Save what was learnt, then end the job."""
+        """Save a checkpoint, then end the job."""
         state = self._state
         if not state.stop_reason and not state.is_ended:
             state.stop_reason, state.last_step_s = f"stopped by {by}" + (f": {why}" if why else ""), at_s
         return self._settle(at_s)
 
     def choose(self, choice: UserChoice, at_s: float) -> tuple[Order, ...]:
-        """Do what the user says with a shard in quarantine or with batch sizes.
+        """Apply a decision of the user about a shard in quarantine or batch sizes.
 
         Raises
         ------
@@ -227,7 +227,7 @@ class JobMaster:
         return self._settle(at_s)
 
     def fail(self, why: str, at_s: float) -> tuple[Order, ...]:
-        """End the job at once, because its surroundings failed."""
+        """End the job at once after a failure of its driver or backend."""
         if not self._state.is_ended:
             self._state.end(JobPhase.FAILED, why, at_s)
         return self._settle(at_s)
@@ -242,9 +242,9 @@ class JobMaster:
         was_killed: bool = False,
         out_of_memory: bool = False,
     ) -> tuple[Order, ...]:
-        """Hear from the backend that a node is gone; of one that was given up, only that it lacked memory.
+        """Handle the exit of a node; for a node that was given up before, only an out-of-memory exit counts.
 
-        That is heard late where the cluster could not be asked: the node after it has as little.
+        Such an exit is reported late when the cluster was unreachable; the replacement has as little memory.
         """
         known, silent = self._state.roster.get(node), self._state.silent.pop(node, None)
         if known is None and silent is not None and out_of_memory:
@@ -258,7 +258,7 @@ class JobMaster:
     def on_message(
         self, sender: str, message: FromNode, at_s: float, arrays: Sequence[NDArray[np.generic]] = ()
     ) -> tuple[Order, ...]:
-        """Hear from a node; one that is not, or no longer, known is told to stop."""
+        """Handle a message of a node; an unknown node is ordered to stop."""
         node = self._state.roster.get(sender)
         if node is None:
             return (Send(sender, Stop()),) if not isinstance(message, Left) else ()
@@ -269,27 +269,27 @@ class JobMaster:
         return self._settle(at_s)
 
     def set_capacity(self, capacity: Capacity, at_s: float) -> tuple[Order, ...]:
-        """Hear that machines came or went."""
+        """Set the capacity that the job may use."""
         self._state.capacity = capacity
         return self._settle(at_s)
 
     def set_waiting(self, reasons: Mapping[str, str], at_s: float) -> tuple[Order, ...]:
-        """Hear from the backend which nodes cannot begin yet, and why; an empty reason: there is no room."""
+        """Set which nodes cannot start yet, and why; an empty reason means no free capacity."""
         liveness.set_waiting(self._state, reasons, at_s)
         return self._settle(at_s)
 
     def manifest_written(self, number: int, at_s: float) -> tuple[Order, ...]:
-        """Hear that a checkpoint is complete on disk."""
+        """Record that a checkpoint is complete on disk."""
         checkpoint_coordinator.on_written(self._state, number)
         return self._settle(at_s)
 
     def checkpoint_failed(self, number: int, why: str, at_s: float) -> tuple[Order, ...]:
-        """Hear that a checkpoint could not be written."""
+        """Record that a checkpoint could not be written."""
         checkpoint_coordinator.on_failed(self._state, number, why, at_s)
         return self._settle(at_s)
 
     def tick(self, at_s: float) -> tuple[Order, ...]:
-        """Time passed: look for the silent and the stuck."""
+        """Check limits of time: silent nodes, plans and stages without progress."""
         liveness.check_time(self._state, at_s)
         shard_requests.update_speeds(self._state)
         quarantine.update_blocked(self._state, at_s)
@@ -325,7 +325,7 @@ class JobMaster:
                 assert_never(never)
 
     def _on_hello(self, node: Node, hello: Hello, at_s: float) -> None:
-        if node.is_up:  # a second Hello of one node says nothing new
+        if node.is_up:  # a repeated Hello
             return
         if node.is_draining and node.role is Role.WORKER:  # the order may have been lost with a master
             self._state.send(node, Drain())
@@ -344,10 +344,10 @@ class JobMaster:
     # reconcile
 
     def _is_calm(self, node: Node) -> bool:
-        """Whether a word of `node` about shards left nothing to reconcile before the next tick.
+        """Whether a shard message of `node` needs no reconciliation before the next tick.
 
-        Nearly all messages are of this kind, and reconciling looks at every node: with a thousand workers it
-        would be what limits them.
+        Nearly all messages are of this kind, and reconciling visits every node: with a thousand workers it
+        would be the bottleneck.
         """
         state = self._state
         is_steady = state.stage is Stage.SERVING and state.steady_since_s is not None and state.change is None

@@ -1,17 +1,17 @@
-"""The way from one group of PS to the next without a stop, as the job master sees it.
+"""Live migration of parameters from one PS group to the next, coordinated by the job master.
 
-The PS that are to join come up beside those that serve. Then every PS that has buckets to give copies them
-to their next owners while workers train (`MoveOut`, told by `Moved`). When what is left takes a moment only,
-all workers pause, each PS sends the rest (`MoveEnd`), and the next group serves when every member says that
-all of its part is there (`Loaded`). PS that are left over are stopped only then. No disk, no shard dropped.
+The PS that are to join start beside those that serve. Then every PS that gives up buckets copies them to
+their next owners while workers train (`MoveOut`, reported by `Moved`). When little is left, all workers
+pause, each PS sends the rest (`MoveEnd`), and the next group serves when every member has reported that its
+part is complete (`Loaded`). Only then are surplus PS stopped. No disk is used, no shard is dropped.
 
-Until the pause ends in SWITCHING nothing has changed: a PS that is to join and dies, a newer decision, a
-stop, the last row or a move that does not come further just end the move (`MoveCancel`), and what the PS
-serve is whole. While the parameters change owners, a death of either group leaves no whole set of them: then
-parameters and queue go back to the last checkpoint together, as with any loss of a PS.
+Until the pause ends in SWITCHING nothing has changed: if a joining PS dies, if a newer decision, a stop or
+the last row comes, or if the move makes no progress, the move is cancelled (`MoveCancel`) and the serving PS
+are complete. During SWITCHING the death of a member of either group leaves no complete set of parameters:
+then parameters and queue roll back to the last checkpoint, as with any loss of a PS.
 
-A checkpoint in the midst of a move would hold rows twice, with different values. So none begins while one
-goes on, and none that is being written loses its PS: a move waits for it before it switches.
+A checkpoint during a move would hold rows twice, with different values. So none begins during a move, and a
+move waits for a checkpoint that is being written before it switches.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GB = 1e9
 
 
 def start_migration(state: JobState, members: tuple[str, ...], at_s: float) -> None:
-    """Let parameters go to their next owners, the PS `members`, in index order."""
+    """Start the migration to the PS `members`, in index order."""
     group = state.group
     assert group is not None
     state.n_group += 1
@@ -48,7 +48,7 @@ def start_migration(state: JobState, members: tuple[str, ...], at_s: float) -> N
 
 
 def _targets(state: JobState, old: PsGroup, new: PsGroup, source: str) -> tuple[MoveTarget, ...]:
-    """Return what `source` has to give, by the PS that it goes to."""
+    """Return the buckets that `source` has to send, by target PS."""
     buckets: dict[str, list[int]] = {}
     for bucket, (was, will) in enumerate(zip(old.bucket_owner, new.bucket_owner, strict=True)):
         if old.nodes[was] == source != new.nodes[will]:
@@ -57,7 +57,7 @@ def _targets(state: JobState, old: PsGroup, new: PsGroup, source: str) -> tuple[
 
 
 def cancel_migration(state: JobState) -> None:
-    """End a move that has not switched; every PS stays as it was."""
+    """Cancel a move before SWITCHING; the serving PS are unchanged."""
     if state.move is None:
         return
     move = state.move.group
@@ -69,7 +69,7 @@ def cancel_migration(state: JobState) -> None:
 
 
 def on_moved(state: JobState, node: Node, moved: Moved, at_s: float) -> None:
-    """Hear how far a PS is."""
+    """Record the progress of a PS."""
     move = state.move
     if move is None or moved.move != move.group.ps_epoch or state.stage is Stage.SWITCHING:
         return
@@ -90,7 +90,7 @@ def _progress(state: JobState, move: Move) -> str:
 
 
 def is_ready(state: JobState) -> bool:
-    """Whether workers may pause for the rest."""
+    """Whether so little is left that workers may pause for the rest."""
     move = state.move
     if move is None or state.writing:
         return False
@@ -98,7 +98,7 @@ def is_ready(state: JobState) -> bool:
 
 
 def switch(state: JobState, at_s: float) -> None:
-    """Let the rest go over, now that all workers stand still."""
+    """Order the rest to be sent, once all workers have paused."""
     move, group = state.move, state.group
     assert move is not None
     assert group is not None
@@ -115,7 +115,7 @@ def _end(state: JobState, old: PsGroup, new: PsGroup, node: Node) -> MoveEnd:
 
 
 def resend_outcome(state: JobState, node: Node) -> None:
-    """Tell a PS that came through the loss of a master what became of a move: it ends, or never was."""
+    """Send the outcome of a move again to a PS that survived the loss of a master."""
     move, group = state.move, state.group
     if state.stage is Stage.SWITCHING and move is not None and group is not None:
         if node.id in group.nodes or node.id in move.group.nodes:
@@ -126,7 +126,7 @@ def resend_outcome(state: JobState, node: Node) -> None:
 
 
 def end_switching(state: JobState, at_s: float) -> None:
-    """Let the next group serve when all of it is there."""
+    """Let the next group serve when all its members are complete."""
     move, group = state.move, state.group
     assert move is not None
     assert group is not None
@@ -140,7 +140,7 @@ def end_switching(state: JobState, at_s: float) -> None:
 
 
 def not_switched(state: JobState) -> tuple[Node, ...]:
-    """Return the PS for which a switch waits."""
+    """Return the PS that a switch waits for."""
     if state.move is None:
         return ()
     epoch = state.move.group.ps_epoch

@@ -1,14 +1,14 @@
-"""What a PS gives away in one move: which rows go next, in which chunk, and what has to be sent again.
+"""The sending side of a migration: which rows go next, in which chunk, and what is repeated.
 
-The rows that go are marked as pending and sent in chunks of about 1 MiB, a few at a time, between the
-requests of workers. A row that is trained meanwhile is pending again, so what is left shrinks to what is
-trained between two looks; then the master lets all workers pause, and the rest follows with the dense slices.
+Rows to send are marked as pending and sent in chunks of about 1 MiB, a few at a time, between the requests of
+workers. A row that is trained meanwhile becomes pending again, so the number of pending rows shrinks to those
+trained between two steps. Then the master pauses all workers, and the rest follows with the dense slices.
 
-Sending each update on to the next owner instead (as replicas do) was rejected: it doubles the traffic of
-every push for as long as the copy takes, and needs an order between the copy of a row and its updates.
-Chunks need none, because a row travels whole, and later chunks replace what earlier ones brought.
+Forwarding each update to the next owner (as replicas do) was rejected: it doubles the traffic of every push
+while the copy goes on, and needs an order between the copy of a row and its updates. Chunks need none,
+because a row travels whole, and later chunks replace earlier ones.
 
-Each pair of PS numbers its chunks; what is not acknowledged for some seconds is sent again, in order.
+Each pair of PS numbers its chunks; unacknowledged ones are repeated after some seconds, in order.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.structs.messages import MoveEnd, MoveOut
 
-WINDOW = 2  # chunks on their way to one PS
-REPEAT_AFTER_S = 5.0  # far above any answer, so a repetition means that a chunk was lost
-MOST_ROUNDS = 4.0  # everything was sent that often on average: what is left does not shrink any more
+WINDOW = 2  # unacknowledged chunks per target PS
+REPEAT_AFTER_S = 5.0  # far above any response time: only lost chunks are repeated
+MOST_ROUNDS = 4.0  # rows were sent this often on average: the rest does not shrink any further
 REPORT_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How parameters are cut for the way.
+    """Sizes of a migration.
 
     Parameters
     ----------
     chunk_bytes
         Of one chunk: a request of a worker waits for one at most, a few milliseconds.
     ready_bytes
-        What may be left for the pause: sent within some tens of milliseconds.
+        Pending bytes at which the pause may begin: sent within some tens of milliseconds.
     """
 
     chunk_bytes: int = 1 << 20
@@ -53,7 +53,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class AddressedChunk:
-    """A chunk and where it goes."""
+    """A chunk and its target."""
 
     endpoint: str
     chunk: MoveChunk
@@ -61,7 +61,7 @@ class AddressedChunk:
 
 
 class Channel:
-    """The numbered chunks from one PS to another, kept until they are acknowledged."""
+    """Numbered chunks from one PS to another, kept until they are acknowledged."""
 
     def __init__(self, node: str, endpoint: str, move: int, at_s: float) -> None:
         self._node, self._endpoint, self._move = node, endpoint, move
@@ -71,7 +71,7 @@ class Channel:
 
     @property
     def has_room(self) -> bool:
-        """Whether another chunk may be on its way."""
+        """Whether another chunk may be sent."""
         return len(self._unanswered) < WINDOW
 
     @property
@@ -89,13 +89,13 @@ class Channel:
         return self._unanswered[-1]
 
     def acknowledge(self, sequence: int, at_s: float) -> None:
-        """Hear how far the other PS is."""
+        """Record the last sequence number that the target received."""
         self._answered_s = at_s
         while self._unanswered and self._unanswered[0].chunk.sequence <= sequence:
             self._unanswered.popleft()
 
     def overdue(self, at_s: float) -> list[AddressedChunk]:
-        """Return what has to be sent once more."""
+        """Return the chunks to repeat."""
         if self.is_clear or at_s < self._answered_s + REPEAT_AFTER_S:
             return []
         self._answered_s = at_s
@@ -103,18 +103,18 @@ class Channel:
 
 
 class MigrationSource:
-    """The rows that one PS gives away in one move.
+    """The rows that one PS sends in one move.
 
     Parameters
     ----------
     node, move
-        Who gives, and in which move.
+        Name of the PS, and the epoch of the move.
     store
-        Where the rows are, and stay until the move has ended.
+        The parameters; rows stay in it until the move has ended.
     dense_length
         Elements of the whole flat dense vector.
     sizes
-        How it is cut.
+        Sizes of chunks.
     """
 
     def __init__(
@@ -127,13 +127,13 @@ class MigrationSource:
         self._target = np.full(N_BUCKET, -1)  # index of `_endpoints` for each bucket; -1: it stays
         self._row_bytes = _row_bytes(store)
         self._n_sent = self._n_begun = 0
-        self._last: deque[tuple[str, StorePart, bool]] = deque()  # dense slices, once the end has come
+        self._last: deque[tuple[str, StorePart, bool]] = deque()  # dense slices, once the end was ordered
         self._is_ending = False
-        self._is_ready = False  # and stays so: what is left is kept small
+        self._is_ready = False  # once set it stays set: the rest is kept small
         self._reported_s, self._was_ready = float("-inf"), False
 
     def begin(self, order: MoveOut, at_s: float) -> None:
-        """Mark what goes."""
+        """Mark the rows to send."""
         for index, target in enumerate(order.targets):
             self._target[list(target.buckets)] = index
             self._endpoints.append(target.endpoint)
@@ -152,7 +152,7 @@ class MigrationSource:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything is given and acknowledged."""
+        """Whether everything is sent and acknowledged."""
         is_sent = self._is_ending and not self._store.n_pending and not self._last
         return is_sent and all(channel.is_clear for channel in self._channels.values())
 
@@ -164,7 +164,7 @@ class MigrationSource:
         return has_more and all(channel.has_room for channel in self._channels.values())
 
     def step(self, at_s: float) -> list[AddressedChunk]:
-        """Return the chunks to send now: one look's worth, and what was lost."""
+        """Return the chunks to send now: the next ones, and lost ones."""
         self._update_readiness()
         chunks = [chunk for channel in self._channels.values() for chunk in channel.overdue(at_s)]
         if not self.can_send:
@@ -175,12 +175,12 @@ class MigrationSource:
         return [*chunks, self._channels[endpoint].send(piece, at_s, is_last=is_last)]
 
     def acknowledge(self, endpoint: str, sequence: int, at_s: float) -> None:
-        """Hear how far another PS is."""
+        """Record the last sequence number that another PS received."""
         if endpoint in self._channels:
             self._channels[endpoint].acknowledge(sequence, at_s)
 
     def progress_report(self, at_s: float) -> Moved | None:
-        """Return what the master should know by now: at once that all is ready, else now and then."""
+        """Return the report that is due to the master: readiness at once, progress at intervals."""
         is_news = self._is_ready and not self._was_ready
         if self._is_ending or not (is_news or at_s >= self._reported_s + REPORT_EVERY_S):
             return None

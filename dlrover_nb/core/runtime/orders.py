@@ -1,7 +1,7 @@
-"""What the job master tells its surroundings to do, and what it hands on to the controller.
+"""Orders of the job master to its driver, and events for the controller.
 
-`JobMaster` does no input or output: every method returns a tuple of these, and the driver carries them
-out in their order.
+`JobMaster` does no input or output: every method returns a tuple of these, and the driver executes them in
+order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StartNode:
-    """Ask the backend for a node."""
+    """Start a node through the backend."""
 
     node: str
     role: Role
@@ -29,7 +29,7 @@ class StartNode:
 
 @dataclass(frozen=True, slots=True)
 class StopNode:
-    """End a node by force."""
+    """Kill a node."""
 
     node: str
 
@@ -44,7 +44,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class PrepareCheckpoint:
-    """Make the folder of a checkpoint and see that some `n_byte` can be written to it."""
+    """Create the folder of a checkpoint and check that it has space for about `n_byte`."""
 
     number: int
     n_byte: int
@@ -52,10 +52,10 @@ class PrepareCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A checkpoint: the parts that the PS wrote, and the data queue as it was at that moment.
+    """A checkpoint: the parts that the PS wrote, and the data queue of the same moment.
 
-    It is written last and atomically: a checkpoint without its manifest does not exist. `n_journal_byte` is
-    how long the journal was when all workers stood still for it.
+    It is written last and atomically: a checkpoint without a manifest does not exist. `n_journal_byte` is
+    the length of the journal at the pause in which it was copied.
     """
 
     number: int
@@ -71,7 +71,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class WriteManifest:
-    """Write the manifest of a checkpoint, all parts of which are there."""
+    """Write the manifest of a checkpoint whose parts are all written."""
 
     manifest: Manifest
 
@@ -85,7 +85,7 @@ class DropCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Hand a fact to the controller."""
+    """Pass an event to the controller."""
 
     event: Event
 

@@ -1,19 +1,19 @@
-"""The parameter servers of a job: from one group to the next without losing a shard or a parameter.
+"""The parameter servers of a job: changes of the group without losing a shard or a parameter.
 
-A level-triggered machine: `advance` compares what is there with what should be and takes the next step
-that is possible now, however it came to be there. So a target that changes on the way, a node that dies
-in a pause and a lost message need no code of their own: the next call finds the difference again.
+A level-triggered reconciler: `advance` compares the actual state with the target and takes the next possible
+step, whatever led to the state. So a target that changes meanwhile, a node that dies in a pause and a lost
+message need no code of their own: the next call finds the difference again.
 
-Everything that must not change together with training (who the PS are, what a checkpoint holds) changes
-between PAUSING and SERVING. Standing still, every worker has told exactly how far it is, so parameters and
-data queue belong together, and workers keep their shards over the change. `saving` copies a checkpoint
-there, `moves` lets other PS take over. Where there is no room for both groups of PS at once, or the job wants
-it so, the change goes through a checkpoint on the disk: the old ones stop, the new ones read it. In pods
-without a place that outlives them such a plan fails: it would lose all that was learnt.
+Everything that must change together with training (the PS group, the content of a checkpoint) changes between
+PAUSING and SERVING. Each paused worker has reported its exact position, so parameters and data queue are
+consistent, and workers keep their shards across the change. `checkpoint_coordinator` copies a checkpoint
+there, `migration_coordinator` lets other PS take over. Where both groups of PS do not fit at once, or where
+the job asks for it, the change goes through a checkpoint on the disk: the old PS stop, the new ones read it.
+In pods without storage that outlives them such a plan fails: it would lose all trained parameters.
 
-When a PS dies its parameters since the last checkpoint are gone. Going on with a part of them (as some
-systems do) was rejected: then no count of trained samples means anything. Parameters and queue go back
-together, and what was trained since is trained again.
+When a PS dies, its parameters since the last checkpoint are lost. Continuing with the remaining parts (as
+some systems do) was rejected: then no count of trained samples is correct. Parameters and queue roll back
+together, and the samples since the checkpoint are trained again.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _assemble(state: JobState, at_s: float) -> None:
 
 
 def _stop_misfits(state: JobState, *, keep: int) -> None:
-    """Stop PS that are not as the target says, and those beyond `keep`: rather new and unborn ones."""
+    """Stop PS that are not as the target says, and those beyond `keep`: those that are not up first."""
     fitting = [node for node in state.roster.ps if node.has_shape(state.target.ps)]
     kept = sorted(fitting, key=lambda node: not node.is_up)[:keep]
     for node in state.roster.ps:
@@ -101,7 +101,7 @@ def _n_start(state: JobState, missing: int) -> int:
 
 
 def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:
-    """Make `members` the group and give each its part."""
+    """Make `members` the group and order each to load its part."""
     state.n_group += 1
     state.bucket_owner = assign_buckets(state.bucket_owner, len(members))
     names = tuple(node.id for node in members)
@@ -128,7 +128,7 @@ def _end_loading(state: JobState, at_s: float) -> None:
 
 
 def _read_from(state: JobState) -> str:
-    """Return where the group read its source, in words; each of its PS reads all parts."""
+    """Return where the group read its source as text; each of its PS reads all parts."""
     assert state.source is not None
     members = group_nodes(state)
     n_read = len(members) * len(state.source.parts)
@@ -157,7 +157,7 @@ def group_nodes(state: JobState) -> tuple[Node, ...]:
 def _serve(state: JobState, at_s: float) -> None:
     _let_train(state)
     if not state.roster.is_complete:
-        return  # of a node that came through the loss of a master nobody knows yet what it does
+        return  # the state of an adopted node is unknown until its Hello
     if _wanted(state, at_s) is not None:
         assert state.group is not None
         state.n_pause += 1
@@ -168,7 +168,7 @@ def _serve(state: JobState, at_s: float) -> None:
 
 
 def _wanted(state: JobState, at_s: float) -> Stage | None:
-    """Return the stage that workers must stand still for; None: there is nothing to do in one."""
+    """Return the stage that requires a pause; None: no pause is needed."""
     change = _prepare_change(state, at_s)
     if state.stop_reason or checkpoint_coordinator.final_is_due(state):
         return Stage.COPYING
@@ -178,13 +178,13 @@ def _wanted(state: JobState, at_s: float) -> Stage | None:
 
 
 def _let_train(state: JobState) -> None:
-    """Emit every worker that is up and stands still whom to work with."""
+    """Order every idle worker that is up to train with the current group."""
     group = state.group
     assert group is not None
     endpoints = tuple(node.endpoint for node in group_nodes(state))
     for node in state.roster.workers:
         if node.is_up and not node.is_training:
-            if node.must_drop:  # also what was granted since: it cannot tell the one from the other
+            if node.must_drop:  # includes later grants, which the worker cannot distinguish
                 state.take_back(node)
             state.send(node, Train(group.ps_epoch, endpoints, group.bucket_owner, node.must_drop))
             node.is_training, node.must_drop = True, False
@@ -195,13 +195,13 @@ def _is_trained(state: JobState) -> bool:
 
 
 def changes_ps(state: JobState) -> bool:
-    """Whether other PS should serve than do."""
+    """Whether the target requires another PS group."""
     is_ending = state.is_evaluating or state.train.finished or state.stop_reason
     return state.group is not None and state.group.shape != state.target.ps and not is_ending
 
 
 def _restarts(state: JobState) -> bool:
-    """Whether the PS change by stop and restart: as the job wants, or as there is no room for both groups."""
+    """Whether the PS change by stop and restart: by the job's choice, or because both groups do not fit."""
     if not changes_ps(state):
         return False
     missing = _n_missing(state)
@@ -210,9 +210,9 @@ def _restarts(state: JobState) -> bool:
 
 
 def _prepare_change(state: JobState, at_s: float) -> Stage | None:
-    """Bring up what the next group needs beside the present one, and its parameters.
+    """Start the PS of the next group beside the current one, and migrate parameters to them.
 
-    Returns the stage that changes over, once workers may pause for it.
+    Returns the stage that completes the change, once workers may pause for it.
     """
     if state.move is not None and not (changes_ps(state) and state.move.group.shape == state.target.ps):
         migration_coordinator.cancel_migration(state)
@@ -237,7 +237,7 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
 
 
 def _kept(state: JobState) -> tuple[str, ...]:
-    """Return the PS of the group that are of the next one too."""
+    """Return the PS that both the current and the next group contain."""
     group, want = state.group, state.target.ps
     assert group is not None
     keeps = (group.shape.cpu, group.shape.memory_mib) == (want.cpu, want.memory_mib)
@@ -265,7 +265,7 @@ def _stop_standby(state: JobState, *, keep: int) -> None:
 
 
 def _end_pause(state: JobState, at_s: float) -> None:
-    """Do what the workers stand still for, once all do; go on when it has become pointless."""
+    """Start the stage that the pause is for, once all workers have paused; resume if it is obsolete."""
     if any(node.is_training for node in state.roster.workers):
         return
     match _wanted(state, at_s):
@@ -278,7 +278,7 @@ def _end_pause(state: JobState, at_s: float) -> None:
 
 
 def _end_copying(state: JobState, at_s: float) -> None:
-    """Train on, or evaluate what is trained, while copies are written; wait for the disk if need be."""
+    """Resume training or start the evaluation while copies are written; wait for the disk if required."""
     if not checkpoint_coordinator.is_copied(state):
         return
     state.last_checkpoint_s = at_s
@@ -289,7 +289,7 @@ def _end_copying(state: JobState, at_s: float) -> None:
 
 
 def _end_saving(state: JobState, at_s: float) -> None:
-    """Do what waited for the disk."""
+    """End the stage that waits for the disk."""
     if not checkpoint_coordinator.is_written(state):
         return
     if state.stop_reason:
@@ -308,7 +308,7 @@ def _end_saving(state: JobState, at_s: float) -> None:
 
 
 def _begin_evaluation(state: JobState, at_s: float) -> None:
-    """Give up a plan that is on its way: nothing is left that it could speed up."""
+    """Start the final evaluation; a change of plan in progress is given up as obsolete."""
     if state.spec.early_stopping is not None:
         evaluation.end_round(state)
     state.is_evaluating = True
@@ -324,25 +324,25 @@ def _begin_evaluation(state: JobState, at_s: float) -> None:
 
 
 def ps_lost(state: JobState, node: str, at_s: float) -> None:
-    """Go back to the last checkpoint if `node` held parameters; it has left the roster already."""
+    """Roll back to the last checkpoint if `node` held parameters; it is not in the roster any more."""
     group, move = state.group, state.move
     is_of_next = move is not None and node in move.group.nodes
     if group is None or (node not in group.nodes and not (is_of_next and state.stage is Stage.SWITCHING)):
         if is_of_next:
             migration_coordinator.cancel_migration(state)
         return
-    state.group = state.move = None  # what is loaded next ends the move on every PS
-    if state.stage is not Stage.LOADING:  # while loading, the source holds all that was learnt
+    state.group = state.move = None  # the next Load ends the move on every PS
+    if state.stage is not Stage.LOADING:  # while loading, the source is still complete
         _roll_back(state)
     for ps in state.roster.ps:
         ps.is_draining = False
     for worker in state.roster.workers:
-        worker.is_training = False  # it waits for the lost PS until it is told to train with others
+        worker.is_training = False  # it waits for the lost PS until the next Train order
     state.enter(Stage.ASSEMBLING, at_s)
 
 
 def load_failed(state: JobState, ps_epoch: int, why: str, at_s: float) -> None:
-    """Go back further, as the checkpoint to load is damaged: to the one before it, or to the beginning."""
+    """Roll back past a damaged checkpoint: to the one before it, or to the beginning."""
     damaged = state.source
     is_present = state.group is not None and ps_epoch == state.group.ps_epoch
     if state.stage is not Stage.LOADING or not is_present or damaged is None:

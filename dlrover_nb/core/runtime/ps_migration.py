@@ -1,12 +1,12 @@
-"""One PS in the moves of its job: what it takes, what it owns at each moment, and when a move is complete.
+"""Migration as seen by one PS: what it receives, what it owns at each moment, and when a move is complete.
 
-What it gives away goes out while training goes on (`giving`). Nothing is dropped at the source before all of
-it is acknowledged, and nothing is served at the target before all of it is there. So there is one owner of
-every bucket at every moment, and a move that fails on the way leaves the source as it was.
+Rows are sent while training goes on (`migration_source`). The source drops nothing before all of it is
+acknowledged, and the target serves nothing before all of it has arrived. So every bucket has one owner at
+every moment, and a move that fails before its end leaves the source unchanged.
 
-No sockets here: `PsMigration.step` returns what to send, `PsMigration.receive` answers what came. A chunk out
-of turn is not taken: its sender sends it again. A move is named by the epoch that it leads to, so a chunk
-of one that was given up is told from a new one.
+There are no sockets here: `PsMigration.step` returns what to send, `PsMigration.receive` answers what
+arrives. A chunk out of sequence is not accepted; its sender repeats it. A move is named by the epoch that it
+leads to, so a chunk of a cancelled move is distinguished from a new one.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 
 class PsMigration:
-    """One PS in the moves of its job.
+    """State of one PS in the migrations of its job.
 
     Attributes
     ----------
     store, owned
-        What the PS holds, and which buckets are its own; None while it has nothing.
+        The parameters, and the buckets that the PS owns; None before it has any.
 
     Parameters
     ----------
     node
-        Its name.
+        Name of the PS.
     dense_length
         Elements of the whole flat dense vector.
     new_store
-        Makes the store of a PS that had none, of any dense slice.
+        Creates the store of a PS that had none, with any dense slice.
     sizes
-        How parameters are cut; None: as usual.
+        Sizes of chunks; None: the defaults.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class PsMigration:
         self._sizes = sizes or Sizes()
         self.store: ParameterStore | None = None
         self.owned: Buckets | None = None
-        self._over = -1  # chunks of this move and those before come too late
+        self._over = -1  # chunks of this and earlier moves are refused
         self._completed = -1
         self._source: MigrationSource | None = None
         self._receiving: int | None = None
@@ -70,14 +70,14 @@ class PsMigration:
         self._is_untidy = False  # rows of other owners' buckets are here
 
     def hold(self, store: ParameterStore | None, owned: Buckets | None, epoch: int) -> None:
-        """Hold what was loaded, or nothing; whatever was moving has ended."""
+        """Hold a loaded store, or none; a move in progress has ended."""
         self.store, self.owned, self._over = store, owned, max(self._over, epoch)
         self._source = self._end = self._receiving = None
         self._is_untidy = False
         self._clear_received()
 
     def start_sending(self, order: MoveOut, at_s: float) -> None:
-        """Begin to give buckets away."""
+        """Start to send buckets to other PS."""
         if self.store is None or order.move <= self._over:
             return
         self.tidy()
@@ -85,7 +85,7 @@ class PsMigration:
         self._source.begin(order, at_s)
 
     def end(self, order: MoveEnd, at_s: float) -> None:
-        """Send the rest and wait for that of others; nobody may change the store from now on."""
+        """Send the rest and wait for that of others; the store must not change from now on."""
         if order.move <= self._over or self._end == order:
             return
         self._end = order
@@ -95,7 +95,7 @@ class PsMigration:
             self._source.end(order, at_s)
 
     def cancel(self, move: int) -> None:
-        """Stay as before the move."""
+        """Restore the state before the move."""
         if move <= self._over:
             return
         self._over = move
@@ -109,14 +109,14 @@ class PsMigration:
         return move == self._completed
 
     def receive(self, chunk: MoveChunk, part: StorePart) -> ChunkTaken:
-        """Take a chunk if it is the next of its sender; answer up to which all are here.
+        """Accept a chunk if it is the next of its sender; answer the last sequence number received.
 
         Raises
         ------
         WireError
             When its move is over.
         """
-        if chunk.move == self._completed:  # its answer was lost
+        if chunk.move == self._completed:  # the answer was lost
             return ChunkTaken(chunk.move, chunk.sequence)
         if chunk.move <= self._over:
             raise WireError(f"move {chunk.move} is over")
@@ -131,12 +131,12 @@ class PsMigration:
         return ChunkTaken(chunk.move, self._sequences.get(chunk.source, 0))
 
     def acknowledge(self, endpoint: str, answer: ChunkTaken, at_s: float) -> None:
-        """Hear that another PS has taken chunks."""
+        """Record an acknowledgement of another PS."""
         if self._source is not None:
             self._source.acknowledge(endpoint, answer.sequence, at_s)
 
     def step(self, at_s: float) -> list[AddressedChunk]:
-        """Return the chunks to send now; with nothing to move, free some of what was given away."""
+        """Return the chunks to send now; without a move, free some rows that were sent before."""
         if self._source is None:
             if self._is_untidy:
                 self._tidy_some()
@@ -144,7 +144,7 @@ class PsMigration:
         return self._source.step(at_s)
 
     def progress_report(self, at_s: float) -> Moved | None:
-        """Return what the master should know by now."""
+        """Return the report that is due to the master; None: none is."""
         return None if self._source is None else self._source.progress_report(at_s)
 
     @property
@@ -153,9 +153,9 @@ class PsMigration:
         return self._is_untidy or (self._source is not None and self._source.can_send)
 
     def arrived(self) -> MoveEnd | None:
-        """Return the order whose move is complete here, once: from now on the PS serves what it says.
+        """Return the order of a move that has just become complete, once; the PS serves its part from now on.
 
-        Rows that it gave away are still there; the steps that follow free them, little by little.
+        Rows that were sent away are freed in the following steps.
         """
         end = self._end
         if end is None or end.index < 0 or not self._is_complete(end):
@@ -170,14 +170,14 @@ class PsMigration:
         return end
 
     def stay(self) -> None:
-        """Give up a move that the master does not know of, as it never saves amid one; keep own rows only."""
+        """Cancel a move that the master has lost, as it never saves during one; keep own rows only."""
         giving = -1 if self._source is None else self._source.move
         taking = -1 if self._receiving is None else self._receiving
         self.cancel(max(giving, taking))
         self.tidy()
 
     def tidy(self) -> None:
-        """Free what is left of the rows that other PS own."""
+        """Free the remaining rows that other PS own."""
         while self._is_untidy:
             self._tidy_some()
 
@@ -203,7 +203,7 @@ class PsMigration:
             self._finished.add(chunk.source)
 
     def _forget_received(self) -> None:
-        """Throw away what came of a move that leads nowhere."""
+        """Discard what was received of a cancelled move."""
         if self._receiving is None:
             return
         self._receiving = None

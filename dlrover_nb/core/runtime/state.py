@@ -1,17 +1,17 @@
-"""What the job master knows at one moment, and the stages that its parameter servers go through.
+"""The state of the job master, and the stages of its parameter servers.
 
-A job passes through them at its start, at each checkpoint, at each change of its PS and after the loss of
-one. `NEXT_STAGES` is the whole graph:
+A job passes through the stages at its start, at each checkpoint, at each change of its PS and after the loss
+of one. `NEXT_STAGES` is the whole graph:
 
-ASSEMBLING  PS are started until as many are up as the plan says
-LOADING     the group reads its parts from the source checkpoint (or starts from nothing)
-SERVING     workers train; beside it, copies of the last checkpoint are written to the disk, and parameters
-            go to other PS
-PAUSING     workers finish the iteration at hand
-COPYING     PS copy their parts of a checkpoint: workers stand still for no longer than that
-SAVING      what stands still waits for the disk: the job is to stop, or other PS are to read what is written
-SWITCHING   parameters change owners: the last ones travel, and other PS take over
-ENDED       nothing more happens
+ASSEMBLING  PS are started until as many are up as the plan requires
+LOADING     the group reads its parts from the source checkpoint (or starts without one)
+SERVING     workers train; meanwhile copies of the last checkpoint are written to the disk, and parameters
+            migrate to other PS
+PAUSING     workers finish the current iteration
+COPYING     PS copy their parts of a checkpoint; workers are paused no longer than that
+SAVING      training waits for the disk: the job is to stop, or other PS will read what is written
+SWITCHING   parameters change owners: the last rows are sent, and other PS take over
+ENDED       final
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Stage(StrEnum):
-    """Where the PS group is; see the module."""
+    """Stage of the PS group; see the module."""
 
     ASSEMBLING = "assembling"
     LOADING = "loading"
@@ -85,7 +85,7 @@ class PsGroup:
 
 @dataclass(slots=True)
 class Move:
-    """Parameters on their way to the next group, while the present one serves."""
+    """A migration of parameters to the next group, while the current one serves."""
 
     group: PsGroup
     since_s: float
@@ -123,21 +123,21 @@ class Writing:
     number: int
     since_s: float
     group: PsGroup
-    ledger: LedgerCheckpoint  # as it was when all stood still
-    is_final: bool  # all rows were trained
+    ledger: LedgerCheckpoint  # at the pause in which it was copied
+    is_final: bool  # all rows are trained
     copied: dict[str, Copied] = field(default_factory=dict)
     saved: dict[str, Saved] = field(default_factory=dict)
-    manifest: Manifest | None = None  # handed out to be written
+    manifest: Manifest | None = None  # set when it was ordered to be written
 
     @property
     def is_copied(self) -> bool:
-        """Whether every PS may change its part again."""
+        """Whether every PS has copied its part."""
         return all(node in self.copied for node in self.group.nodes)
 
 
 @dataclass(slots=True)
 class PlanChange:
-    """A target that does not run yet. A fallback goes back to the plan before and is not reported."""
+    """A target that does not run yet. A fallback restores the previous plan and is not reported."""
 
     since_s: float
     is_fallback: bool = False
@@ -164,7 +164,7 @@ def evaluation_split(spec: JobSpec, features: FeatureSpec) -> Split:
 
 @dataclass(slots=True)
 class JobState:
-    """All that changes in the life of a job; one `JobMaster` owns it, nobody else sees it."""
+    """The mutable state of a job, private to its `JobMaster` and the modules of this room."""
 
     spec: JobSpec
     features: FeatureSpec
@@ -177,7 +177,7 @@ class JobState:
     stage: Stage = Stage.ASSEMBLING
     stage_since_s: float = 0.0
     group: PsGroup | None = None
-    n_group: int = 0  # the last epoch that was handed out
+    n_group: int = 0  # the last epoch in use
     move: Move | None = None
     bucket_owner: tuple[int, ...] = ()
     source: RestorableCheckpoint | None = None  # what the next group loads; None: starts from nothing
@@ -186,7 +186,7 @@ class JobState:
     n_checkpoint: int = 0
     n_pause: int = 0
     last_checkpoint_s: float = 0.0
-    is_settled: bool = False  # the final checkpoint is on the disk, or it was told why not
+    is_settled: bool = False  # the final checkpoint is on the disk, or its failure was reported
     applied: ResourcePlan | None = None  # the last plan that ran
     change: PlanChange | None = None
     is_evaluating: bool = False
@@ -195,25 +195,27 @@ class JobState:
     round_of: int = 0  # the pass whose evaluation is under way; 0: none is
     evaluation: Evaluation | None = None  # of all that was trained, at the end
     stopped_early: str = ""  # why no more rows are trained
-    still_since_s: float | None = None  # since when nobody trains; None: somebody does
-    steady_since_s: float | None = None  # since when the target runs; None: nodes are missing or stand still
-    stop_reason: str = ""  # who asked and why
+    still_since_s: float | None = None  # since when no worker trains; None: at least one does
+    steady_since_s: float | None = None  # since when the target runs; None: nodes are missing or paused
+    stop_reason: str = ""  # who requested the stop and why; empty: no stop was requested
     phase: JobPhase = JobPhase.STARTING
     message: str = ""
     restarts: dict[Role, RestartBudget] = field(default_factory=lambda: {r: RestartBudget() for r in Role})
-    is_blocked: bool = False  # nothing is left but shards in quarantine
-    n_dropped: int = 0  # messages that nodes did not understand
+    is_blocked: bool = False  # only shards in quarantine are left
+    n_dropped: int = 0  # messages that nodes could not decode
     usual_rows_per_s: float = 0.0  # of the median worker; 0: not known
-    waits_for: str = ""  # what nodes wait for before they can begin, in words; empty: none waits
-    last_step_s: float = 0.0  # when a node last came a step further: what a stuck plan is measured by
-    batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers that have another than the job's
-    silent: dict[str, Node] = field(default_factory=dict)  # given up before their backend told how they ended
-    n_coordinated: int = 0  # the group whose coordinator was told of them
+    waits_for: str = ""  # text: what keeps nodes from starting; empty: nothing
+    last_step_s: float = 0.0  # time of the last progress of any node; limits of time count from here
+    batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers with a size other than the job's
+    silent: dict[str, Node] = field(
+        default_factory=dict
+    )  # lost nodes whose exit the backend has not reported
+    n_coordinated: int = 0  # the group whose coordinator has these sizes
     orders: list[Order] = field(default_factory=list)
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing more happens."""
+        """Whether the job has ended."""
         return self.stage is Stage.ENDED
 
     def enter(self, stage: Stage, at_s: float) -> None:
@@ -221,7 +223,7 @@ class JobState:
         assert stage in NEXT_STAGES[self.stage], f"{self.stage} -> {stage}"
         self.stage, self.stage_since_s = stage, at_s
         if stage is Stage.SERVING and self.group is not None and self.group.ps_epoch != self.n_coordinated:
-            self.n_coordinated = self.group.ps_epoch  # a coordinator that knows nothing of the one before
+            self.n_coordinated = self.group.ps_epoch  # a new coordinator does not know earlier sizes
             if self.batch_sizes:
                 self.coordinate(Adjust(tuple(sorted(self.batch_sizes.items()))))
 
@@ -230,7 +232,7 @@ class JobState:
         self.orders.append(Send(node.id, message))
 
     def start_nodes(self, role: Role, n_node: int, at_s: float) -> None:
-        """Order nodes of the shape that the target says, unless losses say to wait."""
+        """Order nodes of the target's shape, unless the restart budget requires a delay."""
         plan = self.target.role(role)
         if self.restarts[role].not_before_s(at_s, plan.count) > at_s:
             return
@@ -239,7 +241,7 @@ class JobState:
             self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib))
 
     def stop_node(self, node: Node, *, killed: bool = False) -> None:
-        """Order the end of a node, forget it and take back its shards, which may be what `killed` it."""
+        """Order the end of a node, remove it and take back its shards, which may have `killed` it."""
         self.orders.append(StopNode(node.id))
         self.roster.remove(node.id)
         if node.role is Role.WORKER:
@@ -247,7 +249,7 @@ class JobState:
         self.take_back(node, killed=killed)
 
     def coordinate(self, message: Forget | Adjust) -> None:
-        """Order a message to the PS that keeps workers in step, where one does."""
+        """Send a message to the coordinator of synchronous training, if there is one."""
         if self.spec.sync is Sync.ASP or self.group is None:
             return
         first = self.roster.get(self.group.nodes[0])
@@ -264,18 +266,18 @@ class JobState:
         self.evaluate.release(node.id, killed=killed)
 
     def note(self, text: str, at_s: float) -> None:
-        """Emit what happened in words; the phase stays."""
+        """Emit a message; the phase stays."""
         self.message = text
         self.orders.append(Emit(PhaseChanged(at_s, self.phase, text)))
 
     def set_phase(self, phase: JobPhase, at_s: float, message: str = "") -> None:
-        """Enter a phase of the job and tell it, unless it is there already."""
+        """Enter a phase of the job and emit it, unless it is current."""
         if phase is not self.phase:
             self.phase = phase
             self.note(message, at_s)
 
     def aim(self, target: ResourcePlan, at_s: float, *, is_fallback: bool = False) -> None:
-        """Work towards another plan from now on."""
+        """Set another target plan."""
         self.target, self.last_step_s = target, at_s
         self.change = PlanChange(at_s, is_fallback)
         for budget in self.restarts.values():
@@ -283,11 +285,11 @@ class JobState:
 
     @property
     def keeps_checkpoints(self) -> bool:
-        """Whether another PS can read what one has saved."""
+        """Whether checkpoint files outlive the nodes that wrote them."""
         return outlives_node(self.spec, self.folder)
 
     def fail_plan(self, why: str, at_s: float) -> None:
-        """Give the target up for the plan that ran before; with none, or failing too, the job fails."""
+        """Return to the plan that ran before; the job fails when there is none or that one fails too."""
         if self.change is None or self.change.is_fallback or self.applied in {None, self.target}:
             self.end(JobPhase.FAILED, why, at_s)
             return
@@ -296,7 +298,7 @@ class JobState:
         self.aim(self.applied, at_s, is_fallback=True)
 
     def end(self, phase: JobPhase, message: str, at_s: float) -> None:
-        """End the job and all of its nodes."""
+        """End the job and stop all of its nodes."""
         for node in self.roster.nodes:
             self.stop_node(node)
         self.group = self.move = None
