@@ -83,7 +83,7 @@ class OrderExecutor:
         """Write down what changed without an order, and begin a long diary anew."""
         if self._diary_file.is_long:
             self.begin_diary()
-        elif entry := self._diary.entry(look=True):
+        elif entry := self._diary.entry(check_state=True):
             self._diary_file.append(entry)
 
     def carry_out(self, orders: Iterable[Order]) -> None:

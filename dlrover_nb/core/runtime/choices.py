@@ -1,4 +1,4 @@
-"""What a user says to a running job beside its plan: shards in quarantine, and the batch sizes of workers."""
+"""Decisions of a user about a running job beside its plan: shards in quarantine, batch sizes of workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def apply_choice(state: JobState, choice: UserChoice, at_s: float) -> None:
-    """Do what the user says.
+    """Apply a decision of the user.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def apply_choice(state: JobState, choice: UserChoice, at_s: float) -> None:
 
 
 def _adjust(state: JobState, choice: BatchChoice, at_s: float) -> None:
-    """Give workers other batch sizes; where they keep in step, all from one round on."""
+    """Set batch sizes of workers; in synchronous training all change in the same round."""
     sizes = dict(choice.sizes)
     _check(state, sizes)
     text = ", ".join(f"{worker} {size}" for worker, size in sorted(sizes.items()))

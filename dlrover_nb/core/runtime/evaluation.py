@@ -1,17 +1,17 @@
-"""Evaluations while training goes on, when they say that it is enough, and the one at the end.
+"""Evaluations between passes, the rule of early stopping, and the final evaluation.
 
 With `JobSpec.early_stopping` the held-out rows are scored after every pass but the last, which the final
-evaluation follows anyway. A round hands evaluation shards out before training shards, and training goes on
-beside it; so its parameters move on a little while it scores, and a pass counts as over when as many rows
-were trained as it has, though a few of them may belong to the next. Standing still for each round was
-rejected: it would cost more than it tells.
+evaluation follows anyway. A round grants evaluation shards before training shards, and training goes on
+meanwhile. So its parameters advance a little while it scores, and a pass counts as over when as many rows
+were trained as it has, though a few of them may belong to the next. Pausing for each round was rejected: it
+would cost more than it gains.
 
-When the rule says stop, the ledger hands nothing more out; the job ends as it would after its last pass, with
-the parameters of that moment. Going back to those of the best round was rejected: with parameters on PS and
-hashed embeddings that grow, it would mean to keep one more copy of all of them.
+When the rule ends training, the ledger grants nothing more; the job ends as after its last pass, with the
+current parameters. Going back to those of the best round was rejected: with parameters on PS and hashed
+embeddings that grow, it would require another complete copy.
 
-Rounds of passes that a rollback undid are forgotten and held again; a round that a master's death interrupts
-is begun anew.
+Rounds of passes that a rollback undid are dropped and repeated; a round that the death of a master interrupts
+starts over.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NAMES = {Metric.AUC: "AUC", Metric.LOG_LOSS: "log loss"}
 
 
 def early_stop_reason(rounds: Sequence[EvaluationRound], rule: EarlyStopping) -> str:
-    """Return why training should end now; empty: it should go on.
+    """Return why training should end now; empty: it continues.
 
     Parameters
     ----------
@@ -74,20 +74,20 @@ def _merit(each: EvaluationRound, rule: EarlyStopping) -> float:
 
 
 def ledgers(state: JobState) -> tuple[ShardLedger, ...]:
-    """Return where the next shard comes from, first choice first."""
+    """Return the ledgers that grant the next shard, by priority."""
     if state.is_evaluating:
         return (state.evaluate,)
     return (state.evaluate, state.train) if state.round_of else (state.train,)
 
 
 def advance(state: JobState, evaluate: Evaluate, at_s: float) -> None:
-    """Begin a round that is due, end one whose rows are all scored, and end training when it is enough."""
+    """Start a due round, end one whose rows are all scored, and end training by the rule."""
     rule = state.spec.early_stopping
     if rule is None or not state.features.n_eval or state.is_evaluating or state.is_ended:
         return
     n_pass = state.train.counts().n_sample_done // state.features.n_train
     state.rounds = tuple(each for each in state.rounds if each.n_pass <= n_pass)
-    if state.round_of > n_pass:  # its parameters are gone
+    if state.round_of > n_pass:  # a rollback undid its pass
         end_round(state)
     if state.round_of and state.evaluate.finished:
         _conclude(state, evaluate, rule, at_s)
@@ -97,7 +97,7 @@ def advance(state: JobState, evaluate: Evaluate, at_s: float) -> None:
 
 
 def end_round(state: JobState) -> None:
-    """Forget what is scored: the next evaluation begins with all rows."""
+    """Drop all scores: the next evaluation starts with all rows."""
     state.evaluate.restore()
     state.scored.clear()
     state.round_of = 0
@@ -124,7 +124,7 @@ def _quality(state: JobState, evaluate: Evaluate) -> str:
         return "no rows were held out to evaluate on"
     try:
         state.evaluation = evaluate(*rows)
-    except InvalidValueError as error:  # the rows are of one class: trained all the same
+    except InvalidValueError as error:  # rows of one class; training has succeeded
         return f"no quality: {error}"
     return str(state.evaluation)
 
@@ -139,10 +139,10 @@ def _conclude(state: JobState, evaluate: Evaluate, rule: EarlyStopping, at_s: fl
     end_round(state)
     try:
         result = evaluate(*rows) if rows is not None else None
-    except InvalidValueError as error:  # the rows are of one class: nothing to compare
+    except InvalidValueError as error:  # rows of one class have no AUC
         state.note(f"pass {n_pass} was not evaluated: {error}", at_s)
         return
-    if result is None:  # every evaluation shard was given up
+    if result is None:  # every evaluation shard was skipped
         return
     state.rounds = (*state.rounds, EvaluationRound(n_pass, at_s, result))
     state.stopped_early = early_stop_reason(state.rounds, rule)

@@ -1,6 +1,6 @@
-"""What the job master sees by looking: who is silent, what is stuck, and the phase.
+"""Limits of time of the job master: silent nodes, stages and plans without progress, and the phase.
 
-All limits of time stand here.
+All limits of time are defined here.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ STOP_LIMIT_S = 20.0
 
 
 def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: bool = True) -> None:
-    """Take back what a lost node held, and replace it unless that is pointless."""
+    """Take back the shards of a lost node, and replace it within the restart budget."""
     was_leaving, n_done = node.is_draining and node.role is Role.WORKER, _n_sample_done(state)
     before = quarantine.isolated(state)
-    state.send(node, Stop())  # it may live behind a broken line
+    state.send(node, Stop())  # it may be alive behind a broken connection
     state.stop_node(node, killed=True)
     isolated = quarantine.describe_new(state, before)
     ps_group.ps_lost(state, node.id, at_s)
@@ -60,12 +60,12 @@ def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: 
 
 
 def _n_sample_done(state: JobState) -> int:
-    """Return how far the job is, in samples trained and evaluated."""
+    """Return the progress of the job in samples trained and evaluated."""
     return state.train.counts().n_sample_done + state.evaluate.counts().n_sample_done
 
 
 def _emit_loss(state: JobState, text: str, at_s: float) -> None:
-    """Tell it once: with the phase that it brings, or by itself."""
+    """Emit a loss once: with the phase that it causes, or by itself."""
     before, state.message = state.phase, text
     update_phase(state, at_s)
     if state.phase is before:
@@ -73,7 +73,7 @@ def _emit_loss(state: JobState, text: str, at_s: float) -> None:
 
 
 def check_time(state: JobState, at_s: float) -> None:
-    """End what has been silent or stuck for too long."""
+    """Give up nodes, stages and plans that exceed their limits of time."""
     for node in state.roster.nodes:
         why = _overdue(state, node, at_s)
         if why and state.roster.get(node.id) is node:
@@ -84,7 +84,7 @@ def check_time(state: JobState, at_s: float) -> None:
 
 
 def _check_plan(state: JobState, at_s: float) -> None:
-    """End a stop and a plan that come no further."""
+    """End a stop or a change of plan that makes no progress."""
     if state.is_ended:
         return
     stop_limit_s = DISK_LIMIT_S if state.stage in {Stage.COPYING, Stage.SAVING} else STOP_LIMIT_S
@@ -100,15 +100,15 @@ def _why_stuck(state: JobState) -> str:
         return f"no room was found within {PLAN_LIMIT_S:g} s: it {_needs(nodes)}; choose a smaller plan"
     late = f"its nodes did not come up within {PLAN_LIMIT_S:g} s"
     if nodes:
-        return f"{late}, {_told(nodes)}; see to that, or choose a smaller plan"
-    return f"{late}; look at their logs, or choose a smaller plan"
+        return f"{late}, {_told(nodes)}; resolve that, or choose a smaller plan"
+    return f"{late}; check their logs, or choose a smaller plan"
 
 
 def set_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> None:
-    """Note which nodes the cluster cannot begin now, and why: their start has not begun, so it is not late.
+    """Record which nodes the cluster cannot start now, and why; their start-up limit does not run meanwhile.
 
-    A job that has no other plan to go back to waits for room as long as it takes; a change of plan is given
-    up after the usual time.
+    A job without a plan to fall back to waits for capacity without a limit; a change of plan is given up
+    after the usual limit.
     """
     nodes = [node for node in state.roster.nodes if node.id in reasons and not node.is_up]
     for node in state.roster.nodes:
@@ -132,7 +132,7 @@ def set_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> Non
 
 
 def _told(nodes: Sequence[Node]) -> str:
-    """Return what nodes wait for, each reason with the nodes that it holds up."""
+    """Return as text what nodes wait for: each reason with its nodes."""
     reasons = dict.fromkeys(node.waits_for for node in nodes)
     return "; ".join(_told_of(why, [n for n in nodes if n.waits_for == why]) for why in reasons)
 
@@ -149,7 +149,7 @@ def _needs(nodes: Sequence[Node]) -> str:
 
 
 def _overdue(state: JobState, node: Node, at_s: float) -> str:
-    """Return why a node counts as lost; empty when it does not."""
+    """Return why a node counts as lost; empty: it does not."""
     if node.is_adopted:
         is_gone = at_s > node.asked_s + state.spec.heartbeat_timeout_s
         return "it did not come back to the master" if is_gone else ""
@@ -167,7 +167,7 @@ def _overdue(state: JobState, node: Node, at_s: float) -> str:
 
 
 def _check_stage(state: JobState, at_s: float) -> None:
-    """End PS that do not load or take over, and checkpoints that are not written."""
+    """Give up PS that do not load or take over, and checkpoints that are not written."""
     checkpoint_coordinator.check_time(state, DISK_LIMIT_S, at_s)
     since_s = at_s - state.stage_since_s
     if state.stage is Stage.LOADING and since_s > DISK_LIMIT_S:
@@ -188,7 +188,7 @@ def _lose(state: JobState, nodes: Sequence[Node], why: str, at_s: float) -> None
 
 
 def update_phase(state: JobState, at_s: float) -> None:
-    """Enter the phase that the state amounts to."""
+    """Set the phase that follows from the state."""
     if state.is_ended:
         return
     trains = any(w.is_training for w in state.roster.workers)

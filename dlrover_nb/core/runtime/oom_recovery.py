@@ -1,7 +1,7 @@
-"""A node that ran out of memory: its role gets more, for the rest of the job, whoever decides about plans.
+"""More memory for the role of a node that ran out of memory, in every mode and for the rest of the job.
 
-That is no advice but first aid. A node that is started again with what it had would be killed again, and no
-plan that a user could prefer has less. So it holds in every mode; what it changes is told like any plan.
+This is recovery, not advice: a node restarted with the same memory would be killed again, and no plan that a
+user could prefer has less. The new target is reported like any plan.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.structs.resources import ResourcePlan, Role
 
-FULL = 0.95  # of what it may use: a node that advisory limits were to keep, and that somebody killed there
+FULL = 0.95  # of the limit: a node with an advisory limit that was killed above it ran out of memory
 
 
 def is_suspect(node: Node) -> bool:
-    """Whether a node that was killed, nobody knows by whom, had as much memory as it may use."""
+    """Whether a node that was killed for an unknown reason used as much memory as its limit."""
     used_mib = node.last.memory_mib if node.last is not None else 0.0
     return not node.memory_enforced and used_mib >= FULL * node.memory_mib
 
 
 def raise_memory(state: JobState, node: Node, at_s: float) -> None:
-    """Emit that a node ran out of memory, and work towards more for its role; it has left the roster."""
+    """Emit that a node ran out of memory and raise its role's target; the roster has dropped the node."""
     reached_mib = max(float(node.memory_mib), node.last.memory_mib if node.last is not None else 0.0)
     state.orders.append(Emit(NodeOutOfMemory(at_s, node.id, node.role, reached_mib)))
     if state.is_ended or state.stop_reason or state.target.role(node.role).memory_mib > node.memory_mib:
@@ -56,8 +56,8 @@ def _more(state: JobState, role: Role, reached_mib: float) -> ResourcePlan | Non
     cap = max(shape.memory_mib for shape in state.capacity.shapes)
     most = after_oom_mib(own.memory_mib, reached_mib, cap_mib=cap)
     for mib in (most, (own.memory_mib + most) // 2):
-        fed = replace(own, memory_mib=mib)
-        plan = replace(state.target, **{str(role): fed})
+        raised = replace(own, memory_mib=mib)
+        plan = replace(state.target, **{str(role): raised})
         if mib > own.memory_mib and fits(state.capacity, plan_needs(plan)):
             return plan
     return None

@@ -1,8 +1,8 @@
-"""The plan that should run: when it is changed, whether it runs, and how long training stood still for it.
+"""The target plan: when it changes, whether it runs, and how long training was paused for it.
 
-What must be done for it is decided elsewhere (`rollout`, `crew`); here is only what the controller is told.
-Each plan that it ordered is answered exactly once: it was applied, or it failed and why. A plan that the job
-goes back to by itself was not ordered, and is not answered.
+The necessary steps are taken elsewhere (`ps_group`, `worker_set`); this module reports to the controller.
+Each ordered plan is answered exactly once: it was applied, or it failed for a reason. A fallback to the
+previous plan was not ordered and is not answered.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def set_target(state: JobState, plan: ResourcePlan, at_s: float) -> None:
-    """Work towards `plan` from now on; a job that is about to end refuses."""
+    """Set the target plan; a job that is about to end refuses."""
     if state.is_ended or state.is_evaluating or state.stop_reason:
         why = "the job is about to end" if not state.is_evaluating else "all rows are trained already"
         state.orders.append(Emit(PlanFailed(at_s, plan, why)))
@@ -29,13 +29,13 @@ def set_target(state: JobState, plan: ResourcePlan, at_s: float) -> None:
 
 
 def give_up(state: JobState, why: str, at_s: float) -> None:
-    """Emit that a plan which was on its way will not run; nothing is told of a first plan or a fallback."""
+    """Emit that a plan in progress failed; nothing is emitted for a first plan or a fallback."""
     if state.change is not None and not state.change.is_fallback and state.applied is not None:
         state.orders.append(Emit(PlanFailed(at_s, state.target, why)))
 
 
 def measure_pause(state: JobState, at_s: float) -> None:
-    """Add up, for the plan on its way, how long nobody trained."""
+    """Add up how long no worker trained, for the change in progress."""
     trains = state.stage is Stage.SERVING and any(w.is_training for w in state.roster.workers)
     if state.still_since_s is not None and state.change is not None:
         since_s = max(state.still_since_s, state.change.since_s)
@@ -44,7 +44,7 @@ def measure_pause(state: JobState, at_s: float) -> None:
 
 
 def update_running(state: JobState, at_s: float) -> None:
-    """Note whether the target runs, and tell it once."""
+    """Update whether the target runs; emit `PlanApplied` once."""
     if not _is_in_place(state):
         state.steady_since_s = None
         return
@@ -53,7 +53,7 @@ def update_running(state: JobState, at_s: float) -> None:
     if state.change is None:
         return
     if not state.change.is_fallback:
-        is_first = state.applied is None  # a first start interrupts nothing
+        is_first = state.applied is None  # the first start interrupts no training
         pause_s = 0.0 if is_first else state.change.pause_s
         state.orders.append(Emit(PlanApplied(at_s, state.target, pause_s)))
         state.steady_since_s = at_s

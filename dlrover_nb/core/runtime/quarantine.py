@@ -1,7 +1,7 @@
-"""Shards that end their workers: how a job goes on without them, says so, and hears what to do with them.
+"""Shards that repeatedly kill their workers: how the job continues without them and waits for a decision.
 
-The ledger isolates such a shard; here its losses are taken off the restart budget, for their reason is known
-then, and the job tells which rows they are. It does not end by itself while one waits for a decision.
+The ledger isolates such a shard. This module takes its losses off the restart budget, as their reason is
+known, and reports the rows. A job does not end by itself while a shard waits for a decision.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ def isolated(state: JobState) -> tuple[QuarantinedShard, ...]:
 
 
 def describe_new(state: JobState, before: tuple[QuarantinedShard, ...]) -> str:
-    """Return what to say of a shard that was isolated since `before`; empty without one."""
+    """Return the message about a shard that was isolated since `before`; empty without one."""
     new = [shard for shard in isolated(state) if shard not in before]
     if not new:
         return ""
-    return f"{new[0]}: it is set aside, and without it the job cannot finish; {_advice(state, new[0])}"
+    return f"{new[0]}: it is in quarantine, and the job cannot finish without it; {_advice(state, new[0])}"
 
 
 def update_blocked(state: JobState, at_s: float) -> None:
-    """Tell once when nothing but isolated shards is left."""
+    """Report once when only isolated shards are left."""
     ledger = _present(state)
     counts = ledger.counts()
     is_blocked = counts.quarantined > 0 and counts.todo == counts.doing == 0 and not counts.is_open
@@ -42,7 +42,7 @@ def update_blocked(state: JobState, at_s: float) -> None:
 
 
 def resolve(state: JobState, choice: ShardChoice, at_s: float) -> None:
-    """Do with an isolated shard what the user says.
+    """Apply a decision of the user about an isolated shard.
 
     Raises
     ------
@@ -72,4 +72,6 @@ def _present(state: JobState) -> ShardLedger:
 
 def _advice(state: JobState, shard: QuarantinedShard) -> str:
     command = f"%dlrover shards {state.spec.name}"
-    return f"mend the data and use {command} --retry {shard.shard}, or go on without it: --skip {shard.shard}"
+    return (
+        f"repair the data and use {command} --retry {shard.shard}, or go on without it: --skip {shard.shard}"
+    )

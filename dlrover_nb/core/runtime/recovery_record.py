@@ -1,23 +1,23 @@
-"""What a job master must know again when it comes back, and the state that it goes on from.
+"""The persistent state of a job master, and the state in which a restarted master continues.
 
-A master that is killed leaves its nodes behind, and they go on: workers train, parameter servers hold the
-parameters. So its successor must not begin anew but take them over. For that, everything that somebody else
-could know of is kept before it leaves the master: its names, epochs and targets in a `StateRecord`, the
-shards that it granted in the changes of the ledgers. What nobody was told yet is simply not there.
+When a master is killed its nodes continue: workers train, parameter servers hold the parameters. So its
+successor must take them over and not begin anew. Everything that others may know is persisted before it
+leaves the master: names, epochs and targets in a `StateRecord`, granted shards in the changes of the ledgers.
 
-What was under way is not gone on with: each stage has a safe one before it, in which the facts that were
-lost (a word of a node that the dead master had not read) are asked for again.
+Operations in progress are not continued. Each stage falls back to a safe one, in which lost messages are
+requested again:
 
-ASSEMBLING, LOADING   assemble again, from the same checkpoint: loading a second time changes nothing
-SERVING               goes on
-PAUSING ... SAVING    serve again; of a checkpoint that is not on the disk yet its copy in memory stays
-SWITCHING             goes on: each PS is told again how the move ends, and says again when its part is there
+ASSEMBLING, LOADING   assemble again, from the same checkpoint: loading twice changes nothing
+SERVING               continues
+PAUSING ... SAVING    serve again; a checkpoint that is not on the disk yet stays restorable from memory
+SWITCHING             continues: each PS gets the end of the move again, and reports its complete part again
 
-A move that has not switched is given up; PS hear that with the welcome of their Hello (`moves.welcome`).
+A move before SWITCHING is cancelled; PS learn that in the answer to their Hello
+(`migration_coordinator.resend_outcome`).
 
-Every node is *adopted*: it counts as living, but no pause begins and no parameter moves until it has said
-Hello again or is known to be gone. The scores of an evaluation are in the master's memory alone: an
-evaluation begins anew.
+Every node is *adopted*: it counts as alive, but no pause begins and no parameter moves until it has said
+Hello again or is known to be gone. The scores of an evaluation are held in memory only: an evaluation
+starts over.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class StateRecord:
-    """All of a `JobState` that lasts, but the ledgers; checkpoints by their names."""
+    """The persistent part of a `JobState` without its ledgers; checkpoints by name."""
 
     target: ResourcePlan
     applied: ResourcePlan | None
@@ -90,12 +90,12 @@ class StateRecord:
 
 
 def name_of(kept: RestorableCheckpoint) -> KeptName:
-    """Return the number of a checkpoint and whether it is on the disk: it is another one then."""
+    """Return the name of a checkpoint: its number, and whether it is on the disk."""
     return kept.number, kept.is_on_disk
 
 
 def record_of(state: JobState) -> StateRecord:
-    """Return what of a state lasts."""
+    """Return the persistent part of a state."""
     return StateRecord(
         target=state.target,
         applied=state.applied,
@@ -126,7 +126,7 @@ def record_of(state: JobState) -> StateRecord:
 
 
 def revive(state: JobState, record: StateRecord, kept: Iterable[RestorableCheckpoint], at_s: float) -> None:
-    """Make `state`, new but for its ledgers, the one to go on from; see the module."""
+    """Fill a new `state`, whose ledgers are set, from a record; see the module."""
     by_name = {name_of(each): each for each in kept}
     state.target, state.applied, state.change = record.target, record.applied, record.change
     state.group, state.n_group, state.bucket_owner = record.group, record.n_group, record.bucket_owner
@@ -197,7 +197,7 @@ def _node_record(node: Node) -> NodeRecord:
 
 
 def _adopted(record: NodeRecord, at_s: float) -> Node:
-    """Return a node that must say Hello again; whether it trains is found out by telling it to."""
+    """Return a node that must say Hello again; it counts as not training until it is ordered to."""
     return Node(
         id=record.id,
         role=record.role,

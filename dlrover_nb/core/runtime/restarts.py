@@ -1,11 +1,11 @@
-"""When a lost node may be replaced: soon at first, later and later, and not for ever.
+"""When a lost node may be replaced: at once at first, then with growing delays, and not without end.
 
-A node that dies by bad luck (killed, evicted, out of memory once) should be replaced at once. A program
-that crashes each time must not be started for ever: it burns the cluster and hides its reason. Both look
-the same the first time. What tells them apart is work: a node that did some, in a job that has come further
-than ever since the last loss, died by bad luck, however often that happens. Losses without it are counted
-within a window. So a machine that is pre-empted all day is no failure; a row of the data that ends every
-worker, or a PS that dies each time before it is past the point where the one before it died, is.
+A node that dies by accident (killed, evicted, out of memory once) should be replaced at once. A program that
+crashes each time must not be restarted for ever: it wastes the cluster and hides its reason. Both look the
+same the first time; what distinguishes them is work. A node that did some, in a job that has advanced since
+the last loss, died by accident, however often that happens. Losses without work are counted within a window.
+So a machine that is preempted all day is no failure; a row of the data that kills every worker, or a PS that
+dies each time before the point where its predecessor died, is.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class RestartBudget:
         self._forgiven_at = -1
 
     def record(self, at_s: float, *, has_worked: bool, n_sample_done: int) -> None:
-        """Note a loss, or forget those of before when this one was bad luck.
+        """Record a loss, or clear earlier ones when the job has advanced since.
 
         Parameters
         ----------
         has_worked
             Whether the lost node did any work.
         n_sample_done
-            How far the job was when the node was lost.
+            Samples done when the node was lost.
         """
         has_advanced = n_sample_done > self._most_done
         self._most_done = max(self._most_done, n_sample_done)
@@ -43,10 +43,9 @@ class RestartBudget:
             self._lost_at_s.append(at_s)
 
     def forgive(self, n_loss: int, *, n_sample_done: int) -> None:
-        """Forget the last losses, whose reason was found and put aside.
+        """Remove the last losses, whose reason was found and isolated.
 
-        Once for each time that the job has come further: a program that dies of whatever it is given would
-        be forgiven for ever else.
+        Only once per advance of the job; else a program that dies of any input would be restarted for ever.
         """
         if n_sample_done > self._forgiven_at:
             self._forgiven_at = n_sample_done
@@ -54,7 +53,7 @@ class RestartBudget:
                 self._lost_at_s.pop()
 
     def clear(self) -> None:
-        """Forget the losses, because something else is started from now on."""
+        """Clear the losses, because other nodes are started from now on."""
         self._lost_at_s.clear()
 
     def exhausted(self, at_s: float, n_planned: int) -> bool:

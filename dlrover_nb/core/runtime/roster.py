@@ -1,7 +1,7 @@
-"""The nodes that the job master knows: those it asked for and that have not gone.
+"""The roster: the nodes that the job master has ordered and that have not ended.
 
-Names grow for ever (``worker-0``, ``worker-1``, …) and are never used twice, so that a late word of a
-dead node cannot be taken for one of its successor.
+Names are numbered (``worker-0``, ``worker-1``, …) and never reused, so that a late message of a dead node is
+not taken for one of its successor.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Node:
-    """One node; mutable, and never handed out: others see its `view`.
+    """One node; mutable and private to the master: clients get its `view`.
 
-    `is_training` holds from the order to train until the word that it stands still, so it says of whom
-    to wait in a pause.
+    `is_training` holds from the Train order until the Paused message, so it says which workers a pause waits
+    for.
     """
 
     id: str
@@ -35,36 +35,36 @@ class Node:
     since_s: float
     last_message_s: float
     is_up: bool = False
-    is_adopted: bool = False  # of a master before this one: it has not said Hello to this one yet
+    is_adopted: bool = False  # of an earlier master; no Hello to this one yet
     is_training: bool = False
     is_draining: bool = False
     has_worked: bool = False  # a worker: batches of it were acknowledged
-    asked_s: float = 0.0  # since when it has had room to start in
+    asked_s: float = 0.0  # since when it has had capacity to start
     waits_for: str = ""  # what its start waits for; empty: nothing
     endpoint: str = ""
     pid: int | None = None
     cpu_enforced: bool = False
     memory_enforced: bool = False
-    must_drop: bool = False  # its shard went back with the parameters
+    must_drop: bool = False  # its shard was returned by a rollback
     granted_at_s: float = float("-inf")
     loaded_epoch: int = 0
-    n_from_memory: int = 0  # parts of a checkpoint that it did not need files for
+    n_from_memory: int = 0  # parts of a checkpoint that it read from memory
     last: NodeSample | None = None
-    n_dropped: int = 0  # messages that it did not understand
-    rows_per_s: float = 0.0  # while it trains; 0: not known
+    n_dropped: int = 0  # messages that it could not decode
+    rows_per_s: float = 0.0  # training speed; 0: not known
 
     def has_shape(self, plan: RolePlan) -> bool:
-        """Whether it may use what the plan says, no more and no less."""
+        """Whether its CPU and memory are exactly those of the plan."""
         return (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
 
     @property
     def need(self) -> Need:
-        """Cores and MiB that it takes."""
+        """Cores and MiB that it holds."""
         return self.cpu, self.memory_mib
 
     @property
     def phase(self) -> NodePhase:
-        """Where it is in its life."""
+        """Phase of the node."""
         if not self.is_up:
             return NodePhase.PENDING
         if self.is_draining:
@@ -75,7 +75,7 @@ class Node:
 
     @property
     def view(self) -> NodeView:
-        """A frozen picture."""
+        """A frozen record for clients."""
         return NodeView(
             self.id,
             self.role,
@@ -99,7 +99,7 @@ class Roster:
         self._n_named = dict.fromkeys(Role, 0)
 
     def add(self, role: Role, plan: RolePlan, at_s: float) -> Node:
-        """Make a node with a new name."""
+        """Add a node with a new name."""
         name = f"{role}-{self._n_named[role]}"
         self._n_named[role] += 1
         self._nodes[name] = Node(
@@ -108,37 +108,37 @@ class Roster:
         return self._nodes[name]
 
     def adopt(self, nodes: Iterable[Node], n_named: Iterable[tuple[Role, int]]) -> None:
-        """Take over the nodes of a master before this one, and go on with its names."""
+        """Take over the nodes and the numbering of an earlier master."""
         self._nodes = {node.id: node for node in nodes}
         self._n_named.update(n_named)
 
     def remove(self, node: str) -> None:
-        """Forget a node."""
+        """Remove a node."""
         del self._nodes[node]
 
     def get(self, node: str) -> Node | None:
-        """Return a node; None when it is not, or no longer, known."""
+        """Return a node; None when it is not in the roster."""
         return self._nodes.get(node)
 
     def register(self, node: Node, hello: Hello, at_s: float) -> None:
-        """Note what a node says of itself when it is up."""
+        """Record the Hello of a node: it is up."""
         node.is_up, node.is_adopted, node.since_s, node.waits_for = True, False, at_s, ""
         node.endpoint, node.pid = hello.endpoint, hello.pid
         node.cpu_enforced, node.memory_enforced = hello.cpu_enforced, hello.memory_enforced
 
     @property
     def n_named(self) -> tuple[tuple[Role, int], ...]:
-        """How many names were given to nodes of each role."""
+        """How many nodes of each role have been named."""
         return tuple(self._n_named.items())
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that live have said Hello to this master, or are known not to be up."""
+        """Whether all living nodes have said Hello to this master, or are known not to be up."""
         return not any(node.is_adopted for node in self._nodes.values())
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All."""
+        """All nodes."""
         return tuple(self._nodes.values())
 
     @property
@@ -153,5 +153,5 @@ class Roster:
 
     @property
     def needs(self) -> list[Need]:
-        """What all nodes take."""
+        """Cores and MiB of all nodes."""
         return [node.need for node in self._nodes.values()]

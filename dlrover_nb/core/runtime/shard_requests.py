@@ -1,6 +1,6 @@
-"""Where workers are heard about shards: who asks for one, how far each is, what is finished.
+"""Messages of workers about shards: requests, progress, and finished shards.
 
-Nothing here decides more than the next grant; the ledger keeps the account.
+This module decides the next grant only; the ledger keeps the account.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     Arrays = Sequence[NDArray[np.generic]]
 
-WAIT_S = 0.3  # a worker without a shard asks again after this long
-IN_FLIGHT_S = 5.0  # a grant may be on its way for this long
+WAIT_S = 0.3  # interval of requests of a worker without a shard
+IN_FLIGHT_S = 5.0  # longest time until a grant arrives
 
 
 def handle_message(
@@ -52,7 +52,7 @@ def handle_message(
     at_s: float,
     arrays: Arrays,
 ) -> None:
-    """Take one word of a worker (a report may be a PS's)."""
+    """Handle one message of a worker (a report may come from a PS)."""
     match message:
         case Report():
             _on_report(state, node, message, at_s)
@@ -69,7 +69,7 @@ def handle_message(
 
 
 def update_speeds(state: JobState) -> None:
-    """Note how fast the median worker trains: slower ones get smaller pieces of shards."""
+    """Update the speed of the median worker: slower ones get smaller pieces of shards."""
     state.usual_rows_per_s = usual_speed(node.rows_per_s for node in state.roster.workers)
 
 
@@ -83,7 +83,7 @@ def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None
         node.has_worked |= _ledger(state, report.lease).progress(node.id, report.lease, report.n_row_done)
     for worker in report.members:
         if state.roster.get(worker) is None:
-            state.send(node, Forget(worker))  # the first time that it was said, the line was broken
+            state.send(node, Forget(worker))  # the first order was lost with its connection
     since_s = state.steady_since_s
     is_steady = since_s is not None and at_s - report.sample.window_s >= since_s
     plan = state.target if is_steady else None
@@ -91,10 +91,10 @@ def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None
 
 
 def _on_asked(state: JobState, node: Node, holding: Sequence[Lease], at_s: float) -> None:
-    """Answer a worker that wants a shard beside those that it holds.
+    """Answer a request for another shard.
 
-    When one was granted a moment ago that it does not name, question and grant crossed on the way, and
-    another grant would only make one of them stale. A grant that is older was lost: that shard goes back.
+    If a recent grant is missing from `holding`, request and grant crossed, and another grant would be
+    surplus. An older missing grant was lost: its shard goes back to the queue.
     """
     if state.roster.get(node.id) is None:
         return
@@ -118,9 +118,9 @@ def _grant(state: JobState, node: Node, at_s: float) -> None:
 
 
 def _has_turn(state: JobState, node: Node, ledger: ShardLedger) -> bool:
-    """Whether a worker may have one more: the next beside the one at hand, unless it is of the last.
+    """Whether a worker may hold one more shard: a second one, except among the last shards.
 
-    The last evaluation shards of a round are no last ones: training shards follow.
+    The last evaluation shards of a round do not count as last: training shards follow.
     """
     n_held = len(state.leases(node))
     if n_held == 0 or n_held >= MOST_HELD:
@@ -131,7 +131,7 @@ def _has_turn(state: JobState, node: Node, ledger: ShardLedger) -> bool:
 
 
 def _on_finished(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:
-    """Count a shard, and grant the next to a worker that holds none; any other asks by itself."""
+    """Complete a shard, and grant the next to a worker that holds none; any other requests it."""
     if lease.purpose is Purpose.EVALUATE:
         _keep_scores(state, node, lease, at_s, arrays)
     else:
@@ -141,10 +141,10 @@ def _on_finished(state: JobState, node: Node, lease: Lease, at_s: float, arrays:
 
 
 def _on_stream_ended(state: JobState, node: Node, ended: StreamEnded, at_s: float) -> None:
-    """End the stream where its last row is known to be.
+    """End the stream at its last row, once that is known.
 
-    A shard without any row says only that the end is not after it. When all before it are done it is there;
-    until then somebody may find it within one of those.
+    An empty shard says only that the end is not after it. When all shards before it are done the end is
+    there; until then it may lie within one of those.
     """
     ledger, lease = state.train, ended.lease
     if not ledger.holds(node.id, lease):
@@ -155,15 +155,15 @@ def _on_stream_ended(state: JobState, node: Node, ended: StreamEnded, at_s: floa
         try:
             ledger.close_at(start + ended.n_row)
         except InvalidValueError as error:
-            told = f"{node.id} saw the stream end at row {start + ended.n_row}, others elsewhere: {error}"
-            state.end(JobPhase.FAILED, told, at_s)
+            where = f"{node.id} read the end of the stream at row {start + ended.n_row}"
+            state.end(JobPhase.FAILED, f"{where}, other workers elsewhere: {error}", at_s)
             return
         state.note(f"the stream ended after {start + ended.n_row} rows", at_s)
     state.send(node, NoShard(WAIT_S))
 
 
 def _keep_scores(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:
-    """Take the scores of a shard, whole; a worker that scored anything else cannot be trusted."""
+    """Keep the scores of a whole shard; a worker that sends anything else is replaced."""
     ledger = state.evaluate
     if not ledger.holds(node.id, lease):
         ledger.complete(node.id, lease)  # refused, and counted as such

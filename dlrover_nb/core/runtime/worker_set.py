@@ -1,9 +1,9 @@
-"""Which workers to start, drain and stop so that the crew becomes what the plan says.
+"""Which workers to start, drain and stop so that the worker set matches the plan.
 
-Workers come and go while training goes on, so this is a pure function of what is there and what is
-wanted (level-triggered): whatever was lost on the way, the next call finds the difference again. New
-workers come before old ones go, as far as there is room. Only where there is no room for a single new
-worker is an old one drained first, and one at a time.
+Workers join and leave while training goes on, so this is a pure function of the actual and the wanted set
+(level-triggered): after any lost message the next call finds the difference again. New workers start before
+old ones leave, as far as capacity allows. Only where not a single new worker fits is an old one drained
+first, one at a time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What a job master writes down before its orders leave, and how the next one reads it.
+"""The write-ahead log of a job master: what is written before orders are sent, and how a successor reads it.
 
-A diary is a list of entries; written one after the other, read in the same order. The first one holds
-everything. Each later one holds the changes of the ledgers since the one before and, when an order leaves
-that others may act on, the state as it is then. So at every moment the diary knows at least as much as any
-node was told. Grants, reports and acknowledged rows make up nearly all of the traffic, and cost one small
-entry without a state.
+A log is a list of entries, written and read in order. The first entry holds the complete state. Each later
+one holds the changes of the ledgers since the previous one, and also the state when an order is sent that
+others may act on. So at every moment the log is at least as recent as what any node has received. Grants,
+reports and acknowledged rows are nearly all of the traffic; each costs one small entry without a state.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ class Entry:
     Parameters
     ----------
     state
-        None: as it was told last.
+        None: unchanged since the last entry with a state.
     kept
-        Checkpoints that can be restored and that no earlier entry told of.
+        Restorable checkpoints that no earlier entry contains.
     changes
         Of the ledgers of training and evaluation.
     ledgers
-        All of both; in the first entry alone.
+        Complete ledgers, in the first entry only.
     """
 
     state: StateRecord | None
@@ -50,38 +49,38 @@ class Entry:
 
 
 class WriteAheadLog:
-    """Decides what of one master has to be written down, from now on.
+    """Makes the entries of one master.
 
     Parameters
     ----------
     master
-        The master; the first entry tells all of it.
+        The master; its ledgers record their changes from now on.
     """
 
     def __init__(self, master: JobMaster) -> None:
         self._master = master
         self._last: StateRecord | None = None
-        self._told: set[KeptName] = set()
+        self._written: set[KeptName] = set()
         for ledger in master.ledgers:
             ledger.changes.keep()
 
     def first(self) -> Entry:
-        """Return all that there is, as the beginning of a new diary."""
+        """Return the complete state, as the first entry of a new log."""
         train, evaluate = self._master.ledgers
         self._drain()
-        self._last, self._told = self._master.record, set()
+        self._last, self._written = self._master.record, set()
         return Entry(self._last, self._news(), ledgers=(train.record(), evaluate.record()))
 
-    def entry(self, orders: Sequence[Order] = (), *, look: bool = False) -> Entry | None:
-        """Return what must be written before `orders` leave; None when nothing has changed.
+    def entry(self, orders: Sequence[Order] = (), *, check_state: bool = False) -> Entry | None:
+        """Return the entry to write before `orders` are sent; None when nothing has changed.
 
         Parameters
         ----------
-        look
-            Whether to look for changes of the state though no order tells of one.
+        check_state
+            Whether to compare the state even if no order depends on it.
         """
         changes = self._drain()
-        state = self._change() if look or any(map(_is_lasting, orders)) else None
+        state = self._change() if check_state or any(map(_is_lasting, orders)) else None
         if state is None and not any(changes):
             return None
         return Entry(state, self._news() if state else (), changes)
@@ -99,20 +98,20 @@ class WriteAheadLog:
 
     def _news(self) -> tuple[RestorableCheckpoint, ...]:
         kept = {name_of(each): each for each in self._master.checkpoints}
-        news = tuple(each for name, each in kept.items() if name not in self._told)
-        self._told = set(kept)
+        news = tuple(each for name, each in kept.items() if name not in self._written)
+        self._written = set(kept)
         return news
 
 
 def read_back(
     master: JobMaster, entries: Iterable[Entry]
 ) -> tuple[StateRecord, tuple[RestorableCheckpoint, ...]]:
-    """Give a new master the ledgers of a diary; return what it has to `resume` with.
+    """Restore the ledgers of a new master from a log; return the arguments of its `resume`.
 
     Raises
     ------
     CheckpointError
-        When the diary does not begin as one, or tells of something that cannot be.
+        When the log does not begin with a complete entry, or contradicts itself.
     """
     state: StateRecord | None = None
     kept: dict[KeptName, RestorableCheckpoint] = {}
@@ -126,13 +125,15 @@ def read_back(
         kept |= {name_of(each): each for each in entry.kept}
         state = entry.state or state
     if state is None or ledgers is None:
-        raise CheckpointError("expected a diary that begins with all of a job, got none; submit it again")
+        raise CheckpointError(
+            "expected a write-ahead log that begins with a complete entry, got none; submit the job again"
+        )
     master.ledgers = ledgers
     return state, tuple(kept.values())
 
 
 def _is_lasting(order: Order) -> bool:
-    """Whether somebody who obeys it relies on the master's state, beyond the ledgers."""
+    """Whether the receiver of an order relies on state of the master beyond the ledgers."""
     match order:
         case Emit() | Send(message=Granted() | NoShard()):
             return False

@@ -1,4 +1,4 @@
-"""A change of plan on its way, and whether its nodes can join one by one."""
+"""A change of plan in progress, and whether its nodes can join one by one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Change:
-    """A plan on its way.
+    """A change of plan in progress.
 
     Attributes
     ----------
     replaces
         PS or sizes change: the new nodes take over together; else workers come and go one by one.
     is_fallback
-        The plan before is restored: nobody asked for it.
+        The previous plan is restored: an unrequested change.
     pause_s
-        For how long nobody trained so far.
+        Seconds without training so far.
     """
 
     since_s: float

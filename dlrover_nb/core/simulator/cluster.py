@@ -1,8 +1,8 @@
-"""Machines and what is free on them: 1,000 machines as two arrays.
+"""Machines and their free capacity: 1,000 machines as two arrays.
 
-A node goes to the first machine with room, groups of nodes largest first: first fit decreasing, the test
-that `structs.capacity.fits` makes, so that a plan which fits there is placed here. A group is placed as a
-whole or not at all: half a parameter-server group trains nothing and only holds room.
+A node goes to the first machine with enough capacity, groups of nodes largest first: first fit decreasing,
+the test of `structs.capacity.fits`, so a plan that fits there can be placed here. A group is placed as a
+whole or not at all: half a PS group trains nothing and only holds capacity.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.capacity import Need
 
-COARSE = 4  # free room is told to jobs in quarters of a machine, rounded down
+COARSE = 4  # free capacity is reported in quarters of a machine, rounded down
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node is: its machine's number and what it holds there."""
+    """The place of a node: the number of its machine and what it holds there."""
 
     machine: int
     cpu_steps: int
@@ -56,7 +56,7 @@ class SimCluster:
         self.free_cpu = self._cpu.copy()
         self.free_mib = self._mib.copy()
         self._whole = Capacity(tuple(shapes))
-        self.n_place = self.n_release = 0  # so far: whether anything may have changed
+        self.n_place = self.n_release = 0  # counts so far, to detect changes
 
     def __len__(self) -> int:
         return len(self._cpu)
@@ -77,7 +77,7 @@ class SimCluster:
         return float((self._cpu - self.free_cpu).sum()) * CPU_STEP
 
     def place(self, needs: Sequence[Need]) -> list[Place] | None:
-        """Place all nodes of these needs, in their order; None when one finds no room, nothing changed."""
+        """Place all nodes of these needs, in their order; None, without effect, when one does not fit."""
         places: list[Place | None] = [None] * len(needs)
         nodes = [(in_steps(cpu), mib) for cpu, mib in needs]
         total_cpu, total_mib = self._cpu.sum(), self._mib.sum()
@@ -104,7 +104,7 @@ class SimCluster:
         return Place(machine, cpu, mib)
 
     def release(self, places: Iterable[Place]) -> None:
-        """Give back the room of nodes."""
+        """Release the capacity of nodes."""
         self.n_release += self._give_back(places)
 
     def _give_back(self, places: Iterable[Place]) -> int:
@@ -115,19 +115,19 @@ class SimCluster:
         return len(given)
 
     def room_for(self, own: Iterable[Place], n_node: int) -> Capacity:
-        """Return what a job may use at the most: its own nodes' places and what is free.
+        """Return the capacity in reach of a job: its own nodes and what is free.
 
         Parameters
         ----------
         own
-            Where its nodes are.
+            Places of its nodes.
         n_node
-            The most nodes it could have: of more equal machines it has no use.
+            The most nodes it could have; more machines of one shape are not counted.
 
         Notes
         -----
-        Free room is rounded down to quarters of a machine, so that machines fall into few shapes and small
-        changes elsewhere are no news; what the job holds itself counts exactly.
+        Free capacity is rounded down to quarters of a machine, so that there are few shapes and small changes
+        are not reported; what the job itself holds counts exactly.
         """
         held: dict[int, list[int]] = {}
         for place in own:

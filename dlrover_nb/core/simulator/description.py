@@ -1,4 +1,4 @@
-"""What is simulated: the job with its truths, how its memory grows, and how changes of plan go."""
+"""Descriptions of simulated jobs and worlds: true speed, growth of memory, and changes of plan."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.simulator.faults import Faults, Pending
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.events import JobSubmitted
 from dlrover_nb.core.structs.job import Migration
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.truth import SpeedTruth
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.past import FitSummary, JobTraits
 
@@ -105,7 +107,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJob:
-    """A job and what is true of it, which its controller is not told.
+    """A job and its truth, which is hidden from its controller.
 
     Parameters
     ----------
@@ -122,10 +124,10 @@ class SimulatedJob:
     hot_ps
         How much more than its even share the fullest PS holds: 0.1 is a tenth more.
     global_batch
-        Samples of one iteration of all workers of a job that trains in step; None: the workers train on their
-        own, `spec.batch_size` samples at a time.
+        Samples of one iteration of all workers of a job that trains synchronously; None: the workers train
+        asynchronously, `spec.batch_size` samples at a time.
     traits, prior, why
-        What is known of it before it runs, and why it begins on its plan.
+        What is known of it before it runs, and the reason of its first plan.
     """
 
     spec: JobSpec
@@ -147,17 +149,31 @@ class SimulatedJob:
         if self.global_batch is not None:
             _check.at_least("global_batch", self.global_batch, 1)
 
+    def submitted(self, at_s: float, capacity: Capacity) -> JobSubmitted:
+        """Return the first event of the job: what its controller knows of it."""
+        return JobSubmitted(
+            at_s,
+            self.spec,
+            capacity,
+            self.n_sample,
+            self.dense_bytes,
+            self.embedding_dim,
+            self.traits,
+            self.prior,
+            self.why,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
-    """How the world behaves, and how often nodes report.
+    """Rates and times of a simulated world.
 
     Parameters
     ----------
     report_s
         Time between two reports of a node.
     room_every_s, room_change
-        A job is told of other room at most this often, and when it changed by this share.
+        Least interval, and least relative change, of reported capacity.
     max_lost
         Nodes of a role that may be lost one after the other, without a sample trained between, before
         the job has failed.

@@ -1,8 +1,8 @@
-"""Virtual time: what happens next, in one fixed order.
+"""Virtual time: scheduled actions in one fixed order.
 
-A heap of (time, sequence, action), as in SimPy without its processes: what happens at one time happens in the
-order in which it was asked for, so that a run is a function of its seed. Processes as generators were left
-out: all that a job does reacts to what others do, and a state with facts coming in is easier to test.
+A heap of (time, sequence, action), as in SimPy without its processes: actions of one time run in the order in
+which they were scheduled, so a run is a function of its seed. Processes as generators were rejected: all that
+a job does reacts to others, and a state with incoming events is easier to test.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Engine:
         self.at(self.now_s + delay_s, action)
 
     def run_next(self) -> None:
-        """Move to the time of the next action and run it; one that follows from it at once comes later."""
+        """Move to the time of the next action and run it."""
         self.now_s, _, action = heapq.heappop(self._heap)
         action()
 
     def move(self, at_s: float) -> None:
-        """Let time pass up to `at_s`, before which nothing is due."""
+        """Advance to `at_s`; no action may be due before."""
         if at_s > self.next_at_s:
             raise InvalidValueError(
-                f"time may pass up to what is due next ({self.next_at_s:g} s), got {at_s:g} s; run that first"
+                f"time may advance to what is due next ({self.next_at_s:g} s), got {at_s:g}; run that first"
             )
         self.now_s = max(self.now_s, at_s)

@@ -1,4 +1,4 @@
-"""When nodes fail and when they are slow, put on the engine."""
+"""Schedules failures and slow episodes of simulated nodes on the engine."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 
 
 class FaultListener(Protocol):
-    """What hears of trouble."""
+    """Receiver of faults."""
 
     def lose(self, node: SimNode, why: str) -> None:
-        """Go on without a node."""
+        """Handle the loss of a node."""
         ...
 
     def change_speed(self, node: SimNode, factor: float) -> None:
-        """Go on with a node of another speed."""
+        """Handle a change of a node's speed."""
         ...
 
 
 class Losses:
-    """Counts nodes that a job lost one after the other, without a sample trained between."""
+    """Counts nodes lost in a row, without a sample trained between."""
 
     def __init__(self) -> None:
         self._n, self._n_done = 0, -1.0
 
     def count(self, n_done: float) -> int:
-        """Count a loss at so many samples trained; return how many there were at this point."""
+        """Count a loss at `n_done` samples; return the number of losses at this point."""
         self._n, self._n_done = (self._n + 1 if n_done == self._n_done else 1), n_done
         return self._n
 
 
 class FaultSchedule:
-    """Troubles the nodes of one job at random."""
+    """Random faults of the nodes of one job."""
 
     def __init__(
         self, faults: Faults, *, engine: Engine, rng: np.random.Generator, listener: FaultListener
@@ -45,7 +45,7 @@ class FaultSchedule:
         self._faults, self._engine, self._rng, self._listener = faults, engine, rng, listener
 
     def expect(self, node: SimNode) -> None:
-        """Draw what a node that has just started will suffer."""
+        """Draw the faults of a node that has just started."""
         self._engine.after(self._faults.until_failure_s(self._rng), lambda: self._fail(node))
         self._engine.after(self._faults.until_slow_s(self._rng), lambda: self._slow(node))
 

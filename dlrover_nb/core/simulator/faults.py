@@ -1,4 +1,4 @@
-"""What goes wrong: nodes that fail, nodes that are slow for a while, speeds and pending times that scatter.
+"""Random faults: node failures, slow episodes, noise of speeds and pending times.
 
 Everything is drawn from a generator that the caller seeds. The failure rate is DLRover-RM's 1.5 % a day per
 pod, as an exponential time to failure: no memory, no wear.
@@ -20,7 +20,7 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Rates and scatter.
+    """Rates of faults, and noise.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ class Faults:
 
 
 CALM = Faults(failures_per_day=0, slow_per_day=0, speed_noise=0, node_noise=0, memory_noise=0)
-"""Nothing goes wrong and nothing scatters."""
+"""No faults and no noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """How long a node takes from its order to its first work, once there is room for it.
+    """Time from the order of a node to its first work, once there is capacity for it.
 
     Parameters
     ----------

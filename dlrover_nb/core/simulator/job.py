@@ -1,11 +1,11 @@
-"""The life of one simulated job: what a job master and its nodes would do, without nodes.
+"""The life of one simulated job: the behavior of a job master and its nodes, without nodes.
 
-It takes the place of `runtime.master.JobMaster` under a controller: the same events in the same order, the
-same properties for the picture. Between two changes the speed is constant, so that progress is a product
-and the job is touched only when something happens or nodes report.
+It takes the place of `runtime.master.JobMaster` below a controller: the same events in the same order, the
+same properties for the snapshot. Between two changes the speed is constant, so progress is a product and the
+job is touched only when something happens or nodes report.
 
-On purpose simple: shards are counted, not dealt out; an interrupted batch costs nothing; a PS that is lost
-takes a pause and no progress with it (flash checkpoint); evaluation takes no time.
+Deliberate simplifications: shards are counted, not granted; an interrupted batch costs nothing; a lost PS
+causes a pause and loses no progress (flash checkpoint); evaluation takes no time.
 """
 
 from __future__ import annotations
@@ -17,23 +17,21 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.simulator.capacity_watch import CapacityWatch
 from dlrover_nb.core.simulator.change import Change, replaces_nodes
 from dlrover_nb.core.simulator.fault_schedule import FaultSchedule, Losses
-from dlrover_nb.core.simulator.progress import EPS, Progress
+from dlrover_nb.core.simulator.progress import Progress
 from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
 from dlrover_nb.core.structs.capacity import fits, plan_needs
 from dlrover_nb.core.structs.events import (
     Event,
-    JobSubmitted,
     NodeOutOfMemory,
     PhaseChanged,
     PlanApplied,
     PlanFailed,
-    ProgressMade,
     RoomChanged,
     Ticked,
 )
 from dlrover_nb.core.structs.job import JobPhase, Migration
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
-from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
+from dlrover_nb.core.structs.shards import ShardCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place, SimCluster
     from dlrover_nb.core.simulator.description import SimulatedJob, WorldSettings
     from dlrover_nb.core.simulator.engine import Engine
+    from dlrover_nb.core.structs.shards import QuarantinedShard
     from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
 
 
@@ -52,15 +51,15 @@ class SimJob:
     Parameters
     ----------
     job
-        What it is and what is true of it.
+        Its specification and its hidden truth.
     engine, cluster
-        Time and room, shared with all jobs.
+        Virtual time and machines, shared by all jobs.
     settings
-        How the world behaves.
+        Rates and times of the simulated world.
     rng
-        Of this job alone: what happens to other jobs draws nothing from it.
+        Generator of this job only, so that jobs do not influence each other's draws.
     emit
-        Takes each event.
+        Called with each event.
 
     Attributes
     ----------
@@ -85,28 +84,30 @@ class SimJob:
         self._sim_nodes = SimNodes(job.spec.name)
         self._change: Change | None = None
         self._applied: ResourcePlan | None = None
-        self._serving: ResourcePlan | None = None  # the sizes and the number of PS that training runs on
+        self._serving: ResourcePlan | None = None  # sizes and number of PS in use
         self._is_paused = False
         self._steady_since_s: float | None = None
-        self._n_version = self._n_emitted = 0
+        self._n_version = 0
         self._losses = Losses()
         self._next_tick_s = math.inf
         self._fault_schedule = FaultSchedule(settings.faults, engine=engine, rng=rng, listener=self)
-        self._capacity = CapacityWatch(
-            cluster, job.spec, every_s=settings.room_every_s, change=settings.room_change
-        )
+        self._capacity = CapacityWatch(cluster, job.spec, settings)
         self.progress = Progress(job, self._sim_nodes, faults=settings.faults, rng=rng, at_s=engine.now_s)
         self.phase, self.message = JobPhase.STARTING, ""
         self.target = job.spec.plan
         self.started_at_s = engine.now_s
         self.ended_at_s: float | None = None
+        # Neither evaluation nor rows that kill workers are simulated.
         self.evaluation: Evaluation | None = None
+        self.evaluation_counts = ShardCounts()
+        self.rounds: tuple[EvaluationRound, ...] = ()
+        self.quarantined: tuple[QuarantinedShard, ...] = ()
 
-    # what others see
+    # read access
 
     @property
     def running(self) -> ResourcePlan | None:
-        """What runs, once everything is in place; else None."""
+        """The plan that runs; None during a change."""
         return None if self._steady_since_s is None else self.target
 
     @property
@@ -116,12 +117,12 @@ class SimJob:
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """Where its nodes are, as far as they have a place."""
+        """Machines of its placed nodes."""
         return tuple(node.place for node in self._sim_nodes.nodes if node.place is not None)
 
     @property
     def samples_per_s(self) -> float:
-        """The speed of the moment."""
+        """The current speed."""
         return self.progress.speed
 
     @property
@@ -129,50 +130,23 @@ class SimJob:
         """Training shards, as a queue of shards would count them now."""
         return self.progress.shards(is_over=self.phase.is_final)
 
-    @property
-    def evaluation_counts(self) -> ShardCounts:
-        """Evaluation is not simulated."""
-        return ShardCounts()
-
-    @property
-    def rounds(self) -> tuple[EvaluationRound, ...]:
-        """Evaluation is not simulated."""
-        return ()
-
-    @property
-    def quarantined(self) -> tuple[QuarantinedShard, ...]:
-        """No worker of a simulation dies of its rows."""
-        return ()
-
-    # facts
+    # events
 
     def start(self) -> None:
-        """Begin: submit, and ask for the nodes of the first plan."""
+        """Emit the submission and request the nodes of the first plan."""
         now_s = self.started_at_s = self._engine.now_s
         self._serving = self.target
         self._change = Change(now_s, replaces=False)
         self._sim_nodes.aim(self.target, now_s)
         self._place_nodes()
-        job = self.job
-        self._emit(
-            JobSubmitted(
-                now_s,
-                job.spec,
-                self._capacity.check(self._sim_nodes.nodes, now_s) or self._capacity.known,
-                job.n_sample,
-                job.dense_bytes,
-                job.embedding_dim,
-                job.traits,
-                job.prior,
-                job.why,
-            )
-        )
+        capacity = self._capacity.check(self._sim_nodes.nodes, now_s) or self._capacity.known
+        self._emit(self.job.submitted(now_s, capacity))
         self._emit(PhaseChanged(now_s, JobPhase.STARTING))
         self._tick_later()
         self._settle()
 
     def set_target(self, plan: ResourcePlan) -> None:
-        """Work towards `plan` from now on; a plan that was on its way is given up for it."""
+        """Set the target plan; a change of plan in progress is given up."""
         now_s = self._engine.now_s
         if self.phase.is_final:
             self._emit(PlanFailed(now_s, plan, f"the job has {self.phase}"))
@@ -189,13 +163,13 @@ class SimJob:
         self._settle()
 
     def stop(self, phase: JobPhase, why: str) -> None:
-        """End the job now, in a final phase; what ended before stays as it is."""
+        """End the job now, in a final phase; an ended job is unchanged."""
         if not self.phase.is_final:
             self._advance()
             self._end(phase, why)
 
     def retry_placement(self) -> None:
-        """Look for room again: somebody gave some back."""
+        """Try to place waiting nodes again, after capacity was released."""
         if not self.phase.is_final and self._sim_nodes.unplaced:
             self._advance()
             self._settle()
@@ -226,7 +200,7 @@ class SimJob:
         self._engine.after(self._settings.transition.plan_limit_s, partial(self._check_plan, change))
 
     def _check_plan(self, change: Change) -> None:
-        """Give up a change that is still not in place; without a plan to go back to, wait on."""
+        """Give up a change that exceeds its limit of time; without a plan to fall back to, wait on."""
         if change is not self._change or self.phase.is_final or self._applied is None or change.is_fallback:
             return
         self._advance()
@@ -237,7 +211,7 @@ class SimJob:
         self._settle()
 
     def _take_over(self, change: Change) -> None:
-        """Let the new nodes train, once all are up and have what they need."""
+        """Let the new nodes train, once all are up and restored."""
         if change is not self._change or self.phase.is_final:
             return
         self._advance()
@@ -264,13 +238,13 @@ class SimJob:
         node.is_up, node.since_s, node.reported_s = True, now_s, now_s
         self._fault_schedule.expect(node)
         joins = self._change is None or not self._change.replaces
-        if joins and node.role is Role.PS and self.progress.n_done > 0:  # it has to load its part
+        if joins and node.role is Role.PS and self.progress.n_done > 0:  # it loads its part first
             self._engine.after(self._settings.transition.restore_s, partial(self._join, node))
         else:
             self._join(node)
 
     def _join(self, node: SimNode) -> None:
-        """Let a node that is ready take part, unless it has to wait for others."""
+        """Activate a node that is ready, unless it has to wait for others."""
         if node.is_gone:
             return
         self._advance()
@@ -279,13 +253,13 @@ class SimJob:
         self._settle()
 
     def change_speed(self, node: SimNode, factor: float) -> None:
-        """Go on with a node of another speed."""
+        """Change the speed of a node."""
         self._advance()
         node.factor = factor
         self._settle()
 
     def lose(self, node: SimNode, why: str) -> None:
-        """Replace a node that is gone, unless nodes are lost again and again without training between."""
+        """Replace a lost node, unless too many are lost without progress between."""
         self._advance()
         n_lost = self._losses.count(self.progress.n_done)
         self.message = f"{node.id} was lost: {why}"
@@ -318,7 +292,7 @@ class SimJob:
         self._engine.at(self._next_tick_s, self._tick)
 
     def _tick(self) -> None:
-        """Report, and let what scatters scatter anew."""
+        """Report, and draw new noise."""
         if self.phase.is_final:
             return
         self._advance()
@@ -333,15 +307,14 @@ class SimJob:
         self._settle()
 
     def _report(self) -> None:
-        before = self._n_emitted
         for report in self.progress.reports(self.running, self._steady_since_s):
             self._emit(report)
-        self._n_emitted = int(self.progress.n_done + EPS)
-        if self._n_emitted != before:
-            self._emit(ProgressMade(self._engine.now_s, self._n_emitted))
+        made = self.progress.made()
+        if made is not None:
+            self._emit(made)
 
     def _settle(self) -> None:
-        """Bring everything that follows from the state up to date, and see to what is due next."""
+        """Update everything that follows from the state, and schedule the next due event."""
         if self.phase.is_final:
             return
         self._place_nodes()
@@ -355,7 +328,7 @@ class SimJob:
         self._expect_due()
 
     def _expect_due(self) -> None:
-        """Wait for the end or for want of memory, if it comes before the next report."""
+        """Schedule the end or an out-of-memory event if it comes before the next report."""
         self._n_version += 1
         at_s, node = self.progress.due()
         if at_s <= self._next_tick_s:
@@ -377,7 +350,7 @@ class SimJob:
         self._end(JobPhase.SUCCEEDED, "trained; evaluation is not simulated")
 
     def _update_plan(self) -> None:
-        """Note whether the target runs, and tell it once."""
+        """Update whether the target runs; emit `PlanApplied` once."""
         now_s, change = self._engine.now_s, self._change
         if not self._sim_nodes.in_place or self.progress.speed == 0:
             self._steady_since_s = None
@@ -386,7 +359,9 @@ class SimJob:
         if change is None:
             return
         if not change.is_fallback:
-            pause_s = 0.0 if self._applied is None else change.pause_s  # a first start interrupts nothing
+            pause_s = (
+                0.0 if self._applied is None else change.pause_s
+            )  # the first start interrupts no training
             self._emit(PlanApplied(now_s, self.target, pause_s))
             self._steady_since_s = now_s
         if self._applied is None:

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.simulator.reports import RunRate, ps_sample, worker_sample
-from dlrover_nb.core.structs.events import NodeReported
+from dlrover_nb.core.structs.events import NodeReported, ProgressMade
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.shards import ShardCounts
 
@@ -32,16 +32,16 @@ class Progress:
     Parameters
     ----------
     job, nodes
-        What it is, and its nodes.
+        The job and its nodes.
     faults, rng
-        Scatter, and where it is drawn from.
+        Rates of noise, and the generator to draw it from.
 
     Attributes
     ----------
     n_done, speed
         Samples trained, and samples per second now.
     core_s, gib_s
-        What placed nodes have held so far.
+        Resources that placed nodes have held so far.
     """
 
     def __init__(
@@ -55,11 +55,12 @@ class Progress:
         self._workers: list[tuple[SimNode, float]] = []  # with their shares of the speed
         self._ps: list[tuple[SimNode, float]] = []  # with their shares of the parameters
         self._cores = self._gib = 0.0
+        self._n_emitted = 0
         self.n_done = self.core_s = self.gib_s = self.speed = 0.0
 
     @property
     def n_worker(self) -> int:
-        """Workers that take part."""
+        """Active workers."""
         return len(self._workers)
 
     @property
@@ -68,7 +69,7 @@ class Progress:
         return self.n_done >= self._job.n_sample - EPS
 
     def shards(self, *, is_over: bool) -> ShardCounts:
-        """Return the training shards, as a queue of shards would count them now."""
+        """Return the counts of training shards that a ledger would show now."""
         spec, n_total = self._job.spec, self._job.n_sample
         size = spec.batch_size * spec.shard_batches
         n_shard = -(-n_total // size)
@@ -77,7 +78,7 @@ class Progress:
         return ShardCounts(n_shard - done - doing, doing, done, int(self.n_done + EPS), n_total)
 
     def advance(self, at_s: float) -> float:
-        """Move to `at_s` at the present speed; return for how many seconds nobody trained."""
+        """Move to `at_s` at the present speed; return the seconds without training."""
         dt_s, self._at_s = at_s - self._at_s, at_s
         if dt_s <= 0:
             return 0.0
@@ -89,7 +90,7 @@ class Progress:
         return 0.0
 
     def finish(self) -> None:
-        """Train the rest at once: at its end a job lacks what a clock of finite resolution cannot show."""
+        """Train the remainder, which is below the resolution of the clock."""
         self._train(self._job.n_sample - self.n_done)
 
     def _train(self, n_new: float) -> None:
@@ -109,12 +110,12 @@ class Progress:
             self._jitter = {node.id: d for (node, _), d in zip(self._workers, draws, strict=True)}
 
     def refresh(self, serving: ResourcePlan | None, *, is_paused: bool) -> None:
-        """Take note of which nodes take part now, and how the speed follows.
+        """Update the active nodes and the speed that follows.
 
         Parameters
         ----------
         serving
-            The sizes and the number of PS that training runs on; None: it runs on nothing.
+            Sizes and number of PS in use; None: none.
         """
         held = [n for n in self._nodes.nodes if n.place is not None]
         self._cores = sum(n.cpu for n in held)
@@ -129,7 +130,7 @@ class Progress:
         factors = [n.factor for n in workers]
         weights = [n.factor * self._jitter.get(n.id, 1.0) for n in workers]
         slowed = sum(factors) / len(factors)
-        if self._job.global_batch is not None:  # in step: all wait for the slowest
+        if self._job.global_batch is not None:  # synchronous: all wait for the slowest
             weights, slowed = [1.0] * len(workers), min(factors)
         total = sum(weights)
         self._workers = [(n, x / total) for n, x in zip(workers, weights, strict=True)]
@@ -153,6 +154,11 @@ class Progress:
         hot = min((1 + self._job.hot_ps) / n_ps, 1.0)
         return hot if node.slot == 0 else (1 - hot) / (n_ps - 1)
 
+    def made(self) -> ProgressMade | None:
+        """Return the progress since the last call as an event; None without a whole sample."""
+        n_before, self._n_emitted = self._n_emitted, int(self.n_done + EPS)
+        return None if self._n_emitted == n_before else ProgressMade(self._at_s, self._n_emitted)
+
     def due(self) -> tuple[float, SimNode | None]:
         """Return when the job is done or the next node is out of memory, which may be now."""
         first: tuple[float, SimNode | None] = (math.inf, None)
@@ -167,14 +173,14 @@ class Progress:
         return first
 
     def memory_mib(self, node: SimNode) -> float:
-        """Return what a node that takes part holds, without the scatter of its reports."""
+        """Return the memory of an active node, without noise."""
         if node.role is Role.WORKER:
             return self._job.worker_memory.at(self.n_done)
         share = next((s for n, s in self._ps if n is node), 0.0)
         return self._job.ps_memory.at(self.n_done, share)
 
     def reports(self, plan: ResourcePlan | None, steady_since_s: float | None) -> list[NodeReported]:
-        """Return the reports of all nodes that take part; `plan` is what runs since `steady_since_s`."""
+        """Return the reports of all active nodes; `plan` runs since `steady_since_s`."""
         if self._workers:
             self._workers[0][0].n_trained += self._carry
             self._carry = 0.0
@@ -182,7 +188,7 @@ class Progress:
         reports = []
         for node, _ in reversed(self._workers):
             n_sample = int(node.n_trained + EPS)
-            if rest is not None:  # the last report: what is left of rounding is the oldest worker's
+            if rest is not None:  # the last report: the oldest worker gets the remainder of rounding
                 n_sample = rest if node is self._workers[0][0] else n_sample
                 rest -= n_sample
             reports.append(self.report(node, plan, steady_since_s, n_sample))
@@ -191,7 +197,7 @@ class Progress:
         return [report for report in reports if report is not None]
 
     def last_report(self, node: SimNode) -> NodeReported | None:
-        """Return the report of a node that leaves, if it took part; what rounding leaves is another's."""
+        """Return the last report of a leaving node, if it was active; carry over what rounding leaves."""
         report = self.report(node, None, None) if node.is_active else None
         if node.role is Role.WORKER:
             self._carry += node.n_trained

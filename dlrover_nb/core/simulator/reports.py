@@ -1,9 +1,9 @@
-"""What simulated nodes report: the same records as real nodes send.
+"""Reports of simulated nodes: the same records as real nodes send.
 
-Where an iteration took longer than the true function says, the cause is known and its time told as a real
-node would measure it: the time that a slow worker loses is computing, that of a slow PS is waiting for it,
-and workers that keep in step wait for the slowest of them as for their peers. What is left is noise, by
-which all parts are longer alike.
+Where an iteration took longer than the true function says, the cause is known and its time is reported as a
+real node would measure it: time lost by a slow worker is compute time, time lost by a slow PS is waiting for
+it, and synchronous workers wait for the slowest of them as for peers. The remainder is noise, which stretches
+all parts alike.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IDLE = TimeSplit()
 
 @dataclass(frozen=True, slots=True)
 class RunRate:
-    """How the job runs between two changes, as its nodes' reports need it.
+    """The rate of a job between two changes, for the reports of its nodes.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class RunRate:
     ps_factor
         Speed of the slowest PS over its normal speed.
     slowest
-        That of the slowest worker where all keep in step; None: they do not.
+        Relative speed of the slowest worker in synchronous training; None: asynchronous.
     """
 
     batch: float = 1.0
@@ -54,13 +54,13 @@ class RunRate:
 
     @property
     def serve_share(self) -> float:
-        """Share of the time that a PS works for somebody, at most all of it."""
+        """Share of the time that a PS serves requests, at most 1."""
         total_s = self.split.total_s
         return min(self.wait_s / total_s, 1.0) if total_s else 0.0
 
     @property
     def wait_s(self) -> float:
-        """How long a worker waits for PS in a normal iteration."""
+        """Seconds that a worker waits for PS in a normal iteration."""
         return self.split.lookup_s + self.split.update_s
 
     @property
@@ -87,12 +87,12 @@ class RunRate:
 
 
 def worker_sample(
-    node: SimNode, n_sample: int, pace: RunRate, *, at_s: float, memory_mib: float
+    node: SimNode, n_sample: int, rate: RunRate, *, at_s: float, memory_mib: float
 ) -> NodeSample:
     """Return a worker's report on what it trained since its last one."""
     window_s = at_s - node.reported_s
-    n_iter = int(n_sample / pace.batch)
-    iter_s = window_s * pace.batch / n_sample if n_sample else 0.0
+    n_iter = int(n_sample / rate.batch)
+    iter_s = window_s * rate.batch / n_sample if n_sample else 0.0
     return NodeSample(
         node=node.id,
         role=Role.WORKER,
@@ -101,20 +101,20 @@ def worker_sample(
         n_iter=n_iter,
         n_sample=n_sample,
         iter_s=iter_s,
-        split=pace.spread(iter_s, node.factor),
-        cpu_cores=node.cpu * pace.compute_share if n_sample else 0.0,
+        split=rate.spread(iter_s, node.factor),
+        cpu_cores=node.cpu * rate.compute_share if n_sample else 0.0,
         memory_mib=memory_mib,
     )
 
 
 def ps_sample(
-    node: SimNode, n_sample: int, pace: RunRate, *, at_s: float, memory_mib: float, parameter_mib: float
+    node: SimNode, n_sample: int, rate: RunRate, *, at_s: float, memory_mib: float, parameter_mib: float
 ) -> NodeSample:
     """Return a PS's report; `n_sample` is what all workers trained since its last one."""
     window_s = at_s - node.reported_s
-    n_served = int(n_sample / pace.batch)
+    n_served = int(n_sample / rate.batch)
     each_s = window_s / n_served if n_served else 0.0
-    busy = pace.serve_share
+    busy = rate.serve_share
     return NodeSample(
         node=node.id,
         role=Role.PS,
@@ -124,8 +124,8 @@ def ps_sample(
         n_sample=0,
         iter_s=each_s,
         split=TimeSplit(
-            lookup_s=each_s * busy * (1 - pace.update_share),
-            update_s=each_s * busy * pace.update_share,
+            lookup_s=each_s * busy * (1 - rate.update_share),
+            update_s=each_s * busy * rate.update_share,
             idle_s=each_s * (1 - busy),
         ),
         cpu_cores=node.cpu * busy if n_served else 0.0,

@@ -1,7 +1,7 @@
 """The nodes of one simulated job: which are wanted, which are up, which train.
 
-Which nodes a new plan keeps: those of the right size, the oldest and furthest first. All else follows from
-three flags of a node: placed, up, active.
+A new plan keeps nodes of the right size, the oldest and most advanced first. All else follows from three
+flags of a node: placed, up, active.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class SimNode:
     Attributes
     ----------
     place
-        Where it is; None while there is no room for it.
+        Its machine; None while it waits for capacity.
     is_up, is_active
-        Started; taking part in the training.
+        Started; training.
     is_wanted
         Part of the target.
     slot
-        Which of its role's parts it serves: of the PS, slot 0 holds the most.
+        Index among its role's parts: slot 0 of the PS holds the most.
     factor
         Speed over its normal speed.
     n_trained, reported_s
@@ -54,13 +54,13 @@ class SimNode:
     last: NodeSample | None = None
 
     def activate(self, at_s: float) -> None:
-        """Let it take part from now on; what it does is reported from then."""
+        """Activate it; its reports start now."""
         if not self.is_active:
             self.is_active, self.reported_s = True, at_s
 
     @property
     def view(self) -> NodeView:
-        """What clients see of it."""
+        """A frozen record for clients."""
         phase = NodePhase.READY if self.is_active else NodePhase.PAUSED if self.is_up else NodePhase.PENDING
         if self.is_active and not self.is_wanted:
             phase = NodePhase.DRAINING
@@ -87,7 +87,7 @@ class SimNodes:
         self.nodes: list[SimNode] = []
 
     def aim(self, plan: ResourcePlan, at_s: float) -> None:
-        """Want the nodes of a plan: keep those of the right size, ask for those that are missing."""
+        """Set the wanted nodes of a plan: keep those of the right size, add the missing ones."""
         for role in Role:
             self._aim(role, plan.role(role), at_s)
 
@@ -124,22 +124,22 @@ class SimNodes:
         return waiting
 
     def remove(self, node: SimNode) -> None:
-        """Forget a node."""
+        """Remove a node."""
         node.is_gone, node.is_active, node.is_up = True, False, False
         self.nodes.remove(node)
 
     @property
     def unplaced(self) -> list[SimNode]:
-        """Nodes that wait for room."""
+        """Nodes that wait for capacity."""
         return [n for n in self.nodes if n.place is None]
 
     @property
     def unwanted(self) -> list[SimNode]:
-        """Nodes that are no part of the target."""
+        """Nodes outside the target."""
         return [n for n in self.nodes if not n.is_wanted]
 
     def active(self, role: Role) -> list[SimNode]:
-        """Nodes of a role that take part in the training."""
+        """Active nodes of a role."""
         return [n for n in self.nodes if n.is_active and n.role is role]
 
     @property
@@ -149,5 +149,5 @@ class SimNodes:
 
     @property
     def in_place(self) -> bool:
-        """Whether the wanted nodes, and no others, take part."""
+        """Whether exactly the wanted nodes are active."""
         return all(n.is_active and n.is_wanted for n in self.nodes)

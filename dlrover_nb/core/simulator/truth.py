@@ -1,9 +1,9 @@
-"""The true speed of a simulated job, which its controller has to find out.
+"""The true speed of a simulated job, which its controller has to learn.
 
 `TermsTruth` is Eqs. 1-6 of DLRover-RM with chosen coefficients, with a term in w that real synchronous jobs
 show and the paper lacks (see the measured tables). `TableTruth` holds speeds measured on a real cluster over
-(number of PS, number of workers) and interpolates between them; outside what was measured it keeps to the
-nearest measured plan and says so, because any continuation would be an invention.
+(number of PS, number of workers) and interpolates between them. Outside the measured range it returns the
+nearest measured plan and counts that, because any extrapolation would be invented.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class SpeedTruth(Protocol):
-    """What determines the speed of a job."""
+    """The speed of a job as a function of its plan."""
 
     def speed(self, plan: ResourcePlan, batch_size: int) -> float:
         """Return samples per second of the whole job under a plan, without noise; > 0."""
@@ -100,7 +100,7 @@ class TableTruth:
     Attributes
     ----------
     n_clamped
-        How many different plans were asked for outside what was measured, so far.
+        Number of different plans requested outside the measured range so far.
 
     Notes
     -----
@@ -130,14 +130,14 @@ class TableTruth:
         return (plan.ps.count, plan.worker.count) in self._known
 
     def speed(self, plan: ResourcePlan, batch_size: int) -> float:  # noqa: ARG002 - see below
-        """Return samples per second; the batch has no say, as the table was measured with one."""
+        """Return samples per second; independent of the batch size, which was fixed in the measurement."""
         key = plan.ps.count, plan.worker.count
         if key not in self._cache:
             self._cache[key] = self._interpolate(np.log(np.array(key, dtype=np.float64)))
         return self._cache[key]
 
     def split(self, plan: ResourcePlan, batch_size: int) -> TimeSplit:
-        """Return T_iter as one part: where the time went was not measured."""
+        """Return T_iter as one part: its parts were not measured."""
         return TimeSplit(other_s=plan.worker.count * batch_size / self.speed(plan, batch_size))
 
     def _interpolate(self, at: NDArray[np.float64]) -> float:
@@ -172,7 +172,7 @@ def _spans_plane(at: NDArray[np.float64]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredJob:
-    """A measured job: its table and what stood beside it."""
+    """A measured job: its table, batch size and model size."""
 
     truth: TableTruth
     global_batch: int

@@ -1,8 +1,8 @@
-"""Which jobs arrive when: real arrivals from a trace, or a Poisson process with the day's rhythm.
+"""Arrivals of jobs: from a trace, or a Poisson process with a daily rhythm; and random jobs.
 
-Arrivals of traces are read from files that the user names (Philly, or Pollux's samples of it);
-the product needs neither. Jobs are sampled: their true speed is Eqs. 1-6 with coefficients that scatter
-around those of a click model, and their first plan is what a user would ask for, who rarely asks well.
+Arrivals of traces are read from files that the user names (Philly, or Pollux's samples of it); the product
+needs neither. Jobs are sampled: their true speed is Eqs. 1-6 with coefficients spread around those of a click
+model, and their first plan is the request of a user, which is rarely right.
 """
 
 from __future__ import annotations
@@ -196,12 +196,12 @@ def typical_plan(bounds: PlanBounds) -> ResourcePlan:
 
 
 def first_plan(rng: np.random.Generator, bounds: PlanBounds) -> ResourcePlan:
-    """Draw what a user asks for at first: within the bounds, and rarely right.
+    """Draw the first plan of a user: within the bounds, and rarely right.
 
     Notes
     -----
     Counts are spread evenly in the logarithm up to the bounds, sizes over the allowed ones. An assumption: no
-    trace at hand tells what users of parameter servers ask for.
+    available trace contains requests of users of parameter servers.
     """
     w = math.floor(math.exp(rng.uniform(0, math.log(bounds.max_workers + 1))))
     p = math.floor(math.exp(rng.uniform(0, math.log(bounds.max_ps + 1))))

@@ -1,17 +1,16 @@
 """Many jobs on one simulated cluster: instructions in, events out, virtual time between.
 
-The world knows no controller. Who composes a simulation steps the world, hands each event to the job's
-controller and hands the controller's instructions back with `obey`, at the same virtual time:
+The world knows no controller. The caller steps the world, hands each event to the job's controller and hands
+the controller's instructions back with `obey`, at the same virtual time:
 
     while world.next_at_s < math.inf:
-        _, told = world.step()
-        for job, event in told:
+        _, events = world.step()
+        for job, event in events:
             for instruction in controllers[job].handle(event):
                 world.obey(job, instruction)
 
-Real time is a matter of who steps: wait until `next_at_s` is due on a clock of any factor, or call
-`step(until_s)` with the present time. Given the same seed, submissions and instructions, a world
-tells the same events.
+For real time the caller waits until `next_at_s` is due on a clock of any factor, or calls `step(until_s)`
+with the present time. The same seed, submissions and instructions give the same events.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ class SimulatedWorld:
     machines
         Groups of machines.
     rng
-        Where all chance comes from; each job draws from its own child of it.
+        Source of all randomness; each job draws from its own child generator.
     settings
-        How the world behaves.
+        Rates and times of the world.
     at_s
-        The virtual time to begin at.
+        The virtual time at the start.
     """
 
     def __init__(
@@ -68,9 +67,9 @@ class SimulatedWorld:
         self._rng = rng
         self._engine = Engine(at_s)
         self._jobs: dict[str, SimJob] = {}
-        self._told: list[tuple[str, Event]] = []
+        self._events: list[tuple[str, Event]] = []
         self._n_living = 0
-        self._seen = 0  # changes of the cluster that jobs waiting for room have been asked about
+        self._n_release_offered = 0  # releases of capacity that were offered to waiting jobs
 
     @property
     def now_s(self) -> float:
@@ -79,14 +78,14 @@ class SimulatedWorld:
 
     @property
     def next_at_s(self) -> float:
-        """When something may happen next; infinite when all jobs have ended and none is to come."""
-        if self._told:
+        """Time of the next possible event; infinite when all jobs have ended."""
+        if self._events:
             return self._engine.now_s
         return self._engine.next_at_s if self._n_living else math.inf
 
     @property
     def jobs(self) -> tuple[SimJob, ...]:
-        """All jobs that were submitted, in this order."""
+        """All jobs in the order of their submission."""
         return tuple(self._jobs.values())
 
     def job(self, name: str) -> SimJob:
@@ -98,20 +97,18 @@ class SimulatedWorld:
             When there is none of that name.
         """
         if name not in self._jobs:
-            raise NotFoundError(
-                f"the world must know the job, got {name!r} (known: {', '.join(self._jobs) or 'none'})"
-            )
+            raise NotFoundError(f"the world has no job {name!r} (known: {', '.join(self._jobs) or 'none'})")
         return self._jobs[name]
 
     def submit(self, job: SimulatedJob, at_s: float | None = None) -> SimJob:
-        """Let a job arrive at `at_s` (None: now).
+        """Submit a job at `at_s` (None: now).
 
         Raises
         ------
         InvalidValueError
             When there is a job of that name, or the time has passed.
         CapacityError
-            When its first plan would not even fit on the empty cluster.
+            When its first plan does not fit on the empty cluster.
         """
         name = job.spec.name
         if name in self._jobs:
@@ -123,7 +120,7 @@ class SimulatedWorld:
             cluster=self.cluster,
             settings=self.settings,
             rng=self._rng.spawn(1)[0],
-            emit=lambda event: self._hear(name, event),
+            emit=lambda event: self._record(name, event),
         )
         self._engine.at(
             self.now_s if at_s is None else at_s,
@@ -134,45 +131,45 @@ class SimulatedWorld:
         return sim
 
     def obey(self, name: str, instruction: Instruction) -> None:
-        """Carry out what a job's controller orders, now; what it wants remembered is not the world's."""
+        """Execute an instruction of a job's controller now; `Remember` is not for the world."""
         if isinstance(instruction, Scale):
             self.job(name).set_target(instruction.target)
-            self._offer_room()
+            self._offer_capacity()
 
     def stop(self, name: str, by: str, why: str = "") -> None:
-        """End a job now; nothing happens when it has ended."""
+        """End a job now; no effect on an ended job."""
         self.job(name).stop(JobPhase.STOPPED, f"stopped by {by}" + (f": {why}" if why else ""))
-        self._offer_room()
+        self._offer_capacity()
 
     def step(self, until_s: float = math.inf) -> tuple[float, JobEvents]:
-        """Move on to the next events, at most to `until_s`; return the time and what was told at it.
+        """Advance to the next events, at most to `until_s`; return the time and the events.
 
-        Nothing told means that nothing happens up to `until_s`, which is then the time (or, with no
-        `until_s`, that nothing will ever happen again).
+        No events: nothing happens up to `until_s`, which is then the time (or, without `until_s`, nothing
+        will happen any more).
         """
         limit_s = until_s if self._n_living or until_s < math.inf else -math.inf
-        while self._engine.next_at_s <= limit_s and not self._told:
+        while self._engine.next_at_s <= limit_s and not self._events:
             self._engine.run_next()
-            self._offer_room()
-        if not self._told and until_s < math.inf:
+            self._offer_capacity()
+        if not self._events and until_s < math.inf:
             self._engine.move(until_s)
-        told, self._told = tuple(self._told), []
-        return self.now_s, told
+        events, self._events = tuple(self._events), []
+        return self.now_s, events
 
-    def _hear(self, name: str, event: Event) -> None:
-        self._told.append((name, event))
+    def _record(self, name: str, event: Event) -> None:
+        self._events.append((name, event))
         if isinstance(event, PhaseChanged) and event.phase.is_final:
             self._n_living -= 1
 
     def room_for(self, names: Iterable[str]) -> Capacity:
-        """Return what these jobs together may use at the most: their own places, and what is free."""
+        """Return the capacity in reach of these jobs together: their own places, and what is free."""
         own = (place for name in names for place in self.job(name).places)
         return self.cluster.room_for(own, len(self.cluster))
 
-    def _offer_room(self) -> None:
-        """Ask jobs that wait for room to look again, first come first, if any room was given back."""
-        if self.cluster.n_release == self._seen:
+    def _offer_capacity(self) -> None:
+        """Let waiting jobs try to place nodes, in order of submission, if capacity was released."""
+        if self.cluster.n_release == self._n_release_offered:
             return
-        self._seen = self.cluster.n_release
+        self._n_release_offered = self.cluster.n_release
         for sim in self._jobs.values():
             sim.retry_placement()

@@ -172,7 +172,7 @@ def test_a_change_of_plan_that_waited_in_vain_says_for_what() -> None:
     waits(world, 130, "worker-1", why="exceeded quota: small")
     (failed,) = world.told(PlanFailed)
     assert isinstance(failed, PlanFailed)
-    assert "within 120 s, waiting: exceeded quota: small (worker-1); see to that" in failed.why
+    assert "within 120 s, waiting: exceeded quota: small (worker-1); resolve that" in failed.why
     assert world.master.running == plan()
 
 

@@ -63,7 +63,7 @@ def test_a_stream_that_ends_here_and_there_fails_with_the_reason() -> None:
     assert world.master.phase is JobPhase.FAILED
     at_row = lease.shard * SHARD + 10
     assert world.master.message.startswith(
-        f"{slow} saw the stream end at row {at_row}, others elsewhere: rows"
+        f"{slow} read the end of the stream at row {at_row}, other workers elsewhere: rows"
     )
 
 

@@ -1,8 +1,8 @@
-"""What a job that its user submits to a simulated cluster is like in truth.
+"""The assumed truth of a job that a user submits to a simulated cluster.
 
-Nobody has measured it: its speed and memory are assumed from its model and data by the round numbers
-below, in the order of what this product's own runtime does on one core. They give curves of a plausible
-shape to learn on, not a forecast of a real job; a job with a measured truth is handed to
+Such a job was never measured: its speed and memory are assumed from its model and data by the round numbers
+below, in the order of magnitude of this product's own runtime on one core. They give curves of a plausible
+shape to learn on, not a forecast of a real job; a job with a measured truth is submitted with
 `SimulatedCluster.add` instead.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MACHINE = NodeShape(32.0, 128 * 1024)
 N_MACHINE = 100
-SPEED = 60.0  # a minute in a second
+SPEED = 60.0  # virtual seconds per real second
 REPORT_S = 15.0
 
 FLOP_PER_S = 5e10  # of one core
@@ -64,14 +64,14 @@ def simulate(
     speed
         Virtual seconds in a real one; 60 by default.
     seed
-        Of all chance.
+        Seed of all randomness.
     at_s
-        The virtual time to begin at.
+        The virtual time at the start.
 
     Raises
     ------
     InvalidValueError
-        When a number makes no sense.
+        When a number is out of range.
     """
     count = N_MACHINE if machines is None else machines
     _check.at_least("number of machines", count, 1)
@@ -85,7 +85,7 @@ def simulate(
 
 
 def assume(features_of: Callable[..., FeatureSpec]) -> Callable[[JobSpec], SimulatedJob]:
-    """Return what makes a job's truth of its specification; `features_of` reads its data's columns."""
+    """Return the function that assumes a job's truth from its specification; `features_of` reads columns."""
     return lambda spec: assumed(spec, features_of(spec.data, spec.model))
 
 

@@ -1,12 +1,12 @@
 """Jobs on a simulated cluster: one thread, one loop, one command queue, many readers.
 
-The controllers are the real ones; what they control is `core.simulator`. Everything that happens to any job
-happens in the loop, one thing at a time, in virtual time that follows real time by a factor. Readers and
-users on other threads hand in commands with a future that the loop answers between two steps; a picture is
-drawn when somebody asks for it, since most of a hundred jobs are looked at by nobody.
+The controllers are the real ones; they control `core.simulator`. All events of all jobs are handled in the
+loop, one at a time, in virtual time that follows real time by a factor. Other threads submit commands with a
+future, which the loop answers between two steps. A snapshot is built on request only, since most of a hundred
+jobs are not viewed.
 
-Nothing here is real, and everything says so: pictures and summaries carry `simulated`, and nothing is
-written to the user's history, from which real jobs learn.
+Everything is marked as simulated: snapshots and summaries carry `simulated`, and nothing is written to the
+user's history, from which real jobs learn.
 """
 
 from __future__ import annotations
@@ -49,40 +49,40 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WORK_S = 0.02  # of simulation between two looks at the commands: nobody waits longer for an answer
+WORK_S = 0.02  # of simulation between two checks of the command queue: the longest wait for an answer
 IDLE_S = 0.25
-FRESH_S = 0.5  # that an answer of the loop serves sliders, as a driver's picture does
+FRESH_S = 0.5  # an answer of the loop serves sliders this long, as a snapshot of a driver does
 SHARE_S = 300.0  # of virtual time
-PLENTY = 0.5  # of all cores: while less are in use, nobody stands in anybody's way
+PLENTY = 0.5  # of all cores: below this use, jobs do not compete
 
 
 class SimulatedCluster:
-    """A cluster of machines that do not exist; fits `core.client.cluster.Cluster`.
+    """A cluster of simulated machines; implements `core.client.cluster.Cluster`.
 
     Parameters
     ----------
     world
         Machines, jobs and virtual time.
     settings
-        Of the controllers, as long as the world's reports are apart.
-    imagine
-        Makes a job's truth of what its user asked for; see `core.backends.simulated.assumptions`.
+        Of the controllers; their windows match the interval of the world's reports.
+    assume
+        Makes the truth of a job from its specification; see `core.backends.simulated.assumptions`.
     speed
-        Virtual seconds in a real one.
+        Virtual seconds per real second.
     """
 
     def __init__(
         self,
         world: SimulatedWorld,
         settings: ControllerSettings,
-        imagine: Callable[[JobSpec], SimulatedJob],
+        assume: Callable[[JobSpec], SimulatedJob],
         *,
         speed: float,
     ) -> None:
-        self._world, self._settings, self._imagine = world, settings, imagine
-        self._pace = SimulationClock(speed, at_s=world.now_s, real_s=time.monotonic())
+        self._world, self._settings, self._assume = world, settings, assume
+        self._clock = SimulationClock(speed, at_s=world.now_s, real_s=time.monotonic())
         self._runs: dict[str, SimulatedRun] = {}
-        self._facts: deque[tuple[str, Event]] = deque()  # of this moment, not told to their jobs yet
+        self._events: deque[tuple[str, Event]] = deque()  # events of this moment that were not handled yet
         self._why_over = ""
         self._commands = CommandQueue("the simulation", over=self._over)
         self._shared_s, self._is_shared = world.now_s, False
@@ -93,7 +93,7 @@ class SimulatedCluster:
 
     @property
     def simulated(self) -> bool:
-        """Whether nothing here is real."""
+        """Whether the cluster is simulated."""
         return True
 
     @property
@@ -103,7 +103,7 @@ class SimulatedCluster:
         machines = sum(shape.count for shape in capacity.shapes)
         return (
             f"simulated cluster: {machines} machine{'s' * (machines != 1)}, {capacity.total_cpu:g} cores, "
-            f"{capacity.total_memory_mib / 1024:.1f} GiB, {self._pace.speed:g} s simulated in a second"
+            f"{capacity.total_memory_mib / 1024:.1f} GiB, {self._clock.speed:g} s simulated in a second"
         )
 
     def capacity(self) -> Capacity:
@@ -111,7 +111,7 @@ class SimulatedCluster:
         return self._world.cluster.capacity
 
     def standing(self) -> ClusterAccess:
-        """Return nothing: whoever reaches it may do all."""
+        """Return no restrictions: every user of the process has all rights."""
         return ClusterAccess()
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
@@ -120,7 +120,7 @@ class SimulatedCluster:
             raise InvalidValueError(
                 "a simulated cluster runs no code of yours; name a built-in model, or connect ray"
             )
-        return self.add(self._imagine(spec))
+        return self.add(self._assume(spec))
 
     def add(self, job: SimulatedJob) -> JobHandle:
         """Start a job whose truth is given; see `submit`."""
@@ -165,8 +165,8 @@ class SimulatedCluster:
         return "the simulated cluster has ended" + f", and with it {len(running)} job(s)" * bool(running)
 
     def snapshot(self, name: str) -> JobSnapshot:
-        """Return the newest picture of a job."""
-        return self._commands.ask(lambda: self._runs[name].picture(self._world.now_s))
+        """Return the newest snapshot of a job."""
+        return self._commands.ask(lambda: self._runs[name].snapshot(self._world.now_s))
 
     def series(self, name: str, cursor: int) -> SeriesChunk:
         """Return a job's telemetry newer than `cursor`."""
@@ -206,21 +206,21 @@ class SimulatedCluster:
         self._commands.close()
 
     def _turn(self) -> None:
-        """Answer commands, then simulate as far as time has come."""
-        wait_s = 0.0 if self._facts else min(self._pace.wait_s(self._world.next_at_s), IDLE_S)
+        """Answer commands, then simulate up to the present time."""
+        wait_s = 0.0 if self._events else min(self._clock.wait_s(self._world.next_at_s), IDLE_S)
         self._answer_all(wait_s)
         start_s = time.monotonic()
-        goal_s = self._pace.goal_s(start_s)
-        while (self._facts or self._world.now_s < goal_s) and time.monotonic() < start_s + WORK_S:
-            if not self._facts:
-                self._facts.extend(self._world.step(goal_s)[1])
+        goal_s = self._clock.goal_s(start_s)
+        while (self._events or self._world.now_s < goal_s) and time.monotonic() < start_s + WORK_S:
+            if not self._events:
+                self._events.extend(self._world.step(goal_s)[1])
                 self._share_out()
             else:
-                self._tell(*self._facts.popleft())
-        self._pace.reach(self._world.now_s, start_s)
+                self._handle_event(*self._events.popleft())
+        self._clock.reach(self._world.now_s, start_s)
 
     def _share_out(self) -> None:
-        """From time to time, settle between the jobs in auto mode who may plan with how much."""
+        """Periodically divide capacity into quotas among the jobs in auto mode."""
         at_s = self._world.now_s
         if at_s < self._shared_s + SHARE_S:
             return
@@ -233,24 +233,24 @@ class SimulatedCluster:
             return
         quotas = share(bids, self._world.room_for(bid.name for bid in bids))
         self._is_shared = any(quota != UNLIMITED for quota in quotas.values())
-        self._facts.extend((name, QuotaChanged(at_s, quota)) for name, quota in quotas.items())
+        self._events.extend((name, QuotaChanged(at_s, quota)) for name, quota in quotas.items())
 
     def _answer_all(self, wait_s: float) -> None:
         if self._commands.run_next(wait_s):
             while self._commands.run_next():
                 pass
 
-    def _tell(self, name: str, event: Event) -> None:
-        for order in self._runs[name].hear(event):
+    def _handle_event(self, name: str, event: Event) -> None:
+        for order in self._runs[name].handle(event):
             self._world.obey(name, order)
 
     def _catch_up(self, name: str) -> None:
-        """Tell a job all that has happened to it up to now, before a user's word about it."""
-        self._facts.extend(self._world.step(self._world.now_s)[1])
-        own = [event for job, event in self._facts if job == name]
-        self._facts = deque(fact for fact in self._facts if fact[0] != name)
+        """Handle all events of a job up to now, before a command of a user about it."""
+        self._events.extend(self._world.step(self._world.now_s)[1])
+        own = [event for job, event in self._events if job == name]
+        self._events = deque(fact for fact in self._events if fact[0] != name)
         for event in own:
-            self._tell(name, event)
+            self._handle_event(name, event)
 
     def _add(self, job: SimulatedJob) -> None:
         name = job.spec.name
@@ -263,14 +263,14 @@ class SimulatedCluster:
 
     def _first_event(self, name: str) -> JobSubmitted:
         """Step the world, within this moment, until a job has arrived; return and drop its first event."""
-        while (found := next((fact for fact in self._facts if fact[0] == name), None)) is None:
-            self._facts.extend(self._world.step(self._world.now_s)[1])
-        self._facts.remove(found)
+        while (found := next((fact for fact in self._events if fact[0] == name), None)) is None:
+            self._events.extend(self._world.step(self._world.now_s)[1])
+        self._events.remove(found)
         assert isinstance(found[1], JobSubmitted)
         return found[1]
 
     def _begun(self, job: SimulatedJob) -> SimulatedJob:
-        """Let a job that says what it is begin on what the jobs that ended here have taught."""
+        """Warm-start a job with known traits from the jobs that have ended here."""
         if job.traits is None:
             return job
         past = [run.past for run in self._runs.values() if run.past is not None]
@@ -295,18 +295,18 @@ class SimulatedCluster:
 
 
 class _Link:
-    """One job of a simulated cluster; fits `core.client.link.MasterLink`.
+    """One job of a simulated cluster; implements `core.client.link.MasterLink`.
 
-    A slider asks at every move, and the loop may be at another job's fit: what it knew `FRESH_S` ago serves
-    the next moves too, until a decision is handed in here.
+    A slider asks at every move, and the loop may be busy with the fit of another job: an answer serves
+    requests for `FRESH_S`, until a decision is made here.
     """
 
     def __init__(self, cluster: SimulatedCluster, name: str) -> None:
         self._cluster, self._name = cluster, name
-        self._known: tuple[float, PlanQueries] | None = None  # when it was asked for
+        self._known: tuple[float, PlanQueries] | None = None  # time of the answer
 
     def snapshot(self) -> JobSnapshot:
-        """Return the newest picture of the job."""
+        """Return the newest snapshot of the job."""
         return self._cluster.snapshot(self._name)
 
     def series(self, cursor: int) -> SeriesChunk:
@@ -314,28 +314,28 @@ class _Link:
         return self._cluster.series(self._name, cursor)
 
     def decide(self, decision: Decision) -> Decision:
-        """Hand in a decision."""
+        """Submit a decision."""
         decided = self._cluster.decide(self._name, decision)
         self._known = None
         return decided
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
-        """Say what plans would bring, in the asker's thread: the simulation goes on."""
+        """Predict plans, in the caller's thread: the simulation goes on."""
         known, now_s = self._known, time.monotonic()
         if known is None or now_s > known[0] + FRESH_S:
             self._known = known = (now_s, self._cluster.counsel(self._name))
         return known[1].weigh(plans)
 
     def explain(self, proposal: str | None) -> Explanation:
-        """Say why a proposal was made."""
+        """Explain a proposal."""
         return self._cluster.counsel(self._name).explain(proposal)
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
-        """Return what happened to a node, or to all: no simulated node writes anything itself."""
+        """Return the events of a node, or of all: simulated nodes write no logs."""
         return self._cluster.logs(self._name, node, n_line)
 
     def choose(self, choice: UserChoice) -> None:
-        """Refuse: no worker of a simulation dies of its rows."""
+        """Refuse: simulated rows kill no workers."""
         if isinstance(choice, BatchChoice):
             raise InvalidValueError("the workers of a simulated job have no batches of their own to adjust")
         raise InvalidValueError(f"shard {choice.shard} is not in quarantine; none is: this job is simulated")

@@ -1,4 +1,4 @@
-"""One simulated job in its session: its controller, its telemetry, its picture."""
+"""One simulated job: its controller, its telemetry, its snapshots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ N_JOB_ROW, N_NODE_ROW = 2000, 10_000  # per job: a hundred jobs share one proces
 
 
 class SimulatedRun:
-    """What the session keeps of one job; the loop of `SimulatedCluster` is its only caller.
+    """One job of a `SimulatedCluster`, whose loop is the only caller.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class SimulatedRun:
 
     @property
     def phase(self) -> JobPhase:
-        """Where the job is in its life."""
+        """Phase of the job."""
         return self._job.phase
 
     @property
@@ -69,7 +69,7 @@ class SimulatedRun:
         return PastJob(traits, self._job.job.spec.plan, self._job.target, self._fit)
 
     def bid(self, at_s: float) -> JobBid | None:
-        """Return what the job could have; None where it does not decide for itself, or does not know yet."""
+        """Return the plans that the job could use; None outside auto mode, or while nothing is known."""
         counts = self._job.train_counts
         told = self._controller.bid() if self.phase is JobPhase.TRAINING else None
         if told is None:
@@ -84,8 +84,8 @@ class SimulatedRun:
             owner=self._job.job.spec.owner,
         )
 
-    def hear(self, event: Event) -> tuple[Scale, ...]:
-        """Take a fact in; return what the world must do."""
+    def handle(self, event: Event) -> tuple[Scale, ...]:
+        """Handle an event; return the orders to the world."""
         self._note(event)
         if isinstance(event, NodeReported):
             self._telemetry.record_node(event.sample)
@@ -101,7 +101,7 @@ class SimulatedRun:
         return _scales(instructions)
 
     def _note(self, event: Event) -> None:
-        """Put into words what happens to a node: it is simulated and writes nothing itself."""
+        """Record events of a node as log lines: a simulated node writes none itself."""
         if isinstance(event, NodeReported) and event.sample.node not in self._lines:
             node, what = event.sample.node, "simulated: up; it runs no program, so it writes nothing itself"
             self._lines[node] = [LogLine(event.at_s, node, "INFO", what)]
@@ -111,29 +111,29 @@ class SimulatedRun:
             self._lines.setdefault(event.node, []).append(LogLine(event.at_s, event.node, "ERROR", what))
 
     def _forget_oldest(self) -> None:
-        """Forget a node that is gone when many are."""
+        """Drop the lines of the oldest ended nodes."""
         there = {node.id for node in self._job.nodes}
         gone = [node for node in self._lines if node not in there]
         for node in gone[:-N_GONE]:
             del self._lines[node]
 
     def decide(self, event: Decided) -> tuple[Decision, tuple[Scale, ...]]:
-        """Take a decision in; return it with its id, and what the world must do."""
+        """Handle a decision; return it with its id, and the orders to the world."""
         instructions = self._controller.handle(event)
         records = [i.record for i in instructions if isinstance(i, Remember)]
         return next(r for r in records if isinstance(r, Decision)), _scales(instructions)
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
-        """Return what happened to a node, or to all of them; see `logs.newest`."""
+        """Return the events of a node, or of all of them; see `logs.newest`."""
         silent: dict[str, list[LogLine]] = {told.id: [] for told in self._job.nodes}
         return newest(silent | self._lines, node, n_line)
 
     def counsel(self) -> PlanQueries:
-        """Return what can be asked about the job as it stands now."""
+        """Return the queries about the current state of the job."""
         return self._controller.counsel()
 
-    def picture(self, at_s: float) -> JobSnapshot:
-        """Return the picture at a virtual time."""
+    def snapshot(self, at_s: float) -> JobSnapshot:
+        """Return the snapshot at a virtual time."""
         return job_snapshot.build_snapshot(
             at_s,
             spec=self._job.job.spec,
@@ -148,7 +148,7 @@ class SimulatedRun:
         )
 
     def summary(self, at_s: float) -> JobSummary:
-        """Return what `summarize` makes of a picture, without drawing one: a line in a list of jobs."""
+        """Return the summary for a list of jobs, without building a snapshot."""
         job, spec, train = self._job, self._job.job.spec, self._job.train_counts
         nodes = holding(job.nodes)
         return JobSummary(
@@ -176,5 +176,5 @@ class SimulatedRun:
 
 
 def _scales(instructions: tuple[Instruction, ...]) -> tuple[Scale, ...]:
-    """Return the orders to the world; what is to be remembered is not: nothing of it was real."""
+    """Return the orders to the world; records for the history are dropped, as they are simulated."""
     return tuple(i for i in instructions if isinstance(i, Scale))

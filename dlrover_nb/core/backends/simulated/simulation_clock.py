@@ -1,28 +1,28 @@
-"""How virtual time follows real time: a factor, and no debt.
+"""Virtual time that follows real time by a factor, without catching up.
 
-Virtual time moves `speed` times as fast as real time, as long as the simulation keeps up. Where it does
-not, virtual time waits for it instead of running ahead, and nothing is caught up later: a notebook that was
-suspended overnight must not find its jobs ended.
+Virtual time moves `speed` times as fast as real time, as long as the simulation keeps up. Where it does not,
+virtual time waits for it, and nothing is caught up later: a notebook that was suspended overnight must not
+find its jobs ended.
 """
 
 from __future__ import annotations
 
 from dlrover_nb.core.structs import _check
 
-MAX_TURN_S = 0.5  # of real time that one turn may make up for
+MAX_TURN_S = 0.5  # real seconds that one turn may cover
 
 
 class SimulationClock:
-    """Says up to which virtual time a simulation may run.
+    """The virtual time up to which a simulation may run.
 
     Parameters
     ----------
     speed
-        Virtual seconds in a real one, > 0.
+        Virtual seconds per real second, > 0.
     at_s
-        Virtual time to begin at.
+        Virtual time at the start.
     real_s
-        Real time to begin at.
+        Real time at the start.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class SimulationClock:
         return self.reached_s + self.speed * min(max(real_s - self._real_s, 0.0), MAX_TURN_S)
 
     def reach(self, at_s: float, real_s: float) -> None:
-        """Note that the simulation has come up to a virtual time."""
+        """Record the virtual time that the simulation has reached."""
         self.reached_s, self._real_s = max(at_s, self.reached_s), real_s
 
     def wait_s(self, next_at_s: float) -> float:
