@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-PARTS = ("pods", "ray", "browser", "notebooks", "kube", "history", "unit")  # in the order of their start
+PARTS = ("pods", "ray", "kube", "notebooks", "browser", "history", "unit")  # in the order of their start
 MARKED = ("pods", "browser", "ray", "kube")  # the first that a test is marked with is its part
 FOLDERS = {"notebooks": "notebooks", "history": "core/history"}  # parts that are whole folders of tests/
 PART = "part"  # the property of a test's report
@@ -97,6 +97,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
         def _split_scope(self, nodeid: str) -> str:
             scope = super()._split_scope(nodeid)
             return nodeid.split("::", maxsplit=1)[0] if scope == nodeid else scope
+
+        def _reschedule(self, node: object) -> None:
+            """Give a worker more when its last test begins, not two tests before: these can take minutes."""
+            if node.shutting_down or not self.workqueue or self._pending_of(self.assigned_work[node]) <= 1:
+                super()._reschedule(node)
 
     config.option.loadscopereorder = False
     return ByGroupOrFile(config, log)

@@ -60,15 +60,14 @@ def submit_and_die(place, spec, n_write):
 
 
 def test_a_client_that_dies_in_any_step_of_a_submit_leaves_a_name_that_can_be_used(free_place):
-    deaths, n_write = 0, 1
-    while submit_and_die(free_place, job(f"dead-{n_write}", plan=SMALL), n_write):
-        deaths += 1
-        name = f"dead-{n_write}"
+    dead = []
+    while submit_and_die(free_place, job(name := f"dead-{len(dead) + 1}", plan=SMALL), len(dead) + 1):
         assert free_place.left_of(name)
-        free_place.clear()
+        dead.append(name)
+    assert len(dead) >= 5  # Job, Secret, account, Role, binding, and letting it go
+    free_place.clear()
+    for name in dead:
         free_place.gone(name)
-        n_write += 1
-    assert deaths >= 5  # Job, Secret, account, Role, binding, and letting it go
     assert free_place.cluster.submit(job("dead-1", plan=SMALL)).name == "dead-1"
 
 

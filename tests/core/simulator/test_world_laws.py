@@ -279,12 +279,12 @@ def test_the_fullest_of_several_ps_is_the_one_that_is_killed() -> None:
 
 
 def test_failures_come_at_their_rate() -> None:
-    world = make_world(faults=Faults(failures_per_day=0.5, slow_per_day=0, speed_noise=0))
+    world = make_world(faults=Faults(failures_per_day=4, slow_per_day=0, speed_noise=0))
     for i in range(10):
         world.submit(make_job(f"job-{i}", make_plan(8, 2), n_sample=10**11))
-    played = play(world, until_s=3 * DAY_S)
+    played = play(world, until_s=0.375 * DAY_S)
     names = {e.sample.node for e in only(played, NodeReported)}
-    n_lost, expected = len(names) - 100, 0.5 * 3 * 100
+    n_lost, expected = len(names) - 100, 4 * 0.375 * 100
     assert abs(n_lost - expected) < 4 * math.sqrt(expected)
 
 
