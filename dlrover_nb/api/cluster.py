@@ -40,12 +40,12 @@ def connect(  # noqa: PLR0913 - each kind of cluster has its two options, and he
     Parameters
     ----------
     kind
-        ``"ray"``, ``"kubernetes"``, or ``"sim"`` for a simulated cluster in this process, of which nothing is
-        real.
+        ``"ray"``, ``"kubernetes"``, ``"local"`` for processes of this machine without Ray, or ``"sim"`` for a
+        simulated cluster in this process, of which nothing is real.
     address
         ``host:port`` of an existing Ray; None for one of our own on this machine, started when there is none.
     cpus
-        Cores that a Ray of our own offers; all by default.
+        Cores that a Ray of our own, or a job of local processes, may use; all by default.
     start
         Whether one of our own may be started when none runs.
     machines, speed

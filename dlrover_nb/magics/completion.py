@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.contexts import known_contexts
-from dlrover_nb.core.connect.kinds import KINDS
+from dlrover_nb.core.connect.kinds import kind_names
 from dlrover_nb.core.jobfile import known_keys, known_values
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.cell import looks_like_yaml
@@ -35,7 +35,7 @@ _KEY = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_]+) *:")
 _VALUE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_0-9]+) *: +(?P<value>\w*)$")
 
 _FIXED: dict[str, Callable[[], tuple[str, ...]]] = {
-    "KIND": lambda: KINDS,
+    "KIND": kind_names,
     "VERB": lambda: tuple(GRAMMAR.verbs),
     "MODEL": lambda: known_values("model.name"),
     "YES|NO": lambda: ("yes", "no"),

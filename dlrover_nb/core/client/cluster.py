@@ -97,6 +97,11 @@ def still_runs(name: str, phase: JobPhase) -> str:
     return f"job {name} runs ({phase}); stop {name} first, or delete {name} --force"
 
 
+def name_taken(name: str, phase: JobPhase) -> str:
+    """Say that a job of this name has not ended."""
+    return f"a job named {name} is here already ({phase}); attach {name}, stop {name}, or choose another name"
+
+
 def no_job(name: str, where: str, names: Collection[str], past: Collection[str] = ()) -> str:
     """Say that no master of a job is there (``at here:1``), and which job may have been meant."""
     if name in past:

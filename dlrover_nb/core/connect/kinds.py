@@ -1,25 +1,32 @@
-"""Which cluster is meant: its kind, where it is, and the options that only that kind takes.
+"""Kinds of clusters: one table of names, options, and how each is connected to.
 
-This is the one list of them: `connect` refuses an option of another kind by it, and the address in one word,
-as an environment variable holds it, is read here.
+A new kind is one entry, here or in a package of its own: an entry point of the group
+``dlrover_nb.clusters`` names a `Kind`. `connect` refuses an option of another kind by this table, and the
+address in one word, as an environment variable holds it, is read here.
+
+A kind's module is imported when it is connected to: Ray takes a second to import, and the Kubernetes client
+is an extra that may not be installed.
 """
 
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import unquote
 
 from dlrover_nb.core.backends.kubernetes.contexts import SCHEME
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-KINDS = ("ray", "kubernetes", "sim")
-_ALSO = {"k8s": "kubernetes"}
-_TAKES = {"ray": ("address", "cpus"), "kubernetes": ("context", "namespace"), "sim": ("machines", "speed")}
-_CALLED = {"ray": "Ray", "kubernetes": "Kubernetes", "sim": "a simulated cluster"}
+    from dlrover_nb.core.client.cluster import Cluster
+
+GROUP = "dlrover_nb.clusters"
 
 
 class Options(TypedDict, total=False):
@@ -28,7 +35,7 @@ class Options(TypedDict, total=False):
     Parameters
     ----------
     cpus
-        Cores that a Ray of our own offers; all by default.
+        Cores that a Ray of our own, or a job of local processes, may use; all by default.
     machines, speed
         Of a simulated cluster: how many, and how many of its seconds pass in a real one.
     context, namespace
@@ -42,42 +49,146 @@ class Options(TypedDict, total=False):
     namespace: str | None
 
 
-def kind_of(name: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which cluster of a kind is meant.
+
+    Parameters
+    ----------
+    address
+        Of a cluster that exists; None for one of this user's own.
+    start
+        Whether one of his own may be started.
+    options
+        Those of `Kind.options` that were given.
+    """
+
+    address: str | None
+    start: bool
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of cluster.
+
+    Parameters
+    ----------
+    name, aliases
+        What `connect` takes for it.
+    title
+        As messages name it.
+    options
+        What it takes: ``address``, or names of `Options`.
+    connect
+        Returns the cluster; it imports what it needs.
+    is_shared
+        Whether another process finds the same cluster; False for one that lives in this process.
+    """
+
+    name: str
+    title: str
+    options: tuple[str, ...]
+    connect: Callable[[Place], Cluster]
+    aliases: tuple[str, ...] = ()
+    is_shared: bool = True
+
+
+def _ray(place: Place) -> Cluster:
+    from dlrover_nb.core.backends.ray.head import running_head  # noqa: PLC0415 - asked before Ray is imported
+
+    if place.address is None and not place.start and running_head() is None:
+        raise NotFoundError("no local Ray of ours runs, so no job does; `connect ray` starts one")
+    from dlrover_nb.core.backends.ray.cluster import connect_ray  # noqa: PLC0415 - Ray takes a second to import
+
+    return connect_ray(place.address, cpus=place.options.get("cpus"))
+
+
+def _local(place: Place) -> Cluster:
+    from dlrover_nb.core.backends.local.cluster import connect_local  # noqa: PLC0415 - it reads data
+
+    return connect_local(place.options.get("cpus"))
+
+
+def _kubernetes(place: Place) -> Cluster:
+    from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes  # noqa: PLC0415 - of an extra
+
+    return connect_kubernetes(place.options.get("context"), place.options.get("namespace"))
+
+
+def _simulated(place: Place) -> Cluster:
+    from dlrover_nb.core.backends.simulated.assumptions import simulate  # noqa: PLC0415 - it reads data
+
+    machines, speed = place.options.get("machines"), place.options.get("speed")
+    return simulate(machines=machines, speed=speed, at_s=SystemClock().now_s())
+
+
+BUILT_IN = (
+    Kind("ray", "Ray", ("address", "cpus"), _ray),
+    Kind("kubernetes", "Kubernetes", ("context", "namespace"), _kubernetes, aliases=("k8s",)),
+    Kind("local", "a cluster of local processes", ("cpus",), _local),
+    Kind("sim", "a simulated cluster", ("machines", "speed"), _simulated, is_shared=False),
+)
+
+
+@cache
+def kinds() -> Mapping[str, Kind]:
+    """Return all kinds by their names; one of another package replaces none of these."""
+    added = (point.load() for point in entry_points(group=GROUP))
+    return {kind.name: kind for kind in (*added, *BUILT_IN)}
+
+
+def kind_names() -> tuple[str, ...]:
+    """Return the names of all kinds, the built-in ones first."""
+    built_in = [kind.name for kind in BUILT_IN]
+    return (*built_in, *(name for name in kinds() if name not in built_in))
+
+
+def kind_of(name: str) -> Kind:
     """Return the kind of cluster that a word means; `InvalidValueError` names the nearest one."""
-    kind = _ALSO.get(name, name)
-    if kind in KINDS:
-        return kind
-    near = difflib.get_close_matches(name, (*KINDS, *_ALSO), n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(KINDS)}"
+    words = _by_word()
+    if name in words:
+        return words[name]
+    near = difflib.get_close_matches(name, words, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(kind_names())}"
     raise InvalidValueError(f"cannot connect to {name!r}; {hint}")
 
 
-def check_options(kind: str, address: str | None, options: Mapping[str, object]) -> None:
-    """Refuse what this kind of cluster does not take."""
+def check_options(kind: Kind, address: str | None, options: Mapping[str, object]) -> None:
+    """Refuse an option that this kind of cluster does not take."""
     given = [name for name, value in ({"address": address} | dict(options)).items() if value is not None]
-    alien = [name for name in given if name not in _TAKES[kind]]
+    alien = [name for name in given if name not in kind.options]
     if alien:
-        takes = " and ".join(_TAKES[kind])
-        raise InvalidValueError(f"{_CALLED[kind]} takes no {' and no '.join(alien)}; it takes {takes}")
+        takes = " and ".join(kind.options) or "none"
+        raise InvalidValueError(f"{kind.title} takes no {' and no '.join(alien)}; it takes {takes}")
 
 
 def read_address(text: str | None) -> tuple[str, str | None, Options]:
-    """Return kind, address and options that one word names.
+    """Return the kind's name, the address and the options that one word names.
 
     Parameters
     ----------
     text
+        The name of a kind that other processes find too (``local``, ``kubernetes``);
         ``kubernetes://CONTEXT/NAMESPACE``, each of which may be left out (a slash in a context's name is
-        written ``%2F``), or ``kubernetes`` alone; anything else is the address of a Ray, and None the Ray of
-        this machine.
+        written ``%2F``); anything else is the address of a Ray, and None the Ray of this machine.
     """
-    if text in {"kubernetes", "kubernetes:"}:
-        text = SCHEME
+    named = _by_word().get((text or "").removesuffix(":"))
+    if named is not None and named.is_shared:
+        return _read_kubernetes(SCHEME) if named.name == "kubernetes" else (named.name, None, {})
     if text is None or not text.startswith(SCHEME):
         return "ray", text or None, {}
+    return _read_kubernetes(text)
+
+
+def _read_kubernetes(text: str) -> tuple[str, str | None, Options]:
     context, _, namespace = text.removeprefix(SCHEME).partition("/")
     if "/" in namespace:
         raise InvalidValueError(
             f"expected {SCHEME}CONTEXT/NAMESPACE, got {text!r}; write a slash in a context's name as %2F"
         )
     return "kubernetes", None, {"context": unquote(context) or None, "namespace": unquote(namespace) or None}
+
+
+def _by_word() -> dict[str, Kind]:
+    return {word: kind for kind in kinds().values() for word in (kind.name, *kind.aliases)}

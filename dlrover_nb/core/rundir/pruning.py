@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import re
 import shutil
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -112,15 +113,33 @@ def remove(jobs: Path, job: str) -> int:
     return len(found)
 
 
+def remove_released(jobs: Path, job: str, *, timeout_s: float = 10.0) -> int:
+    """Delete as `remove`, after waiting for a master that was killed and still holds a folder."""
+    end_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            return remove(jobs, job)
+        except BackendError:
+            if time.monotonic() > end_s:
+                raise
+        time.sleep(0.05)
+
+
+def job_of(run: Path) -> str | None:
+    """Return the job that a run folder is named after; None when it is named otherwise."""
+    name = _NAME.fullmatch(run.name)
+    return name[1] if name else None
+
+
 def _folders(jobs: Path) -> list[RunFolder]:
     """Return the run folders in a folder; what has another name is none of ours."""
     found = []
     for path in sorted(jobs.glob("*")):
-        name = _NAME.fullmatch(path.name)
-        if name is None or path.is_symlink() or not path.is_dir():
+        job = job_of(path)
+        if job is None or path.is_symlink() or not path.is_dir():
             continue
         try:
-            found.append(RunFolder(path, name[1], _used_s(path), _has_model(path)))
+            found.append(RunFolder(path, job, _used_s(path), _has_model(path)))
         except OSError as error:
             logger.warning("the run folder %s cannot be looked at: %s", path, error)
     return found

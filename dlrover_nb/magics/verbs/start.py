@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.live import LiveView
 
 CONNECT = (
-    argument("kind", metavar="KIND", nargs="?", default="ray", help="ray, kubernetes, or sim: nothing real"),
+    argument("kind", metavar="KIND", nargs="?", default="ray", help="ray, kubernetes, local, or sim"),
     argument("address", metavar="ADDRESS", nargs="?", help="of a Ray; left out: this machine"),
     argument("--cpus", type=number, metavar="N", help="cores that a Ray of our own offers"),
     argument("--machines", type=whole, metavar="N", help="of a simulated cluster"),

@@ -16,10 +16,10 @@ def test_any_context_survives_the_way_through_one_word(context, namespace):
 
 
 def test_the_nearest_kind_is_named():
-    assert kind_of("k8s") == "kubernetes"
+    assert kind_of("k8s").name == "kubernetes"
     with pytest.raises(InvalidValueError, match="did you mean kubernetes"):
         kind_of("kubernets")
-    with pytest.raises(InvalidValueError, match="known: ray, kubernetes, sim"):
+    with pytest.raises(InvalidValueError, match="known: ray, kubernetes, local, sim"):
         kind_of("slurm")
 
 

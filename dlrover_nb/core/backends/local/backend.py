@@ -1,4 +1,4 @@
-"""Nodes as processes of this machine: for tests, for one machine without Ray, and beside a debugger.
+"""Nodes as processes of this machine: for one machine without Ray, for tests, and beside a debugger.
 
 Each node leads a session and process group of its own, so that a Ctrl-C in the parent's terminal does not
 reach it and all that it starts ends with it. The kernel kills it when the thread that started it ends, also
@@ -29,11 +29,12 @@ from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.flash import sweep_memory
 from dlrover_nb.core.runtime.limits import sweep_groups, was_out_of_memory
 from dlrover_nb.core.runtime.output import STREAMS, output_path, read_head
+from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.messages import NodeConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
 
@@ -51,6 +52,14 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit("its driver ended before it began")
 os.execv(sys.argv[2], sys.argv[2:])
 """
+
+
+def machine(cpus: float | None = None, memory_mib: int | None = None) -> Capacity:
+    """Return this machine as jobs may use it; None: all cores that this process may use, all memory."""
+    if cpus is not None:
+        _check.above_zero("cpus", cpus)
+    memory = memory_mib or psutil.virtual_memory().total // _MIB
+    return Capacity((NodeShape(cpus or float(len(os.sched_getaffinity(0))), int(memory)),))
 
 
 class LocalBackend:
@@ -75,9 +84,7 @@ class LocalBackend:
         outlive: bool = False,
     ) -> None:
         self._folder = folder / "nodes"
-        cpu = cpus or float(len(os.sched_getaffinity(0)))
-        memory = memory_mib or psutil.virtual_memory().total // _MIB
-        self._capacity = Capacity((NodeShape(cpu, int(memory)),))
+        self._capacity = machine(cpus, memory_mib)
         self._outlive = outlive
         self._processes: dict[str, subprocess.Popen[bytes] | _Adopted] = {}
         self._stillborn: list[NodeExited] = []
@@ -90,8 +97,19 @@ class LocalBackend:
         return self._capacity
 
     def room(self) -> Capacity:
-        """Return all that is offered: the jobs of this backend share nothing."""
-        return self._capacity
+        """Return what is offered, less what the nodes of other jobs beside this run folder hold."""
+        held = list(self._held_by_others())
+        (shape,) = self._capacity.shapes
+        cpu = shape.cpu - sum(config.cpu for config in held)
+        memory_mib = shape.memory_mib - sum(config.memory_mib for config in held)
+        return Capacity((NodeShape(round(cpu, 2), memory_mib),) if cpu > 0 and memory_mib > 0 else ())
+
+    def _held_by_others(self) -> Iterator[NodeConfig]:
+        """Yield the running nodes of other jobs; nodes that end with their driver leave no such files."""
+        for path in self._folder.parent.parent.glob("*/nodes/*.pid"):
+            if path.parent != self._folder and _left_behind(path) is not None:
+                with contextlib.suppress(OSError, WireError):  # it is deleted at this moment
+                    yield from_json(path.with_suffix(".json").read_bytes(), NodeConfig)
 
     def listen(self) -> str:
         """Return ``ipc``: all nodes are here."""

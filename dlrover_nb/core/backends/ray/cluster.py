@@ -35,16 +35,17 @@ from dlrover_nb.core.backends.ray.head import (
     stop_head,
 )
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
-from dlrover_nb.core.backends.ray.orphans import sweep
 from dlrover_nb.core.backends.ray.summaries import SummaryPoll
-from dlrover_nb.core.client.cluster import no_job, still_runs
+from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import jobs_folder
-from dlrover_nb.core.rundir.pruning import remove
+from dlrover_nb.core.rundir.locate import new_run_folder
+from dlrover_nb.core.rundir.orphans import sweep
+from dlrover_nb.core.rundir.pruning import remove_released
 from dlrover_nb.core.runtime.preflight import prepare
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
@@ -52,7 +53,6 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.summary import JobSummary, summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from dlrover_nb.core.structs.capacity import Capacity
@@ -112,7 +112,7 @@ class RayCluster:
         sweep(jobs_folder())
         check_fits(spec.plan, self.capacity())
         self._make_room_for(spec.name)
-        folder = _run_folder(spec.name)
+        folder = new_run_folder(spec.name)
         with writing_to(folder):
             prepared.write(folder)
         actor = _create_master(spec.name, to_json(spec), to_json(features), folder, one_host=self._one_host())
@@ -149,7 +149,7 @@ class RayCluster:
                     raise InvalidValueError(still_runs(name, phase))
                 handle.stop(why="deleted")
             self._let_go(name)
-        n = _patiently(lambda: remove(jobs_folder(), name))
+        n = remove_released(jobs_folder(), name)
         if not (is_here or n):
             self.job(name)  # which says that there is none, and which may have been meant
         return f"job {name} is deleted, with {n} run folder{'s' * (n != 1)}; its history is kept"
@@ -203,10 +203,7 @@ class RayCluster:
         with contextlib.suppress(BackendError):  # its master is gone: nothing runs any more
             phase = handle.snapshot().phase
             if not phase.is_final:
-                raise InvalidValueError(
-                    f"a job named {name} is here already ({phase}); "
-                    f"attach {name}, stop {name}, or choose another name"
-                )
+                raise InvalidValueError(name_taken(name, phase))
         self._let_go(name)
 
     def _let_go(self, name: str) -> None:
@@ -367,26 +364,6 @@ def _await_name_free(name: str, timeout_s: float = 10.0) -> None:
         if time.monotonic() > end:
             raise BackendError(f"the master of the ended job {name} does not go; choose another name")
         time.sleep(0.02)
-
-
-def _patiently(remove_runs: Callable[[], int], timeout_s: float = 10.0) -> int:
-    """Remove, again and again while a master that was killed still holds its folder."""
-    end = time.monotonic() + timeout_s
-    while True:
-        try:
-            return remove_runs()
-        except BackendError:
-            if time.monotonic() > end:
-                raise
-        time.sleep(0.05)
-
-
-def _run_folder(name: str) -> Path:
-    stamp = time.strftime("%Y%m%dT%H%M%S") + f"{time.time() % 1:.3f}"[1:].replace(".", "-")
-    folder = jobs_folder() / f"{name}-{stamp}"
-    with writing_to(folder):
-        folder.mkdir(mode=0o700, parents=True)
-    return folder
 
 
 def _is_final(handle: JobHandle) -> bool:

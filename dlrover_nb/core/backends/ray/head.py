@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.driver.detached import is_alive, last_lines, spawn, start_time
 from dlrover_nb.core.errors import BackendError, WireError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import state_folder
@@ -145,8 +146,8 @@ def _remove_remains() -> None:
 def _launch(cpus: float) -> HeadRecord:
     folder = Path(tempfile.mkdtemp(prefix="dlrover-ray-"))  # short: Ray puts unix sockets below it
     log = folder / "head.log"
-    pid = _spawn(_command(folder, cpus), log)
-    record = HeadRecord("", pid, psutil.Process(pid).create_time(), str(folder), cpus)
+    pid = spawn(_command(folder, cpus), log, _process_environment())
+    record = HeadRecord("", pid, start_time(pid), str(folder), cpus)
     try:
         address = _wait_for_address(pid, folder, log)
     except BaseException:
@@ -155,21 +156,6 @@ def _launch(cpus: float) -> HeadRecord:
         raise
     logger.info("started a local Ray head at %s with %g cores", address, cpus)
     return replace(record, address=address)
-
-
-def _spawn(command: list[str], log: Path) -> int:
-    """Start a process in a session of its own that outlives us; return its pid.
-
-    Not `subprocess.Popen`: its object complains when it is dropped before the process has ended.
-    """
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    streams = [(os.POSIX_SPAWN_DUP2, nothing, 0), *((os.POSIX_SPAWN_DUP2, output, to) for to in (1, 2))]
-    try:
-        return os.posix_spawn(command[0], command, _process_environment(), file_actions=streams, setsid=True)
-    finally:
-        os.close(output)
-        os.close(nothing)
 
 
 def _process_environment() -> Mapping[str, str]:
@@ -194,23 +180,15 @@ def _wait_for_address(pid: int, folder: Path, log: Path) -> str:
     while time.monotonic() < end:
         if (ended := os.waitpid(pid, os.WNOHANG))[0]:
             code = os.waitstatus_to_exitcode(ended[1])
-            raise BackendError(f"Ray did not start (exit {code}); its last lines: {_tail(log)}")
+            raise BackendError(f"Ray did not start (exit {code}); its last lines: {last_lines(log)}")
         if b"Ray runtime started" in log.read_bytes() and address_file.exists():
             return address_file.read_text().strip()
         time.sleep(0.1)
-    raise BackendError(f"Ray did not start within {START_TIMEOUT_S:g} s; its last lines: {_tail(log)}")
-
-
-def _tail(log: Path, n_line: int = 4) -> str:
-    return " | ".join(log.read_text(errors="replace").strip().splitlines()[-n_line:])
+    raise BackendError(f"Ray did not start within {START_TIMEOUT_S:g} s; its last lines: {last_lines(log)}")
 
 
 def _leader_alive(record: HeadRecord) -> bool:
-    try:
-        leader = psutil.Process(record.session)
-        return abs(leader.create_time() - record.started_at_s) < 1 and leader.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return is_alive(record.session, record.started_at_s)
 
 
 def _session_processes(record: HeadRecord) -> list[psutil.Process]:

@@ -1,6 +1,6 @@
-"""What jobs ended by force leave behind: sockets that nobody serves, groups and memory without processes.
+"""What jobs ended by force leave behind: sockets that no process serves, groups and memory without processes.
 
-A process that is killed cannot clean up after itself, and Ray kills a job's nodes when their master is gone.
+A process that is killed cannot clean up after itself.
 Their checkpoints and logs are kept: they hold what the job learnt and why it ended.
 """
 

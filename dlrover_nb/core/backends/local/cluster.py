@@ -1,0 +1,231 @@
+"""The user's own machine as a cluster, without Ray: a job is a master process and its nodes' processes.
+
+Nothing runs while no job does: there is no head and no daemon. A job is found by the run folders below the
+user's state folder, so any process of the same user finds it, and it outlives the client that submitted it.
+Jobs share the machine: a plan fits when the machine could hold it, and `LocalBackend.room` leaves out what
+the nodes of other jobs hold now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.backends.local.backend import machine
+from dlrover_nb.core.backends.local.link import LocalLink, start_master
+from dlrover_nb.core.backends.local.record import (
+    SUBMISSION,
+    Submission,
+    read_end,
+    read_master,
+    write_private,
+)
+from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
+from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.client.past_runs import past_jobs
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.files import writing_to
+from dlrover_nb.core.paths import jobs_folder
+from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
+from dlrover_nb.core.rundir.orphans import sweep
+from dlrover_nb.core.rundir.pruning import remove_released
+from dlrover_nb.core.runtime.preflight import prepare
+from dlrover_nb.core.structs.capacity import check_fits
+from dlrover_nb.core.structs.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.summary import JobSummary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.job import JobSpec
+
+logger = logging.getLogger(__name__)
+
+SUMMARY_LIMIT_S = 2.0  # a master that trains answers in milliseconds
+END_LIMIT_S = 10.0
+_AT_ONCE = 16  # masters that are asked
+
+
+class LocalCluster:
+    """The user's own machine; fits `core.client.cluster.Cluster`.
+
+    Parameters
+    ----------
+    cpus
+        Cores that each job may use; None: all that this process may use.
+    """
+
+    def __init__(self, cpus: float | None = None) -> None:
+        self._cpus = cpus
+        self._capacity = machine(cpus)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether nothing here is real."""
+        return False
+
+    @property
+    def description(self) -> str:
+        """One line: what it is, and what it offers."""
+        capacity = self._capacity
+        return (
+            f"processes of this machine: {capacity.total_cpu:g} cores, "
+            f"{capacity.total_memory_mib / 1024:.1f} GiB"
+        )
+
+    def capacity(self) -> Capacity:
+        """Return what jobs may use."""
+        return self._capacity
+
+    def standing(self) -> ClusterAccess:
+        """Return nothing: the user may do all with his own processes."""
+        return ClusterAccess()
+
+    def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
+        """Start a job and return when its master has begun it; see `Cluster.submit`."""
+        prepared = prepare(spec, model=model, data=data)
+        spec = prepared.spec
+        sweep(jobs_folder())
+        check_fits(spec.plan, self._capacity)
+        self._make_room_for(spec.name)
+        folder = new_run_folder(spec.name)
+        with writing_to(folder):
+            prepared.write(folder)
+            submission = Submission(spec, prepared.features, self._cpus)
+            write_private(folder / SUBMISSION, to_json(submission))
+        start_master(spec.name, folder)
+        return self._handle(spec.name, folder)
+
+    def jobs(self) -> tuple[JobSummary, ...]:
+        """Return all jobs, newest first: those with a master, those whose master was killed, past ones."""
+        live = {summary.name: summary for summary in self.live_jobs()}
+        for name, folder in _newest_runs().items():
+            if name not in live and read_end(folder) is None:
+                live[name] = _without_answer(name, folder)
+        past = [summary for summary in past_jobs() if summary.name not in live]
+        return tuple(sorted([*live.values(), *past], key=lambda s: s.started_at_s, reverse=True))
+
+    def live_jobs(self) -> tuple[JobSummary, ...]:
+        """Return the jobs whose masters answer at once, newest first."""
+        alive = [(name, folder) for name, folder in _newest_runs().items() if _is_alive(folder)]
+        if not alive:
+            return ()
+        with ThreadPoolExecutor(min(_AT_ONCE, len(alive))) as pool:
+            answers = pool.map(lambda run: _summary(*run), alive)
+        summaries = (summary for summary in answers if summary is not None)
+        return tuple(sorted(summaries, key=lambda s: s.started_at_s, reverse=True))
+
+    def job(self, name: str) -> JobHandle:
+        """Find a job by name: its newest run, ended ones included."""
+        runs = _newest_runs()
+        if name not in runs:
+            raise NotFoundError(no_job(name, "on this machine", runs, {job.name for job in past_jobs()}))
+        return self._handle(name, runs[name])
+
+    def delete(self, name: str, *, force: bool = False) -> str:
+        """Remove a job: its processes and its run folders; see `Cluster.delete`."""
+        folder = _newest_runs().get(name)
+        if folder is not None and read_end(folder) is None:
+            handle = self._handle(name, folder)
+            phase = handle.snapshot().phase
+            if not phase.is_final and not force:
+                raise InvalidValueError(still_runs(name, phase))
+            handle.stop(why="deleted")
+        if folder is not None:
+            _end_master(folder)
+        n = remove_released(jobs_folder(), name)
+        if not n:
+            self.job(name)  # which raises that there is none
+        return f"job {name} is deleted, with {n} run folder{'s' * (n != 1)}; its history is kept"
+
+    def shutdown(self, *, force: bool = False) -> str:
+        """End all masters, those of ended jobs too; refused while jobs run, unless forced."""
+        running = [s.name for s in self.live_jobs() if not s.phase.is_final]
+        if running and not force:
+            raise InvalidValueError(
+                f"{len(running)} job(s) still run here ({', '.join(running)}); "
+                "stop them first, or shutdown --force to end them"
+            )
+        for name in running:
+            self.job(name).stop(why="the cluster was shut down")
+        for folder in _newest_runs().values():
+            _end_master(folder)
+        sweep(jobs_folder())
+        return "no job runs on this machine any more" + f": {', '.join(running)} ended" * bool(running)
+
+    def _handle(self, name: str, folder: Path) -> JobHandle:
+        return JobHandle(name, LocalLink(name, folder))
+
+    def _make_room_for(self, name: str) -> None:
+        """Refuse the name of a job that has not ended; end the master that still answers for an ended one."""
+        folder = _newest_runs().get(name)
+        if folder is None:
+            return
+        if read_end(folder) is None:
+            phase = self._handle(name, folder).snapshot().phase
+            if not phase.is_final:
+                raise InvalidValueError(name_taken(name, phase))
+        _end_master(folder)
+
+
+def connect_local(cpus: float | None = None) -> LocalCluster:
+    """Return this machine as a cluster.
+
+    Parameters
+    ----------
+    cpus
+        Cores that each job may use; None: all.
+
+    Raises
+    ------
+    InvalidValueError
+        When `cpus` is not a positive number.
+    """
+    return LocalCluster(cpus)
+
+
+def _newest_runs() -> dict[str, Path]:
+    """Return the newest run folder of each local job."""
+    return newest_runs(jobs_folder(), SUBMISSION)
+
+
+def _is_alive(folder: Path) -> bool:
+    record = read_master(folder)
+    return record is not None and record.is_alive
+
+
+def _summary(name: str, folder: Path) -> JobSummary | None:
+    try:
+        return LocalLink(name, folder, limit_s=SUMMARY_LIMIT_S).summary()
+    except DlroverError as error:
+        logger.info("job %s does not answer: %s", name, error)
+        return None
+
+
+def _without_answer(name: str, folder: Path) -> JobSummary:
+    """Return the line of a job whose master does not answer, or was killed."""
+    why = "its master does not answer" if _is_alive(folder) else f"its master was killed; attach {name}"
+    began_s = folder.stat().st_mtime
+    return JobSummary(name, JobPhase.STARTING, "", began_s, None, 0.0, 0.0, None, live=False, message=why)
+
+
+def _end_master(folder: Path) -> None:
+    """End the master of an ended job, which only answers still."""
+    record = read_master(folder)
+    if record is None or not record.is_alive:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(record.pid, signal.SIGTERM)
+    end_s = time.monotonic() + END_LIMIT_S
+    while record.is_alive:
+        if time.monotonic() > end_s:
+            raise BackendError(f"the master in {folder} (process {record.pid}) does not end; try again")
+        time.sleep(0.02)

@@ -1,0 +1,163 @@
+"""The way of a client to the master of a local job: HTTP on loopback, to the port that the run folder names.
+
+A master that was killed is started again by the client that notices it, and resumes the job; no process
+stands by to do that. Before each request the client checks that the process in `master.json` is the one
+that wrote it: otherwise the token would go to another program that got its port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core import errors
+from dlrover_nb.core.backends.local.record import LOG, read_end, read_master
+from dlrover_nb.core.client.calls import CALLS, ONCE
+from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
+from dlrover_nb.core.driver.detached import is_alive, last_lines, spawn, start_time
+from dlrover_nb.core.driver.finished_job import FinishedJob
+from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
+from dlrover_nb.core.errors import BackendError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dlrover_nb.core.backends.local.record import MasterRecord
+    from dlrover_nb.core.client.calls import Answer, Call
+
+MODULE = "dlrover_nb.core.backends.local.master"
+START_LIMIT_S = 90.0
+CALL_LIMIT_S = 30.0
+POLL_S = 0.05
+
+
+class LocalLink(CallLink):
+    """Link to the master of a run folder on this machine.
+
+    Parameters
+    ----------
+    job
+        The job's name.
+    folder
+        The run folder.
+    limit_s
+        Seconds to wait for one answer.
+    """
+
+    def __init__(self, job: str, folder: Path, *, limit_s: float = CALL_LIMIT_S) -> None:
+        super().__init__()
+        self._job, self._folder, self._limit_s = job, folder, limit_s
+        self._ended: CallHandler | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self._folder
+
+    def send(self, call: Call) -> Answer:
+        """Carry a call; where the master was killed, to the one that is started in its place."""
+        try:
+            return self._ask(call)
+        except _NoAnswerError:
+            if isinstance(call, ONCE):
+                raise
+            return self._ask(call)
+
+    def _ask(self, call: Call) -> Answer:
+        if self._ended is not None:
+            return self._ended.answer(call)
+        record = read_master(self._folder)
+        if record is None or not record.is_alive:
+            if (last := self._end()) is not None:
+                self._ended = last
+                return last.answer(call)
+            record = start_master(self._job, self._folder)
+        return self._post(record, call)
+
+    def _end(self) -> CallHandler | None:
+        if not self._folder.exists():
+            raise NotFoundError(f"job {self._job} was deleted; submit it again")
+        last = read_end(self._folder)
+        return None if last is None else CallHandler(FinishedJob(last))
+
+    def _post(self, record: MasterRecord, call: Call) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", record.port, timeout=self._limit_s)
+        try:
+            connection.request("POST", CALL_PATH, CALLS.pack(call), {ACCESS_HEADER: record.access})
+            response = connection.getresponse()
+            body = response.read()
+        except TimeoutError as error:
+            raise BackendError(
+                f"the master of job {self._job} did not answer within {self._limit_s:g} s; try again"
+            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise _NoAnswerError(
+                f"the master of job {self._job} (process {record.pid}) did not answer ({error}); try again"
+            ) from error
+        finally:
+            connection.close()
+        if response.status != http.HTTPStatus.OK:
+            raise BackendError(
+                f"the master of job {self._job} refused a call ({response.status}); use the release of "
+                "dlrover-nb that the job was submitted with"
+            )
+        return unpack_answer(body)
+
+
+class _NoAnswerError(BackendError):
+    """The answer was lost with the master, or with its connection."""
+
+
+def start_master(job: str, folder: Path) -> MasterRecord:
+    """Start the master of a run folder, or return the one that runs; safe when two clients ask at once.
+
+    Raises
+    ------
+    DlroverError
+        Why the job cannot begin, as its master says.
+    BackendError
+        When no master comes up.
+    """
+    with _locked(folder):
+        record = read_master(folder)
+        if record is not None and record.is_alive:
+            return record
+        pid = spawn([sys.executable, "-m", MODULE, str(folder)], folder / LOG, os.environ)
+        return _await_record(job, folder, pid)
+
+
+def _await_record(job: str, folder: Path, pid: int) -> MasterRecord:
+    started_at_s = start_time(pid)
+    end_s = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < end_s:
+        record = read_master(folder)
+        if record is not None and record.pid == pid:
+            return record
+        if not is_alive(pid, started_at_s):
+            raise _why_not_started(job, folder)
+        time.sleep(POLL_S)
+    raise BackendError(
+        f"the master of job {job} did not begin within {START_LIMIT_S:g} s; see {folder / LOG}, and try again"
+    )
+
+
+def _why_not_started(job: str, folder: Path) -> errors.DlroverError:
+    """Return the error that ended a master before it began: the last line of its log names it."""
+    name, _, text = last_lines(folder / LOG, 1).partition(": ")
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, errors.DlroverError):
+        return kind(text)
+    return BackendError(f"the master of job {job} ended before it began: {last_lines(folder / LOG)}")
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with (folder / "start.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

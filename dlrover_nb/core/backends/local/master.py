@@ -1,0 +1,128 @@
+"""The master of a local job: ``python -m dlrover_nb.core.backends.local.master RUN_FOLDER``.
+
+A process of its own per job, started by the client that submits and detached from it. It drives the job,
+answers calls over HTTP on loopback, writes the last snapshot when the job has ended, and answers for a while
+longer, so that views read the last telemetry. Started again in a run folder of a job that has not ended, it
+resumes the job with the nodes that still run.
+
+The server is the standard library's. Waitress, which serves masters in pods, was rejected as a dependency of
+every installation: here one user's few processes call. A Unix socket was rejected because its path may have
+100 characters at most, which home folders exceed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from socketserver import TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.backends.local.record import (
+    SUBMISSION,
+    MasterRecord,
+    Submission,
+    write_end,
+    write_master,
+)
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.driver.detached import start_time
+from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.driver.service import MasterService
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.rundir.job_file import JOB
+from dlrover_nb.core.rundir.pruning import prune
+from dlrover_nb.core.runtime.output import log_lines
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+TERMINATED = 128 + signal.SIGTERM
+LINGER_S = 300.0  # to answer after the job's end
+REQUEST_LIMIT_S = 30.0  # for a client to send its request
+
+
+class LoopbackServer(ThreadingMixIn, WSGIServer):
+    """Serves a WSGI application on a free port of loopback, each request in a thread."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, application: MasterService) -> None:
+        super().__init__((LOOPBACK, 0), _Handler)
+        self.set_app(application)
+
+    def server_bind(self) -> None:
+        """Bind; without the look-up of this host's name, which may wait for a name server."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = LOOPBACK, self.server_address[1]
+        self.setup_environ()
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = REQUEST_LIMIT_S
+
+    def log_message(self, *_: Any) -> None:  # noqa: ANN401 - as the standard library has it
+        """Log nothing: views call each second."""
+
+
+def driver_of(folder: Path) -> JobDriver:
+    """Return the driver of the job in a run folder: a new one, or one that goes on with it."""
+    submission = from_json((folder / SUBMISSION).read_bytes(), Submission)
+    backend, clock = LocalBackend(folder, cpus=submission.cpus, outlive=True), SystemClock()
+    if (folder / JOB).exists():
+        return JobDriver.resume(backend, folder=folder, history_url=None, clock=clock)
+    spec, features = submission.spec, submission.features
+    return JobDriver(spec, features, backend, folder=folder, history_url=None, clock=clock)
+
+
+def run(folder: Path) -> int:
+    """Drive the job of a run folder to its end, and answer calls; return the exit code."""
+    has_ended, may_leave = threading.Event(), threading.Event()
+
+    def leave(_signal: int, _frame: FrameType | None) -> None:
+        """Leave; at once while the job runs, as if killed, so that a master after this one resumes it."""
+        if not has_ended.is_set():
+            os._exit(TERMINATED)
+        may_leave.set()
+
+    service = MasterService(access := secrets.token_hex(32))
+    server = LoopbackServer(service)
+    driver = driver_of(folder)
+    driver.start()
+    signal.signal(signal.SIGTERM, leave)
+    service.serve(driver)
+    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+    threading.Thread(target=prune, args=(folder.parent, time.time()), name="prune", daemon=True).start()
+    pid = os.getpid()
+    write_master(folder, MasterRecord(pid, start_time(pid), server.server_port, access))
+    driver.join()
+    write_end(folder, driver.snapshot())
+    has_ended.set()
+    may_leave.wait(LINGER_S)
+    return 0
+
+
+def main() -> int:
+    """Run the master of the run folder that the command line names."""
+    log_lines()
+    try:
+        return run(Path(sys.argv[1]))
+    except DlroverError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")  # `link.start_master` reads it
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""What the master of a local job writes into its run folder, by which clients find it again.
+
+The folder is closed to other users. `submission.json` holds what a client submits, `master.json` where the
+running master answers and the token that it asks for, `end.bin` the last snapshot of a job that has ended.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.driver.detached import is_alive
+from dlrover_nb.core.driver.finished_job import pack_snapshot, unpack_snapshot
+from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.structs.job import FeatureSpec, JobSpec  # noqa: TC001 - decoded by its annotations
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+SUBMISSION, MASTER, END, LOG = "submission.json", "master.json", "end.bin", "master.log"
+MOST_BYTES = 64 << 20  # of a last snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job as a client submits it; `cpus`: the cores that it may use, None: all of the machine."""
+
+    spec: JobSpec
+    features: FeatureSpec
+    cpus: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MasterRecord:
+    """Where a master answers: its process, its port on loopback, and the token that it asks for."""
+
+    pid: int
+    started_at_s: float
+    port: int
+    access: str = field(repr=False)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether that process still runs."""
+        return is_alive(self.pid, self.started_at_s)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file for its owner alone, in the place of another at once."""
+    temporary = path.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+    temporary.replace(path)
+
+
+def read_master(folder: Path) -> MasterRecord | None:
+    """Return where the master of a run answers, or answered; None before it has begun."""
+    try:
+        return from_json((folder / MASTER).read_bytes(), MasterRecord)
+    except (OSError, WireError):
+        return None
+
+
+def write_master(folder: Path, record: MasterRecord) -> None:
+    """Let clients find the master."""
+    write_private(folder / MASTER, to_json(record))
+
+
+def read_end(folder: Path) -> JobSnapshot | None:
+    """Return the last snapshot of a run; None while it has not ended, or its master was killed."""
+    try:
+        return unpack_snapshot((folder / END).read_bytes())
+    except OSError:
+        return None
+
+
+def write_end(folder: Path, snapshot: JobSnapshot) -> None:
+    """Keep the last snapshot of a run."""
+    write_private(folder / END, pack_snapshot(snapshot, most_bytes=MOST_BYTES))
