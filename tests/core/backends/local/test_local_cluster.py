@@ -1,0 +1,139 @@
+"""Jobs of local processes: the contracts of link and cluster, and what only a detached master does."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+
+import psutil
+import pytest
+from cluster_conformance import PLAN, ClusterConformance
+from link_conformance import LinkConformance
+from waiting import until
+
+from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.backends.local.link import LocalLink
+from dlrover_nb.core.backends.local.record import MASTER, SUBMISSION, read_end, read_master
+from dlrover_nb.core.connect import connect
+from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+
+SPEC = JobSpec("quick", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000)
+ATTACH = """
+from dlrover_nb.core.connect import connect
+print(connect("local").job("quick").snapshot().phase)
+"""
+
+
+@pytest.fixture(scope="module")
+def local(own_home):
+    cluster = connect("local")
+    yield cluster
+    cluster.shutdown(force=True)
+
+
+def trains(handle):
+    return until(lambda: handle.snapshot().train.n_sample_done, what="training")
+
+
+def node_pids(handle):
+    return {node.id: node.pid for node in handle.snapshot().nodes}
+
+
+class TestLocalCluster(ClusterConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def cluster(cls, local):
+        return local
+
+
+class TestLocalLink(LinkConformance):
+    name = "link-contract"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def link(cls, local):
+        handle = local.submit(replace(SPEC, name=cls.name))
+        trains(handle)
+        yield handle.link
+        local.delete(cls.name, force=True)
+
+
+@pytest.fixture(scope="module")
+def running(local):
+    handle = local.submit(SPEC)
+    trains(handle)
+    yield handle
+    local.delete("quick", force=True)
+
+
+def test_another_process_finds_a_job_and_its_end_leaves_the_job_alone(running):
+    found = subprocess.run([sys.executable, "-c", ATTACH], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "training"
+    assert running.snapshot().phase is JobPhase.TRAINING
+    master = psutil.Process(read_master(running.link.folder).pid)
+    assert os.getsid(master.pid) == master.pid  # no terminal's end reaches it
+
+
+def test_who_lacks_the_token_learns_nothing_and_only_the_owner_reads_it(running):
+    folder = running.link.folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for name in (MASTER, SUBMISSION):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
+    record = read_master(folder)
+    assert record.access not in repr(record)
+    listening = [c.laddr for c in psutil.Process(record.pid).net_connections("inet") if c.status == "LISTEN"]
+    assert [address.ip for address in listening] == ["127.0.0.1"]
+    for token in ("", record.access[:-1]):
+        connection = http.client.HTTPConnection("127.0.0.1", record.port, timeout=30)
+        connection.request("POST", CALL_PATH, b"", {ACCESS_HEADER: token})
+        assert connection.getresponse().status == http.HTTPStatus.UNAUTHORIZED
+        connection.close()
+
+
+def test_a_killed_master_is_started_again_by_the_next_call_and_keeps_the_nodes(running, local):
+    nodes, killed = node_pids(running), read_master(running.link.folder)
+    os.kill(killed.pid, signal.SIGKILL)
+    until(lambda: not killed.is_alive, what="its end")
+    assert [summary.live for summary in local.jobs() if summary.name == "quick"] == [False]
+    assert running.snapshot().phase is JobPhase.TRAINING
+    assert read_master(running.link.folder).pid != killed.pid
+    assert node_pids(running) == nodes
+
+
+def test_other_jobs_see_what_a_job_holds(running, tmp_path):
+    beside = LocalBackend(running.link.folder.parent / "another" / "run")
+    beside_it = LocalBackend(running.link.folder.with_name("another"))
+    held = beside_it.capacity().total_cpu - beside_it.room().total_cpu
+    assert held == pytest.approx(PLAN.total_cpu)
+    assert beside.room() == beside.capacity()  # of another user's folder nothing is known
+    assert LocalBackend(running.link.folder).room() == beside.capacity()
+
+
+def test_an_ended_job_answers_from_its_folder_and_its_name_is_free_again(local):
+    handle = local.submit(replace(SPEC, name="again"))
+    handle.stop(why="enough")
+    folder = handle.link.folder
+    until(lambda: read_end(folder), what="the last snapshot")
+    os.kill(read_master(folder).pid, signal.SIGTERM)
+    until(lambda: not read_master(folder).is_alive, what="the master's end")
+    assert handle.snapshot().message.startswith("stopped by")
+    assert local.job("again").snapshot().phase is JobPhase.STOPPED
+    second = local.submit(replace(SPEC, name="again"))
+    assert second.link.folder != folder
+    assert "2 run folders" in local.delete("again", force=True)
+    with pytest.raises(NotFoundError, match="was deleted"):
+        LocalLink("again", folder).snapshot()
+
+
+def test_cpus_must_be_a_number_that_makes_sense():
+    assert connect("local", cpus=1.5).capacity().total_cpu == 1.5
+    for cpus in (0.0, -1.0, float("nan")):
+        with pytest.raises(InvalidValueError, match="cpus must be > 0"):
+            connect("local", cpus=cpus)

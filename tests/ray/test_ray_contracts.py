@@ -1,0 +1,45 @@
+"""The contracts of backend, link and cluster, met by the local Ray that the tests share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from cluster_conformance import ClusterConformance
+from conformance import BackendConformance
+from link_conformance import LinkConformance
+from waiting import until
+
+from dlrover_nb.core.backends.ray.backend import RayBackend
+
+pytestmark = pytest.mark.ray
+
+
+class TestRayBackend(BackendConformance):
+    start_limit_s = 60.0
+
+    @pytest.fixture(autouse=True)
+    def connected(self, cluster):
+        """Connect this process to Ray."""
+
+    def make(self, folder):
+        return RayBackend("conform", folder, one_host=True)
+
+
+class TestRayCluster(ClusterConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def cluster(cls, cluster):
+        return cluster
+
+
+class TestRayLink(LinkConformance):
+    name = "link-contract"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def link(cls, cluster):
+        handle = cluster.submit(replace(ClusterConformance.spec, name=cls.name))
+        until(lambda: handle.snapshot().train.n_sample_done, what="training")
+        yield handle.link
+        cluster.delete(cls.name, force=True)
