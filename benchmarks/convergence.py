@@ -34,7 +34,7 @@ from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.models.metrics import auc, log_loss
 from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, ModelSpec, Sync
@@ -150,7 +150,7 @@ def disturb(handle: JobHandle) -> str:
 def distributed(spec: JobSpec, *, is_disturbed: bool) -> Quality:
     features = make_features(spec.data, spec.model)
     with tempfile.TemporaryDirectory(prefix="dlb") as name:
-        driver = JobDriver(
+        driver = own_job.begin(
             spec,
             features,
             LocalBackend(Path(name) / "run"),

@@ -36,7 +36,7 @@ N_NODE, PODS_OF_NODE, NODE_CPU, NODE_GIB = 10, 500, 4000, 4000
 N_PS, N_WORKER = 2, 3
 LIMIT_S = 300.0
 NOBODY_IS_LOST = {"TESTKUBE_NODE_GRACE": "3600s"}
-POLL_S, SECOND_S, ROOM_S = 0.25, 1.0, 5.0  # as `core.driver.own_job` asks
+POLL_S, SECOND_S, ROOM_S = 0.25, 1.0, 5.0  # as `core.driver.loop` asks
 
 
 class FakeKubelet:

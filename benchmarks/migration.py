@@ -39,10 +39,11 @@ from dlrover_nb.core.backends.local import backend
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.driver import own_job
+from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.runtime import node, trainer
 from dlrover_nb.core.runtime.exchange import Exchange
-from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode
+from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import JobSpec, Migration, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
@@ -87,7 +88,7 @@ class Job:
 
     def __init__(self, folder: Path, spec: JobSpec, features: FeatureSpec) -> None:
         self.folder, self.spec = folder, spec
-        self.driver = JobDriver(
+        self.driver = own_job.begin(
             spec,
             features,
             LocalBackend(folder, cpus=4.0),
@@ -110,7 +111,8 @@ class Job:
         now = self.until(lambda now: now.running == plan(1))
         (pid,) = (each.pid for each in now.nodes if each.role is Role.PS)
         context = zmq.Context()
-        keys, width = self.driver._keys, self.spec.model.row_width  # noqa: SLF001 - no user does this
+        job, width = read_job(self.folder), self.spec.model.row_width
+        keys = JobKeys(job.public_key, job.secret_key)
         socket = connect_dealer(context, f"ipc://{self.folder}/ps-0.{pid}", "filler", keys)
         none = np.empty(0, np.int64), np.empty(0, np.float32)
         for step, start in enumerate(range(first, first + n_row, FILL_ROWS), 1):

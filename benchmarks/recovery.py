@@ -31,7 +31,7 @@ from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
@@ -116,11 +116,11 @@ def run_master(folder: Path) -> None:
     history, clock = f"sqlite:///{folder.with_suffix('.db')}", SystemClock()
     backend = LocalBackend(folder, cpus=4.0, outlive=True)
     if (folder / JOB).exists():
-        driver = JobDriver.resume(backend, folder=folder, history_url=history, clock=clock)
+        driver = own_job.resume(backend, folder=folder, history_url=history, clock=clock)
     else:
         spec = from_json(folder.with_suffix(".spec").read_bytes(), JobSpec)
         features = make_features(spec.data, spec.model)
-        driver = JobDriver(spec, features, backend, folder=folder, history_url=history, clock=clock)
+        driver = own_job.begin(spec, features, backend, folder=folder, history_url=history, clock=clock)
     driver.start()
     seen, is_over = folder.with_suffix(".new"), False
     while not is_over:

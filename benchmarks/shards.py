@@ -42,7 +42,7 @@ import zmq
 from dlrover_nb.core import codec
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode
 from dlrover_nb.core.sharding.ledger import ShardLedger
@@ -198,7 +198,7 @@ def run_master(n_worker: int, clients: Connection) -> None:
     )
     rows = FeatureSpec("label", (), (CategoricalColumn("id", 0, 8),), N_SAMPLE, 0)
     with tempfile.TemporaryDirectory(prefix="dn") as folder:
-        driver = JobDriver(
+        driver = own_job.begin(
             spec,
             rows,
             HandedOut(n_worker, clients),

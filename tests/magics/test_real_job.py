@@ -14,7 +14,7 @@ from waiting import until
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.runtime.preflight import prepare
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
@@ -38,7 +38,7 @@ class HereCluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._drivers: dict[str, JobDriver] = {}
+        self._drivers: dict[str, own_job.OwnJob] = {}
 
     def connect(
         self, kind: str, address: str | None, *, start: bool = True, **options: object
@@ -63,7 +63,7 @@ class HereCluster:
         folder.mkdir(mode=0o700)
         prepared = prepare(spec, model=model, data=data)
         prepared.write(folder)
-        driver = JobDriver(
+        driver = own_job.begin(
             prepared.spec,
             prepared.features,
             LocalBackend(folder, cpus=4),

@@ -1,4 +1,4 @@
-"""Looks, every few seconds, for machines that came or went and for what other jobs leave."""
+"""Checks every few seconds whether machines came or went, and what other jobs leave free."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ EVERY_S = 5.0
 
 
 class CapacityChange(NamedTuple):
-    """What is other than at the last look; None: the same."""
+    """What changed since the last check; None: unchanged."""
 
     capacity: Capacity | None
     room: Capacity | None
 
 
 class CapacityWatcher:
-    """Asks the backend of one job what there is.
+    """Asks the backend of one job for its capacity.
 
     Parameters
     ----------
     job
         The job's name.
     backend
-        Whom to ask.
+        Where the job runs.
     capacity
-        What it said at the job's beginning.
+        What the backend had when the job started.
     """
 
     def __init__(self, job: str, backend: Backend, capacity: Capacity) -> None:
@@ -41,10 +41,10 @@ class CapacityWatcher:
         self._capacity = self._room = capacity
         self._at_s = 0.0
 
-    def look(self, at_s: float, *, is_running: bool) -> CapacityChange | None:
-        """Return what changed; None when it is not time for a look, or nothing could be seen.
+    def check(self, at_s: float, *, is_running: bool) -> CapacityChange | None:
+        """Return what changed; None when no check is due, or the backend did not answer.
 
-        Before the job has its plan, what is free is of no concern.
+        Before the job's plan runs, free room is not checked.
         """
         if at_s < self._at_s + EVERY_S:
             return None
@@ -53,11 +53,11 @@ class CapacityWatcher:
             capacity = self._backend.capacity()
             room = self._backend.room() if is_running else self._room
         except BackendError as error:
-            logger.warning("job %s cannot see what is free: %s", self._job, error)
+            logger.warning("the capacity for job %s cannot be read: %s", self._job, error)
             return None
-        seen = CapacityChange(
+        change = CapacityChange(
             capacity if capacity != self._capacity else None,
             room if room != self._room else None,
         )
         self._capacity, self._room = capacity, room
-        return seen
+        return change

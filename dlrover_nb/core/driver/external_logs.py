@@ -1,4 +1,4 @@
-"""What the programs of a foreign job write: kept for people as any node's lines, and read for steps."""
+"""What the programs of an external job write: kept as log lines of its nodes, and parsed for steps."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class ExternalLogs:
-    """Reads the lines of all nodes of one job; for its loop alone, but for `lines`.
+    """Reads the lines of all nodes of one job; for its loop alone, except `lines`.
 
     Parameters
     ----------
     spec, folder
-        The job, whose programs may tell their steps in their lines, and its run folder.
+        The job, whose programs may write their steps in their lines, and its run folder.
     before
-        Returns what was heard of steps so far: where the log of a node is first read, it goes on from there.
+        Returns the steps known so far: where the log of a node is first read, it continues from there.
     """
 
     def __init__(self, spec: JobSpec, folder: Path, before: Callable[[], Iterable[StepsDone]]) -> None:
@@ -33,36 +33,36 @@ class ExternalLogs:
         self._pattern, self._batch_size, self._before = spec.foreign.step_log, spec.batch_size, before
         self._logs, self._steps = NodeLogs(folder), dict[str, StepLog]()
         self._read_ns: dict[str, int] = {}
-        self.lines, self.told = self._logs.lines, self._logs.told
+        self.lines, self.exit_reason = self._logs.lines, self._logs.exit_reason
 
     @property
     def read_ns(self) -> dict[str, int]:
         """How far the lines of each node are read: the time of the last one."""
         return dict(self._read_ns)
 
-    def again(self, nodes: Collection[str], read_ns: Mapping[str, int]) -> None:
-        """Go on where the master before this one stopped."""
-        self._logs.again(nodes)
+    def reload(self, nodes: Collection[str], read_ns: Mapping[str, int]) -> None:
+        """Continue where the master before this one stopped."""
+        self._logs.reload(nodes)
         self._read_ns = dict(read_ns)
 
-    def hear(self, written: Iterable[Written]) -> Iterator[StepsDone]:
-        """Keep lines, and yield what they tell of steps."""
+    def add(self, written: Iterable[Written]) -> Iterator[StepsDone]:
+        """Keep lines, and yield the steps that they report."""
         for line in written:
             at_s = line.at_ns / 1e9
             self._read_ns[line.node] = line.at_ns
             kept = LogLine(at_s, line.node, "stdout", line.text)
-            self._logs.hear(LinesWritten(line.node, (kept,), (line.at_ns, line.at_ns)))
-            if self._pattern and (told := self._read(line, at_s)) is not None:
-                yield told
+            self._logs.add(LinesWritten(line.node, (kept,), (line.at_ns, line.at_ns)))
+            if self._pattern and (steps := self._read(line, at_s)) is not None:
+                yield steps
 
-    def see_gone(self, node: str, at_s: float) -> None:
-        """Note that a node writes no more."""
-        self._logs.see_gone(node, at_s)
+    def finish_node(self, node: str, at_s: float) -> None:
+        """Note that a node exited and writes no more."""
+        self._logs.finish_node(node, at_s)
         self._steps.pop(node, None)
         self._read_ns.pop(node, None)
 
     def close(self, at_s: float) -> None:
-        """Put away what was kept."""
+        """Close the logs of all nodes."""
         self._logs.close(at_s)
 
     def _read(self, line: Written, at_s: float) -> StepsDone | None:
@@ -74,7 +74,7 @@ class ExternalLogs:
 
     def _step_log(self, node: str) -> StepLog:
         if node not in self._steps:
-            before = [told for told in self._before() if told.node == node]
+            before = [steps for steps in self._before() if steps.node == node]
             last = before[-1] if before else None
             self._steps[node] = StepLog(self._pattern, self._batch_size, node, last)
         return self._steps[node]

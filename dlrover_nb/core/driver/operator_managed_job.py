@@ -1,7 +1,7 @@
-"""The driver of a foreign job whose pods DLRover's operator runs.
+"""Composes the loop of an external job whose pods DLRover's operator manages.
 
-All is as for one in pods of our own, but that the master follows what the operator shows, and the backend is
-told the plan instead of each node.
+It differs from one in pods of ours in its master, which follows what the operator shows, and in its inputs,
+which hand the plan to the backend instead of single nodes.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.core.driver.backend import ExternalBackend
-from dlrover_nb.core.driver.external_job import ExternalDriver
-from dlrover_nb.core.external import ExternalMaster, OperatorManagedJob, OperatorManagedMaster
-from dlrover_nb.core.structs.events import Scale
+from dlrover_nb.core.driver.external_inputs import ExternalInputs
+from dlrover_nb.core.driver.external_job import begin_composed, resume_composed
+from dlrover_nb.core.driver.external_logs import ExternalLogs
+from dlrover_nb.core.external import OperatorManagedJob, OperatorManagedMaster
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dlrover_nb.core.clock import Clock
-    from dlrover_nb.core.rundir.job_file import JobFile
-    from dlrover_nb.core.structs.events import Event, Instruction
+    from dlrover_nb.core.driver.external_job import Compose, Composed, ExternalJob, Surroundings
+    from dlrover_nb.core.driver.recorded_controller import RecordedController
+    from dlrover_nb.core.external import ExternalOrder
+    from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 
 class OperatorManagedBackend(ExternalBackend, Protocol):
-    """What follows and re-scales a job of an operator, beyond what runs programs of others."""
+    """What follows and re-scales a job of an operator, beyond what an external job needs."""
 
     def aim(self, plan: ResourcePlan, decision: str) -> None:
-        """Have the operator take the job to a plan; return at once; what it was asked is not asked again."""
+        """Have the operator take the job to a plan; return at once. A repeated call changes nothing."""
         ...
 
     def seen(self) -> OperatorManagedJob | None:
@@ -37,47 +37,66 @@ class OperatorManagedBackend(ExternalBackend, Protocol):
         ...
 
     def node_of(self, pod: str) -> str:
-        """Return which node a pod is, by its name."""
+        """Return the node of a pod, by the pod's name."""
         ...
 
 
-class OperatorManagedDriver(ExternalDriver):
-    """Runs one foreign job under an operator; see `ExternalDriver`."""
+class OperatorManagedInputs(ExternalInputs):
+    """Follows what the operator shows, and hands the plan to the backend; see `ExternalInputs`.
 
-    def __init__(  # noqa: PLR0913 - as `ExternalDriver`
+    Parameters
+    ----------
+    master, backend, logs, around
+        What decides, where nodes run, what their programs write, and where the job runs.
+    recorded
+        Knows the decision behind the plan.
+    """
+
+    def __init__(
         self,
-        spec: JobSpec,
+        master: OperatorManagedMaster,
         backend: OperatorManagedBackend,
         *,
-        folder: Path,
-        history_url: str | None,
-        clock: Clock,
-        url: str,
-        job: JobFile | None = None,
+        logs: ExternalLogs,
+        around: Surroundings,
+        recorded: RecordedController,
     ) -> None:
-        self._operator, self._decision = backend, ""
-        super().__init__(spec, backend, folder=folder, history_url=history_url, clock=clock, url=url, job=job)
+        super().__init__(master, backend, logs=logs, reports=around.reports, clock=around.clock)
+        self._managed, self._operator, self._recorded = master, backend, recorded
 
-    def report(self, told: StepsDone) -> None:
-        """Hear from a program what it has done: it knows the name of its pod alone."""
-        super().report(replace(told, node=self._operator.node_of(told.node)))
+    def observe(self, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Report to the master what the operator shows, and hand the plan to the operator."""
+        shown, master = self._operator.seen(), self._managed
+        if shown is None:
+            return ()
+        before = {node.id for node in master.nodes}
+        orders = master.see_job(shown, at_s)
+        for node in sorted(before - {each.id for each in shown.nodes}):
+            self._logs.finish_node(node, at_s)
+        if not master.phase.is_final:
+            self._operator.aim(master.target, self._recorded.last_decision)
+        return orders
 
-    def _new_master(self) -> ExternalMaster:
-        self._operated = OperatorManagedMaster(self.spec, self._capacity)
-        return self._operated
+    def _on_report(self, steps: StepsDone) -> tuple[ExternalOrder, ...]:
+        """Hand on steps: the program names its pod."""
+        return super()._on_report(replace(steps, node=self._operator.node_of(steps.node)))
 
-    def _see_pods(self, at_s: float) -> None:
-        seen = self._operator.seen()
-        if seen is None:
-            return
-        before = {node.id for node in self._master.nodes}
-        self._carry_out(self._operated.see_job(seen, at_s))
-        for node in sorted(before - {each.id for each in seen.nodes}):
-            self._words.see_gone(node, at_s)
-        if not self._master.phase.is_final:
-            self._operator.aim(self._master.target, self._decision)
 
-    def _tell(self, event: Event) -> tuple[Instruction, ...]:
-        instructions = super()._tell(event)
-        self._decision = next((i.decision for i in instructions if isinstance(i, Scale)), self._decision)
-        return instructions
+def begin(spec: JobSpec, backend: OperatorManagedBackend, around: Surroundings) -> ExternalJob:
+    """Return the loop of a new job; raises as `external_job.begin`."""
+    return begin_composed(spec, backend, around, _composing(backend, around))
+
+
+def resume(backend: OperatorManagedBackend, around: Surroundings) -> ExternalJob:
+    """Return the loop that continues the job of a run folder; raises as `external_job.resume`."""
+    return resume_composed(backend, around, _composing(backend, around))
+
+
+def _composing(backend: OperatorManagedBackend, around: Surroundings) -> Compose:
+    def compose(spec: JobSpec, capacity: Capacity, recorded: RecordedController) -> Composed:
+        master = OperatorManagedMaster(spec, capacity)
+        logs = ExternalLogs(spec, around.folder, lambda: master.told)
+        inputs = OperatorManagedInputs(master, backend, logs=logs, around=around, recorded=recorded)
+        return master, logs, inputs
+
+    return compose

@@ -1,9 +1,9 @@
-"""What the controller of a job hears, and where that is kept: telemetry, journal, history.
+"""The controller of a job with its records: telemetry, journal, history.
 
-A fact reaches all of them or, when the controller refuses it, none. A master that comes back learns from the
-journal: the controller decides by nothing but the events that it hears, so hearing them again makes the same
-proposals, decisions and models. Its orders were carried out then, and are not given again; only what it asked
-to remember at the very end may not have reached the history, and is written once more.
+A fact reaches all of them or, when the controller refuses it, none. A master that replaces another one
+replays the journal: the controller decides by nothing but its events, so the same events make the same
+proposals, decisions and models. Its instructions were carried out then and are not carried out again; only
+the last records may not have reached the history, and are written once more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dlrover_nb.core.driver import job_snapshot
 from dlrover_nb.core.driver.history_writer import HistoryWriter
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.rundir.journal import JOURNAL, Journal, read_journal
-from dlrover_nb.core.structs.events import JobSubmitted, NodeReported, Remember, Ticked
+from dlrover_nb.core.structs.events import JobSubmitted, NodeReported, Remember, Scale, Ticked
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.telemetry import JobTelemetry
 
@@ -34,7 +34,7 @@ UNSURE_S = 60.0  # before the end of the journal: what is older has reached the 
 
 
 class RecordedController:
-    """The controller of one job and the records of what it heard.
+    """The controller of one job and the records of its events.
 
     Parameters
     ----------
@@ -46,6 +46,11 @@ class RecordedController:
         Of the history; None for the user's own file.
     settings
         Of the controller.
+
+    Attributes
+    ----------
+    last_decision
+        Id of the decision behind the last change of plan; empty before the first, and after a restart.
 
     Notes
     -----
@@ -61,6 +66,7 @@ class RecordedController:
     ) -> None:
         self._job, self._settings = job, settings
         self._controller: Controller | None = None
+        self.last_decision = ""
         self._path = folder / JOURNAL
         self._journal, self._memory = Journal(folder), HistoryWriter(job, history_url)
         self._telemetry, self._lock = JobTelemetry(), threading.Lock()
@@ -72,7 +78,7 @@ class RecordedController:
 
     @property
     def controller(self) -> Controller:
-        """The controller, to be read; events go through `tell`.
+        """The controller, to be read; events go through `emit`.
 
         Raises
         ------
@@ -89,8 +95,8 @@ class RecordedController:
             return self._controller.first_orders
         return self.controller.handle(event)
 
-    def tell(self, event: Event) -> tuple[Instruction, ...]:
-        """Hand a fact to the controller; return what it says, of which the records are kept already."""
+    def emit(self, event: Event) -> tuple[Instruction, ...]:
+        """Hand a fact to the controller; return its instructions, of which the records are kept already."""
         if isinstance(event, NodeReported):
             with self._lock:
                 self._telemetry.record_node(event.sample)
@@ -99,14 +105,16 @@ class RecordedController:
         for instruction in instructions:
             if isinstance(instruction, Remember):
                 self._memory.remember(instruction)
+            elif isinstance(instruction, Scale):
+                self.last_decision = instruction.decision
         return instructions
 
-    def again(self) -> None:
-        """Hear the journal of a master before this one."""
+    def replay(self) -> None:
+        """Replay the journal of a master before this one."""
         asked: deque[Remember] = deque()
         recorder = _Recorder(self._telemetry)
         for event in read_journal(self._path):
-            recorder.hear(event)
+            recorder.record(event)
             asked.extend(i for i in self._handle(event) if isinstance(i, Remember))
             while asked and asked[0].at_s < event.at_s - UNSURE_S:
                 asked.popleft()
@@ -138,7 +146,7 @@ class _Recorder:
         self._telemetry = telemetry
         self._last: dict[str, NodeSample] = {}
 
-    def hear(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         match event:
             case NodeReported(sample=sample):
                 self._last[sample.node] = sample

@@ -1,4 +1,4 @@
-"""The master's end of the wire: one ROUTER socket, and a way for other threads to wake its owner."""
+"""The master's socket: one ROUTER, and a pipe by which other threads wake its owner."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SOCKET = "master"
-AT_ONCE = 500  # messages heard before time and commands get their turn again
+AT_ONCE = 500  # messages received before time and commands are checked again
 
 
 class Received(NamedTuple):
-    """A message, who sent it, and the arrays beside it."""
+    """A message, its sender, and its arrays."""
 
     sender: str
     message: FromNode | LinesWritten
@@ -37,12 +37,12 @@ class Received(NamedTuple):
 
 
 class MasterSocket:
-    """Binds the endpoint that nodes say Hello to.
+    """Binds the endpoint that nodes connect to.
 
     Parameters
     ----------
     listen, folder, keys
-        As for `bind_router`; the socket of ``ipc`` lies in `folder`, which is closed to others.
+        As for `bind_router`; an ``ipc`` socket lies in `folder`, which is closed to other users.
 
     Attributes
     ----------
@@ -61,45 +61,45 @@ class MasterSocket:
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)
         self._poller.register(self._woken, zmq.POLLIN)
-        self._door, self._n_refused = AuthFailureCounter(self._router), 0
-        self._poller.register(self._door.socket, zmq.POLLIN)
-        self._intake = MessageDecoder("the job master", FromNode | LinesWritten)
+        self._auth_failures, self._n_refused = AuthFailureCounter(self._router), 0
+        self._poller.register(self._auth_failures.socket, zmq.POLLIN)
+        self._decoder = MessageDecoder("the job master", FromNode | LinesWritten)
 
     @property
     def n_dropped(self) -> int:
-        """Messages that could not be understood."""
-        return self._intake.n_dropped
+        """Messages that could not be decoded."""
+        return self._decoder.n_dropped
 
     @property
     def n_refused(self) -> int:
-        """Clients without the job's key that were turned away; who tries again counts again."""
+        """Refused connections without the job's key; each attempt counts."""
         return self._n_refused
 
     def wake(self) -> None:
-        """Let `hear` return now; the one method for any thread."""
-        with contextlib.suppress(BlockingIOError, OSError):  # full: it wakes anyhow; closed: nobody to wake
+        """Let `receive` return now; the one method for any thread."""
+        with contextlib.suppress(BlockingIOError, OSError):  # full: it wakes anyway; closed: nothing to wake
             os.write(self._wake, b"!")
 
-    def hear(self, timeout_s: float) -> Iterator[Received]:
+    def receive(self, timeout_s: float) -> Iterator[Received]:
         """Wait for messages or `wake`, then yield the messages that are there."""
         ready = dict(self._poller.poll(max(0, round(timeout_s * 1000))))
         if self._woken in ready:
             os.read(self._woken, 4096)
-        if self._door.socket in ready:
-            self._n_refused = self._door.n_refused
+        if self._auth_failures.socket in ready:
+            self._n_refused = self._auth_failures.n_refused
         if self._router in ready:
             yield from self._messages()
 
     def send(self, node: str, message: ToNode) -> None:
-        """Send to a node; a node that is gone or never came misses nothing."""
+        """Send to a node; a message to a node that exited or never connected is dropped."""
         try:
             self._router.send_multipart([node.encode(), *encode(message)], zmq.NOBLOCK)
         except zmq.ZMQError as error:
             logger.warning("%s could not be sent to %s: %s", type(message).__name__, node, error)
 
     def close(self) -> None:
-        """Close the socket and all that belongs to it, once all nodes are gone."""
-        self._door.close()
+        """Close the socket and all that belongs to it, once all nodes have exited."""
+        self._auth_failures.close()
         self._router.close(linger=200)  # ms, for the last Stop
         self._context.term()
         os.close(self._wake)
@@ -107,7 +107,7 @@ class MasterSocket:
         self._remove_sockets()
 
     def _remove_sockets(self) -> None:
-        """Remove the names of sockets that nobody serves any more: killed nodes leave theirs behind."""
+        """Remove the files of closed sockets: killed nodes leave theirs behind."""
         for path in self._folder.iterdir():
             if path.is_socket():
                 path.unlink(missing_ok=True)
@@ -118,14 +118,14 @@ class MasterSocket:
                 identity, *frames = receive(self._router)
             except zmq.Again:
                 return
-            understood = self._intake.read(frames, identity)
-            if understood is None:
+            decoded = self._decoder.read(frames, identity)
+            if decoded is None:
                 continue
             sender = identity.decode(errors="replace")
-            if _author(understood[0]) == sender:
-                yield Received(sender, *understood)
+            if _author(decoded[0]) == sender:
+                yield Received(sender, *decoded)
             else:
-                self._intake.drop(f"it is signed by {_author(understood[0])!r}", identity)
+                self._decoder.drop(f"it is signed by {_author(decoded[0])!r}", identity)
 
 
 def _author(message: FromNode | LinesWritten) -> str:

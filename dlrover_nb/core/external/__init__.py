@@ -1,11 +1,11 @@
-"""Jobs of programs that are not ours: who is to run, how they find each other, and what they tell.
+"""External jobs: which programs run, how they find each other, and what they report.
 
-Nothing here does input or output: `ExternalMaster` decides, `core.driver.external_job` carries out.
+Nothing here does input or output: `ExternalMaster` decides, `core.driver` carries its orders out.
 """
 
 from dlrover_nb.core.external.master import ExternalMaster
 from dlrover_nb.core.external.operator_managed_master import OperatorManagedJob, OperatorManagedMaster
-from dlrover_nb.core.external.orders import ExternalOrder, Gather
+from dlrover_nb.core.external.orders import ExternalAction, ExternalOrder, Gather
 from dlrover_nb.core.external.program import BEGINS, program
 from dlrover_nb.core.external.recovery_record import ExternalRecord
 from dlrover_nb.core.external.rendezvous import Member, environment
@@ -14,6 +14,7 @@ from dlrover_nb.core.external.step_log import StepLog
 
 __all__ = [
     "BEGINS",
+    "ExternalAction",
     "ExternalMaster",
     "ExternalOrder",
     "ExternalRecord",

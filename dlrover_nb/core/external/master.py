@@ -99,7 +99,7 @@ class ExternalMaster(ExternalState):
         self._end(JobPhase.FAILED, why, at_s)
         return self._settle(at_s)
 
-    def choose(self, choice: UserChoice) -> None:
+    def choose(self, choice: UserChoice, _at_s: float) -> tuple[ExternalOrder, ...]:
         """Refuse what only jobs of our own workers can do."""
         raise InvalidValueError(
             f"job {self._spec.name} runs programs of others, got a {type(choice).__name__}; "
@@ -152,7 +152,7 @@ class ExternalMaster(ExternalState):
                 node.address, node.since_s, node.waits_for = addresses[node.id], at_s, ""
         return self._settle(at_s)
 
-    def see_waiting(self, nodes: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
+    def set_waiting(self, nodes: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
         """Hear from the backend which nodes cannot begin yet, and why."""
         for node in self._crew.nodes:
             is_waiting = node.id in nodes and not node.address
@@ -163,9 +163,10 @@ class ExternalMaster(ExternalState):
         self._waits_since_s = (self._waits_since_s or at_s) if waits else None
         return self._settle(at_s)
 
-    def see_capacity(self, capacity: Capacity) -> None:
-        """Hear that machines came or went."""
+    def set_capacity(self, capacity: Capacity, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Note that machines came or went."""
         self._capacity = capacity
+        return self._settle(at_s)
 
     def tick(self, at_s: float) -> tuple[ExternalOrder, ...]:
         """Time passed: look for what is late, and tell how far the job is."""

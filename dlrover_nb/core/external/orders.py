@@ -23,4 +23,5 @@ class Gather:
     text: str
 
 
-ExternalOrder = StartNode | StopNode | Emit | Gather
+ExternalAction = StartNode | StopNode | Gather
+ExternalOrder = ExternalAction | Emit

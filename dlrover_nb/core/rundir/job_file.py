@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import Tagged, from_json, to_json
 from dlrover_nb.core.errors import BackendError, CheckpointError, WireError
+from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.runtime.write_ahead_log import Entry
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec  # noqa: TC001 - a file is decoded by its annotations
 
@@ -119,6 +120,13 @@ class MasterLock:
     def release(self) -> None:
         """Let go of it."""
         os.close(self._file)
+
+
+def hold_folder(folder: Path, held: contextlib.ExitStack) -> None:
+    """Make a run folder, closed to other users, and hold its `MasterLock` until `held` is closed."""
+    with writing_to(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held.callback(MasterLock(folder).release)
 
 
 class WriteAheadLogFile:

@@ -60,22 +60,23 @@ class NodeLogs:
         self._gone: deque[str] = deque()
         self._is_full = False
 
-    def hear(self, told: LinesWritten) -> None:
-        """Take what a node says it wrote, unless that was read in its files already."""
-        if told.node in self._gone and all(map(int.__le__, told.n_byte, self._read[told.node])):
+    def add(self, written: LinesWritten) -> None:
+        """Add lines that a node sent, unless they were read in its files already."""
+        node, n_byte = written.node, written.n_byte
+        if node in self._gone and all(map(int.__le__, n_byte, self._read[node])):
             return
-        self._add(told.node, told.lines, told.n_byte)
+        self._add(node, written.lines, n_byte)
 
-    def see_gone(self, node: str, at_s: float) -> None:
-        """Read what a node that is gone wrote last, and forget the one that is gone for longest."""
+    def finish_node(self, node: str, at_s: float) -> None:
+        """Read the last lines of a node that exited, and drop those of the one that exited longest ago."""
         self._finish(node, at_s)
         while len(self._gone) > N_GONE:
             self._forget(self._gone.popleft())
 
-    def last_words(self, node: str) -> str:
-        """Return the line that tells most of a node's end: of a crash, else the last one; it is cut.
+    def last_line(self, node: str) -> str:
+        """Return the line that explains a node's exit best: that of a crash, else the last one; truncated.
 
-        What is logged as information is of a healthy life, and says nothing of the end.
+        Lines of level INFO and DEBUG are left out: they do not explain an exit.
         """
         with self._lock:
             newest = list(self._rings.get(node, ()))[-_LAST_LINES:]
@@ -83,10 +84,10 @@ class NodeLogs:
         crash = next((text for text in reversed(texts) if text.startswith(_FATAL)), None)
         return (crash or (texts[-1] if texts else ""))[:_LAST_LETTERS]
 
-    def told(self, node: str, why: str) -> str:
-        """Return why a node is gone, with its last words where they are not part of it."""
-        words = self.last_words(node)
-        return why if not words or words[: _LAST_LETTERS // 2] in why else f"{why}; it wrote last: {words}"
+    def exit_reason(self, node: str, why: str) -> str:
+        """Return why a node exited, with its last line where that is not part of it."""
+        line = self.last_line(node)
+        return why if not line or line[: _LAST_LETTERS // 2] in why else f"{why}; it wrote last: {line}"
 
     def lines(self, node: str | None, n_line: int, *, there: Iterable[str] = ()) -> tuple[LogLine, ...]:
         """Return the newest lines, see `newest`; `there` are nodes that live, whether or not they wrote."""
@@ -95,8 +96,8 @@ class NodeLogs:
         silent: dict[str, list[LogLine]] = {name: [] for name in there}
         return newest(silent | rings, node, n_line)
 
-    def again(self, there: Collection[str] = ()) -> None:
-        """Read the files of a master before this one; nodes that are not `there` any more count as gone."""
+    def reload(self, there: Collection[str] = ()) -> None:
+        """Read the files of a master before this one; nodes that are not in `there` count as exited."""
         with contextlib.suppress(OSError):
             for path in sorted(self._folder.glob("*.log"), key=lambda path: path.stat().st_mtime):
                 node = path.stem
@@ -198,7 +199,7 @@ def read_logs(job: Path | str, node: str | None = None, *, n_line: int = 100) ->
     """
     folder = run_folder(job)
     logs = NodeLogs(folder)
-    logs.again()
+    logs.reload()
     if node is None and not logs.lines(None, 1):
         raise NotFoundError(f"no node of the job has left a log in {folder}")
     return logs.lines(node, n_line)

@@ -90,4 +90,5 @@ class Emit:
     event: Event
 
 
-Order = StartNode | StopNode | Send | PrepareCheckpoint | WriteManifest | DropCheckpoint | Emit
+Action = StartNode | StopNode | Send | PrepareCheckpoint | WriteManifest | DropCheckpoint
+Order = Action | Emit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import signal
 import subprocess
 import threading
@@ -16,8 +17,8 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.driver import external_job
 from dlrover_nb.core.driver.backend import NodeExited
-from dlrover_nb.core.driver.external_job import ExternalDriver
 from dlrover_nb.core.external import program
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
@@ -129,6 +130,7 @@ class ForeignJob:
         self.folder, self.pods = folder, {}
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.reports = queue.SimpleQueue()
         self.driver = self.new_driver()
 
     def _handler(self):
@@ -137,7 +139,7 @@ class ForeignJob:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                job.driver.report(from_json(body, StepsDone))
+                job.reports.put(from_json(body, StepsDone))
                 self.send_response(204)
                 self.end_headers()
 
@@ -148,15 +150,13 @@ class ForeignJob:
 
     def new_driver(self, *, again=False):
         run = self.folder / "run"
-        where = {
-            "folder": run,
-            "history_url": f"sqlite:///{self.folder / 'history.db'}",
-            "clock": SystemClock(),
-            "url": f"http://127.0.0.1:{self.server.server_port}/v1/report",
-        }
+        url = f"http://127.0.0.1:{self.server.server_port}/v1/report"
+        history = f"sqlite:///{self.folder / 'history.db'}"
+        around = external_job.Surroundings(run, history, SystemClock(), url, self.reports)
         backend = LocalPods(self.folder / "pods", self.pods)
-        make = ExternalDriver.resume if again else ExternalDriver
-        return make(*(() if again else (self.spec,)), backend, **where)
+        if again:
+            return external_job.resume(backend, around)
+        return external_job.begin(self.spec, backend, around)
 
     @property
     def now(self):

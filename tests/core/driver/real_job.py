@@ -12,7 +12,7 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
@@ -48,7 +48,7 @@ class Job:
         self.folder, self.features = folder / "run", features
         self.history = history or f"sqlite:///{folder / 'history.db'}"
         self.backend = backend(self.folder, cpus=3.0)
-        self.driver = JobDriver(
+        self.driver = own_job.begin(
             self.spec,
             features,
             self.backend,

@@ -18,7 +18,7 @@ from real_job import LIMIT_S, plan, succeeded
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.rundir.job_file import DIARY, JOB, JobFile, listen_again, read_job, read_write_ahead_log
@@ -41,7 +41,7 @@ from pathlib import Path
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 
 class Tcp(LocalBackend):
@@ -50,7 +50,7 @@ class Tcp(LocalBackend):
 
 folder, spec, features, history, listen = sys.argv[1:]
 kind = LocalBackend if listen == "ipc" else Tcp
-driver = JobDriver(
+driver = own_job.begin(
     from_json(Path(spec).read_bytes(), JobSpec), from_json(Path(features).read_bytes(), FeatureSpec),
     kind(Path(folder), cpus=3.0, outlive=True), folder=Path(folder), history_url=history, clock=SystemClock(),
 )
@@ -69,7 +69,7 @@ class Comeback:
         self.spec = JobSpec("back", **(fields | changes))  # type: ignore[arg-type]
         self.features, self.folder = features, tmp_path / "run"
         self.history = f"sqlite:///{tmp_path / 'history.db'}"
-        self.driver: JobDriver | None = None
+        self.driver: own_job.OwnJob | None = None
         (tmp_path / "spec").write_bytes(to_json(self.spec))
         (tmp_path / "features").write_bytes(to_json(features))
         files = [str(tmp_path / name) for name in ("run", "spec", "features")]
@@ -95,7 +95,7 @@ class Comeback:
 
     def come_back(self, backend: LocalBackend | None = None) -> None:
         backend = backend or LocalBackend(self.folder, cpus=3.0, outlive=True)
-        self.driver = JobDriver.resume(
+        self.driver = own_job.resume(
             backend, folder=self.folder, history_url=self.history, clock=SystemClock()
         )
         self.driver.start()
@@ -209,9 +209,7 @@ def test_the_files_of_a_master_are_its_owners_alone_and_a_folder_without_them_is
     assert stat.S_IMODE((job.folder / JOB).stat().st_mode) == 0o600
     assert stat.S_IMODE((job.folder / DIARY).stat().st_mode) == 0o600
     with pytest.raises(CheckpointError, match="no run folder of a job"):
-        JobDriver.resume(
-            LocalBackend(tmp_path), folder=tmp_path, history_url=job.history, clock=SystemClock()
-        )
+        own_job.resume(LocalBackend(tmp_path), folder=tmp_path, history_url=job.history, clock=SystemClock())
 
 
 class Elsewhere(LocalBackend):
@@ -263,7 +261,7 @@ def test_the_endpoint_that_nodes_know_is_bound_wherever_the_host_still_has_it(
 def test_a_job_uses_the_keys_that_its_nodes_have_already(features: FeatureSpec, tmp_path: Path) -> None:
     keys, folder = new_keys(), tmp_path / "run"
     backend = LocalBackend(folder, cpus=3.0)
-    driver = JobDriver(
+    driver = own_job.begin(
         JobSpec("keyed", plan=plan()),
         features,
         backend,

@@ -12,6 +12,7 @@ import zmq
 from real_job import Job, plan, succeeded
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.runtime.exchange import Exchange, StaleEpoch
 from dlrover_nb.core.runtime.flash.names import buffers_of, run_name
 from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode, new_keys
@@ -66,11 +67,11 @@ def test_noise_on_the_sockets_of_master_and_ps_is_dropped_counted_and_training_g
     job = start(plan=plan(worker_cpu=1.0))
     now = job.until(lambda now: now.running and now.train.n_sample_done > 5_000)
     (ps,) = (node for node in now.nodes if node.role is Role.PS)
-    for endpoint in (job.driver._line.endpoint, f"ipc://{job.folder}/ps-0.{ps.pid}"):
+    for endpoint in (read_job(job.folder).endpoint, f"ipc://{job.folder}/ps-0.{ps.pid}"):
         with stranger(endpoint) as socket:
             for frames in junk(seed=1):
                 socket.send_multipart(frames)
-            is_master = endpoint == job.driver._line.endpoint
+            is_master = endpoint == read_job(job.folder).endpoint
             socket.send_multipart(encode(ShardAsked("stranger") if is_master else Exchange(-2, 0)))
             assert socket.poll(10_000)
             answer, _ = decode(socket.recv_multipart())  # the only one: noise is not answered
@@ -83,7 +84,7 @@ def test_noise_on_the_sockets_of_master_and_ps_is_dropped_counted_and_training_g
 def test_over_tcp_nobody_without_the_key_is_heard(start: Callable[..., Job]) -> None:
     job = start(backend=TcpBackend, plan=plan(worker_cpu=1.0))
     job.until(lambda now: now.running and now.train.n_sample_done > 5_000)
-    endpoint = job.driver._line.endpoint
+    endpoint = read_job(job.folder).endpoint
     with stranger(endpoint) as other_key, zmq.Context() as context, context.socket(zmq.DEALER) as no_key:
         no_key.linger = 0
         no_key.connect(endpoint)

@@ -15,6 +15,7 @@ from torch import nn
 from dlrover_nb import trainable
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.rundir.node_logs import read_logs
 from dlrover_nb.core.runtime.preflight import prepare
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
@@ -104,7 +105,7 @@ def test_prints_and_logging_of_user_code_are_there_while_the_job_runs_and_after_
     after = told(job)
     assert "reading 0 to 500" in after
     assert [line.text for line in read_logs(job.folder, n_line=1000)] == after
-    secret = job.driver._keys.secret
+    secret = read_job(job.folder).secret_key
     assert not any(secret.encode() in path.read_bytes() for path in (job.folder / "logs").iterdir())
 
 
@@ -168,7 +169,5 @@ def test_a_run_folder_that_cannot_be_written_is_told_in_one_line(
     start_own: Callable[..., Job], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("no folder")
-    job = Job(tmp_path, start_own().features)
-    job.driver._folder = tmp_path / "file" / "run"
     with pytest.raises(BackendError, match=r"cannot write to .*run: Not a directory; make it writable, or"):
-        job.driver.start()
+        Job(tmp_path / "file", start_own().features, history=f"sqlite:///{tmp_path / 'history.db'}")

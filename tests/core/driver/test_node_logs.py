@@ -45,8 +45,8 @@ def run(folder: Path) -> Path:
 
 def test_the_newest_lines_of_a_node_or_of_all_come_oldest_first(tmp_path: Path) -> None:
     kept = NodeLogs(tmp_path)
-    kept.hear(told("a", "b", "c"))
-    kept.hear(
+    kept.add(told("a", "b", "c"))
+    kept.add(
         LinesWritten("ps-0", (line("x", node="ps-0", at_s=0.5), line("y", node="ps-0", at_s=2.0)), (0, 0))
     )
     assert texts(kept.lines("worker-0", 2)) == ["b", "c"]
@@ -67,7 +67,7 @@ def test_all_nodes_together_are_sorted_by_time_and_the_newest_of_all(
 
 def test_a_node_that_is_not_known_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     kept = NodeLogs(tmp_path)
-    kept.hear(told("a", node="worker-10"))
+    kept.add(told("a", node="worker-10"))
     with pytest.raises(NotFoundError, match=r"no node 'worker-1' .* did you mean worker-10"):
         kept.lines("worker-1", 5)
     with pytest.raises(NotFoundError, match="known: ps-0, worker-10"):
@@ -80,40 +80,42 @@ def test_a_node_that_is_not_known_is_refused_with_the_nearest_name(tmp_path: Pat
 def test_the_last_words_of_a_dead_node_are_read_where_it_was_told_last_and_not_twice(tmp_path: Path) -> None:
     write(tmp_path, "told\n")
     kept = NodeLogs(tmp_path)
-    kept.hear(told("told", n_byte=(0, 5)))
+    kept.add(told("told", n_byte=(0, 5)))
     write(tmp_path, "untold\nhalf a line")
-    kept.see_gone("worker-0", 9.0)
-    kept.see_gone("worker-0", 9.0)
-    kept.hear(told("untold", n_byte=(0, 12)))  # it was still on its way
+    kept.finish_node("worker-0", 9.0)
+    kept.finish_node("worker-0", 9.0)
+    kept.add(told("untold", n_byte=(0, 12)))  # it was still on its way
     assert texts(kept.lines("worker-0", 9)) == ["told", "untold", "half a line"]
-    assert kept.told("worker-0", "killed by signal 9") == "killed by signal 9; it wrote last: half a line"
-    assert kept.told("worker-0", "exit code 1: half a line") == "exit code 1: half a line"
-    assert kept.told("worker-1", "why") == "why"
+    assert (
+        kept.exit_reason("worker-0", "killed by signal 9") == "killed by signal 9; it wrote last: half a line"
+    )
+    assert kept.exit_reason("worker-0", "exit code 1: half a line") == "exit code 1: half a line"
+    assert kept.exit_reason("worker-1", "why") == "why"
 
 
 def test_the_last_words_are_no_information_from_a_healthy_life(tmp_path: Path) -> None:
     kept = NodeLogs(tmp_path)
-    kept.hear(LinesWritten("ps-0", (line("bad", level="ERROR"), line("serves 0 rows")), (0, 0)))
-    kept.hear(told("it is up"))
-    assert kept.last_words("ps-0") == "bad"
-    assert kept.told("worker-0", "killed") == "killed"
+    kept.add(LinesWritten("ps-0", (line("bad", level="ERROR"), line("serves 0 rows")), (0, 0)))
+    kept.add(told("it is up"))
+    assert kept.last_line("ps-0") == "bad"
+    assert kept.exit_reason("worker-0", "killed") == "killed"
 
 
-def test_of_a_crash_the_line_that_names_it_counts_as_the_last_words(tmp_path: Path) -> None:
+def test_of_a_crash_the_line_that_names_it_counts_as_the_last_line(tmp_path: Path) -> None:
     kept = NodeLogs(tmp_path)
     write(tmp_path, "Fatal Python error: Segmentation fault\nCurrent thread 0x1:\n  File x\n")
-    kept.see_gone("worker-0", 1.0)
-    assert kept.last_words("worker-0") == "Fatal Python error: Segmentation fault"
+    kept.finish_node("worker-0", 1.0)
+    assert kept.last_line("worker-0") == "Fatal Python error: Segmentation fault"
 
 
 def test_a_master_that_comes_back_has_the_lines_and_goes_on_where_they_end(tmp_path: Path) -> None:
     first = NodeLogs(tmp_path)
     write(tmp_path, "told\nuntold\n")
-    first.hear(told("told", n_byte=(0, 5)))
+    first.add(told("told", n_byte=(0, 5)))
     second = NodeLogs(tmp_path)
-    second.again(["worker-0"])
+    second.reload(["worker-0"])
     assert second.lines("worker-0", 9) == first.lines("worker-0", 9)
-    second.see_gone("worker-0", 9.0)
+    second.finish_node("worker-0", 9.0)
     assert texts(second.lines("worker-0", 9)) == ["told", "untold"]
     assert (
         texts(read_logs(run(tmp_path))) == texts(read_logs(run(tmp_path), "worker-0")) == ["told", "untold"]
@@ -135,7 +137,7 @@ def test_a_job_that_left_no_logs_or_never_was_is_told_apart(
     monkeypatch.setattr(locate, "jobs_folder", lambda: tmp_path)
     for name in ("ads-20260101T000000-1", "ads-20260102T000000-1", "ads-big-20260103T000000-1"):
         (tmp_path / name).mkdir()
-    NodeLogs(tmp_path / "ads-20260102T000000-1").hear(told("newest"))
+    NodeLogs(tmp_path / "ads-20260102T000000-1").add(told("newest"))
     assert texts(read_logs("ads")) == ["newest"]
     with pytest.raises(NotFoundError, match=r"left a log in .*ads-big"):
         read_logs("ads-big")
@@ -149,12 +151,12 @@ def test_files_are_turned_over_and_only_the_newest_dead_nodes_are_kept(
     monkeypatch.setattr(node_logs, "FILE_BYTES", 1000)
     kept = NodeLogs(tmp_path)
     for n in range(100):
-        kept.hear(told(f"line {n} " + "x" * 100))
+        kept.add(told(f"line {n} " + "x" * 100))
     sizes = [(tmp_path / "logs" / name).stat().st_size for name in ("worker-0.log", "worker-0.log.1")]
     assert max(sizes) < 1200
     for n in range(node_logs.N_GONE + 5):
-        kept.hear(told("x", node=f"worker-{n}"))
-        kept.see_gone(f"worker-{n}", 1.0)
+        kept.add(told("x", node=f"worker-{n}"))
+        kept.finish_node(f"worker-{n}", 1.0)
     with pytest.raises(NotFoundError):
         kept.lines("worker-4", 1)
     assert texts(kept.lines("worker-5", 1)) == ["x"]
@@ -168,7 +170,7 @@ def test_no_more_lines_of_a_node_are_kept_than_may_be(
 ) -> None:
     monkeypatch.setattr(node_logs, "N_LINE", 10)
     kept = NodeLogs(tmp_path)
-    kept.hear(told(*map(str, range(25))))
+    kept.add(told(*map(str, range(25))))
     assert texts(kept.lines("worker-0", 99)) == [str(n) for n in range(15, 25)]
 
 
@@ -180,20 +182,20 @@ def test_a_full_disk_costs_the_files_is_said_once_and_ends_when_there_is_room(
 
     kept, append = NodeLogs(tmp_path), node_logs._append
     monkeypatch.setattr(node_logs, "_append", full)
-    kept.hear(told("a"))
-    kept.hear(told("b"))
+    kept.add(told("a"))
+    kept.add(told("b"))
     assert texts(kept.lines("worker-0", 9)) == ["a", "b"]
     assert [record.message for record in caplog.records] == [
         f"lines of nodes are not written to {tmp_path / 'logs'}: [Errno 28] No space left on device"
     ]
     monkeypatch.setattr(node_logs, "_append", append)
-    kept.hear(told("c"))
+    kept.add(told("c"))
     assert texts(read_logs(run(tmp_path))) == ["c"]
 
 
 def test_a_file_that_a_crash_has_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     kept = NodeLogs(tmp_path)
-    kept.hear(told("whole", n_byte=(3, 4)))
+    kept.add(told("whole", n_byte=(3, 4)))
     with (tmp_path / "logs" / "worker-0.log").open("a") as file:
         file.write("2026-11-21T1")
     (tmp_path / "logs" / "worker-0.read").write_text("not numbers")
@@ -211,6 +213,6 @@ def test_at_the_end_even_a_node_that_told_nothing_is_read(tmp_path: Path) -> Non
 def test_all_nodes_that_lived_to_the_end_are_kept_however_many(tmp_path: Path) -> None:
     kept, n_node = NodeLogs(tmp_path), 2 * node_logs.N_GONE
     for n in range(n_node):
-        kept.hear(told("x", node=f"worker-{n}"))
+        kept.add(told("x", node=f"worker-{n}"))
     kept.close(1.0)
     assert len(kept.lines(None, 999)) == len(read_logs(run(tmp_path), n_line=999)) == n_node

@@ -248,7 +248,7 @@ def test_a_plan_that_finds_no_room_is_given_up_for_the_one_before():
     told = dict(world.told)
     world.do(world.master.set_target(plan(4), world.at_s))
     waiting = {node: "Insufficient cpu" for node, address in world.pods.items() if not address}
-    world.do(world.master.see_waiting(waiting, world.at_s))
+    world.do(world.master.set_waiting(waiting, world.at_s))
     assert {n.waits_for for n in world.last if not world.pods[n.id]} == {"Insufficient cpu"}
     world.later(ROOM_LIMIT_S + 1)
     assert "Insufficient cpu" in world.of(PlanFailed)[-1].why
@@ -259,7 +259,7 @@ def test_a_plan_that_finds_no_room_is_given_up_for_the_one_before():
 def test_a_first_plan_waits_for_room_as_long_as_it_takes():
     world = World()
     for _ in range(10):
-        world.do(world.master.see_waiting(dict.fromkeys(world.pods, ""), world.at_s))
+        world.do(world.master.set_waiting(dict.fromkeys(world.pods, ""), world.at_s))
         world.later(ROOM_LIMIT_S)
     assert world.master.phase is JobPhase.STARTING
     world.come_up()
@@ -271,7 +271,7 @@ def test_nodes_of_another_shape_make_room_for_their_successors():
     world.do(world.master.set_target(plan(memory_mib=1024), world.at_s))
     assert "worker-0" in world.pods
     waiting = {node: "" for node, address in world.pods.items() if not address}
-    world.do(world.master.see_waiting(waiting, world.at_s))
+    world.do(world.master.set_waiting(waiting, world.at_s))
     assert "worker-0" not in world.pods
     world.come_up()
     world.train()
@@ -295,7 +295,7 @@ def test_what_is_trained_is_counted_for_the_whole_job():
 
 def test_shards_and_batches_are_not_ours_to_choose():
     with pytest.raises(InvalidValueError, match="runs programs of others"):
-        running().master.choose(ShardChoice(1, ShardAction.SKIP, "ada"))
+        running().master.choose(ShardChoice(1, ShardAction.SKIP, "ada"), 0.0)
 
 
 def test_a_job_is_planned_for_by_replicas_and_a_store_stays_one():

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import signal
 import sys
 import threading
@@ -34,10 +35,8 @@ from dlrover_nb.core.backends.kubernetes.last_snapshot import without_master
 from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE, begun_s, has_begun
 from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.driver.external_job import ExternalDriver
+from dlrover_nb.core.driver import external_job, operator_managed_job, own_job
 from dlrover_nb.core.driver.finished_job import FinishedJob
-from dlrover_nb.core.driver.operator_managed_job import OperatorManagedDriver
-from dlrover_nb.core.driver.own_job import JobDriver
 from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.history.database import HISTORY_VAR
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.parts import Doc
-    from dlrover_nb.core.rundir.job_file import JobFile
+    from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 logger = logging.getLogger(__name__)
@@ -131,55 +130,51 @@ class PodMaster:
         driver.join()
         return driver.snapshot()
 
-    def _driver(self, owner: Doc) -> JobDriver | ExternalDriver:
+    def _driver(self, owner: Doc) -> own_job.OwnJob | external_job.ExternalJob:
         history = None if os.environ.get(HISTORY_VAR) else f"sqlite:///{self._folder / 'history.db'}"
         clock, site = SystemClock(), Site(self._api, owner, f"{_host(self._ip)}:{WIRE_PORT}")
+        is_known = (self._folder / job_file.JOB).exists()
+        if is_known:
+            logger.info("a master of job %s ran before: this one continues", self._name)
+        else:
+            self._check_first(owner)
         if self._job.spec.foreign is not None:
-            return self._foreign_driver(owner, site, history)
-        if (self._folder / job_file.JOB).exists():
-            logger.info("a master of job %s was here before: this one goes on", self._name)
+            return self._external_driver(site, history, is_known=is_known)
+        if is_known:
             backend = KubernetesBackend(self._job, site)
-            return JobDriver.resume(backend, folder=self._folder, history_url=history, clock=clock)
-        self._check_first(owner)
+            return own_job.resume(backend, folder=self._folder, history_url=history, clock=clock)
         job = self._prepared()
         assert job.features is not None
-        keys = JobKeys(job.public_key, job.secret_key)
-        driver = JobDriver(
+        return own_job.begin(
             job.spec,
             job.features,
             KubernetesBackend(job, site),
             folder=self._folder,
             history_url=history,
             clock=clock,
-            keys=keys,
+            keys=JobKeys(job.public_key, job.secret_key),
+            on_planned=lambda spec: self._tell_nodes(replace(job, spec=spec)),
         )
-        self._tell_nodes(replace(job, spec=driver.spec))
-        return driver
 
-    def _foreign_driver(self, owner: Doc, site: Site, history: str | None) -> ExternalDriver:
-        """Return the driver of a job of programs of others, which report here."""
+    def _external_driver(
+        self, site: Site, history: str | None, *, is_known: bool
+    ) -> external_job.ExternalJob:
+        """Return the driver of an external job, whose programs report here."""
         url = f"http://{_host(self._ip)}:{HTTP_PORT}{REPORT_PATH}"
-        known = None
-        if (self._folder / job_file.JOB).exists():
-            logger.info("a master of job %s was here before: this one goes on", self._name)
-            known = job_file.read_job(self._folder)
-        else:
-            self._check_first(owner)
-        driver = self._new_foreign_driver(site, url, history, known)
-        self._service.take_reports(report_token(self._job), driver.report)
-        return driver
-
-    def _new_foreign_driver(
-        self, site: Site, url: str, history: str | None, known: JobFile | None
-    ) -> ExternalDriver:
-        spec, folder, clock = known.spec if known else self._job.spec, self._folder, SystemClock()
+        reports: queue.SimpleQueue[StepsDone] = queue.SimpleQueue()
+        around = external_job.Surroundings(self._folder, history, SystemClock(), url, reports)
+        spec = job_file.read_job(self._folder).spec if is_known else self._job.spec
         if is_operated(spec):
             operator = OperatorManagedPods(self._job, site, url)
-            return OperatorManagedDriver(
-                spec, operator, folder=folder, history_url=history, clock=clock, url=url, job=known
-            )
-        pods = ExternalPods(self._job, site)
-        return ExternalDriver(spec, pods, folder=folder, history_url=history, clock=clock, url=url, job=known)
+            if is_known:
+                driver = operator_managed_job.resume(operator, around)
+            else:
+                driver = operator_managed_job.begin(spec, operator, around)
+        else:
+            pods = ExternalPods(self._job, site)
+            driver = external_job.resume(pods, around) if is_known else external_job.begin(spec, pods, around)
+        self._service.take_reports(report_token(self._job), reports.put)
+        return driver
 
     def _check_first(self, owner: Doc) -> None:
         """Refuse to begin a job that had begun: its run folder is lost."""

@@ -1,6 +1,6 @@
 """The job master as a detached Ray actor: it outlives notebooks, dashboards and their crashes.
 
-The actor holds one `JobDriver` and has one method, `answer`, which Ray runs in a pool of threads. When its
+The actor holds one `JobLoop` and has one method, `answer`, which Ray runs in a pool of threads. When its
 process is killed Ray restarts it, and it resumes from its run folder with the nodes that still run.
 
 A client and a master of different releases either understand each other's calls or get one line of refusal.
@@ -24,7 +24,7 @@ from dlrover_nb.core.client.calls import ANSWERS, CALLS, ONCE, Failed
 from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.driver.own_job import JobDriver
+from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.errors import BackendError, WireError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
@@ -55,10 +55,10 @@ class RayMaster:
         spec, path, clock = from_json(spec_json, JobSpec), Path(folder), SystemClock()
         backend = RayBackend(spec.name, path, one_host=one_host)
         if (path / JOB).exists():  # Ray made this actor again, after its process was killed
-            self._driver = JobDriver.resume(backend, folder=path, history_url=None, clock=clock)
+            self._driver = own_job.resume(backend, folder=path, history_url=None, clock=clock)
         else:
             features = from_json(features_json, FeatureSpec)
-            self._driver = JobDriver(spec, features, backend, folder=path, history_url=None, clock=clock)
+            self._driver = own_job.begin(spec, features, backend, folder=path, history_url=None, clock=clock)
         self._driver.start()
         self._calls = CallHandler(self._driver)
         threading.Thread(target=prune, args=(path.parent, time.time()), name="prune", daemon=True).start()

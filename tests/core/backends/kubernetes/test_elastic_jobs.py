@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import queue
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,8 @@ from dlrover_nb.core.backends.kubernetes.elastic import Operator, operator_of, s
 from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.driver.operator_managed_job import OperatorManagedDriver
+from dlrover_nb.core.driver import operator_managed_job
+from dlrover_nb.core.driver.external_job import Surroundings
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN, SECRET
 from dlrover_nb.core.manifests.kinds import JOB as KIND_JOB
@@ -70,22 +72,16 @@ def master(api, tmp_path):
     """Drive a submitted job as its master's pod does."""
     made = []
 
-    def drive(known=None) -> OperatorManagedDriver:
+    def drive():
         told = base64.b64decode(api.get(SECRET, f"{JOB.name}-job")["data"]["job.json"])
         job = from_json(told, PodJob)
         backend = OnPaper(job, Site(api, api.get(KIND_JOB, JOB.name), "10.0.0.7:7070"), URL)
-        driver = OperatorManagedDriver(
-            job.spec,
-            backend,
-            folder=tmp_path / "run",
-            history_url=f"sqlite:///{tmp_path / 'history.db'}",
-            clock=SystemClock(),
-            url=URL,
-            job=known,
-        )
+        history, reports = f"sqlite:///{tmp_path / 'history.db'}", queue.SimpleQueue()
+        around = Surroundings(tmp_path / "run", history, SystemClock(), URL, reports)
+        driver = operator_managed_job.begin(job.spec, backend, around)
         made.append(driver)
         driver.start()
-        return driver
+        return driver, reports
 
     yield drive
     for driver in made:
@@ -166,7 +162,7 @@ def test_who_may_not_read_definitions_gets_a_document_for_both(api, older, contr
     assert operator_of(alice) is Operator.PRESENT
 
 
-def _running(api: Api, driver: OperatorManagedDriver) -> Dlrover:
+def _running(api: Api, driver) -> Dlrover:
     """Bring the job to its first plan."""
     operator = Dlrover(api, JOB.name)
     names = [operator.make("ps", 4), operator.make("worker", 0), operator.make("worker", 3)]
@@ -179,7 +175,7 @@ def _running(api: Api, driver: OperatorManagedDriver) -> Dlrover:
     return operator
 
 
-def _scale(driver: OperatorManagedDriver, plan) -> None:
+def _scale(driver, plan) -> None:
     driver.decide(Decision(Verdict.SCALE, "ada", 0.0, plan=plan))
 
 
@@ -187,13 +183,13 @@ def test_a_plan_is_a_scaleplan_that_is_followed_until_the_pods_are_there(
     api, older, submitted, master
 ) -> None:
     submitted(FOREIGN)
-    driver = master()
+    driver, reports = master()
     operator = _running(api, driver)
     for at_s in (1.0, 2.0):
         told = StepsDone(
             "ctr-daily-edljob-worker-3", "p", at_s=at_s, n_iter=int(at_s), n_sample=8 * int(at_s)
         )
-        driver.report(told)
+        reports.put(told)
     until(lambda: any(node.last for node in driver.snapshot().nodes if node.id == "worker-3"))
     until(
         lambda: api.get(POD, "ctr-daily-edljob-ps-4")["metadata"]["annotations"]["dlrover-nb/master"] == URL
@@ -228,7 +224,7 @@ def test_a_plan_is_a_scaleplan_that_is_followed_until_the_pods_are_there(
 
 def test_a_scaleplan_that_failed_is_left_for_the_plan_before(api, older, submitted, master) -> None:
     submitted(FOREIGN)
-    driver = master()
+    driver, _ = master()
     operator = _running(api, driver)
     _scale(driver, MORE)
     (scale,) = until(operator.plans)
@@ -247,7 +243,7 @@ def test_a_scaleplan_that_failed_is_left_for_the_plan_before(api, older, submitt
 def test_where_no_scaleplans_are_served_a_plan_is_refused_with_the_reason(api, submitted, master) -> None:
     for _ in installed(api, PRESENT):
         submitted(FOREIGN)
-        driver = master()
+        driver, _ = master()
         _running(api, driver)
         _scale(driver, MORE)
         until(

@@ -1,0 +1,100 @@
+"""How the orders of an external job are carried out, and what is written down before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.external import ExternalAction, ExternalOrder, Gather
+from dlrover_nb.core.rundir.external_state import SavedState, StateFile
+from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
+from dlrover_nb.core.structs.messages import NodeConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.driver.backend import ExternalBackend
+    from dlrover_nb.core.driver.external_logs import ExternalLogs
+    from dlrover_nb.core.external import ExternalMaster
+    from dlrover_nb.core.rundir.job_file import JobFile
+
+
+class StatePersistence:
+    """Keeps the master's whole state in one small file; fits `core.driver.parts.Persistence`.
+
+    What the master knows and how far the logs are read are written together, so that a master which replaces
+    this one counts no step twice.
+    """
+
+    def __init__(self, master: ExternalMaster, logs: ExternalLogs, folder: Path) -> None:
+        self._master, self._logs, self._file = master, logs, StateFile(folder)
+
+    def begin(self) -> None:
+        """Write everything, in place of what was written before."""
+        self.keep()
+
+    def write_ahead(self, orders: Sequence[ExternalOrder]) -> None:
+        """Write the state before anything is done that another master must know."""
+        if any(not isinstance(order, Emit) for order in orders):
+            self.keep()
+
+    def keep(self) -> None:
+        """Write the state if it changed."""
+        self._file.save(SavedState(self._master.record, self._logs.read_ns))
+
+    def close(self) -> None:
+        """Write the end."""
+        self.keep()
+
+
+class ExternalActions:
+    """Carries out the actions of one external job.
+
+    Parameters
+    ----------
+    job, folder
+        What the job is, and its run folder.
+    master, backend, clock
+        What decides, where nodes run, and the time.
+    """
+
+    def __init__(
+        self, job: JobFile, folder: Path, *, master: ExternalMaster, backend: ExternalBackend, clock: Clock
+    ) -> None:
+        self._job, self._folder = job, folder
+        self._master, self._backend, self._clock = master, backend, clock
+
+    def perform(self, action: ExternalAction) -> tuple[ExternalOrder, ...]:
+        """Carry out one action; return the orders that follow from it."""
+        match action:
+            case StartNode():
+                return self._start_node(action)
+            case StopNode(node):
+                self._backend.stop_node(node)
+            case Gather(node, text):
+                self._backend.gather(node, text)
+            case _ as never:
+                assert_never(never)
+        return ()
+
+    def _start_node(self, order: StartNode) -> tuple[ExternalOrder, ...]:
+        config = NodeConfig(
+            node=order.node,
+            role=order.role,
+            spec=self._job.spec,
+            features=self._job.features,
+            cpu=order.cpu,
+            memory_mib=order.memory_mib,
+            master=self._job.endpoint,
+            listen="",
+            folder=str(self._folder),
+            public_key="",
+            secret_key="",
+        )
+        try:
+            self._backend.start_node(config)
+        except BackendError as error:
+            return self._master.on_exit(order.node, str(error), self._clock.now_s())
+        return ()

@@ -1,0 +1,93 @@
+"""The inputs of an external job: steps that its programs report over HTTP or write in their logs."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import queue
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.driver.backend import ExternalBackend, NodeExited
+    from dlrover_nb.core.driver.external_logs import ExternalLogs
+    from dlrover_nb.core.external import ExternalMaster, ExternalOrder
+    from dlrover_nb.core.structs.external import StepsDone
+    from dlrover_nb.core.structs.questions import LogLine
+
+StepReports: TypeAlias = "queue.SimpleQueue[StepsDone]"
+
+
+class ExternalInputs:
+    """Hands steps, addresses and exits to the external master; fits `core.driver.parts.Inputs`.
+
+    Parameters
+    ----------
+    master, backend, logs, clock
+        What decides, where nodes run, what their programs write, and the time.
+    reports
+        Steps that programs report; filled by other threads, read on the next tick.
+    """
+
+    n_dropped = 0  # there are no messages of ours
+    n_refused = 0
+
+    def __init__(
+        self,
+        master: ExternalMaster,
+        backend: ExternalBackend,
+        *,
+        logs: ExternalLogs,
+        reports: StepReports,
+        clock: Clock,
+    ) -> None:
+        self._master, self._backend, self._logs, self._clock = master, backend, logs, clock
+        self._reports, self._woken = reports, threading.Event()
+        self.wake = self._woken.set
+
+    def receive(self, wait_s: float) -> list[ExternalOrder]:
+        """Wait; then return the orders that follow from all steps that were reported or written."""
+        self._woken.wait(wait_s)
+        self._woken.clear()
+        orders: list[ExternalOrder] = []
+        while not self._reports.empty():
+            orders += self._on_report(self._reports.get())
+        return orders + self._read_logs()
+
+    def observe(self, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Report to the master which pods run, and where."""
+        return self._master.see_addresses(self._backend.addresses(), at_s)
+
+    def on_exit(self, exited: NodeExited, at_s: float) -> list[ExternalOrder]:
+        """Report a node's exit to the master, with the steps and the last line of its log."""
+        orders = self._read_logs()
+        self._logs.finish_node(exited.node, at_s)
+        reason = self._logs.exit_reason(exited.node, exited.why)
+        orders += self._master.on_exit(
+            exited.node,
+            reason,
+            at_s,
+            succeeded=exited.succeeded,
+            retryable=exited.retryable,
+            out_of_memory=exited.out_of_memory,
+        )
+        return orders
+
+    def lines(self, node: str | None, n_line: int, *, there: Iterable[str]) -> tuple[LogLine, ...]:
+        """Return the newest log lines; for any thread."""
+        return self._logs.lines(node, n_line, there=there)
+
+    def finish(self, at_s: float) -> None:
+        """Read what was written to the end; the job is over, so nothing is ordered."""
+        self._read_logs()
+        self._logs.close(at_s)
+
+    def _on_report(self, steps: StepsDone) -> tuple[ExternalOrder, ...]:
+        return self._master.on_steps(steps, self._clock.now_s())
+
+    def _read_logs(self) -> list[ExternalOrder]:
+        orders: list[ExternalOrder] = []
+        for steps in self._logs.add(self._backend.written()):
+            orders += self._master.on_steps(steps, self._clock.now_s())
+        return orders

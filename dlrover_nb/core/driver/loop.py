@@ -1,0 +1,305 @@
+"""The loop that drives a job: one thread, one command queue, around a sans-IO master and the controller.
+
+Everything that happens to a job happens in this loop, one thing at a time: a message, the exit of a node, a
+tick, a user's command. So neither the master nor the controller needs a lock, and what they decide depends
+on nothing but the order of these facts, which the journal keeps.
+
+The loop is the same for all kinds of jobs; `core.driver.parts` says what differs. `own_job`, `external_job`
+and `operator_managed_job` compose the parts, for a new job or for one whose master died.
+
+Other threads read the last published snapshot (a frozen record, exchanged whole), and hand in commands with a
+future that the loop answers. An unexpected error ends the job as FAILED with its nodes stopped: a master that
+goes on after an error of unknown effect does more harm than one that ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Generic
+
+from dlrover_nb.core.driver import job_snapshot
+from dlrover_nb.core.driver.capacity_watcher import CapacityWatcher
+from dlrover_nb.core.driver.command_queue import CommandQueue
+from dlrover_nb.core.driver.executor import OrderExecutor
+from dlrover_nb.core.driver.parts import ActionT
+from dlrover_nb.core.driver.published import PublishedState
+from dlrover_nb.core.errors import StaleDecisionError
+from dlrover_nb.core.structs.decisions import Decision
+from dlrover_nb.core.structs.events import Decided, Remember, RoomChanged, Ticked
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.summary import summarize
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable
+
+    from dlrover_nb.core.driver.parts import Parts
+    from dlrover_nb.core.runtime.orders import Emit
+    from dlrover_nb.core.structs.events import JobSubmitted
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.summary import JobSummary
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.25
+SECOND_S = 1.0
+PUBLISH_S = 0.5
+
+
+class JobLoop(Generic[ActionT]):
+    """Runs one job on a backend; fits `core.client.link.MasterLink`.
+
+    Made by `opened`, with the job's files and socket open and its first snapshot published; `start` lets its
+    thread run.
+
+    Parameters
+    ----------
+    parts
+        What it is composed of; it closes the backend at the end of the job.
+    first
+        The master's first orders.
+    held
+        What no other process may hold while this one lives; closed at the end.
+    """
+
+    def __init__(
+        self, parts: Parts[ActionT], first: tuple[ActionT | Emit, ...], held: contextlib.ExitStack
+    ) -> None:
+        self._parts, self._first, self._held = parts, first, held
+        self._spec, self._clock, self._capacity = parts.spec, parts.clock, parts.capacity
+        self._backend, self._master, self._inputs = parts.backend, parts.master, parts.inputs
+        self._persistence, self._recorded = parts.persistence, parts.recorded
+        self._executor = OrderExecutor(
+            write_ahead=parts.persistence.write_ahead,
+            perform=parts.perform,
+            record=parts.recorded.emit,
+            set_target=lambda plan: parts.master.set_target(plan, parts.clock.now_s()),
+        )
+        self._commands = CommandQueue(
+            f"the master of job {self._spec.name}",
+            over=lambda: StaleDecisionError(f"job {self._spec.name} has ended: nothing to do"),
+            wake=parts.inputs.wake,
+        )
+        self._watcher = CapacityWatcher(self._spec.name, parts.backend, parts.capacity)
+        self._broken = ""
+        self._ticked_at_s = self._second_at_s = self._published_at_s = at_s = self._now_s()
+        self._published = PublishedState(self._snapshot(at_s, loss=None), self._recorded.controller.counsel())
+        self._thread = threading.Thread(target=self._run, name=f"driver-{self._spec.name}", daemon=True)
+
+    # for any thread
+
+    def start(self) -> None:
+        """Let the loop run, and return."""
+        self._thread.start()
+
+    @property
+    def spec(self) -> JobSpec:
+        """What runs: what was asked for, completed by what past jobs taught."""
+        return self._spec
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest snapshot of the job."""
+        return self._published.snapshot
+
+    def summary(self) -> JobSummary:
+        """Return the one line that a list of jobs shows."""
+        return summarize(self.snapshot())
+
+    def series(self, cursor: int = 0) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        return self._recorded.series(cursor)
+
+    def decide(self, decision: Decision) -> Decision:
+        """Hand in a decision and wait for the answer.
+
+        Raises
+        ------
+        StaleDecisionError, NotFoundError, InvalidValueError, CapacityError
+            Why it cannot be; then nothing changed.
+        BackendError
+            When the loop does not answer.
+        """
+        return self._commands.ask(lambda: self._decide(decision))
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Return for each plan what it would bring, and why it would be refused; see `PlanQueries`."""
+        return self._published.queries.weigh(plans)
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Return why a proposal was made; `NotFoundError` when there is no such one."""
+        return self._published.queries.explain(proposal)
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines of a node, dead ones included, or of all nodes; see `node_logs.newest`."""
+        return self._inputs.lines(node, n_line, there=(each.id for each in self.snapshot().nodes))
+
+    def choose(self, choice: UserChoice) -> None:
+        """Apply a user's choice about a quarantined shard or batch sizes; raises as `decide` does."""
+        self._commands.ask(lambda: self._executor.carry_out(self._master.choose(choice, self._now_s())))
+
+    def stop(self, by: str, why: str = "") -> None:
+        """Save what was learned and end the job; nothing happens when it has ended."""
+        if not self.snapshot().phase.is_final:
+            self._commands.ask(lambda: self._executor.carry_out(self._master.stop(by, why, self._now_s())))
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until the job has ended and everything is closed; return whether it has."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """End the job at once if it runs, and wait for the end."""
+        if self._thread.ident is None:
+            self._put_away()  # it never ran: nothing but files and sockets are open
+        elif self._thread.is_alive():
+            self._commands.put(
+                lambda: self._executor.carry_out(self._master.fail("its driver was closed", self._now_s()))
+            )
+            self._thread.join()
+
+    # the loop's thread
+
+    def _run(self) -> None:
+        try:
+            self._executor.carry_out(self._first)
+            while not self._master.phase.is_final:
+                self._turn()
+        except Exception as error:
+            logger.exception("the driver of job %s failed", self._spec.name)
+            self._fail(f"the job master failed: {type(error).__name__}: {error}")
+        finally:
+            self._put_away()
+
+    def _turn(self) -> None:
+        """Process input, then commands, exits and time.
+
+        The orders from all input of one turn are written ahead together, and carried out after it.
+        """
+        wait_s = max(0.0, self._ticked_at_s + TICK_S - self._now_s())
+        self._executor.carry_out(self._inputs.receive(wait_s if self._commands.is_empty else 0.0))
+        while self._commands.run_next():
+            self._publish()
+        self._pass_time()
+
+    def _pass_time(self) -> None:
+        at_s = self._now_s()
+        if at_s >= self._ticked_at_s + TICK_S:
+            self._ticked_at_s = at_s
+            for exited in self._backend.poll():
+                self._executor.carry_out(self._inputs.on_exit(exited, at_s))
+            self._executor.carry_out(self._inputs.observe(at_s))
+            self._executor.carry_out(self._master.tick(at_s))
+        if at_s >= self._second_at_s + SECOND_S:
+            self._second_at_s = at_s
+            self._executor.carry_out(self._master.set_waiting(self._backend.waiting(), at_s))
+            self._executor.emit(Ticked(at_s))
+            self._record_job(at_s)
+            self._persistence.keep()
+            self._check_capacity(at_s)
+        if at_s >= self._published_at_s + PUBLISH_S:
+            self._publish()
+
+    def _check_capacity(self, at_s: float) -> None:
+        change = self._watcher.check(at_s, is_running=self._master.running is not None)
+        if change is not None and change.capacity is not None:
+            self._capacity = change.capacity
+            self._executor.carry_out(self._master.set_capacity(change.capacity, at_s))
+        if change is not None and change.room is not None:
+            self._executor.emit(RoomChanged(at_s, change.room))
+
+    def _record_job(self, at_s: float) -> None:
+        nodes = self._master.nodes
+        n_worker = sum(node.role is Role.WORKER for node in nodes)
+        speed = job_snapshot.samples_per_s(nodes, at_s)
+        n_ps, shards = len(nodes) - n_worker, self._master.train_counts
+        self._recorded.record_job(at_s, speed, n_worker=n_worker, n_ps=n_ps, shards=shards)
+
+    def _decide(self, decision: Decision) -> Decision:
+        at_s = self._now_s()  # not the client's clock: those of other machines may be hours off
+        instructions = self._executor.emit(Decided(at_s, replace(decision, at_s=at_s)))
+        self._published.queries = self._recorded.controller.counsel()  # the client asks about the new state
+        taken = [i.record for i in instructions if isinstance(i, Remember)]
+        return next(record for record in taken if isinstance(record, Decision))
+
+    # publishing
+
+    def _publish(self) -> None:
+        at_s = self._published_at_s = self._now_s()
+        snapshot = self._snapshot(at_s, loss=self._published.snapshot.loss)
+        self._published.publish(snapshot, self._recorded.controller.counsel())
+
+    def _snapshot(self, at_s: float, *, loss: float | None) -> JobSnapshot:
+        return job_snapshot.build_snapshot(
+            at_s,
+            spec=self._spec,
+            capacity=self._capacity,
+            started_at_s=self._parts.started_at_s,
+            ended_at_s=at_s if self._master.phase.is_final else None,
+            loss=loss,
+            samples_per_s=job_snapshot.samples_per_s(self._master.nodes, at_s),
+            master=self._master,
+            controller=self._recorded.controller,
+            n_dropped=self._inputs.n_dropped,
+            n_refused=self._inputs.n_refused,
+            folder=str(self._parts.folder),
+        )
+
+    # the end
+
+    def _fail(self, why: str) -> None:
+        """End the job though something is broken: what can still be carried out, is."""
+        self._broken = why
+        self._executor.carry_out_despite_errors(self._master.fail(why, self._now_s()))
+
+    def _put_away(self) -> None:
+        self._backend.close()
+        self._inputs.finish(self._now_s())
+        self._commands.close()
+        self._publish_end()
+        self._persistence.close()
+        self._held.close()
+
+    def _publish_end(self) -> None:
+        """Publish the last snapshot; where a failure prevents that, mark the one before as the end."""
+        try:
+            self._publish()
+        except Exception:
+            logger.exception("the last snapshot of job %s could not be built", self._spec.name)
+        self._published.end(self._broken or "the job master ended without a reason", self._now_s())
+
+    def _now_s(self) -> float:
+        return self._clock.now_s()
+
+
+def opened(
+    parts: Parts[ActionT],
+    fact: JobSubmitted,
+    first: Callable[[float], tuple[ActionT | Emit, ...]],
+    held: contextlib.ExitStack,
+) -> JobLoop[ActionT]:
+    """Return the loop of a job whose parts are ready.
+
+    Parameters
+    ----------
+    fact
+        The first fact of the job, unless its controller knows it from the journal.
+    first
+        Starts or resumes the master at a time, and returns its orders.
+    held
+        What is open; the loop takes it over.
+    """
+    orders = first(parts.clock.now_s())
+    if not parts.recorded.is_submitted:
+        parts.recorded.emit(fact)
+    if (
+        plan := parts.recorded.controller.under_way
+    ) is not None:  # the master before may have died between the two
+        orders += parts.master.set_target(plan, parts.clock.now_s())
+    parts.persistence.begin()
+    return JobLoop(parts, orders, held.pop_all())

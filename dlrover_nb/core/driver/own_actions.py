@@ -1,0 +1,144 @@
+"""How the orders of an own job are carried out, and what is written down before."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, assert_never
+
+from dlrover_nb.core.errors import BackendError, CheckpointError
+from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
+from dlrover_nb.core.rundir.job_file import WriteAheadLogFile
+from dlrover_nb.core.runtime.orders import (
+    Action,
+    DropCheckpoint,
+    Order,
+    PrepareCheckpoint,
+    Send,
+    StartNode,
+    StopNode,
+    WriteManifest,
+)
+from dlrover_nb.core.runtime.write_ahead_log import WriteAheadLog
+from dlrover_nb.core.structs.messages import NodeConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.driver.backend import Backend
+    from dlrover_nb.core.driver.transport import MasterSocket
+    from dlrover_nb.core.rundir.job_file import JobFile
+    from dlrover_nb.core.runtime.master import JobMaster
+
+logger = logging.getLogger(__name__)
+
+
+class WriteAheadPersistence:
+    """The write-ahead log of one master; fits `core.driver.parts.Persistence`."""
+
+    def __init__(self, master: JobMaster, folder: Path) -> None:
+        self._log, self._file = WriteAheadLog(master), WriteAheadLogFile(folder)
+
+    def begin(self) -> None:
+        """Write everything, in place of what was written before."""
+        self._file.begin(self._log.first())
+
+    def write_ahead(self, orders: Sequence[Order]) -> None:
+        """Write what `orders` rest on, before they are carried out."""
+        if entry := self._log.entry(orders):
+            self._file.append(entry)
+
+    def keep(self) -> None:
+        """Write what changed without an order, and begin a long log anew."""
+        if self._file.is_long:
+            self.begin()
+        elif entry := self._log.entry(check_state=True):
+            self._file.append(entry)
+
+    def close(self) -> None:
+        """Write the end."""
+        self.keep()
+        self._file.close()
+
+
+class OwnActions:
+    """Carries out the actions of one own job.
+
+    Parameters
+    ----------
+    job, folder
+        What the job is, and its run folder.
+    master, backend, socket, clock
+        What decides, where nodes run, how messages reach them, and the time.
+    """
+
+    def __init__(
+        self,
+        job: JobFile,
+        folder: Path,
+        *,
+        master: JobMaster,
+        backend: Backend,
+        socket: MasterSocket,
+        clock: Clock,
+    ) -> None:
+        self._job, self._folder, self._clock = job, folder, clock
+        self._master, self._backend, self._socket = master, backend, socket
+        self._checkpoints = CheckpointFolder(folder, job.spec.checkpoint_url)
+
+    def perform(self, action: Action) -> tuple[Order, ...]:
+        """Carry out one action; return the orders that follow from it."""
+        match action:
+            case StartNode():
+                return self._start_node(action)
+            case StopNode(node):
+                self._backend.stop_node(node)
+            case Send(node, message):
+                self._socket.send(node, message)
+            case PrepareCheckpoint() | WriteManifest() | DropCheckpoint():
+                return self._keep_checkpoint(action)
+            case _ as never:
+                assert_never(never)
+        return ()
+
+    def _start_node(self, order: StartNode) -> tuple[Order, ...]:
+        config = NodeConfig(
+            node=order.node,
+            role=order.role,
+            spec=self._job.spec,
+            features=self._job.features,
+            cpu=order.cpu,
+            memory_mib=order.memory_mib,
+            master=self._job.endpoint,
+            listen=self._backend.listen(),
+            folder=str(self._folder),
+            public_key=self._job.public_key,
+            secret_key=self._job.secret_key,
+        )
+        try:
+            self._backend.start_node(config)
+        except BackendError as error:
+            return self._master.on_exit(order.node, str(error), self._clock.now_s())
+        return ()
+
+    def _keep_checkpoint(
+        self, action: PrepareCheckpoint | WriteManifest | DropCheckpoint
+    ) -> tuple[Order, ...]:
+        match action:
+            case PrepareCheckpoint(number, n_byte):
+                return self._try(number, lambda: self._checkpoints.prepare(number, n_byte))
+            case WriteManifest(manifest):
+                number = manifest.number
+                return self._try(number, lambda: self._checkpoints.write(manifest), is_last=True)
+            case DropCheckpoint(number):
+                self._checkpoints.drop(number)
+                return ()
+
+    def _try(self, number: int, work: Callable[[], None], *, is_last: bool = False) -> tuple[Order, ...]:
+        try:
+            work()
+        except CheckpointError as error:
+            logger.warning("job %s: checkpoint %d failed: %s", self._job.spec.name, number, error)
+            return self._master.checkpoint_failed(number, str(error), self._clock.now_s())
+        return self._master.manifest_written(number, self._clock.now_s()) if is_last else ()

@@ -1,0 +1,91 @@
+"""The inputs of an own job: messages of its nodes over the wire, and what they write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.runtime.flash import free_memory
+from dlrover_nb.core.structs.messages import LinesWritten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.driver.backend import NodeExited
+    from dlrover_nb.core.driver.transport import MasterSocket
+    from dlrover_nb.core.rundir.node_logs import NodeLogs
+    from dlrover_nb.core.runtime.master import JobMaster
+    from dlrover_nb.core.runtime.orders import Order
+    from dlrover_nb.core.structs.questions import LogLine
+
+
+class WireInputs:
+    """Hands messages and exits to the job master; fits `core.driver.parts.Inputs`.
+
+    Parameters
+    ----------
+    job, folder
+        The job's name and run folder.
+    master, socket, logs, clock
+        What decides, where messages come in, where lines are kept, and the time.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        folder: Path,
+        *,
+        master: JobMaster,
+        socket: MasterSocket,
+        logs: NodeLogs,
+        clock: Clock,
+    ) -> None:
+        self._job, self._folder = job, folder
+        self._master, self._socket, self._logs, self._clock = master, socket, logs, clock
+        self.wake = socket.wake
+
+    @property
+    def n_dropped(self) -> int:
+        """Messages that the master or its nodes could not decode."""
+        return self._socket.n_dropped + self._master.n_dropped
+
+    @property
+    def n_refused(self) -> int:
+        """Connections without the job's key."""
+        return self._socket.n_refused
+
+    def receive(self, wait_s: float) -> list[Order]:
+        """Wait for messages; return the orders that follow from all that are there."""
+        orders: list[Order] = []
+        for sender, message, arrays in self._socket.receive(wait_s):
+            if isinstance(message, LinesWritten):
+                self._logs.add(message)
+            else:
+                orders += self._master.on_message(sender, message, self._clock.now_s(), arrays)
+        return orders
+
+    def observe(self, _at_s: float) -> tuple[Order, ...]:
+        """Do nothing: the nodes report themselves."""
+        return ()
+
+    def on_exit(self, exited: NodeExited, at_s: float) -> tuple[Order, ...]:
+        """Report a node's exit to the master, with the last line of its log."""
+        self._logs.finish_node(exited.node, at_s)
+        return self._master.on_exit(
+            exited.node,
+            self._logs.exit_reason(exited.node, exited.why),
+            at_s,
+            retryable=exited.retryable,
+            was_killed=exited.was_killed,
+            out_of_memory=exited.out_of_memory,
+        )
+
+    def lines(self, node: str | None, n_line: int, *, there: Iterable[str]) -> tuple[LogLine, ...]:
+        """Return the newest log lines; for any thread."""
+        return self._logs.lines(node, n_line, there=there)
+
+    def finish(self, at_s: float) -> None:
+        """Read the rest of the nodes' files, and free what parameter servers kept in memory."""
+        self._logs.close(at_s)
+        free_memory(self._job, self._folder)

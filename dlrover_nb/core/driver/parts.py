@@ -1,0 +1,155 @@
+"""The parts of which the loop of a job is composed, and what each of them must do.
+
+There is one loop (`core.driver.loop`) and three kinds of jobs: own jobs, external jobs, and external jobs
+whose pods an operator manages. They differ in four parts only: the master that decides, the inputs that it
+decides from, the place where its state survives the process, and the actions that it may order.
+A loop per kind was rejected: two of them had drifted apart in the order in which orders were carried out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from dlrover_nb.core.driver.job_snapshot import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.driver.backend import Backend, NodeExited
+    from dlrover_nb.core.driver.recorded_controller import RecordedController
+    from dlrover_nb.core.runtime.orders import Emit
+    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.questions import LogLine
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.shards import UserChoice
+
+ActionT = TypeVar("ActionT")
+ActionT_co = TypeVar("ActionT_co", covariant=True)
+ActionT_contra = TypeVar("ActionT_contra", contravariant=True)
+
+
+class Master(Run, Protocol[ActionT_co]):
+    """Decides what the nodes of one job do: facts in, orders out, no input or output."""
+
+    def set_target(self, plan: ResourcePlan, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
+        """Work towards `plan` from now on."""
+        ...
+
+    def choose(self, choice: UserChoice, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
+        """Apply a user's choice about a shard or batch sizes; `InvalidValueError` where there is none."""
+        ...
+
+    def stop(self, by: str, why: str, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
+        """End the job at a user's request."""
+        ...
+
+    def fail(self, why: str, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
+        """End the job at once, because its surroundings failed."""
+        ...
+
+    def set_waiting(self, reasons: Mapping[str, str], at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
+        """Note which nodes cannot start yet, and why."""
+        ...
+
+    def set_capacity(self, capacity: Capacity, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
+        """Note that machines came or went."""
+        ...
+
+    def tick(self, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
+        """Note that time passed."""
+        ...
+
+
+class Inputs(Protocol[ActionT_co]):
+    """Hands facts from outside to the master; for the loop's thread, except `wake` and `lines`."""
+
+    @property
+    def n_dropped(self) -> int:
+        """Messages that could not be decoded."""
+        ...
+
+    @property
+    def n_refused(self) -> int:
+        """Connections that were refused."""
+        ...
+
+    def wake(self) -> None:
+        """Let `receive` return now; for any thread."""
+        ...
+
+    def receive(self, wait_s: float) -> Sequence[ActionT_co | Emit]:
+        """Wait at most so long for input or `wake`; return the orders that follow from all input."""
+        ...
+
+    def observe(self, at_s: float) -> Sequence[ActionT_co | Emit]:
+        """Compare the nodes with what the cluster shows; called on every tick."""
+        ...
+
+    def on_exit(self, exited: NodeExited, at_s: float) -> Sequence[ActionT_co | Emit]:
+        """Report a node's exit to the master, with the last line of its log."""
+        ...
+
+    def lines(self, node: str | None, n_line: int, *, there: Iterable[str]) -> tuple[LogLine, ...]:
+        """Return the newest log lines; for any thread."""
+        ...
+
+    def finish(self, at_s: float) -> None:
+        """Read what is left to read after all nodes have ended."""
+        ...
+
+
+class Persistence(Protocol[ActionT_contra]):
+    """Keeps what a master that replaces this one must know."""
+
+    def begin(self) -> None:
+        """Write everything, in place of what was written before."""
+        ...
+
+    def write_ahead(self, orders: Sequence[ActionT_contra | Emit]) -> None:
+        """Write what `orders` rest on, before they are carried out."""
+        ...
+
+    def keep(self) -> None:
+        """Write what changed without an order."""
+        ...
+
+    def close(self) -> None:
+        """Write the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts(Generic[ActionT]):
+    """All parts of one job.
+
+    Parameters
+    ----------
+    spec, capacity, started_at_s, folder
+        The job, what its cluster has, when it was submitted, and its run folder.
+    backend
+        Where nodes run.
+    master, inputs, persistence
+        See there.
+    perform
+        Carries out one action and returns the orders that follow from it.
+    recorded
+        The controller, with journal, history and telemetry.
+    clock
+        The time.
+    """
+
+    spec: JobSpec
+    capacity: Capacity
+    started_at_s: float
+    folder: Path
+    backend: Backend
+    master: Master[ActionT]
+    inputs: Inputs[ActionT]
+    persistence: Persistence[ActionT]
+    perform: Callable[[ActionT], tuple[ActionT | Emit, ...]]
+    recorded: RecordedController
+    clock: Clock

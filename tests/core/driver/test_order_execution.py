@@ -1,0 +1,167 @@
+"""Orders of every kind of job are carried out in the order in which they were decided."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrover_nb.core.driver.executor import OrderExecutor
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.external import ExternalMaster, OperatorManagedJob, OperatorManagedMaster
+from dlrover_nb.core.runtime.master import JobMaster
+from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.events import PhaseChanged, Scale
+from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
+from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobPhase, JobSpec
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.snapshot import Evaluation, NodePhase, NodeView
+
+ROOM = Capacity((NodeShape(16, 65536),))
+RUN = ExternalRole(("run",))
+FEATURES = FeatureSpec("label", (), (CategoricalColumn("c", 0, 8),), 400, 40)
+
+
+def plan(n_worker: int, n_ps: int = 1) -> ResourcePlan:
+    return ResourcePlan(RolePlan(n_worker, 0.5, 512), RolePlan(n_ps, 0.25, 512))
+
+
+def spec(n_worker: int, *, is_external: bool) -> JobSpec:
+    foreign = ExternalSpec(RUN, 100_000, ps=RUN) if is_external else None
+    return JobSpec("a", plan=plan(n_worker), foreign=foreign)
+
+
+class Run:
+    """A real master under an executor, with a controller that orders plans on any fact.
+
+    `decided` are the master's orders as it returned them, `carried_out` what the executor did.
+    """
+
+    def __init__(self, master, *, plans=(), failing=()) -> None:
+        self.master, self.plans, self.failing = master, list(plans), list(failing)
+        self.decided: list[object] = []
+        self.carried_out: list[object] = []
+        self.at_s = 100.0
+        self.executor = OrderExecutor(
+            write_ahead=self.decided.extend,
+            perform=self.perform,
+            record=self.record,
+            set_target=lambda target: master.set_target(target, self.at_s),
+        )
+        self.executor.carry_out(master.start(self.at_s))
+
+    def perform(self, action):
+        self.carried_out.append(action)
+        if isinstance(action, StartNode) and self.failing and self.failing.pop():
+            return self.master.on_exit(action.node, "no room", self.at_s)
+        return ()
+
+    def record(self, event):
+        self.carried_out.append(Emit(event))
+        target = self.plans.pop() if self.plans else None
+        return () if target is None else (Scale("d1", target),)
+
+    def take(self, orders) -> None:
+        self.executor.carry_out(orders)
+
+    def exit(self, n: int) -> None:
+        nodes = self.master.nodes
+        if nodes:
+            self.take(self.master.on_exit(nodes[n % len(nodes)].id, "killed", self.at_s))
+
+    def time(self, s: int) -> None:
+        self.at_s += s
+        self.take(self.master.tick(self.at_s))
+
+    def scale(self, n: int) -> None:
+        self.take(self.master.set_target(plan(1 + n % 4), self.at_s))
+
+    def addresses(self, n: int) -> None:
+        if isinstance(self.master, JobMaster):
+            self.take(self.master.set_capacity(ROOM, self.at_s))
+        elif isinstance(self.master, OperatorManagedMaster):
+            self.take(self.master.see_job(shown(1 + n % 4), self.at_s))
+        else:
+            found = {node.id: f"10.0.0.{i}" for i, node in enumerate(self.master.nodes)}
+            self.take(self.master.see_addresses(found, self.at_s))
+
+    def stop(self, _n: int) -> None:
+        self.take(self.master.stop("ada", "", self.at_s))
+
+
+def shown(n_worker: int) -> OperatorManagedJob:
+    names = ["ps-0", *(f"worker-{i}" for i in range(n_worker))]
+    nodes = tuple(
+        NodeView(
+            each, Role(each.partition("-")[0]), NodePhase.READY, 0.5, 512, cpu_enforced=True, since_s=1.0
+        )
+        for each in names
+    )
+    return OperatorManagedJob(JobPhase.TRAINING, "", nodes, plan(n_worker))
+
+
+def own() -> JobMaster:
+    return JobMaster(
+        spec(2, is_external=False),
+        FEATURES,
+        ROOM,
+        folder="/tmp/a",
+        evaluate=lambda *_: Evaluation(0, 0, 0, 0),
+    )
+
+
+MASTERS = {
+    "own": own,
+    "external": lambda: ExternalMaster(spec(2, is_external=True), ROOM),
+    "operator-managed": lambda: OperatorManagedMaster(spec(2, is_external=True), ROOM),
+}
+FACTS = st.tuples(
+    st.sampled_from(["exit", "time", "scale", "addresses", "addresses", "stop"]), st.integers(0, 9)
+)
+PLANS = st.lists(st.none() | st.integers(1, 4).map(plan), max_size=12)
+
+
+@pytest.mark.parametrize("kind", MASTERS)
+@given(facts=st.lists(FACTS, max_size=12), plans=PLANS, failing=st.lists(st.booleans(), max_size=6))
+def test_orders_are_carried_out_as_they_were_decided_and_nothing_starts_after_its_stop(
+    kind: str, facts, plans, failing
+) -> None:
+    run = Run(MASTERS[kind](), plans=plans, failing=failing)
+    for name, n in facts:
+        getattr(run, name)(n)
+    assert run.carried_out == run.decided
+    stopped: set[str] = set()
+    for order in run.carried_out:
+        assert not (isinstance(order, StartNode) and order.node in stopped), order
+        if isinstance(order, StopNode):
+            stopped.add(order.node)
+
+
+def test_a_node_that_a_plan_on_its_cause_makes_needless_is_started_before_it_is_stopped() -> None:
+    """Worker 2 exits, and on that fact a smaller plan is ordered, while the start of worker 3 waits."""
+    run = Run(ExternalMaster(spec(3, is_external=True), ROOM))
+    run.addresses(0)
+    before = len(run.carried_out)
+    run.plans = [plan(2)]
+    run.take(run.master.on_exit("worker-2", "killed", run.at_s))
+    after = run.carried_out[before:]
+    assert isinstance(after[0], StopNode)
+    assert any(isinstance(order, Emit) and isinstance(order.event, PhaseChanged) for order in after)
+    started = next(i for i, order in enumerate(after) if isinstance(order, StartNode))
+    assert after[started].node == "worker-3"
+    assert StopNode("worker-3") in after[started:], "else it would run without a master that knows it"
+
+
+def test_an_order_that_fails_is_not_the_answer_to_a_users_command() -> None:
+    def unreachable(_action):
+        raise BackendError("the cluster cannot be reached")
+
+    run = Run(own())
+    run.executor._perform = unreachable
+    with pytest.raises(RuntimeError, match="could not be carried out: the cluster cannot be reached"):
+        run.exit(0)
+    run.executor._perform = run.perform
+    n_before = len(run.carried_out)
+    run.stop(0)
+    assert len(run.carried_out) > n_before, "nothing of the failed order blocks the last ones"
