@@ -34,8 +34,8 @@ from dlrover_nb.core.backends.local.record import (
 )
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.driver.detached import start_time
-from dlrover_nb.core.driver.own_job import JobDriver
 from dlrover_nb.core.driver.service import MasterService
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.rundir.job_file import JOB
@@ -77,14 +77,14 @@ class _Handler(WSGIRequestHandler):
         """Log nothing: views call each second."""
 
 
-def driver_of(folder: Path) -> JobDriver:
-    """Return the driver of the job in a run folder: a new one, or one that goes on with it."""
+def driver_of(folder: Path) -> own_job.OwnJob:
+    """Return the loop of the job in a run folder: a new one, or one that resumes it."""
     submission = from_json((folder / SUBMISSION).read_bytes(), Submission)
     backend, clock = LocalBackend(folder, cpus=submission.cpus, outlive=True), SystemClock()
     if (folder / JOB).exists():
-        return JobDriver.resume(backend, folder=folder, history_url=None, clock=clock)
+        return own_job.resume(backend, folder=folder, history_url=None, clock=clock)
     spec, features = submission.spec, submission.features
-    return JobDriver(spec, features, backend, folder=folder, history_url=None, clock=clock)
+    return own_job.begin(spec, features, backend, folder=folder, history_url=None, clock=clock)
 
 
 def run(folder: Path) -> int:
