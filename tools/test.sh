@@ -23,6 +23,6 @@ parts() {
 parts install browser postgresql kube
 part types &
 types=$!
-parts lint imports docs
+parts lint imports structure docs
 wait "$types"
 DLROVER_NB_PART_SECONDS="$seconds" "$make" --no-print-directory unit
