@@ -80,6 +80,11 @@ class Notebook:
         until(lambda: self.has_run(name), f"the end of cell {name}")
         assert "Traceback" not in self.cell(name).inner_text()
 
+    def shows(self, name, words):
+        """Wait until a cell shows these words: its output arrives after its number."""
+        cell = self.cell(name)
+        return until(lambda: words in cell.inner_text() and cell.inner_text(), f"{words!r} below cell {name}")
+
     def interrupt(self, name):
         """Interrupt the kernel from the keyboard, as for a cell that takes too long."""
         self.cell(name).locator(".cm-content").click()

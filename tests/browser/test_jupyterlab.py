@@ -22,7 +22,10 @@ plan:
   ps: {count: 1, cpu: 0.25, memory_mib: 512}
 bounds: {max_workers: 3, max_ps: 2, worker_cpus: [0.5], ps_cpus: [0.25]}
 mode: suggest"""
-BUSY = "import time; time.sleep(10); 'the busy cell is done'"
+BUSY = """import pathlib, time
+while not pathlib.Path("go on").exists():
+    time.sleep(0.1)
+'the busy cell is done'"""
 CELLS = {
     "load": "%load_ext dlrover_nb",
     "connect": "%dlrover connect ray",
@@ -91,6 +94,7 @@ def a_busy_cell_leaves_the_view_alive(notebook, live):
     live.output.get_by_text("Throughput over time").first.wait_for()
     assert notebook.is_busy("busy")
     live.button("Hide the tables").click()
+    notebook.file.with_name("go on").touch()
 
 
 def override_the_second_proposal(live):
@@ -111,13 +115,13 @@ def override_the_second_proposal(live):
 def slide(live, name, value):
     """Move a slider from the keyboard until it says the value."""
     slider = live.output.get_by_role("slider", name=name, exact=True)
-    for _ in range(10):
-        said = int(slider.get_attribute("aria-valuetext").split()[0])
-        if said == value:
-            return
-        slider.press("ArrowRight" if said < value else "ArrowLeft")
-        live.page.wait_for_timeout(200)
-    pytest.fail(f"slider {name} does not reach {value}, it says {said}")
+
+    def said():
+        return int(slider.get_attribute("aria-valuetext").split()[0])
+
+    while (before := said()) != value:
+        slider.press("ArrowRight" if before < value else "ArrowLeft")
+        until(lambda at=before: said() != at, what=f"another value than {before} of slider {name}")
 
 
 def trained(live):
@@ -136,18 +140,13 @@ def the_job_outlives_a_killed_kernel(notebook, before):
     )
     for name in ("load again", "connect again", "attach", "status", "plans"):
         notebook.run(name)
-    head = until(lambda: training_of(notebook.cell("status").inner_text()), what="the status line")
+    head = notebook.shows("status", "training")
     assert float(re.search(r"([\d.]+) %: ", head).group(1)) > done_before
     notebook.run("watch again")
     live = Live(notebook, "watch again")
     live.output.wait_for(timeout=LIMIT_S * 1000)
-    assert live.n_point() >= n_point_before
+    until(lambda: live.n_point() >= n_point_before, "the whole curve")
     picture(notebook.page, "attached")
-
-
-def training_of(text):
-    """Return a cell's text once the job's state stands in it: its output arrives after its number."""
-    return text if re.search(r"training.* %: ", text, re.DOTALL) else None
 
 
 def stop_and_save(notebook):

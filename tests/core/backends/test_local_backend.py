@@ -28,7 +28,7 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.structs.messages import NodeConfig
 backend = LocalBackend(Path(sys.argv[1]))
 backend.start_node(from_json(Path(sys.argv[2]).read_bytes(), NodeConfig))
-time.sleep(60)
+time.sleep(3600)
 """
 
 

@@ -25,7 +25,9 @@ def record_of(process, folder):
 
 @pytest.fixture
 def sleeper():
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True
+    )
     yield process
     process.kill()
     process.wait()
@@ -49,7 +51,7 @@ def test_a_record_whose_process_is_another_by_now_is_no_head(state, sleeper, tmp
 
 
 def test_stopping_ends_the_session_and_nothing_else(state, sleeper, tmp_path):
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
     try:
         folder = tmp_path / "head"
         folder.mkdir()
