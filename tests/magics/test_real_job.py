@@ -16,7 +16,7 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.runtime.preflight import prepare
+from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import JobPhase
@@ -61,7 +61,7 @@ class HereCluster:
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         folder = self._folder / spec.name
         folder.mkdir(mode=0o700)
-        prepared = prepare(spec, model=model, data=data)
+        prepared = validate_job(spec, model=model, data=data)
         prepared.write(folder)
         driver = own_job.begin(
             prepared.spec,

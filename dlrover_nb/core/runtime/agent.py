@@ -1,16 +1,17 @@
-"""A node's line to the job master: orders in, reports out, and the end when the master is gone.
+"""The connection of a node to the job master: orders, reports, and its end without a master.
 
-There is one thread per node. It waits in `Agent.wait` alone, which wakes for the master, for the sockets
-that the node watches, and once a second for the report, which is the heartbeat too. A master that is quiet
-is healthy (a PS may hear nothing for hours); one without a connection is gone. ZeroMQ's own heartbeats tell,
-also when a host vanishes. A node that is connected again says Hello again, for it may be another master that
-took the place of the first. A node whose master stays away for four heartbeat time-outs ends itself, so that
-nothing is left behind when a cluster kills the master.
+A node has one thread. It waits only in `Agent.wait`, which wakes for the master, for the sockets that the
+node watches, and once a second for the report, which is also the heartbeat. A silent master is healthy (a PS
+may receive nothing for hours); a master without a connection is lost. ZeroMQ's own heartbeats detect that,
+also when a host vanishes. A node that reconnects says Hello again, because the master may be a restarted one.
+A node without a connection for four heartbeat time-outs ends itself, so that nothing is left behind when a
+cluster kills the master.
 
-Where a master may come back under another address, a file names the present one (`NodeConfig.master_file`).
-The node looks at it once a second, also while it is connected: a host that lost its power keeps a connection
-for half a minute, and a master that was cut off and replaced keeps it for as long as it lives. What a node
-says while it has no connection waits with it, and not in a socket to a master that may never be there again.
+Where a restarted master may get another address, a file names the current one (`NodeConfig.master_file`). The
+node reads it once a second, also while it is connected: a host that lost its power keeps a connection for
+half a minute, and a master that was cut off and replaced keeps its connection for as long as it lives.
+Messages that are sent without a connection wait in the node, not in a socket to a master that may never
+return.
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ class Agent:
     context
         Where the sockets are made.
     config
-        Who the node is and where its master listens.
+        Name of the node and endpoint of its master.
     clock, accounting
         Of the reports.
     output
-        What the node writes; None: nobody is told.
+        The log of the node; None: it is not sent.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Agent:
         self.describe: Callable[[NodeSample], Report] = Report
 
     def hello(self, endpoint: str, enforced: Enforced) -> None:
-        """Tell the master that the node is up, and begin to report."""
+        """Send Hello, and begin to report."""
         host = host_socket.gethostname()
         self._hello = Hello(self._config.node, self._config.role, os.getpid(), host, endpoint, *enforced)
         _log.info("%s is up: process %d on %s", self._config.node, self._hello.pid, host)
@@ -106,7 +107,7 @@ class Agent:
         Raises
         ------
         BackendError
-            When a thousand messages wait to be sent: the master reads nothing any more.
+            When a thousand messages wait to be sent: the master does not read.
         """
         frames = encode(message, arrays)
         if self._disconnected_since_s is None:
@@ -114,20 +115,22 @@ class Agent:
         elif len(self._unsent) < HIGH_WATER:
             self._unsent.append([bytes(frame) for frame in frames])
         else:
-            raise BackendError(f"a thousand messages wait for the job master at {self._master}")
+            raise BackendError(
+                f"a thousand messages wait for the job master at {self._master}, which does not read them"
+            )
 
     def _send_now(self, frames: list[Any]) -> None:
         try:
             self._socket.send_multipart(frames, zmq.NOBLOCK)
         except zmq.Again as error:
-            raise BackendError("the job master reads no messages; look at its log") from error
+            raise BackendError("the job master reads no messages; check its log") from error
 
     def _send_rest(self) -> None:
         while self._unsent:
             self._send_now(self._unsent.popleft())
 
     def watch(self, socket: Socket) -> None:
-        """Let `wait` wake for this socket too."""
+        """Add a socket that `wait` wakes for."""
         self._poller.register(socket, zmq.POLLIN)
 
     def unwatch(self, socket: Socket) -> None:
@@ -135,7 +138,7 @@ class Agent:
         self._poller.unregister(socket)
 
     def watch_descriptor(self, descriptor: int) -> None:
-        """Let `wait` wake, and return early, while this descriptor is readable."""
+        """Add a descriptor that `wait` wakes for while it is readable."""
         self._poller.register(descriptor, zmq.POLLIN)
 
     def unwatch_descriptor(self, descriptor: int) -> None:
@@ -143,15 +146,14 @@ class Agent:
         self._poller.unregister(descriptor)
 
     def wait(self, timeout_s: float) -> set[Socket]:
-        """Sleep until a watched socket has a message, the master gave an order, or the time is over.
+        """Wait for a message on a watched socket, an order of the master, or the time-out.
 
-        Orders are passed to `obey` here, and a report that is due is sent. Returns the watched sockets with
-        messages.
+        Passes orders to `obey` and sends a due report. Returns the watched sockets with messages.
 
         Raises
         ------
         BackendError
-            When the master has been gone for too long.
+            When the connection was lost for too long.
         """
         sleep_s = max(0.0, min(timeout_s, self._until_due_s()))
         found = self._poller.poll(math.ceil(sleep_s * 1000))
@@ -165,7 +167,7 @@ class Agent:
         return ready
 
     def tick(self) -> None:
-        """Send the report if it is due; long work between two waits calls this."""
+        """Send a due report; long work between two waits must call this."""
         now_s = self._clock.now_s()
         if self._report_at_s is not None and now_s >= self._report_at_s:
             self._report_at_s = now_s + REPORT_EVERY_S
@@ -178,22 +180,22 @@ class Agent:
         self._check_master(now_s)
 
     def send_output(self, *, is_last: bool = False) -> None:
-        """Tell the master what the node wrote since it was told last."""
+        """Send the new lines of the node's log."""
         if self._output is not None and (taken := self._output.take(is_last=is_last)) is not None:
             self.send(LinesWritten(self._config.node, taken.lines, taken.n_byte))
 
     def close(self, linger_s: float = 1.0) -> None:
-        """Tell what was written last, and close the sockets; last messages have `linger_s` to leave."""
+        """Send the last log lines, and close the sockets; unsent messages have `linger_s` to leave."""
         with contextlib.suppress(BackendError):
             self.send_output(is_last=True)
             self._send_rest()
         self._disconnect(linger_s)
 
     def _connect(self, endpoint: str) -> None:
-        """Connect to a master; the sockets are new, so that what they tell is of this one alone."""
+        """Connect to a master with new sockets, so that their events belong to this master only."""
         keys = JobKeys(self._config.public_key, self._config.secret_key)
         self._socket = new_dealer(self._context, endpoint, self._config.node, keys)
-        self._monitor = self._socket.get_monitor_socket(_EVENTS)  # before there is anything to miss
+        self._monitor = self._socket.get_monitor_socket(_EVENTS)  # before the first event
         self._socket.connect(endpoint)
         self._master = endpoint
         self._poller.register(self._socket, zmq.POLLIN)
@@ -207,11 +209,11 @@ class Agent:
         self._socket.close(linger=round(linger_s * 1000))
 
     def _follow_master_file(self, now_s: float) -> None:
-        """Go to the master that the file names, if it is another one; it is greeted once it is there."""
+        """Connect to the master that the file names, if it has changed; Hello follows on connection."""
         endpoint = read_endpoint(self._config.master_file)
         if not endpoint or endpoint == self._master:
             return
-        _log.info("the master of %s is at %s now, no longer at %s", self._config.node, endpoint, self._master)
+        _log.info("the master of %s moved to %s, from %s", self._config.node, endpoint, self._master)
         self._disconnect(0.0)
         self._connect(endpoint)
         self._must_say_hello = True
@@ -256,7 +258,7 @@ class Agent:
 
 
 def read_endpoint(path: str) -> str:
-    """Return the master's endpoint as a file names it; empty: there is no file, or none in it."""
+    """Return the master's endpoint from a file; empty: no file, or no endpoint in it."""
     if not path:
         return ""
     try:
@@ -267,4 +269,4 @@ def read_endpoint(path: str) -> str:
 
 
 def _ignore(_message: ToNode) -> None:
-    """Obey nothing: orders before the node is ready are not for it."""
+    """Ignore an order that arrives before the node is ready."""

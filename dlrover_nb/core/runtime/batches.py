@@ -1,7 +1,7 @@
 """From a shard to batches that are ready to exchange: shuffled rows, distinct ids, grouped by PS.
 
-The order of the rows within a shard comes from the job's seed and the shard's own place, so that whoever
-trains the shard, now or after it was taken back half done, cuts it into the same batches.
+The order of the rows within a shard follows from the job's seed and the shard's position, so that every
+worker that trains the shard, also after it was taken back half done, cuts it into the same batches.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PreparedBatch:
 
 
 class ShardWork:
-    """A shard, or a piece of one, in the hands of a worker.
+    """A shard, or a piece of one, that a worker holds.
 
     Positions count rows in the order of training, from the beginning of the shard: `n_row_taken` went into
     batches, `n_row_done` of them are finished, for training those whose gradients the PS acknowledged. So the
@@ -69,7 +69,7 @@ class ShardWork:
     def __init__(self, shard: Shard, data: Batch, *, seed: int) -> None:
         self.shard, self._data = shard, data
         self.trains = shard.lease.purpose is Purpose.TRAIN
-        # Scores of a half-evaluated shard died with its worker, so an evaluation starts at its beginning.
+        # Scores of a partly evaluated shard are lost with its worker, so an evaluation starts over.
         self.n_row_taken = self.n_row_done = min(shard.offset, shard.end) if self.trains else 0
         self.scores: list[NDArray[np.float32]] = []
         self._order = self._shuffled(seed) if self.trains else None
@@ -103,7 +103,7 @@ class ShardWork:
         self.n_row_done += n_row
 
     def rewind(self) -> None:
-        """Take the rows again that went into batches and were not done."""
+        """Reset to the rows that are done; unfinished batches are taken again."""
         self.n_row_taken = self.n_row_done
 
     def _shuffled(self, seed: int) -> NDArray[np.int64]:

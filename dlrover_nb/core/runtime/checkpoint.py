@@ -1,6 +1,6 @@
-"""What a PS saves of its store, and a store filled from what was saved: memory first, files where it must.
+"""The part of a checkpoint that a PS saves, and stores filled from parts: memory first, then files.
 
-`core.runtime.flash` knows bytes and places, this module knows parameters.
+`core.runtime.flash` handles bytes and places, this module handles parameters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OFFSET = "dense_offset"
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A store with all that its sources held for it, and how many of them were read from memory."""
+    """A filled store, and how many of its sources were read from memory."""
 
     store: ParameterStore
     n_from_memory: int
@@ -65,10 +65,10 @@ def fill(
     *,
     between: Callable[[], None] = nothing,
 ) -> Filled:
-    """Return a store with what the parts of a checkpoint hold of it.
+    """Return a store filled with its rows from the parts of a checkpoint.
 
     A part whose memory cannot be read is read from its file. A store that was filled from memory that
-    turned out to be overwritten meanwhile is given up, and filled again.
+    was overwritten meanwhile is discarded, and filled again.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def fill(
     Raises
     ------
     CheckpointError
-        When a part can be read from nowhere.
+        When a part cannot be read from memory or file.
     """
     store = new_store()
     for index, source in enumerate(sources):

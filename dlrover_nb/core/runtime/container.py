@@ -1,14 +1,14 @@
-"""The limits of the container that this process is alone in, which the kubelet set and the kernel keeps.
+"""The limits of the container of this process, set by the kubelet and enforced by the kernel.
 
-A node in a pod makes no groups of its own (`core.runtime.limits`): it may not, and need not, for the pod was
-asked for with the plan's CPU and memory as its limits. That they are there is looked up all the same: a
-namespace's rules may have changed them, and what is measured is only of the plan if the plan is enforced.
+A node in a pod creates no control groups (`core.runtime.limits`): it may not, and the pod already has the
+plan's CPU and memory as its limits. They are read and compared all the same: rules of a namespace may have
+changed them, and a measurement counts for a plan only if the plan is enforced.
 
-What counts against the memory limit is more than the process holds, and less: pages of ``/dev/shm`` do,
-whoever maps them; pages of files do as well, but the kernel takes those back before it ends anybody. So
-a node in a container reports what its group is charged for without pages of files. The kubelet's own figure,
-the working set, keeps the pages of files that were read twice: data that are read once an epoch would look
-like a leak on its way to the limit.
+The memory limit charges more than the process holds, and less: pages of ``/dev/shm`` count, whichever process
+maps them; pages of files count too, but the kernel reclaims those before it kills a process. So a node in a
+container reports the charged memory of its group without pages of files. The kubelet's own figure, the
+working set, includes pages of files that were read twice: data that are read once per epoch would look like a
+leak.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MIB = 1 << 20
-_NEAR = 0.05  # a limit may be that much beside the plan: Kubernetes counts in thousandths of a core
+_NEAR = 0.05  # tolerance between limit and plan: Kubernetes counts in thousandths of a core
 
 
 class ContainerLimits:
-    """What this container may take; nothing is changed.
+    """The limits of this container, which are only read.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class ContainerLimits:
         self._root = root
 
     def apply(self, cpu: float, memory_mib: int) -> Enforced:
-        """Say whether the container's limits are those of the plan."""
+        """Return whether the container's limits are those of the plan."""
         limits = cpu_limit(self._root), memory_limit(self._root)
         mib = limits[1] and round(limits[1] / _MIB)
         _log.info("the container may take %s cores and %s MiB", limits[0], mib)
@@ -78,7 +78,7 @@ def memory_limit(root: Path = ROOT) -> int | None:
 
 
 def charged_bytes(root: Path = ROOT) -> int | None:
-    """Return what this process's group takes of its limit and will not give back; None: nobody knows."""
+    """Return the unreclaimable memory charged to this process's group; None: unknown."""
     with contextlib.suppress(OSError, ValueError):
         group, is_v2 = own_group("memory", root)
         charged = int((group / ("memory.current" if is_v2 else "memory.usage_in_bytes")).read_text())

@@ -1,20 +1,20 @@
-"""The CPU share and the memory of a node, enforced by the kernel where we may.
+"""CPU and memory limits of a node, enforced by the kernel where permitted.
 
-A plan that says 0.25 cores means nothing on a machine where the process may take what it likes, and the
-fit of Eqs. 1-6 would learn from numbers that were not so. The CFS bandwidth controller gives a control group
-``quota`` microseconds of CPU in each ``period``. The usual period of 100 ms would show in iterations of 20 ms
-as full speed followed by a long stop; we take 20 ms, and a longer one only for shares whose quota would
-fall below the millisecond that the kernel asks for. All threads of the process count together.
+A plan of 0.25 cores means nothing on a machine where the process may use any number, and the fit of Eqs. 1-6
+would learn from wrong numbers. The CFS bandwidth controller gives a control group ``quota`` microseconds of
+CPU in each ``period``. The usual period of 100 ms would show in iterations of 20 ms as full speed followed by
+a long stop; we use 20 ms, and a longer one only for shares whose quota would fall below the millisecond that
+the kernel requires. All threads of the process count together.
 
-A node that takes more memory than its plan says would take it from others, who die in its place; in a group
-of its own the kernel ends the one at fault, and its group tells so. What a process had before it came into
-the group (its imports) is not charged to it, so the group's limit is the rest. A plan that is less than that
-would end every node at once: there is always a little room.
+A node that exceeds its memory takes it from others, which the kernel may then kill; in a control group of its
+own the kernel kills the node at fault, and the group shows that. Memory that a process had before it entered
+the group (its imports) is not charged to it, so the group's limit is the rest. A smaller plan than that would
+kill every node at once, so there is always a minimum.
 
-Works with cgroup v1 and v2 where this process may make groups (root in most containers); else `Limits.apply`
-says what is advisory, and the node tells it in its Hello. Groups lie under ``dlrover-nb`` in the process's
-own group (v1), so a limit that stands above still holds; in v2 at the top of the mounted tree, since a v2
-group that holds processes may not have limited children.
+Works with cgroup v1 and v2 where this process may create groups (root in most containers); otherwise `apply`
+returns what is advisory, and the node reports that in its Hello. Groups lie under ``dlrover-nb`` in the
+process's own group (v1), so a limit above still holds; in v2 at the top of the mounted tree, since a v2 group
+that holds processes may not have limited children.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def thread_count(cpu: float) -> int:
 
 
 def thread_variables(cpu: float) -> dict[str, str]:
-    """Return the variables that give libraries as many threads as the plan has cores, none of them spinning.
+    """Return the variables that give libraries as many threads as the plan has cores, without spinning.
 
     They are read when a library is loaded.
     """
@@ -62,13 +62,13 @@ def thread_variables(cpu: float) -> dict[str, str]:
 
 
 class Enforced(NamedTuple):
-    """What the kernel keeps a node to; the rest of its plan is advisory."""
+    """Which limits of a node the kernel enforces; the others are advisory."""
 
     cpu: bool
     memory: bool
 
 
-class Limits:
+class ControlGroupLimits:
     """The control groups of this process; nothing is changed before `apply`.
 
     Parameters
@@ -96,7 +96,7 @@ class Limits:
         return Enforced(self._enforce("cpu", cpu_files), self._enforce("memory", memory_files))
 
     def release(self) -> None:
-        """Go back to the groups of before and remove ours."""
+        """Return to the previous groups and remove ours."""
         for group in tuple(self._before):
             self._leave(group)
 
@@ -137,7 +137,7 @@ def _rest_of(memory_mib: int) -> int:
 
 
 def was_out_of_memory(name: str, pid: int | None = None, root: Path = ROOT) -> bool:
-    """Whether the kernel ended a node of that name for want of memory; asked once, its group is gone then."""
+    """Whether the kernel killed a node of that name when out of memory; if so, remove its group."""
     with contextlib.suppress(OSError):  # no control groups here
         for group in _places(root, "memory")[1].glob(f"{glob.escape(name)}-{pid or '*'}"):
             if _is_dead(group) and _has_oom_kill(group):
@@ -186,7 +186,7 @@ def _sweep(parent: Path) -> None:
     """Remove groups whose process was killed before it could.
 
     An empty group may be one that a living process has just made, so the process of its name decides. One in
-    which the kernel ended a node is left for a while, for whoever asks why the node is gone.
+    which the kernel killed a node is kept for a while, so that the reason can be read.
     """
     for group in parent.iterdir():
         with contextlib.suppress(OSError):

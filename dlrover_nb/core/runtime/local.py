@@ -1,8 +1,8 @@
-"""The same training in one process: the baseline that a distributed run is held against.
+"""Training in one process: the baseline of a distributed run.
 
-Same model, batches, store and loop; only the line to the parameters is a function call. So a run with one
-worker and one PS must give the same losses, and any difference in quality of an elastic run is the price of
-its asynchrony and not of another program.
+Same model, batches, store and loop; only the access to the parameters is a function call. So a run with one
+worker and one PS must give the same losses, and any difference in quality of an elastic run is the effect of
+asynchrony, not of another program.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LocalClient:
         return None
 
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
-        """Apply gradients and note what is asked for."""
+        """Apply gradients and record the requested rows."""
         if push is not None:
             self._store.push(push.batch.rows, push.rows)
             self._store.push_dense(push.dense)
@@ -74,12 +74,12 @@ class LocalClient:
 
 
 class LocalSource:
-    """Batches of shards that are read when their turn comes.
+    """Batches of shards that are read one after the other.
 
     Parameters
     ----------
     reader, shards
-        The rows, and which of them in which order.
+        The rows, and the shards in order.
     seed
         Of the job.
     """
@@ -110,7 +110,7 @@ class LocalSource:
 
 @dataclass(frozen=True, slots=True)
 class SingleRun:
-    """What a run in one process gave.
+    """The result of a run in one process.
 
     `losses` has the mean loss of each batch in order; `train_s` leaves out start and evaluation.
     """
@@ -128,7 +128,7 @@ class SingleRun:
 
 
 def training_shards(spec: JobSpec, features: FeatureSpec) -> Iterator[Shard]:
-    """Return the shards of all passes in the order in which a ledger hands them to a lone worker."""
+    """Return the shards of all passes in the order in which a ledger grants them to a single worker."""
     split = Split(features.n_train, spec.batch_size, spec.shard_batches, n_epoch=spec.n_epoch, seed=spec.seed)
     for epoch in range(spec.n_epoch):
         for shard in split.order(epoch):

@@ -1,8 +1,8 @@
-"""What comes in at one end of the wire: understood, or dropped, counted and told.
+"""Incoming messages of a socket: decoded, or dropped, counted and logged.
 
-Whatever a peer sends, the process that reads it goes on. A message that is not understood is never answered:
-its sender may be anybody, and an answer could end a healthy node that bears the same name. The first is
-logged, and then one each time that their number has grown tenfold, so that noise cannot fill a disk.
+Whatever a peer sends, the receiving process continues. An invalid message is never answered: its sender may
+be any process, and an answer could end a healthy node of the same name. The first one is logged, and then one
+each time that their number has grown tenfold, so that noise cannot fill a disk.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _REFUSALS = (
 
 
 def receive(socket: Socket, *, copy: bool = True) -> list[Any]:
-    """Return the frames of the message that is there; of one with too many no more than are needed to see it.
+    """Return the frames of a pending message; of one with too many, only enough to detect that.
 
     Raises
     ------
     zmq.Again
-        When there is none.
+        When none is pending.
     """
     frames = [socket.recv(zmq.NOBLOCK, copy=copy)]
     while socket.getsockopt(zmq.RCVMORE):
@@ -49,12 +49,12 @@ def receive(socket: Socket, *, copy: bool = True) -> list[Any]:
 
 
 class AuthFailureCounter:
-    """Counts the clients that a router turned away because they do not hold the job's key.
+    """Counts the clients that a router refused because they do not hold the job's key.
 
     Parameters
     ----------
     router
-        The socket. It must be asked now and then (`n_refused`): ZeroMQ waits when a thousand tell nobody.
+        The socket. `n_refused` must be read now and then: ZeroMQ blocks after a thousand unread events.
     """
 
     def __init__(self, router: Socket) -> None:
@@ -63,7 +63,7 @@ class AuthFailureCounter:
 
     @property
     def n_refused(self) -> int:
-        """How many there were so far; who tries again counts again."""
+        """Number of refused connections so far; repeated attempts count again."""
         with contextlib.suppress(zmq.Again):
             while True:
                 self.socket.recv_multipart(zmq.NOBLOCK)
@@ -77,19 +77,19 @@ class AuthFailureCounter:
 
 
 class MessageDecoder:
-    """Reads the messages of one socket.
+    """Decodes the messages of one socket.
 
     Parameters
     ----------
     name
-        Whose it is, for the log.
+        Owner of the socket, for the log.
     kinds
-        The records that it takes: a union, such as `structs.messages.FromNode`.
+        The accepted records: a union, such as `structs.messages.FromNode`.
 
     Attributes
     ----------
     n_dropped
-        Messages that were not understood.
+        Messages that could not be decoded.
     """
 
     def __init__(self, name: str, kinds: Any) -> None:  # noqa: ANN401 - a union is no type to the type checker
@@ -104,12 +104,12 @@ class MessageDecoder:
             self.drop(str(error), sender)
             return None
         if type(message) not in self._kinds:
-            self.drop(f"{type(message).__name__} is not for it", sender)
+            self.drop(f"{type(message).__name__} is not accepted here", sender)
             return None
         return message, arrays
 
     def drop(self, why: str, sender: object = "") -> None:
-        """Count a message that is dropped, and tell it now and then."""
+        """Count a dropped message, and log it at intervals."""
         self.n_dropped += 1
         if str(self.n_dropped).strip("0") == "1":  # 1, 10, 100 ...
             _log.warning(

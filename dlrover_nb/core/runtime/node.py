@@ -1,9 +1,9 @@
-"""Run one node in this process until its work ends: the entry of Ray actors, of processes and of pods.
+"""Run one node in this process until it ends: the entry point of Ray actors, processes and pods.
 
 ``python -m dlrover_nb.core.runtime.node CONFIG.json`` runs the node that a `NodeConfig` in JSON describes. A
 PS imports numpy and ZeroMQ only; torch and the data readers are imported for a worker. The order of a start
-matters: first the imports and the data, which may take all CPU they get, then the CPU limit, then Hello, so
-that no measurement of the node is of its start.
+matters: first the imports and the data, which may take all available CPU, then the CPU limit, then Hello, so
+that no measurement includes the start of the node.
 
 Exit code 0: stopped, drained or ended by SIGTERM; 1: failed, with the reason logged and sent to the master.
 """
@@ -27,7 +27,7 @@ from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.flash import MemoryClaim, sweep_memory
-from dlrover_nb.core.runtime.limits import Limits, thread_count, thread_variables
+from dlrover_nb.core.runtime.limits import ControlGroupLimits, thread_count, thread_variables
 from dlrover_nb.core.runtime.output import captured
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting, own_memory
 from dlrover_nb.core.structs.messages import NodeConfig, NodeFailed
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.container import ContainerLimits
     from dlrover_nb.core.runtime.wire import Context
 
-    AnyLimits = Limits | ContainerLimits
+    AnyLimits = ControlGroupLimits | ContainerLimits
 
 _log = logging.getLogger(__name__)
 
@@ -52,36 +52,36 @@ def run(
     limits: AnyLimits | None = None,
     memory: Callable[[], int] | None = None,
 ) -> None:
-    """Run the node until it is stopped, drained or fails; then leave nothing behind.
+    """Run the node until it is stopped, drained or fails; then clean up.
 
     Parameters
     ----------
     config
-        What it is.
+        Configuration of the node.
     limits
-        What keeps it to its plan; None: groups that it makes for itself.
+        Enforces CPU and memory of the plan; None: control groups of its own.
     memory
-        Tells how many bytes it takes; None: what its process holds.
+        Returns its memory in bytes; None: that of its process.
 
     Raises
     ------
     DlroverError
-        When the node failed; its master was told, if it could be.
+        When the node failed; the failure was reported to its master if possible.
     SystemExit
-        On SIGTERM, after all was cleaned up.
+        On SIGTERM, after the clean-up.
     """
     for name, value in thread_variables(config.cpu).items():
         os.environ.setdefault(name, value)
     keep_freed(config.role)
     clock = SystemClock()
     accounting = TimeAccounting(clock, memory or own_memory)
-    limit = limits or Limits(f"{config.spec.name}-{config.node}")
+    limit = limits or ControlGroupLimits(f"{config.spec.name}-{config.node}")
     context: Context = zmq.Context()
     claim = MemoryClaim(config.spec.name, config.folder)
     with captured(config, clock) as output:
         agent = Agent(context, config, clock, accounting, output)
         try:
-            with _sigterm_exits(), _failures_told(agent, config):
+            with _sigterm_exits(), _report_failures(agent, config):
                 _serve(context, config, agent, accounting, clock, limit)
         finally:
             limit.release()
@@ -140,8 +140,8 @@ def _serve_worker(
 
 
 @contextlib.contextmanager
-def _failures_told(agent: Agent, config: NodeConfig) -> Iterator[None]:
-    """Tell the master why the node ends, then let the error go on."""
+def _report_failures(agent: Agent, config: NodeConfig) -> Iterator[None]:
+    """Report a failure to the master, then raise it."""
     try:
         yield
     except Exception as error:
@@ -150,14 +150,14 @@ def _failures_told(agent: Agent, config: NodeConfig) -> Iterator[None]:
         is_lasting = isinstance(error, DlroverError) and not isinstance(error, BackendError | WireError)
         why = str(error) if isinstance(error, DlroverError) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(BackendError):
-            agent.send_output()  # before the word that makes the master end this process
+            agent.send_output()  # before the message that makes the master end this process
             agent.send(NodeFailed(config.node, why, not is_lasting, isinstance(error, MemoryError)))
         raise
 
 
 @contextlib.contextmanager
 def _sigterm_exits() -> Iterator[None]:
-    """Let SIGTERM end the node through its clean-up; only a main thread hears signals."""
+    """Let SIGTERM end the node through its clean-up; only a main thread receives signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,13 +1,13 @@
-"""What a node writes, line by line: its logging, its prints, its tracebacks, and what libraries write in C.
+"""The log of a node: its logging, prints, tracebacks, and what libraries write in C, line by line.
 
-Standard output and error of a node go straight into two files of the run folder (`output_path`), and the
-node reads them back once a second for its master. So nothing stands in the way of a write, an idle node
-pays for two looks at a file's size, and the last words of a process that crashes or is killed are in a file
-that a master on the same host reads to its end. A pipe with a thread behind it was rejected: what is in the
-pipe dies with the thread, and these are the words that a user wants most.
+Standard output and error of a node go directly into two files of the run folder (`output_path`), and the node
+reads them back once a second for its master. So writes are never blocked, an idle node pays for two checks of
+a file's size, and the last lines of a process that crashes or is killed are in a file that a master on the
+same host reads to its end. A pipe with a thread behind it was rejected: the content of the pipe is lost with
+the process, and these are the most important lines.
 
-Logging writes a head of time and level before each line, also of a traceback, so that reading it back is
-exact. Whatever else is written has the time of the file's last change, and the name of the stream as level.
+Logging writes a head of time and level before each line, also of a traceback, so reading it back is exact.
+Any other line gets the time of the file's last change, and the name of the stream as its level.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STREAMS = ("stdout", "stderr")
 MOST_LINES = 100  # of one stream in one batch; there is a batch a second
 MOST_BYTES = 32 << 10
 MOST_LETTERS = 2000  # of one line
-LONG_BYTES = 16 << 20  # a file that is longer is cut to nothing once it was read
+LONG_BYTES = 16 << 20  # a longer file is truncated once it was read
 _HEAD = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ([A-Za-z]\w*) ?(.*)", re.DOTALL)
 _LEVELS = frozenset(logging.getLevelNamesMapping())
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")  # colours, bells; a tab stays
@@ -54,7 +54,7 @@ def output_path(folder: Path, node: str, stream: str) -> Path:
 
 
 def head(at_s: float, level: str) -> str:
-    """Return what stands before a line: its time in UTC to the millisecond, and its level."""
+    """Return the head of a line: its time in UTC to the millisecond, and its level."""
     whole_s, ms = divmod(round(at_s * 1000), 1000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole_s))}.{ms:03d}Z {level} "
 
@@ -81,7 +81,7 @@ class LineFormatter(logging.Formatter):
 
 
 def log_lines() -> None:
-    """Let this process log to its standard error in lines that can be read back; again: does nothing."""
+    """Configure logging to standard error with heads that can be read back; idempotent."""
     root = logging.getLogger()
     if any(isinstance(handler.formatter, LineFormatter) for handler in root.handlers):
         return
@@ -92,28 +92,28 @@ def log_lines() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """Lines that are new, oldest first, and how far each of `STREAMS` is read."""
+class OutputChunk:
+    """New lines, oldest first, and the read position in each of `STREAMS`."""
 
     lines: tuple[LogLine, ...]
     n_byte: tuple[int, int]
 
 
 class Tail:
-    """Reads what is new in a file that grows.
+    """Reads the new lines of a growing file.
 
     Parameters
     ----------
     path
         The file; one that is not there has nothing new.
     node, stream
-        Who writes it, and as what.
+        Name of the node, and of the stream.
     at
-        How many bytes were read before.
+        Position to start at, in bytes.
     secrets
-        What no line may hold; three stars stand for it.
+        Texts that are replaced by three stars.
     pass_on
-        A descriptor to write all that is read to as well.
+        A descriptor to copy all lines to.
     """
 
     def __init__(
@@ -131,13 +131,13 @@ class Tail:
 
     @property
     def n_byte(self) -> int:
-        """Where the first line begins that was not read."""
+        """Position of the first unread line."""
         return self._at
 
     def take(self, now_s: float, *, is_last: bool = False) -> list[LogLine]:
-        """Return the lines that were ended since the last call, the newest that a batch holds.
+        """Return the lines completed since the last call, the newest that fit into a batch.
 
-        `is_last` takes the line that was not ended too.
+        `is_last` includes an incomplete line.
         """
         try:
             status = self._path.stat()
@@ -151,42 +151,47 @@ class Tail:
             end = len(data)  # a line without an end
         self._at += end
         if self._pass_on is not None:
-            with contextlib.suppress(OSError):  # nobody reads there any more
+            with contextlib.suppress(OSError):  # no reader any more
                 os.write(self._pass_on, data[:end])
         texts = [text for raw in data[:end].split(b"\n") if (text := self._clean(raw))]
         n_left_out += sum(len(text) + 1 for text in texts[:-MOST_LINES])
         at_s = min(now_s, status.st_mtime)
-        return [*self._left_out(n_left_out, at_s), *(self._line(text, at_s) for text in texts[-MOST_LINES:])]
+        return [
+            *self._left_out(n_left_out, at_s),
+            *(self._log_line(text, at_s) for text in texts[-MOST_LINES:]),
+        ]
 
     def cut(self) -> None:
-        """Empty the file if it is long; what is written in this very moment may be lost."""
+        """Truncate a long file; lines written at this very moment may be lost."""
         with contextlib.suppress(OSError):
             if self._at > LONG_BYTES and self._path.stat().st_size == self._at:
                 os.truncate(self._path, 0)
                 self._at = 0
 
     def _read(self, size: int) -> tuple[bytes, int]:
-        """Return the end of what is new, and how many bytes before it are left out."""
-        if size < self._at:  # it was cut
+        """Return the end of the new bytes, and how many before it are omitted."""
+        if size < self._at:  # it was truncated
             self._at = 0
         n_left_out = max(0, size - self._at - MOST_BYTES)
         with self._path.open("rb") as file:
             file.seek(self._at + n_left_out)
             data = file.read(MOST_BYTES)
         if n_left_out:
-            n_cut = data.find(b"\n") + 1  # the line at hand is not whole
+            n_cut = data.find(b"\n") + 1  # drop the incomplete first line
             data, n_left_out = data[n_cut:], n_left_out + n_cut
         self._at += n_left_out
         return data, n_left_out
 
     def _clean(self, raw: bytes) -> str:
-        text = raw.decode(errors="replace").rstrip("\r").rpartition("\r")[2]  # a bar of progress as it ended
+        text = (
+            raw.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
+        )  # the last state of a progress bar
         text = _ESCAPES.sub("", text).rstrip()
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return "" if text.startswith(_RAY_MARKS) else text
 
-    def _line(self, text: str, at_s: float) -> LogLine:
+    def _log_line(self, text: str, at_s: float) -> LogLine:
         told = read_head(text) if self._stream == "stderr" else None
         level = self._stream
         if told is not None and told[1] in _LEVELS:
@@ -204,7 +209,7 @@ class Tail:
 
 
 class Output:
-    """What one node writes, read back by itself.
+    """The log of one node, read back by itself.
 
     Parameters
     ----------
@@ -217,8 +222,8 @@ class Output:
     def __init__(self, tails: tuple[Tail, Tail], clock: Clock) -> None:
         self._tails, self._clock = tails, clock
 
-    def take(self, *, is_last: bool = False) -> Taken | None:
-        """Return what is new; None when nothing is."""
+    def take(self, *, is_last: bool = False) -> OutputChunk | None:
+        """Return the new lines; None without any."""
         now_s = self._clock.now_s()
         _flush()
         lines = [line for tail in self._tails for line in tail.take(now_s, is_last=is_last)]
@@ -227,14 +232,14 @@ class Output:
         if not lines:
             return None
         out, err = self._tails
-        return Taken(tuple(sorted(lines, key=lambda line: line.at_s)), (out.n_byte, err.n_byte))
+        return OutputChunk(tuple(sorted(lines, key=lambda line: line.at_s)), (out.n_byte, err.n_byte))
 
 
 @contextlib.contextmanager
 def captured(config: NodeConfig, clock: Clock) -> Iterator[Output]:
-    """Let this process write into the files of its node, if it does not yet; yield the way to read them back.
+    """Redirect this process into the log files of its node, if it is not yet; yield the reader.
 
-    A process of a terminal is left alone: somebody looks at it, perhaps with a debugger.
+    A process of a terminal is not redirected, so that it can be debugged.
     """
     log_lines()
     with contextlib.ExitStack() as stack:
@@ -249,10 +254,10 @@ def captured(config: NodeConfig, clock: Clock) -> Iterator[Output]:
 
 
 class _Patient(io.FileIO):
-    """A file whose writer never hears that its disk is full: training goes on without the words."""
+    """A file that ignores write errors such as a full disk: training goes on without a log."""
 
     def write(self, data: ReadableBuffer) -> int:
-        """Write what can be written, and say that all was."""
+        """Write what can be written, and report success."""
         try:
             return super().write(data)
         except OSError:
@@ -285,16 +290,16 @@ def _leads_to(descriptor: int, path: Path) -> bool:
 
 @contextlib.contextmanager
 def _redirected(descriptor: int, path: Path) -> Iterator[int | None]:
-    """Lead a descriptor to a file for as long as the node runs; yield one to where it led.
+    """Redirect a descriptor to a file while the node runs; yield a copy of the original.
 
-    Where there can be no file it stays as it is.
+    Without a writable file it is unchanged.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         before = os.dup(descriptor)
     except OSError as error:
-        _log.warning("what this node writes cannot be read by its master: %s", error)
+        _log.warning("the log of this node cannot be read by its master: %s", error)
         yield None
         return
     _flush()
@@ -309,7 +314,7 @@ def _redirected(descriptor: int, path: Path) -> Iterator[int | None]:
 
 
 def _flush() -> None:
-    """Hand what Python still holds to the system; a print into a file waits for thousands of letters."""
+    """Flush the buffers of Python's streams."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # full, closed, not there
             stream.flush()

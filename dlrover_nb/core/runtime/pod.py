@@ -1,11 +1,11 @@
 """Run one node in its pod: ``python -m dlrover_nb.core.runtime.pod``.
 
-A pod is told what it is in three ways: by the job's Secret (`PodJob`), by variables, and by a file that names
-the master's endpoint and changes when the master comes back under another address. From these the
-`NodeConfig` is made that other clusters hand over whole.
+A pod gets its configuration from the job's Secret (`PodJob`), from variables, and from a file that names the
+master's endpoint and changes when a restarted master has another address. From these it makes the
+`NodeConfig` that nodes elsewhere get as a whole.
 
-Exit codes are those of `core.runtime.node`. The one line why a node failed is left where the kubelet looks
-for it, so that the pod's own status tells it, after its log is gone too.
+Exit codes are those of `core.runtime.node`. One line with the reason of a failure is written where the
+kubelet reads it, so that the status of the pod shows it after its log is gone.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LOOK_EVERY_S = 0.2
-TOLD_WITHIN_S = 120.0  # the kubelet brings a changed Secret to its pods within a minute or so
+POLL_EVERY_S = 0.2
+VALUE_LIMIT_S = 120.0  # the kubelet brings a changed Secret to its pods within a minute or so
 MOST_LETTERS = 2000  # of the line why a pod failed; the kubelet keeps 4096 bytes
 
 
@@ -86,9 +86,9 @@ def node_config(
     """
     if job.features is None:
         raise InvalidValueError("the job's data were not looked at; its master does that before nodes start")
-    address = _told(variables, IP_VAR)
+    address = _variable(variables, IP_VAR)
     return NodeConfig(
-        node=_told(variables, NODE_VAR),
+        node=_variable(variables, NODE_VAR),
         role=_parsed(variables, ROLE_VAR, Role),
         spec=job.spec,
         features=job.features,
@@ -96,28 +96,28 @@ def node_config(
         memory_mib=_parsed(variables, MEMORY_VAR, int),
         master=master,
         listen=f"tcp://[{address}]" if ":" in address else f"tcp://{address}",
-        folder=_told(variables, FOLDER_VAR),
+        folder=_variable(variables, FOLDER_VAR),
         public_key=job.public_key,
         secret_key=job.secret_key,
         master_file=master_file,
     )
 
 
-def _told(variables: Mapping[str, str], name: str) -> str:
+def _variable(variables: Mapping[str, str], name: str) -> str:
     if not variables.get(name):
         raise InvalidValueError(f"variable {name} is not set; a node's pod is made by the job's master")
     return variables[name]
 
 
 def _parsed(variables: Mapping[str, str], name: str, kind: Callable[[str], T]) -> T:
-    text = _told(variables, name)
+    text = _variable(variables, name)
     try:
         return kind(text)
     except ValueError as error:
         raise InvalidValueError(f"expected a value in variable {name}, got {text!r}") from error
 
 
-def await_told(look: Callable[[], T | None], what: str, *, sleep: Callable[[float], None] = time.sleep) -> T:
+def await_value(read: Callable[[], T | None], what: str, *, sleep: Callable[[float], None] = time.sleep) -> T:
     """Look until something is there.
 
     Raises
@@ -125,11 +125,11 @@ def await_told(look: Callable[[], T | None], what: str, *, sleep: Callable[[floa
     BackendError
         When it does not come.
     """
-    for _ in range(round(TOLD_WITHIN_S / LOOK_EVERY_S)):
-        if (found := look()) is not None:
+    for _ in range(round(VALUE_LIMIT_S / POLL_EVERY_S)):
+        if (found := read()) is not None:
             return found
-        sleep(LOOK_EVERY_S)
-    raise BackendError(f"the pod was not told {what} within {TOLD_WITHIN_S:g} s; look at the job's master")
+        sleep(POLL_EVERY_S)
+    raise BackendError(f"the pod was not told {what} within {VALUE_LIMIT_S:g} s; look at the job's master")
 
 
 def _prepared_job() -> PodJob | None:
@@ -140,8 +140,8 @@ def _prepared_job() -> PodJob | None:
 
 def run_pod() -> None:
     """Run the node of this pod to its end; raises as `core.runtime.node.run`, and what is wrong before it."""
-    job = await_told(_prepared_job, "what the job's data are")
-    master = await_told(lambda: read_endpoint(MASTER_FILE) or None, "where the job's master is")
+    job = await_value(_prepared_job, "what the job's data are")
+    master = await_value(lambda: read_endpoint(MASTER_FILE) or None, "where the job's master is")
     config = node_config(job, os.environ, master=master)
     receive(job.spec, Path(config.folder), url=job.code_url)
     run(config, limits=ContainerLimits(), memory=_memory)
@@ -153,7 +153,7 @@ def _memory() -> int:
     return own_memory() if charged is None else charged
 
 
-def tell_end(error: BaseException, path: Path = Path(END_FILE)) -> str:
+def write_end_message(error: BaseException, path: Path = Path(END_FILE)) -> str:
     """Leave one line why the pod failed for its status; return it."""
     text = str(error) if isinstance(error, DlroverError) else f"{type(error).__name__}: {error}"
     line = " ".join(text.split())[:MOST_LETTERS]
@@ -173,10 +173,10 @@ def main() -> int:
     try:
         run_pod()
     except DlroverError as error:
-        _log.error("%s", tell_end(error))
+        _log.error("%s", write_end_message(error))
         return 1
     except Exception as error:  # noqa: BLE001 - a bug ends the pod too, and is logged with its traceback
-        _log.exception("%s", tell_end(error))
+        _log.exception("%s", write_end_message(error))
         return 1
     return 0
 

@@ -1,8 +1,8 @@
-"""What pods must have of a user's: code, rows, and a place for checkpoints.
+"""What pods need of a user: code, rows, and a place for checkpoints.
 
-Code travels in a Secret where it is small, else in a folder of the user's. Nothing is trusted on the way: a
-job names its code by SHA-256, and what is not that is refused before anybody unpickles it. Rows do not
-travel: pods see what is mounted into them.
+Code is staged in a Secret where it is small, else in a folder of the user's. It is verified: a job names its
+code by SHA-256, and any other content is refused before it is unpickled. Rows are not staged: pods read what
+is mounted into them.
 """
 
 from __future__ import annotations

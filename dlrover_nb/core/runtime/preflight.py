@@ -1,7 +1,7 @@
-"""Look at a job once before it starts: at its data, and at the user's own code on a few rows.
+"""Validate a job before it starts: its data, and the user's own code on a few rows.
 
-What is wrong is then one line for the person who submits, and not a job that fails on its nodes. Code is
-tried as the nodes will get it: written to a folder, verified, unpickled.
+A mistake is then one line for the user, and not a job that fails on its nodes. Code is tried in the form in
+which nodes get it: written to a folder, verified, unpickled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ N_TRIED = 64  # rows of a tried batch
 
 @dataclass(frozen=True, slots=True)
 class ValidatedJob:
-    """A job that can start: its data were read, its code was tried."""
+    """A validated job: its data were read, its code was tried."""
 
     spec: JobSpec
     features: FeatureSpec
@@ -34,8 +34,8 @@ class ValidatedJob:
             code.write(folder)
 
 
-def prepare(spec: JobSpec, *, model: object = None, data: object = None) -> ValidatedJob:
-    """Open the data, try the code, and complete the specification with what that told.
+def validate_job(spec: JobSpec, *, model: object = None, data: object = None) -> ValidatedJob:
+    """Open the data, try the code, and return the completed specification.
 
     Parameters
     ----------
@@ -51,20 +51,20 @@ def prepare(spec: JobSpec, *, model: object = None, data: object = None) -> Vali
     """
     if spec.foreign is not None:
         raise InvalidValueError(
-            f"job {spec.name} runs programs of others, in pods alone; connect kubernetes, and train it there"
+            f"job {spec.name} is an external job, which runs in pods only; connect kubernetes and submit it"
         )
     spec, packed = pack_code(spec, model=model, data=data)
     with TemporaryDirectory(prefix="dlrover-nb-") as name:
         for code in packed:
             code.write(Path(name))
-        spec, features = look(spec, Path(name))
+        spec, features = validate_packed_job(spec, Path(name))
     return ValidatedJob(spec, features, packed)
 
 
 def pack_code(
     spec: JobSpec, *, model: object = None, data: object = None
 ) -> tuple[JobSpec, tuple[Packed, ...]]:
-    """Return the specification with the user's own code named in it, and that code; as `prepare`."""
+    """Return the specification with the user's own code named in it, and that code; as `validate_job`."""
     packed: list[Packed] = []
     if model is not None:
         packed.append(pack(model))
@@ -75,10 +75,10 @@ def pack_code(
     return spec, tuple(packed)
 
 
-def look(spec: JobSpec, folder: Path) -> tuple[JobSpec, FeatureSpec]:
+def validate_packed_job(spec: JobSpec, folder: Path) -> tuple[JobSpec, FeatureSpec]:
     """Open the data, try the code that lies in `folder`, and return the completed specification.
 
-    Where only the job's nodes see its data, its master does this instead of the client.
+    Where only nodes can read the data, the master does this instead of the client.
 
     Raises
     ------
@@ -93,9 +93,11 @@ def look(spec: JobSpec, folder: Path) -> tuple[JobSpec, FeatureSpec]:
 
 def _check_passes(spec: JobSpec, features: FeatureSpec) -> None:
     if features.is_stream and spec.n_epoch > 1:
-        raise InvalidValueError(f"epochs of a stream must be 1, got {spec.n_epoch}; its rows come but once")
+        raise InvalidValueError(
+            f"epochs of a stream must be 1, got {spec.n_epoch}; its rows are read once only"
+        )
     if spec.early_stopping is not None and not features.n_eval:
-        raise InvalidValueError("early stopping looks at held-out rows, and there are none; set data.holdout")
+        raise InvalidValueError("early stopping needs held-out rows, got none; set data.holdout")
 
 
 def _check_codes(spec: JobSpec, folder: Path) -> None:

@@ -1,10 +1,10 @@
-"""A worker's line to its PS: one message to each and one answer from each, per iteration.
+"""The connection of a worker to its PS: one request to each and one answer from each, per iteration.
 
-A PS that does not answer must not hang its worker, and a worker must not decide that a PS is dead: the
-master does. So the worker waits for both at once. No answer within some seconds: the request is sent again
-(the PS knows it by its step). An order of the master while PS are still silent: they get a little longer,
-then the step is dropped, which is safe because nothing of it was acknowledged. A dropped line is closed, so
-that nothing of the step can arrive later; `Train` opens a new one.
+A PS that does not answer must not block its worker, and a worker must not decide that a PS is dead: the
+master does. So the worker waits for both at once. Without an answer within some seconds the request is
+repeated (the PS identifies it by its step). If an order of the master arrives while PS are silent, they get a
+short grace time; then the step is dropped, which is safe because nothing of it was acknowledged. The
+connection is closed then, so that nothing of the step can arrive later; `Train` opens a new one.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-ASK_AGAIN_S = 10.0  # far above any iteration, so a repetition means that a message was lost
-_POLL_EVERY_S = 0.5  # at the time, while PS are silent
+ASK_AGAIN_S = 10.0  # far above any iteration: only lost messages are repeated
+_POLL_EVERY_S = 0.5  # polling of the time while PS are silent
 _NO_ROWS = np.empty(0, np.int64)
 
 
 class ExchangeDroppedError(Exception):
-    """The step on its way was dropped; the worker asks its master what to do. Never shown to a user."""
+    """The step in progress was dropped; the worker waits for orders. Never shown to a user."""
 
 
 class PsClient:
@@ -67,15 +67,15 @@ class PsClient:
     Parameters
     ----------
     context, keys, identity
-        Where sockets are made, and under which name; an identity is used once.
+        For the sockets; an identity is used once.
     agent
-        The line to the master, which is heard while PS are awaited.
+        Connection to the master; its orders are received while PS are awaited.
     train
-        Which PS, and what they own.
+        The PS and the buckets that they own.
     dense_length
         Of the flat vector.
     patience_s
-        How long a silent PS may be waited for; infinite unless the master wants something else.
+        Seconds to wait for a silent PS; infinite unless an order of the master is pending.
     """
 
     def __init__(  # noqa: PLR0913 - the composition of a worker's parts
@@ -98,7 +98,7 @@ class PsClient:
         for socket in self._sockets:
             agent.watch(socket)
         self._step = 0
-        self._pending: dict[_Question, list[Any]] = {}  # what was asked and is not answered, and its frames
+        self._pending: dict[_Question, list[Any]] = {}  # unanswered requests and their frames
         self._answered: dict[_Question, tuple[Any, Arrays]] = {}
         self._n_byte_sent = 0
         self._asked_s = 0.0
@@ -106,11 +106,11 @@ class PsClient:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the master wants the worker for something else than the next batch."""
+        """Whether an order of the master other than to train is pending."""
         return self._patience_s() < math.inf
 
     def init_dense(self, values: Floats) -> None:
-        """Offer every PS first values of its dense slice."""
+        """Send every PS initial values of its dense slice."""
         for i, part in enumerate(self._slices):
             self._ask(i, DenseReady, InitDense(self._epoch), [values[part]])
         self._answers(DenseReady)
@@ -119,10 +119,10 @@ class PsClient:
         """Begin a stream of batches."""
 
     def end(self) -> None:
-        """End it: none is there, or the worker is wanted for something else."""
+        """End the stream."""
 
     def batch_size(self, n_taken: int) -> int | None:  # noqa: ARG002 - here all batches are alike
-        """Return how large the batch after `n_taken` of this stream is to be; None: as before."""
+        """Return the size of the batch after `n_taken` of this stream; None: unchanged."""
         return None
 
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
@@ -135,7 +135,7 @@ class PsClient:
         Raises
         ------
         ExchangeDroppedError
-            When the master wants something else and a PS is silent, or the PS serve another epoch.
+            When another order is pending and a PS is silent, or the PS serve another epoch.
         WireError
             When a PS can never serve the request.
         """
@@ -210,7 +210,7 @@ class PsClient:
 
     def _ask_again(self) -> None:
         for (i, kind), frames in self._pending.items():
-            _log.info("PS %d sent no %s for %g s: asked again", i, kind.__name__, ASK_AGAIN_S)
+            _log.info("PS %d sent no %s for %g s: request repeated", i, kind.__name__, ASK_AGAIN_S)
             _send(self._sockets[i], frames)
 
     def _read(self, i: int) -> None:
@@ -224,10 +224,10 @@ class PsClient:
             del self._pending[question]
             self._answered[question] = message, arrays
         elif isinstance(message, NotMember) and self._is_of_now(message):
-            raise ExchangeDroppedError("the other workers count this one as gone")
+            raise ExchangeDroppedError("the coordinator has removed this worker")
 
     def _is_of_now(self, message: FromPs) -> bool:
-        """Whether it answers the request at hand, and not one that was asked twice."""
+        """Whether it answers the current request, not a repeated one."""
         of_epoch = not isinstance(message, ExchangeRefused) and message.ps_epoch == self._epoch
         return of_epoch and getattr(message, "step", self._step) == self._step
 
@@ -237,5 +237,5 @@ def _part(batch: PreparedBatch, i: int) -> slice:
 
 
 def _send(socket: Socket, frames: list[Any]) -> None:
-    with contextlib.suppress(zmq.Again):  # full, as the PS is away: asked again later
+    with contextlib.suppress(zmq.Again):  # full, as the PS is away: repeated later
         socket.send_multipart(frames, zmq.NOBLOCK, copy=False)

@@ -1,16 +1,16 @@
-"""Who may go on with which round: the one place where workers that keep in step are counted.
+"""The round barrier of synchronous training: which worker may continue with which round.
 
 In bulk-synchronous training (BSP) a round ends when every member has arrived in it; then its gradients are
 applied together. In stale-synchronous training (SSP) gradients are applied as they come, and a member may be
-at most `staleness` rounds ahead of the slowest: BSP is the same rule with a staleness of none.
+at most `staleness` rounds ahead of the slowest: BSP is the same rule with a staleness of zero.
 
-A `RoundBarrier` lives in the PS of index 0 alone, so PS can never disagree about who took part in a round.
-It does no input or output: words of workers and of the master in, answers out. A worker is a member from
-when it joins until it leaves (at a pause, or when it has no batch) or the master says that it is dead. A
-round waits for members only, so whoever goes sets the others free.
+A `RoundBarrier` lives in the PS of index 0 only, so PS can never disagree about the members of a round. It
+does no input or output: messages of workers and of the master in, releases out. A worker is a member from its
+join until it leaves (at a pause, or without a batch) or the master declares it dead. A round waits for
+members only, so a worker that leaves releases the others.
 
-The sizes of batches change at one round on all workers. A worker takes batches ahead of its round, so a
-change is in force only from a round that nobody can have taken yet, and each worker hears of it before.
+Batch sizes change in the same round on all workers. A worker takes batches ahead of its round, so a change
+applies from a round for which no worker can have taken a batch yet, and every worker gets it before.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dlrover_nb.core.structs.job import Sync
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TAKEN_AHEAD = 3  # until it hears that it may go on to round r, a worker takes batches below r + TAKEN_AHEAD
+TAKEN_AHEAD = 3  # before its release to round r a worker takes batches below r + TAKEN_AHEAD
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What a worker is to hear now."""
+    """A worker that may continue, and its next round."""
 
     worker: str
     go: Go
@@ -56,14 +56,14 @@ class RoundBarrier:
     sync: Sync
     staleness: int
     _members: dict[str, _Member] = field(default_factory=dict)
-    _round: int = 0  # BSP: the open round; else the slowest member's, kept when all are gone
+    _round: int = 0  # BSP: the open round; else the slowest member's, kept without members
     _furthest: int = 0
     _done: FinishedRound | None = None
     _sizes: list[tuple[int, dict[str, int]]] = field(default_factory=list)
 
     @property
     def members(self) -> tuple[str, ...]:
-        """All that rounds wait for."""
+        """All members."""
         return tuple(self._members)
 
     def is_member(self, worker: str) -> bool:
@@ -71,21 +71,21 @@ class RoundBarrier:
         return worker in self._members
 
     def join(self, worker: str) -> tuple[Release, ...]:
-        """Take a worker in, at the open round (SSP: the slowest's); one that was in begins anew."""
+        """Add a member at the open round (SSP: the slowest's); a member that joins again starts over."""
         self._members.pop(worker, None)
         told = self._release()
         self._members[worker] = _Member(self._round)
         return (*told, Release(worker, self._go(worker)))
 
     def leave(self, worker: str) -> tuple[Release, ...]:
-        """Wait for a worker no longer; return who is free to go on by that."""
+        """Remove a member; return the workers that this releases."""
         self._members.pop(worker, None)
         return self._release()
 
     def arrive(self, worker: str, number: int, n_row: int) -> tuple[Release, ...]:
-        """Hear that a member pushed its gradients of a round, made of `n_row` rows; return who may go on.
+        """Record the arrival of a member in a round with gradients of `n_row` rows; return the releases.
 
-        A repetition is answered again.
+        A repeated arrival is answered again.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class RoundBarrier:
 
     def adjust(self, sizes: Mapping[str, int]) -> int:
         """Change batch sizes of workers; return the round from which they are in force."""
-        first = self._furthest + 1 + TAKEN_AHEAD  # the word of round furthest is out, maybe; the next is not
+        first = self._furthest + 1 + TAKEN_AHEAD  # round furthest may be released already; the next is not
         known = self._sizes[-1][1] if self._sizes else {}
         in_force = [at for at in self._sizes if at[0] <= self._round][-1:]
         coming = [at for at in self._sizes if self._round < at[0] < first]
@@ -112,7 +112,7 @@ class RoundBarrier:
         return first
 
     def _release(self) -> tuple[Release, ...]:
-        """Let go whoever may go on now."""
+        """Release every worker that may continue now."""
         if not self._members:
             return ()
         slowest = min(member.round for member in self._members.values())

@@ -1,8 +1,9 @@
-"""Gradients that a PS keeps until it hears whose belong to a round (BSP), and their sum.
+"""Gradients that a PS keeps until their round has ended (BSP), and their sum.
 
-A worker's gradients are of the mean loss of its own batch. Weighted by the rows of each batch they add up to
-the gradients of the mean loss of all batches as one: a round of n workers is one step of a batch that is the
-sum of theirs. Who took part is told by the coordinator alone (`pacing`); what others left behind is dropped.
+The gradients of a worker are of the mean loss of its own batch. Weighted by the rows of each batch they sum
+to the gradients of the mean loss of all batches together: a round of n workers is one step with a batch that
+is the union of theirs. The coordinator alone decides who took part (`round_barrier`); other gradients are
+dropped.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ class Rounds:
         self._n_applied = 0
 
     def keep(self, number: int, worker: str, gradients: Gradients) -> None:
-        """Keep what a worker pushed in a round; a repetition takes its place."""
+        """Keep the gradients of a worker in a round; a repetition replaces them."""
         if number >= self._n_applied:
             self._kept[number, worker] = gradients
 
     def apply(self, done: FinishedRound, store: ParameterStore) -> bool:
-        """Apply a round to the store, unless it was; whether it did.
+        """Apply a round to the store unless it was applied before; return whether it did.
 
         Raises
         ------
         WireError
-            When a contributor pushed nothing here: it must not have arrived then.
+            When a contributor pushed nothing here, which it must do before it arrives.
         """
         if done.number < self._n_applied:
             return False

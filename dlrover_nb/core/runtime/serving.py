@@ -1,12 +1,12 @@
-"""The data plane of a parameter server: what workers ask, one request at a time, on the store of its epoch.
+"""The data plane of a parameter server: requests of workers, one at a time, on the store of its epoch.
 
-One thread owns the store, so that a request is atomic without locks: in asynchronous training (ASP) the
-gradients of two workers never mix within a row. Requests of another epoch than the one that is served are
-refused, since the sender's idea of who owns which row may be out of date. A repeated request is recognised by
-its step and answered again without applying it twice.
+One thread owns the store, so a request is atomic without locks: in asynchronous training (ASP) the gradients
+of two workers never mix within a row. Requests for another epoch than the served one are refused, since the
+sender's mapping of rows to PS may be stale. A repeated request is identified by its step and answered again
+without applying it twice.
 
-In BSP gradients are kept until the round that they belong to has ended (`rounds`). On the PS of index 0
-`pacing` decides who may go on; a worker that has to wait is answered when somebody else's word sets it free.
+In BSP gradients are kept until their round has ended (`rounds`). On the PS of index 0 `round_barrier` decides
+which workers may continue; a waiting worker is answered when a message of another one releases it.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 NO_EPOCH = -1
-_REQUESTS_IN_A_ROW = 64  # then look for orders of the master
+_REQUESTS_IN_A_ROW = 64  # then check for orders of the master
 _EXCHANGE_ARRAYS = (("int64", 1), ("float32", 2), ("float32", 1), ("int64", 1))
 _CHUNK_ARRAYS = (("int64", 1), ("float32", 2), ("float32", 2))
 
 
 class Serving:
-    """Answers workers from a store.
+    """Serves requests of workers from a store.
 
     Parameters
     ----------
     router
-        Where requests come from; it belongs to the caller.
+        Socket of the requests; it belongs to the caller.
     accounting
-        Where time is noted.
+        Accounting of the time of the node.
     name
         Of the node, for the log.
     spec
-        How workers keep in step.
+        Kind of synchronization.
     """
 
     def __init__(self, router: Socket, accounting: TimeAccounting, name: str, spec: JobSpec) -> None:
@@ -85,11 +85,11 @@ class Serving:
         self._applied: dict[bytes, int] = {}  # last step of each connection
         self.take_chunk: Callable[[MoveChunk, StorePart], ChunkTaken] = _take_nothing
         self._rounds, self._barrier = Rounds(), RoundBarrier(spec.sync, spec.staleness)
-        self._asked: dict[str, tuple[bytes, int]] = {}  # who asked to go on last, by worker
+        self._asked: dict[str, tuple[bytes, int]] = {}  # last request of each worker to the barrier
 
     @property
     def n_dropped(self) -> int:
-        """Messages that were no requests; nobody is answered who sent one."""
+        """Messages that were no requests; they are not answered."""
         return self._decoder.n_dropped
 
     def open(self, store: ParameterStore, epoch: int) -> None:
@@ -99,25 +99,25 @@ class Serving:
         self._asked = {}
 
     def close(self) -> None:
-        """Serve nothing, and let go of the store."""
+        """Stop serving and release the store."""
         self.store, self.epoch = None, NO_EPOCH
 
     def serve(self) -> None:
-        """Answer the requests that are there."""
+        """Answer the pending requests."""
         for identity, frames in self._requests():
             self._serve(identity, frames)
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Workers that wait for each other here."""
+        """Members of the rounds of this PS."""
         return self._barrier.members
 
     def forget(self, worker: str) -> None:
-        """Wait no longer for a worker that died."""
+        """Remove a dead worker from the rounds."""
         self._send_releases(self._barrier.leave(worker))
 
     def adjust(self, sizes: Mapping[str, int]) -> None:
-        """Let the batches of workers have other sizes, from one round on."""
+        """Set batch sizes of workers, from one round on."""
         first = self._barrier.adjust(sizes)
         _log.info("%s: batch sizes %s from round %d on", self._name, dict(sizes), first)
 
@@ -172,7 +172,7 @@ class Serving:
                 assert_never(message)
 
     def _handle_barrier(self, identity: bytes, message: BarrierMessage) -> None:
-        """Let a worker go on, now or when its peers are there; it is answered by its last question."""
+        """Handle a barrier message; the worker is released now, or when its peers have arrived."""
         worker, self._asked[message.worker] = message.worker, (identity, message.step)
         match message:
             case Join():
@@ -204,7 +204,7 @@ class Serving:
             self._applied[identity] = request.step
             update_s = self._accounting.switch(Part.LOOKUP)
         self._accounting.switch(Part.LOOKUP)
-        rows, dense = store.pull(pull_rows), store.dense  # copies: what is on its way must not change
+        rows, dense = store.pull(pull_rows), store.dense  # copies: frames in transit must not change
         lookup_s = self._accounting.switch(Part.OTHER)
         self._accounting.count()
         self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), [rows, dense])

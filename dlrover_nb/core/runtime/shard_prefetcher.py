@@ -1,10 +1,10 @@
-"""Shards in the hands of a worker: the one that it trains, and the next one, read in the background.
+"""The shards that a worker holds: the current one, and the next one, which is read in the background.
 
-Reading and encoding a shard takes as long as several iterations. A thread does it while the worker trains
-the shard before (pyarrow and numpy let go of the interpreter meanwhile), and the worker asks for a shard as
-soon as it has taken half of the one at hand. So no iteration waits for data or for the master at a shard's
-end. The thread only reads: it knows neither sockets nor parameters, and its errors are raised in the worker's
-own thread when the shard is wanted.
+Reading and encoding a shard takes as long as several iterations. A thread does it while the worker trains the
+previous shard (pyarrow and numpy release the interpreter lock), and the worker requests a shard as soon as it
+has taken half of the current one. So no iteration waits for data or for the master at the end of a shard. The
+thread only reads: it has no access to sockets or parameters, and its errors are raised in the worker's own
+thread when the shard is used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ShardPrefetcher:
     Parameters
     ----------
     read
-        Gives the rows [start, stop) of the data; called in a thread of the shelf's own, one call at a time.
+        Gives the rows [start, stop) of the data; called in the prefetcher's own thread, one call at a time.
     seed
         Of the job.
     """
@@ -41,42 +41,42 @@ class ShardPrefetcher:
     def __init__(self, read: Callable[[int, int], Batch], *, seed: int) -> None:
         self._seed = seed
         self._wanted: SimpleQueue[tuple[Shard, Future[Batch]] | None] = SimpleQueue()
-        # A daemon: a read that never ends must not keep the process from ending.
+        # A daemon: a read that never ends must not block the end of the process.
         self._reader = threading.Thread(
             target=_read_all, args=(read, self._wanted), name="reader", daemon=True
         )
         self._reader.start()
         self._works: deque[ShardWork] = deque()
         self._coming: deque[tuple[Shard, Future[Batch]]] = deque()
-        self.is_closing = False  # no shard is begun any more
-        self.ended: deque[tuple[Lease, int]] = deque()  # shards that a stream had only so many rows of
+        self.is_closing = False  # no new shard is begun
+        self.ended: deque[tuple[Lease, int]] = deque()  # shards that a stream ended in, and their rows
 
     @property
     def leases(self) -> tuple[Lease, ...]:
-        """What is held, oldest first."""
+        """All leases, oldest first."""
         read = (work.shard.lease for work in self._works)
         return (*read, *(shard.lease for shard, _ in self._coming))
 
     @property
     def is_reading(self) -> bool:
-        """Whether the next shard is granted, but not read yet."""
+        """Whether the next shard is granted but not read yet."""
         self._collect()
         return not self._works and bool(self._coming)
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is a batch to take."""
+        """Whether a batch is ready."""
         self._collect()
         return self._next_work() is not None
 
     @property
     def is_begun(self) -> bool:
-        """Whether rows of a shard at hand are done."""
+        """Whether rows of a held shard are done."""
         return any(work.n_row_done > _first(work) for work in self._works)
 
     @property
     def is_short(self) -> bool:
-        """Whether it is time to ask for another shard."""
+        """Whether another shard should be requested."""
         if not self._works and not self._coming:
             return True
         if len(self._works) + len(self._coming) >= MOST_HELD or not self._works:
@@ -101,7 +101,7 @@ class ShardPrefetcher:
         self._wanted.put(self._coming[-1])
 
     def take(self, size: int, layout: BucketLayout) -> TakenBatch | None:
-        """Return the next batch; None when none is there now.
+        """Return the next batch; None when none is ready.
 
         Raises
         ------
@@ -114,20 +114,20 @@ class ShardPrefetcher:
         return None if work is None or batch is None else TakenBatch(work, batch)
 
     def rewind(self) -> None:
-        """Forget which batches were taken and not acknowledged."""
+        """Reset batches that were taken and not acknowledged."""
         for work in self._works:
             work.rewind()
 
     def done_work(self) -> ShardWork | None:
-        """Return a shard that came with all of its rows done: its last holder could not tell any more."""
+        """Return a shard that was granted with all rows done: its last holder died before its report."""
         return next((work for work in self._works if work.finished), None)
 
     def remove(self, work: ShardWork) -> None:
-        """Let go of a finished shard."""
+        """Remove a finished shard."""
         self._works.remove(work)
 
     def clear(self) -> None:
-        """Let go of all shards."""
+        """Remove all shards."""
         self._works.clear()
         self.ended.clear()
         for _, future in self._coming:
@@ -149,7 +149,7 @@ class ShardPrefetcher:
                 self._works.append(ShardWork(shard, batch, seed=self._seed))
 
     def _next_work(self) -> ShardWork | None:
-        """Return the first shard with rows to take; of a closing shelf, one that is begun."""
+        """Return the first shard with rows to take; while closing, only one that is begun."""
         work = next((work for work in self._works if work.n_row_left), None)
         if work is None or (self.is_closing and work.n_row_taken == _first(work)):
             return None
@@ -159,7 +159,7 @@ class ShardPrefetcher:
 def _read_all(
     read: Callable[[int, int], Batch], wanted: SimpleQueue[tuple[Shard, Future[Batch]] | None]
 ) -> None:
-    """Read one shard after the other; an error goes to whoever wants the shard."""
+    """Read one shard after the other; an error is raised where the result is used."""
     while (item := wanted.get()) is not None:
         shard, future = item
         if not future.set_running_or_notify_cancel():

@@ -1,9 +1,10 @@
-"""Lines of workers that keep in step with each other: BSP and SSP.
+"""Clients of workers in synchronous training: BSP and SSP.
 
-Both count themselves in at the coordinator, the PS of index 0, and arrive there once per round (`pacing`). In
-SSP that word travels beside the exchange, which is applied at once. In BSP an iteration is three questions:
-all PS keep the gradients, the coordinator says who took part in the round, and the rows of the next batch are
-read after that round was applied. So a barrier costs two more round trips than an asynchronous exchange.
+Both register with the coordinator, the PS of index 0, and arrive there once per round (`round_barrier`). In
+SSP the arrival is sent beside the exchange, which is applied at once. In BSP an iteration takes three
+requests: all PS keep the gradients, the coordinator answers who took part in the round, and the rows of the
+next batch are read after that round was applied. So a barrier costs two more round trips than an asynchronous
+exchange.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 COORDINATOR = 0
-PEERS_GRACE_S = 45.0  # for the iteration of others in a pause; a dead one is noticed by its heartbeat before
+PEERS_GRACE_S = (
+    45.0  # for the iteration of others before a pause; a dead one is detected by its heartbeat earlier
+)
 
 
 class SspClient(PsClient):
-    """A line that waits when it is too far ahead of the slowest worker; `worker` is its name among them."""
+    """A client that waits when it is too far ahead of the slowest worker; `worker` is its own name."""
 
     def __init__(self, *args: Any, worker: str, **more: Any) -> None:  # noqa: ANN401 - those of `PsClient`
         super().__init__(*args, **more)
@@ -47,14 +50,14 @@ class SspClient(PsClient):
         self._first_round = 0
 
     def begin(self) -> None:
-        """Join the others."""
+        """Join the rounds."""
         self._step += 1
         self._ask(COORDINATOR, Proceed, Join(self._epoch, self._step, self._worker))
         self._await_proceed()
         self._first_round = self._go.round
 
     def end(self) -> None:
-        """Leave, so that nobody waits."""
+        """Leave the rounds, so that no worker waits for this one."""
         self._step += 1
         self._ask(COORDINATOR, NotMember, Leave(self._epoch, self._step, self._worker))
         self._answers(NotMember)
@@ -71,7 +74,7 @@ class SspClient(PsClient):
             self._arrive(push)
 
     def finish(self, dense: Floats) -> Floats:
-        """Wait for all answers, and until the slowest worker is near enough."""
+        """Wait for all answers, and until the slowest worker is close enough."""
         began_s = time.monotonic()
         rows = self._rows(dense)
         waits_s = time.monotonic()
@@ -86,17 +89,17 @@ class SspClient(PsClient):
         self._ask(COORDINATOR, Proceed, arrival)
 
     def _await_proceed(self) -> None:
-        """Wait for the coordinator's word, if it was asked."""
+        """Wait for the answer of the coordinator, if one is due."""
         for message, _ in self._answers(Proceed):
             self._go = message.go
 
     def _share_out(self, push_s: float, peers_s: float, total_s: float) -> None:
-        """Say what of a wait was for the push and for peers."""
+        """Record the shares of a wait for the push and for peers."""
         total_s = max(total_s, 1e-9)
         self.last = replace(self.last, push_share=push_s / total_s, peers_share=peers_s / total_s)
 
     def _check_patience(self, waited_s: float) -> None:
-        """Wait longer for peers than for silent PS: they end their iteration, or the master forgets them."""
+        """Wait longer for peers than for silent PS: they end their iteration, or the master removes them."""
         is_for_peers = all(kind is Proceed for _, kind in self._pending)
         if not is_for_peers or waited_s > PEERS_GRACE_S:
             super()._check_patience(waited_s)
@@ -105,13 +108,13 @@ class SspClient(PsClient):
 
 
 class BspClient(SspClient):
-    """A line whose gradients are applied together with those of all others."""
+    """A client whose gradients are applied together with those of all others."""
 
     _push: Push | None = None
     _pull: PreparedBatch | None = None
 
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
-        """Let all PS keep the gradients; rows are read when the round has ended."""
+        """Send gradients for all PS to keep; rows are read when the round has ended."""
         self._push, self._pull = push, pull
         self._step += 1
         if push is not None:

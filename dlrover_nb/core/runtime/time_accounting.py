@@ -1,12 +1,12 @@
-"""Where a node's time goes: every moment belongs to exactly one part, so that the parts sum to the whole.
+"""Accounting of a node's time: every moment belongs to exactly one part, so that the parts sum to the whole.
 
-A node says which part begins (`switch`); nothing has to be closed. Once a second the agent takes what came
-together as a `NodeSample`. Pauses and times without any shard count as idle, which for a worker is left out
-of its iteration: they belong to the plan's change or the job's end and not to T_iter of Eq. 1.
+A node sets which part begins (`switch`); nothing has to be closed. Once a second the agent takes the sums as
+a `NodeSample`. Pauses and times without any shard count as idle, which for a worker is excluded from its
+iteration: they belong to the change of plan or the end of the job and not to T_iter of Eq. 1.
 
-A worker's iteration belongs to the window in which it ends, as a whole: one of three seconds would else be
-told as one of a second, the last that it took. What is of no iteration, such as a step that was dropped, is
-let go with `forget`. A PS waits between requests for as long as nobody asks; its time is that of the window.
+An iteration of a worker belongs as a whole to the window in which it ends: an iteration of three seconds
+would otherwise be reported as one of a second. Time that belongs to no iteration, such as a dropped step, is
+removed with `forget`. A PS waits between requests as long as there are none; its time is that of the window.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TimeAccounting:
     clock
         Of wall time; CPU time is that of this process.
     n_byte
-        How many bytes the node takes of its memory now.
+        Returns the memory of the node in bytes.
     """
 
     def __init__(self, clock: Clock, n_byte: Callable[[], int] = own_memory) -> None:
@@ -66,14 +66,14 @@ class TimeAccounting:
         self._clear()
 
     def switch(self, part: Part) -> float:
-        """End the part at hand and begin another; return for how many seconds the one at hand went on."""
+        """End the current part and begin another; return the seconds of the current one."""
         self._flow()
         self._last, self._last_s, self._stretch_s = self._part, self._stretch_s, 0.0
         self._part = part
         return self._last_s
 
     def share(self, part: Part, share: float) -> None:
-        """Say that a share of the stretch that ended last was of another part."""
+        """Assign a share of the last stretch to another part."""
         self._open[self._last] -= share * self._last_s
         self._open[part] += share * self._last_s
 
@@ -83,7 +83,7 @@ class TimeAccounting:
         self._n_byte_received += received
 
     def count(self, n_sample: int = 0, loss: float | None = None) -> None:
-        """Count one finished iteration (PS: one served request), of which is what came since the last one."""
+        """Count one finished iteration (PS: one served request) with the time since the last one."""
         self._flow()
         self._close()
         self._n_iter += 1
@@ -92,7 +92,7 @@ class TimeAccounting:
             self._loss_sum += loss
 
     def forget(self) -> None:
-        """Let go of what came since the last iteration: it is of none, and counts as idle."""
+        """Drop the time since the last iteration: it belongs to none, and counts as idle."""
         self._flow()
         self._open = dict.fromkeys(Part, 0.0)
         self._last_s = self._stretch_s = 0.0
@@ -102,7 +102,7 @@ class TimeAccounting:
         self._flow()
         if role is Role.PS:
             self._close()
-            self._last_s = self._stretch_s = 0.0  # the window that it was of is closed
+            self._last_s = self._stretch_s = 0.0  # its window is closed
         cpu_s = time.process_time()
         window_s = max(self._since_s - self._opened_at_s, 1e-9)
         split = self._split(role)
@@ -126,20 +126,20 @@ class TimeAccounting:
         return sample
 
     def _flow(self) -> None:
-        """Let the part at hand go on up to now."""
+        """Extend the current part up to now."""
         now_s = self._clock.now_s()
         self._open[self._part] += now_s - self._since_s
         self._stretch_s += now_s - self._since_s
         self._since_s = now_s
 
     def _close(self) -> None:
-        """Give what came since the last iteration to those of this window."""
+        """Add the time since the last iteration to this window."""
         for part, seconds in self._open.items():
             self._seconds[part] += seconds
         self._open = dict.fromkeys(Part, 0.0)
 
     def _split(self, role: Role) -> TimeSplit:
-        """Return the parts of the mean iteration; none was finished: nothing can be said."""
+        """Return the parts of the mean iteration; zero without a finished one."""
         if not self._n_iter:
             return TimeSplit()
         parts = {

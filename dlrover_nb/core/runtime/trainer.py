@@ -1,15 +1,16 @@
-"""The training loop of one worker, the same with PS behind sockets and with parameters in the own process.
+"""The training loop of one worker, with PS behind sockets or with parameters in the same process.
 
-A `ParameterClient` is the way to the parameters. `start` sends the gradients of one batch and asks for the
+A `ParameterClient` gives access to the parameters. `start` sends the gradients of one batch and requests the
 rows of another; `finish` waits for the answer. Between the two the next batch is prepared, so finding
-distinct rows costs no time while a PS works.
+distinct rows overlaps with the work of a PS.
 
 Without overlap, gradients of batch t are applied before the rows of batch t+1 are read: no staleness by the
-worker itself. With overlap, batch t is computed while the gradients of t-1 and the rows of t+1 travel, so the
-worker waits only where an exchange takes longer than a batch, and its rows miss its own last step.
+worker itself. With overlap, batch t is computed while the gradients of t-1 and the rows of t+1 are in
+transit, so the worker waits only where an exchange takes longer than a batch, and its rows miss its own last
+step.
 
-Batches follow each other across the ends of shards: the loop ends when no batch is there or the worker is
-wanted for something else, and then all that was computed is applied and acknowledged.
+Batches continue across the ends of shards. The loop ends when no batch is ready or an order is pending, and
+then all computed gradients are applied and acknowledged.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class TakenBatch:
 class Push:
     """Gradients of one batch and its mean loss: of its distinct rows [u, width], and of all dense parameters.
 
-    The arrays must stay as they are until the answer is here.
+    The arrays must not change until the answer has arrived.
     """
 
     batch: PreparedBatch
@@ -68,66 +69,66 @@ class Computed:
     push: Push
 
 
-FIRST_STEP_LIMIT_S = 600.0  # a first batch that takes longer counts as hung: no word of the worker goes out
+FIRST_STEP_LIMIT_S = 600.0  # a longer first batch counts as hung: heartbeats stop
 POLL_EVERY_S = 0.1
 
 
 class ParameterClient(Protocol):
-    """Way to the parameters."""
+    """Access to the parameters."""
 
     layout: BucketLayout
     last: ExchangeCost
 
     @property
     def interrupted(self) -> bool:
-        """Whether the worker is wanted for something else than the next batch."""
+        """Whether an order other than to train is pending."""
         ...
 
     def begin(self) -> None:
-        """Begin a stream of batches: nothing was computed and not applied before."""
+        """Begin a stream of batches; no gradients are pending."""
         ...
 
     def end(self) -> None:
-        """End it; all that was computed is applied."""
+        """End the stream; all computed gradients are applied."""
         ...
 
     def batch_size(self, n_taken: int) -> int | None:
-        """Return how large the batch after `n_taken` of the stream is to be; None: as before."""
+        """Return the size of the batch after `n_taken` of the stream; None: unchanged."""
         ...
 
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
-        """Send gradients (None: there are none) and ask for the rows of a batch (None: of none)."""
+        """Send gradients and request the rows of a batch; None: neither."""
         ...
 
     def finish(self, dense: Floats) -> Floats:
-        """Wait for the answer: write the dense parameters into `dense`, return the rows asked for."""
+        """Wait for the answer: write the dense parameters into `dense`, return the requested rows."""
         ...
 
 
 class BatchSource(Protocol):
-    """Where batches come from."""
+    """Supplier of batches."""
 
     def take(self, size: int, layout: BucketLayout) -> TakenBatch | None:
-        """Return the next batch, of at most `size` rows; None when none is there now."""
+        """Return the next batch, of at most `size` rows; None when none is ready."""
         ...
 
     def finish(self, work: ShardWork) -> None:
-        """Hear that all rows of a shard are done."""
+        """Handle the end of a shard: all its rows are done."""
         ...
 
 
 class Trainer:
     """Model and reader of one worker.
 
-    `read` gives the rows [start, stop) of the data. `between` is called every now and then while the first
+    `read` gives the rows [start, stop) of the data. `between` is called repeatedly while the first
     batch is computed, which takes long where the model is compiled on its first use.
 
     Parameters
     ----------
     spec, features, reader
-        The job, its columns, and the way to its rows.
+        The job, its columns, and the reader of its rows.
     accounting
-        Where time, iterations and losses are counted.
+        Accounting of time, iterations and losses.
     on_loss
         Called with each batch's loss, in order.
     folder
@@ -155,7 +156,7 @@ class Trainer:
         self._spare = [np.empty_like(self.learner.gradients) for _ in range(2 * self._overlap)]
 
     def run(self, source: BatchSource, client: ParameterClient) -> None:
-        """Train batches, and score those of evaluation shards, until none is there or `client` interrupts."""
+        """Train batches, or score those of evaluation shards, until none is ready or `client` interrupts."""
         self._n_taken = 0
         client.begin()
         asked = self._take(source, client)
@@ -166,8 +167,9 @@ class Trainer:
     def _stream(self, source: BatchSource, client: ParameterClient, first: TakenBatch) -> None:
         """Train from a first batch on.
 
-        In a turn an exchange is on its way: it brings `sent` to the PS and the rows of `asked`. `ready` is a
-        batch with its rows. When a last batch is ready an exchange of nothing is sent, once per stream.
+        One exchange is in progress per turn: it brings `sent` to the PS and returns the rows of `asked`.
+        `ready` is a batch with its rows. When a last batch is ready an exchange of nothing is sent, once per
+        stream.
         """
         self._send(client, None, first.batch)
         asked: TakenBatch | None = first
@@ -190,7 +192,7 @@ class Trainer:
             sent, asked = done, following
 
     def _flush(self, source: BatchSource, client: ParameterClient, done: Computed | None) -> None:
-        """Let what was computed be applied before the worker does something else."""
+        """Apply pending gradients before the worker executes an order."""
         if done is not None:
             self._send(client, done.push, None)
             self._await(client)
@@ -217,7 +219,7 @@ class Trainer:
         return Push(batch, gradients.rows, dense, gradients.loss)
 
     def _step(self, batch: PreparedBatch, rows: Floats) -> Gradients:
-        """Compute one batch; the first one in a thread, so that the worker still says that it lives."""
+        """Compute one batch; the first one in a thread, so that heartbeats go on."""
         if self._is_warm:
             return self.learner.step(rows, batch.inverse, batch.dense, batch.labels)
         with ThreadPoolExecutor(1, "first-step") as pool:
@@ -227,7 +229,7 @@ class Trainer:
                 self.between()
             gradients = first.result()
         self._is_warm = True
-        self._accounting.forget()  # a model that is compiled on its first use takes no such time again
+        self._accounting.forget()  # compilation time belongs to no iteration
         return gradients
 
     def _score(self, source: BatchSource, taken: TakenBatch, rows: Floats) -> None:
@@ -278,4 +280,4 @@ class Trainer:
 
 
 def _nothing() -> None:
-    """Do nothing between: nobody waits for a word of this trainer."""
+    """Do nothing: this trainer sends no heartbeats."""

@@ -1,15 +1,15 @@
 """Sockets and frames: how records and arrays travel between the processes of a job.
 
-A message is a list of frames. The first holds a mark, the version of this format, the headers of the arrays
-and the record; each further frame is the memory of one array, sent and read without a copy. Only records of
-the closed unions and the listed array types can come out of `decode`: nothing in a message is ever
-executed, so there is no pickle here.
+A message is a list of frames. The first holds a magic number, the version of this format, the headers of the
+arrays and the record; each further frame is the memory of one array, sent and read without a copy. `decode`
+returns only records of the closed unions and the listed array types: nothing in a message is ever executed,
+so there is no pickle here.
 
-On one host messages travel through unix sockets (``ipc``) in a folder that only its owner may enter. Between
-hosts they travel over TCP under CURVE with the one key pair of the job, which is server and client key at
-once: who does not hold it can neither speak nor listen. ZeroMQ asks a ZAP handler about each client's key,
-one per context; ours keeps no state, because the socket's ZAP domain is the public key that it admits.
-That handler's thread ends with the context: close the sockets, then call `Context.term`.
+On one host messages use unix sockets (``ipc``) in a folder that only its owner may enter. Between hosts they
+use TCP under CURVE with the one key pair of the job, which is both server and client key: a process without
+it can neither send nor receive. ZeroMQ asks a ZAP handler about each client's key, one per context; ours has
+no state, because the socket's ZAP domain is the public key that it admits. That handler's thread ends with
+the context: close the sockets, then call `Context.term`.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 Context: TypeAlias = "zmq.Context[zmq.Socket[bytes]]"
 Socket: TypeAlias = "zmq.Socket[bytes]"
 
-MAX_FRAME_BYTES = 256 << 20  # one frame; a PS shares its part of the model out in frames far below it
+MAX_FRAME_BYTES = 256 << 20  # one frame; frames of a PS are far smaller
 MAX_FRAMES = 16
-MAX_HEAD_BYTES = 1 << 20  # the record and the arrays' headers: what becomes objects must be small
+MAX_HEAD_BYTES = 1 << 20  # the record and the arrays' headers, which are decoded into objects
 MAX_IPC_PATH_BYTES = 107  # sun_path of a unix socket is 108 bytes with its end mark
 HIGH_WATER = 1000  # messages queued per peer, each way
-HEARTBEAT_MS = 5_000  # ZMTP's own heartbeat: a dead host is noticed, though nothing is said for long
+HEARTBEAT_MS = 5_000  # ZMTP's own heartbeat: detects a dead host without traffic
 HEARTBEAT_TIMEOUT_MS = 30_000
 
 _MARK = b"DN"
@@ -76,7 +76,7 @@ _RECORDS: Tagged[Any] = Tagged(
         ExchangeRefused: "Refused",
     },
 )
-_ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # the address that ZeroMQ prescribes
+_ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # the address required by ZeroMQ
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +131,14 @@ def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tup
 
 
 def connect_dealer(context: Context, endpoint: str, identity: str, keys: JobKeys) -> Socket:
-    """Return a DEALER socket that connects, now or as soon as it can, to a router of the job."""
+    """Return a DEALER socket that connects to a router of the job as soon as possible."""
     socket = new_dealer(context, endpoint, identity, keys)
     socket.connect(endpoint)
     return socket
 
 
 def new_dealer(context: Context, endpoint: str, identity: str, keys: JobKeys) -> Socket:
-    """Return a DEALER socket that is ready to `connect` to a router of the job, for who watches that."""
+    """Return a DEALER socket that is ready to `connect`, so that the caller can monitor that."""
     socket = _new_socket(context, zmq.DEALER, endpoint)
     socket.identity = identity.encode()
     socket.reconnect_ivl_max = 2_000  # ms
@@ -151,8 +151,8 @@ def new_dealer(context: Context, endpoint: str, identity: str, keys: JobKeys) ->
 def encode(message: object, arrays: Iterable[NDArray[Any]] = ()) -> list[Any]:
     """Return the frames of a record and the arrays beside it.
 
-    Arrays are not copied: with ``send_multipart(frames, copy=False)`` their memory must stay as it is until
-    the answer is here.
+    Arrays are not copied: with ``send_multipart(frames, copy=False)`` their memory must not change until
+    the answer has arrived.
 
     Raises
     ------
@@ -196,19 +196,19 @@ def _decode(frames: list[memoryview]) -> tuple[Any, list[NDArray[Any]]]:
     mark, version, n_array = _HEAD.unpack_from(frames[0])
     if mark != _MARK:
         raise WireError(
-            f"expected a message that begins with {_MARK!r}, got {mark!r}: it is of another program"
+            f"expected a message that begins with {_MARK!r}, got {mark!r}: it was sent by another program"
         )
     if version != _VERSION:
         raise WireError(
             f"expected version {_VERSION} of the wire, got version {version}; run one release on all nodes"
         )
     if n_array != len(frames) - 1:
-        raise WireError(f"the header says {n_array} arrays, {len(frames) - 1} came")
+        raise WireError(f"the header announces {n_array} arrays, got {len(frames) - 1}")
     at, arrays = _HEAD.size, []
     for frame in frames[1:]:
         dtype, shape, at = _read_array_header(frames[0], at)
         arrays.append(_array(frame, dtype, shape))
-    return _RECORDS.unpack(frames[0][at:]), arrays  # type: ignore[arg-type]  # any buffer will do
+    return _RECORDS.unpack(frames[0][at:]), arrays  # type: ignore[arg-type]  # any buffer is accepted
 
 
 def _array_header(array: NDArray[Any]) -> bytes:
@@ -282,7 +282,7 @@ def _start_zap(context: Context) -> None:
     """Start the context's ZAP handler unless it has one.
 
     Its socket belongs to a shadow of the context, so that `Context.destroy` of the owner does not close it
-    under the thread's feet: it ends when the context is terminated.
+    while the thread uses it: it ends when the context is terminated.
     """
     shadow: Context = zmq.Context.shadow(context)
     socket = shadow.socket(zmq.REP)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.own import _Restarted
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
-from dlrover_nb.core.runtime.preflight import prepare
+from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.usercode import pack
 
@@ -206,7 +206,7 @@ def test_a_stream_gives_what_there_is_and_keeps_nothing_back(tmp_path: Path, par
 
 def test_a_stream_comes_but_once(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="epochs of a stream must be 1, got 2"):
-        prepare(JobSpec("x", n_epoch=2), data=Feed)
+        validate_job(JobSpec("x", n_epoch=2), data=Feed)
 
 
 class Nothing(Feed):
@@ -216,4 +216,4 @@ class Nothing(Feed):
 
 def test_a_stream_that_has_not_begun_has_no_columns() -> None:
     with pytest.raises(InvalidValueError, match="data Nothing has no rows; give a stream that has begun"):
-        prepare(JobSpec("x"), data=Nothing)
+        validate_job(JobSpec("x"), data=Nothing)

@@ -17,7 +17,7 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.rundir.node_logs import read_logs
-from dlrover_nb.core.runtime.preflight import prepare
+from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.resources import Role
 
@@ -69,7 +69,7 @@ def start_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
     def begin(end: str = "", **changes: Any) -> Job:
         spec = JobSpec("own", model=ModelSpec(embedding_dim=2), batch_size=50, shard_batches=10)
-        prepared = prepare(spec, model=Net, data=Rows(end))
+        prepared = validate_job(spec, model=Net, data=Rows(end))
         fields = {
             name: getattr(prepared.spec, name) for name in ("model", "data", "batch_size", "shard_batches")
         }

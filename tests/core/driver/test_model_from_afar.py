@@ -21,7 +21,7 @@ from dlrover_nb.core.data.source import CENSUS_FILE
 from dlrover_nb.core.errors import CheckpointError, NotFoundError
 from dlrover_nb.core.manifests.kinds import JOB
 from dlrover_nb.core.rundir.bundle import pack_checkpoint
-from dlrover_nb.core.runtime.preflight import prepare
+from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
 from dlrover_nb.core.structs.pods import PodJob
@@ -88,7 +88,7 @@ def own(columns):
 
 @pytest.fixture(scope="module")
 def prepared():
-    return prepare(JobSpec("real", model=ModelSpec(embedding_dim=4)), model=own)
+    return validate_job(JobSpec("real", model=ModelSpec(embedding_dim=4)), model=own)
 
 
 @pytest.fixture(scope="module")

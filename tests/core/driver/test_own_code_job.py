@@ -11,7 +11,7 @@ from real_job import GOOD_AUC, Job, plan
 from torch import nn
 
 from dlrover_nb import load_model, trainable
-from dlrover_nb.core.runtime.preflight import prepare
+from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.structs.job import EarlyStopping, JobPhase, JobSpec, Metric, ModelSpec
 from dlrover_nb.core.structs.resources import Role
 
@@ -71,7 +71,7 @@ def own(tmp_path: Path) -> Iterator[Callable[..., Job]]:
             shard_batches=10,
             n_epoch=changes.get("n_epoch", 3),
         )
-        prepared = prepare(spec, model=Net, data=data)
+        prepared = validate_job(spec, model=Net, data=data)
         fields = {name: getattr(prepared.spec, name) for name in ("model", "data", "batch_size", "n_epoch")}
         job = Job(tmp_path, prepared.features, shard_batches=10, **(fields | changes))
         job.folder.mkdir(mode=0o700, exist_ok=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.runtime.limits import (
-    Limits,
+    ControlGroupLimits,
     _sweep,
     quota_us,
     thread_count,
@@ -38,7 +38,7 @@ def test_libraries_get_as_many_threads_as_the_plan_has_whole_cores():
 
 
 def test_where_groups_cannot_be_made_the_share_is_advisory(tmp_path):
-    limit = Limits("job-w0", root=tmp_path / "none")
+    limit = ControlGroupLimits("job-w0", root=tmp_path / "none")
     assert limit.apply(0.5, 512) == (False, False)
     limit.release()
 

@@ -8,7 +8,13 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
-from dlrover_nb.core.runtime.pod import MOST_LETTERS, await_told, node_config, read_pod_job, tell_end
+from dlrover_nb.core.runtime.pod import (
+    MOST_LETTERS,
+    await_value,
+    node_config,
+    read_pod_job,
+    write_end_message,
+)
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.pods import PodJob, state_folder
 from dlrover_nb.core.structs.resources import Role
@@ -74,13 +80,13 @@ def test_a_secret_that_is_none_of_ours_is_refused(tmp_path):
 
 def test_a_pod_waits_for_what_it_is_not_told_yet():
     answers, slept = iter([None, None, MASTER]), []
-    assert await_told(lambda: next(answers), "it", sleep=slept.append) == MASTER
+    assert await_value(lambda: next(answers), "it", sleep=slept.append) == MASTER
     assert len(slept) == 2
 
 
 def test_a_pod_that_is_never_told_ends():
     with pytest.raises(BackendError, match="not told where the job's master is within 120 s"):
-        await_told(lambda: None, "where the job's master is", sleep=lambda _s: None)
+        await_value(lambda: None, "where the job's master is", sleep=lambda _s: None)
 
 
 @pytest.mark.parametrize(
@@ -92,12 +98,12 @@ def test_a_pod_that_is_never_told_ends():
     ],
 )
 def test_why_a_pod_failed_is_left_in_one_line(tmp_path, error, told):
-    assert tell_end(error, tmp_path / "end") == told
+    assert write_end_message(error, tmp_path / "end") == told
     assert (tmp_path / "end").read_text() == told
 
 
 def test_there_is_nowhere_to_leave_it_outside_of_pods(tmp_path):
-    assert tell_end(NotFoundError("no"), tmp_path / "no" / "end") == "no"
+    assert write_end_message(NotFoundError("no"), tmp_path / "no" / "end") == "no"
 
 
 def run_module(**variables):

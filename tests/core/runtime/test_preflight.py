@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime.preflight import look, pack_code, prepare
+from dlrover_nb.core.runtime.preflight import pack_code, validate_job, validate_packed_job
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
 
 SPEC = JobSpec("try")
@@ -48,14 +48,14 @@ def rows(n_row):
 
 
 def test_a_job_of_built_in_parts_needs_nothing_but_its_features():
-    prepared = prepare(SPEC)
+    prepared = validate_job(SPEC)
     assert prepared.spec == SPEC
     assert prepared.packed == ()
     assert prepared.features.n_train > 0
 
 
 def test_own_model_and_rows_are_named_counted_and_written(tmp_path):
-    prepared = prepare(SPEC, model=Net, data=rows(100))
+    prepared = validate_job(SPEC, model=Net, data=rows(100))
     model, data = prepared.spec.model, prepared.spec.data
     assert (model.name, model.n_dense, data.format) == ("custom", 2, DataFormat.OWN)
     assert (prepared.features.n_train, prepared.features.n_eval) == (90, 10)
@@ -66,40 +66,40 @@ def test_own_model_and_rows_are_named_counted_and_written(tmp_path):
 
 def test_the_short_last_batch_is_tried_too():
     spec = replace(SPEC, batch_size=10, data=replace(SPEC.data, holdout=0.0))
-    assert prepare(spec, model=Batchwise, data=rows(102)).spec.model.n_dense == 4
+    assert validate_job(spec, model=Batchwise, data=rows(102)).spec.model.n_dense == 4
     with pytest.raises(
         InvalidValueError, match="Batchwise on 1 sample rows failed: ValueError: Expected more"
     ):
-        prepare(spec, model=Batchwise, data=rows(101))
+        validate_job(spec, model=Batchwise, data=rows(101))
 
 
 def test_installed_code_is_imported_and_tried():
     spec = replace(SPEC, model=ModelSpec(name="custom", code="torch.nn:Identity"))
     with pytest.raises(InvalidValueError, match="Identity"):
-        prepare(spec)
+        validate_job(spec)
 
 
 def test_code_of_an_earlier_job_is_asked_for_again():
     data = DataSpec(DataFormat.OWN, "pickle:" + "0" * 64)
     for spec in (replace(SPEC, data=data), replace(SPEC, model=ModelSpec(name="custom", code=data.path))):
         with pytest.raises(InvalidValueError, match="give the object itself as"):
-            prepare(spec)
+            validate_job(spec)
 
 
 def test_an_unknown_model_is_refused_before_anything_starts():
     with pytest.raises(InvalidValueError, match="model must be one of dcn_v2, wide_deep, xdeepfm, or custom"):
-        prepare(replace(SPEC, model=ModelSpec(name="deepwide")))
+        validate_job(replace(SPEC, model=ModelSpec(name="deepwide")))
 
 
 def test_a_master_that_looks_instead_of_the_client_finds_the_same(tmp_path):
-    prepared = prepare(SPEC, model=Net)
+    prepared = validate_job(SPEC, model=Net)
     spec, packed = pack_code(SPEC, model=Net)
     for code in packed:
         code.write(tmp_path)
-    assert look(spec, tmp_path) == (prepared.spec, prepared.features)
+    assert validate_packed_job(spec, tmp_path) == (prepared.spec, prepared.features)
 
 
 def test_code_that_did_not_arrive_is_told_before_it_is_tried(tmp_path):
     spec, _ = pack_code(SPEC, model=Net)
     with pytest.raises(InvalidValueError, match="give the object itself as model"):
-        look(spec, tmp_path)
+        validate_packed_job(spec, tmp_path)

@@ -48,7 +48,7 @@ from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.pod import read_pod_job
 from dlrover_nb.core.runtime.pod_staging import receive
-from dlrover_nb.core.runtime.preflight import look
+from dlrover_nb.core.runtime.preflight import validate_packed_job
 from dlrover_nb.core.runtime.wire import JobKeys
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import STATE
@@ -195,7 +195,7 @@ class PodMaster:
         receive(job.spec, self._folder, url=job.code_url)
         if job.features is not None:
             return job
-        spec, features = look(job.spec, self._folder)
+        spec, features = validate_packed_job(job.spec, self._folder)
         return replace(job, spec=spec, features=features)
 
     def _tell_nodes(self, job: PodJob) -> None:

@@ -46,7 +46,7 @@ from dlrover_nb.core.manifests.objects import (
 from dlrover_nb.core.manifests.parts import JOB_LABEL, end_name, is_operated, run_of
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.runtime.pod_staging import sees_rows, send
-from dlrover_nb.core.runtime.preflight import pack_code, prepare
+from dlrover_nb.core.runtime.preflight import pack_code, validate_job
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.structs.pods import PodJob, run_name, storage_advice
 from dlrover_nb.core.structs.resources import Role
@@ -94,7 +94,7 @@ def looked_at(
     if data is None and not sees_rows(spec):
         spec, packed = pack_code(spec, model=model)
         return spec, None, packed
-    prepared = prepare(spec, model=model, data=data)
+    prepared = validate_job(spec, model=model, data=data)
     return prepared.spec, prepared.features, prepared.packed
 
 
