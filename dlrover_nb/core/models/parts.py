@@ -1,4 +1,4 @@
-"""What the built-in models have in common: their deep part, their input vector, their wide part."""
+"""Parts of the built-in models: the deep part, the input vector, the wide part."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The models by name, and what is to be known of them without torch.
+"""The built-in models by name, and their sizes without importing torch.
 
-A model is added by one line in `MODELS`: how many dense parameters it has, and where its module stands. The
-count is a formula and not a built module, because the job master and the PS need it and neither can spare
-the 200 MiB that torch takes; a test holds formula and module together.
+A model is added by one line in `MODELS`: its number of dense parameters, and the place of its module. The
+number is a formula and not a built module, because the job master and the PS need it without the 200 MiB of
+torch; a test compares formula and module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a user's own model is called with, and how it is marked; without torch, as notebooks import it.
+"""The contract of a user's own model, and its marker; without torch, as notebooks import it.
 
-The contract is that of `trainable`. Parameters live on the parameter servers: a module's parameters are
-written before each batch and its gradients are read after it. Nothing else of a module travels, so one that
-changes buffers as it trains (running statistics) would differ from worker to worker and is refused.
+Parameters live on the parameter servers: a module's parameters are written before each batch and its
+gradients are read after it. Nothing else of a module is shared, so one that changes buffers during training
+(running statistics) would differ between workers and is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CUSTOM = "custom"  # the name of a model that is the user's own
-LOSS = "__dlrover_nb_loss__"  # attribute of a factory that `trainable` was told a loss for
+LOSS = "__dlrover_nb_loss__"  # attribute of a factory with the loss given to `trainable`
 
 Factory = TypeVar("Factory", bound="Callable[..., Any]")
 
@@ -28,7 +28,7 @@ class Columns:
     n_categorical, n_numeric
         Columns of ids, and of numbers.
     embedding_dim
-        Floats of an embedding. A row has one more, for those who want a linear part: `row_width`.
+        Floats of an embedding. A row has one more for a linear part: `row_width`.
     """
 
     n_categorical: int
@@ -67,12 +67,12 @@ def trainable(
 
     Notes
     -----
-    Only parameters travel between workers; they are float32, and all exist once the module is built. So:
+    Only parameters are shared between workers; they are float32, and all exist once the module is built. So:
 
     - modules are built on every worker, from one seed; a buffer that stays as it is built (a mask, a table of
       positions) is the same everywhere and is fine,
-    - running statistics (``nn.BatchNorm1d``) are refused: use ``nn.LayerNorm``. Normalising by the batch at
-      hand is refused as well where it goes on in evaluation: a row's score must not depend on its company,
+    - running statistics (``nn.BatchNorm1d``) are refused: use ``nn.LayerNorm``. Normalizing by the
+      current batch is refused as well if it continues in evaluation: a score must not depend on other rows,
     - dropout works: it is on in training and off in evaluation and prediction; each worker draws its own.
 
     A job takes it as ``cluster.submit(spec, model=MyNet)`` or ``%dlrover submit NAME --model MyNet``;

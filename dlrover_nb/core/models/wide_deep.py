@@ -1,7 +1,7 @@
-"""Wide & Deep (Cheng et al. 2016) on embedded rows that come from outside the module.
+"""Wide & Deep (Cheng et al. 2016) on embedding rows that are supplied from outside the module.
 
-The table of embeddings lives on the PS; a row's last column is its weight in the linear ("wide") part, so one
-look-up serves both parts.
+The embedding table lives on the PS; the last column of a row is its weight in the linear ("wide") part, so
+one lookup serves both parts.
 """
 
 from __future__ import annotations

@@ -51,19 +51,19 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 POLL_EVERY_S = 0.2
-VALUE_LIMIT_S = 120.0  # the kubelet brings a changed Secret to its pods within a minute or so
+VALUE_LIMIT_S = 120.0  # the kubelet updates a changed Secret in its pods within about a minute
 MOST_LETTERS = 2000  # of the line why a pod failed; the kubelet keeps 4096 bytes
 
 
 def read_pod_job(path: Path = Path(JOB_FILE)) -> PodJob:
-    """Return what this pod's job is.
+    """Return the job of this pod.
 
     Raises
     ------
     NotFoundError
         When the Secret is not there.
     WireError
-        When it holds something else.
+        When its content is invalid.
     """
     try:
         data = path.read_bytes()
@@ -82,10 +82,12 @@ def node_config(
     Raises
     ------
     InvalidValueError
-        When a variable is missing or says something else.
+        When a variable is missing or invalid.
     """
     if job.features is None:
-        raise InvalidValueError("the job's data were not looked at; its master does that before nodes start")
+        raise InvalidValueError(
+            "expected the features of the job's data, got none; its master writes them before nodes start"
+        )
     address = _variable(variables, IP_VAR)
     return NodeConfig(
         node=_variable(variables, NODE_VAR),
@@ -105,7 +107,7 @@ def node_config(
 
 def _variable(variables: Mapping[str, str], name: str) -> str:
     if not variables.get(name):
-        raise InvalidValueError(f"variable {name} is not set; a node's pod is made by the job's master")
+        raise InvalidValueError(f"variable {name} must be set, got none; let the job's master create the pod")
     return variables[name]
 
 
@@ -118,18 +120,20 @@ def _parsed(variables: Mapping[str, str], name: str, kind: Callable[[str], T]) -
 
 
 def await_value(read: Callable[[], T | None], what: str, *, sleep: Callable[[float], None] = time.sleep) -> T:
-    """Look until something is there.
+    """Poll until a value is available.
 
     Raises
     ------
     BackendError
-        When it does not come.
+        When it is not available within the limit.
     """
     for _ in range(round(VALUE_LIMIT_S / POLL_EVERY_S)):
         if (found := read()) is not None:
             return found
         sleep(POLL_EVERY_S)
-    raise BackendError(f"the pod was not told {what} within {VALUE_LIMIT_S:g} s; look at the job's master")
+    raise BackendError(
+        f"the pod did not get {what} within {VALUE_LIMIT_S:g} s; check the log of the job's master"
+    )
 
 
 def _prepared_job() -> PodJob | None:
@@ -140,24 +144,24 @@ def _prepared_job() -> PodJob | None:
 
 def run_pod() -> None:
     """Run the node of this pod to its end; raises as `core.runtime.node.run`, and what is wrong before it."""
-    job = await_value(_prepared_job, "what the job's data are")
-    master = await_value(lambda: read_endpoint(MASTER_FILE) or None, "where the job's master is")
+    job = await_value(_prepared_job, "the features of the job's data")
+    master = await_value(lambda: read_endpoint(MASTER_FILE) or None, "the endpoint of the job's master")
     config = node_config(job, os.environ, master=master)
     receive(job.spec, Path(config.folder), url=job.code_url)
     run(config, limits=ContainerLimits(), memory=_memory)
 
 
 def _memory() -> int:
-    """Return the bytes that count against the pod's limit, or, where nobody tells, what the process holds."""
+    """Return the bytes that count against the pod's limit, or those of the process where that is unknown."""
     charged = charged_bytes()
     return own_memory() if charged is None else charged
 
 
 def write_end_message(error: BaseException, path: Path = Path(END_FILE)) -> str:
-    """Leave one line why the pod failed for its status; return it."""
+    """Write one line with the reason of a failure for the pod's status; return it."""
     text = str(error) if isinstance(error, DlroverError) else f"{type(error).__name__}: {error}"
     line = " ".join(text.split())[:MOST_LETTERS]
-    with contextlib.suppress(OSError):  # there is none outside a pod
+    with contextlib.suppress(OSError):  # no such file outside a pod
         path.write_text(line)
     return line
 
@@ -169,7 +173,7 @@ def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
 def main() -> int:
     """Run this pod's node; return the exit code."""
     log_lines()
-    signal.signal(signal.SIGTERM, _exit)  # the first process of a pod ends by a signal only if it says so
+    signal.signal(signal.SIGTERM, _exit)  # the first process of a pod ignores signals without a handler
     try:
         run_pod()
     except DlroverError as error:

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Where code was put: in a folder, or in the files that a Secret is to hold."""
+    """Staged code: a folder, or the files for a Secret."""
 
     url: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def send(packed: Sequence[Packed], *, url: str, run: str) -> Delivery:
-    """Choose the way for a user's code, and put it into the folder if that is the way.
+    """Stage a user's code: return files for a Secret, or upload it into the folder if it is large.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def send(packed: Sequence[Packed], *, url: str, run: str) -> Delivery:
 
 
 def receive(spec: JobSpec, folder: Path, *, url: str, mounted: Path = Path(CODE_FOLDER)) -> None:
-    """Put the code that a job names into its run folder, where nodes look for it; what is there stays.
+    """Fetch the code that a job names into its run folder; existing files are kept.
 
     Parameters
     ----------
@@ -103,19 +103,19 @@ def receive(spec: JobSpec, folder: Path, *, url: str, mounted: Path = Path(CODE_
 
 
 def sees_rows(spec: JobSpec) -> bool:
-    """Whether the client sees the job's rows as its pods do; else the job's master has to look at them.
+    """Whether the client can read the job's rows as its pods do; else the job's master reads them.
 
     Raises
     ------
     InvalidValueError
-        When they are a file of the client's that no pod sees.
+        When they are a local file that no pod can read.
     """
     if spec.data.format in {DataFormat.CENSUS, DataFormat.OWN}:
         return True
     path, mounts = Path(spec.data.path), [Path(volume.mount) for volume in spec.kubernetes.volumes]
     if not any(path.is_relative_to(mount) for mount in mounts) and path.exists():
         raise InvalidValueError(
-            f"pods do not see {path}; mount a volume that holds it, such as kubernetes.volumes: "
+            f"pods cannot read {path}; mount a volume that holds it, such as kubernetes.volumes: "
             f"[{{mount: {path.parent}, claim: NAME, read_only: true}}], or give the rows as an object (data=)"
         )
     return False

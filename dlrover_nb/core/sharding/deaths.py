@@ -1,7 +1,7 @@
-"""Which shards are suspected of killing their holders.
+"""Shards that are suspected of killing their holders.
 
-One death says nothing: machines fail, and somebody holds a shard then. Several holders in a row that die
-before another row of a shard is done say that the rows there may be the reason.
+One death proves nothing: machines fail, and some worker holds a shard then. Several holders in a row that die
+before the next row of a shard is done suggest that its rows are the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_DEATHS = 3
 
 
 class Deaths:
-    """The last holders of each shard that died at the row where it stands.
+    """The last holders of each shard that died at its current row.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Deaths:
         self._owners = dict(items)
 
     def count(self, shard: int, owner: str) -> bool:
-        """Note a death; whether it was one too many."""
+        """Count a death; return whether the limit is reached."""
         self._owners[shard] = (*self._owners.get(shard, ()), owner)
         return len(self._owners[shard]) >= MAX_DEATHS
 
@@ -42,7 +42,7 @@ class Deaths:
         self._owners.pop(shard, None)
 
     def keep(self, wanted: Callable[[int], bool]) -> None:
-        """Forget all shards but the wanted ones."""
+        """Drop all shards but the wanted ones."""
         self._owners = {shard: owners for shard, owners in self._owners.items() if wanted(shard)}
 
     def acquit(self, shard: int) -> None:
@@ -70,5 +70,5 @@ class Deaths:
             yield QuarantinedShard(split.purpose, shard, *place, rows.of(shard), self._owners[shard])
 
     def items(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
-        """Return all of it."""
+        """Return the deaths of all shards."""
         return tuple(self._owners.items())

@@ -1,4 +1,4 @@
-"""Who holds which shard: under which grant, and up to which row."""
+"""Which worker holds which shard: under which grant, and up to which row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Hold(NamedTuple):
-    """A shard in somebody's hands."""
+    """A granted shard."""
 
     owner: str
     grant: int
@@ -20,7 +20,7 @@ class Hold(NamedTuple):
 
 
 class Holds:
-    """All of them, in the order of the grants."""
+    """All granted shards, in the order of the grants."""
 
     def __init__(self) -> None:
         self._holds: dict[int, Hold] = {}
@@ -49,12 +49,12 @@ class Holds:
         return hold is not None and hold.grant == grant and hold.owner == owner
 
     def add(self, shard: int, hold: Hold) -> None:
-        """Note who holds a shard that nobody held."""
+        """Record the holder of a free shard."""
         self._holds[shard] = hold
         self._shards.setdefault(hold.owner, {})[shard] = None
 
     def let_go(self, shard: int) -> Hold:
-        """Take a shard out of the hands that it is in; return whose they were."""
+        """Release a shard; return its last hold."""
         hold = self._holds.pop(shard)
         mine = self._shards[hold.owner]
         del mine[shard]

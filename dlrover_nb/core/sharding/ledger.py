@@ -1,18 +1,18 @@
-"""The shard ledger: TODO -> DOING -> DONE, moved by the job master alone, counted exactly.
+"""The shard ledger: TODO -> DOING -> DONE, changed by the job master only, counted exactly.
 
-A shard is DONE only when its holder says that all its gradients have reached the PS. The holder's right
-is a lease that names the grant, and no two grants of a job have the same number: a report which comes after
-the shard was taken back is refused and counted, and never moves a shard. A shard that is taken back keeps
-the rows that were acknowledged. So every row is trained at least once, and twice only where rows were done
-but not yet acknowledged when their worker died.
+A shard is DONE only when its holder reports that all its gradients have reached the PS. The holder has a
+lease that names the grant, and no two grants of a job have the same number: a report that arrives after the
+shard was taken back is refused and counted, and never moves a shard. A shard that is taken back keeps its
+acknowledged rows. So every row is trained at least once, and twice only where rows were done but not yet
+acknowledged when their worker died.
 
-A shard whose holders die at the same row again and again (`deaths`) is put in quarantine, for the reason may
-lie in its rows: it is handed out no more and keeps the job from being finished until somebody says `retry`
-or `skip`. Dropping it silently was rejected: a job that calls itself finished has trained what it says.
+A shard whose holders die repeatedly at the same row (`deaths`) is put in quarantine, for the reason may be
+its rows: it is not granted any more and keeps the job from finishing until the user decides `retry` or
+`skip`. Dropping it silently was rejected: a finished job must have trained what it reports.
 
-A shard costs one byte; what only few have at a time (a holder, rows of a shard that is not done, deaths)
-stands in dictionaries, and the order of one pass in an array of int32. A queue of shard objects was rejected:
-it takes a hundred times the memory and its checkpoint is slow.
+A shard costs one byte; sparse data (a holder, rows of an unfinished shard, deaths) are in dictionaries, and
+the order of one pass is an array of int32. A queue of shard objects was rejected: it takes a hundred times
+the memory and its checkpoint is slow.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class ShardLedger:
-    """Hands out the shards of one split and accounts for them; see the module for its guarantees.
+    """Grants the shards of one split and accounts for them; see the module for its guarantees.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class ShardLedger:
     Attributes
     ----------
     changes
-        Every call that changed something, for a master that comes back.
+        Log of the calls that changed something, for a restarted master.
     """
 
     def __init__(self, split: Split) -> None:
@@ -69,11 +69,11 @@ class ShardLedger:
         self._n_grant = self._n_refused = self._n_returned = 0
         self.changes = ChangeLog()
 
-    # what it knows
+    # read access
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do; a shard in quarantine is."""
+        """Whether all shards are done or skipped; a shard in quarantine is not."""
         if self._is_closed:
             return not self._holds
         return self._n_done + self._n_skipped == len(self._state) and not self.split.is_open
@@ -103,28 +103,28 @@ class ShardLedger:
         return () if self._is_closed else tuple(self._deaths.quarantined(self.split, self._rows))
 
     def holds(self, owner: str, lease: Lease) -> bool:
-        """Whether `owner` holds that very grant now."""
+        """Whether `owner` holds that grant now."""
         is_held = self._holds.covers(owner, lease.shard, lease.grant)
         return is_held and lease.purpose is self.split.purpose
 
     def is_done_before(self, shard: int) -> bool:
-        """Whether all shards with lower numbers are DONE or given up."""
+        """Whether all shards with lower numbers are DONE or skipped."""
         before = self._state[:shard]
         return before.count(DONE) + before.count(SKIPPED) == shard
 
     def leases(self, owner: str) -> tuple[Lease, ...]:
-        """Return what `owner` holds, oldest first."""
+        """Return the leases of `owner`, oldest first."""
         purpose, holds = self.split.purpose, self._holds
         return tuple(Lease(purpose, shard, holds[shard].grant) for shard in holds.of(owner))
 
-    # the life of a shard
+    # transitions of a shard
 
     def grant(self, owner: str, *, most_batches: int | None = None) -> Shard | None:
-        """Hand a shard to `owner`: returned ones first, then the pass in its order, then the next pass.
+        """Grant a shard to `owner`: returned ones first, then the pass in its order, then the next pass.
 
-        None says that nothing is to do now; shards that others hold may still come back. At most
-        `most_batches` batches of it are handed out: its rest comes first when they are done. An evaluation
-        shard is handed out whole, because its scores are kept whole or not at all.
+        None: nothing to do now; shards of other holders may still be returned. At most `most_batches` batches
+        of it are granted: the rest is granted first when they are done. An evaluation shard is granted whole,
+        because its scores are kept whole or not at all.
         """
         shard = None if self._is_closed else self._queue.pop(self._state)
         self.changes.note(f"grant {owner} {most_batches or 0}")
@@ -150,7 +150,7 @@ class ShardLedger:
     def progress(self, owner: str, lease: Lease, n_row_done: int) -> bool:
         """Acknowledge the first `n_row_done` rows of a shard; False when the lease is stale.
 
-        A number below what was acknowledged already (a late report) changes nothing.
+        A number below the acknowledged one (a late report) has no effect.
         """
         if not self._admits(owner, lease):
             return False
@@ -161,7 +161,7 @@ class ShardLedger:
     def complete(self, owner: str, lease: Lease) -> bool:
         """Move a shard to DONE; False, and counted as refused, when the lease is stale or it is done.
 
-        What was granted as a piece of a shard is acknowledged, and the rest goes to the front.
+        A piece of a shard is acknowledged, and its rest goes to the front of the queue.
         """
         if not self._admits(owner, lease):
             return False
@@ -180,10 +180,10 @@ class ShardLedger:
         return True
 
     def release(self, owner: str, *, killed: bool = False) -> int:
-        """Take back all that `owner` holds, acknowledged rows kept; return how many shards.
+        """Take back all shards of `owner` with their acknowledged rows; return how many.
 
-        When it was `killed` the shard that it was working on, the one that it was granted first, may be the
-        reason: that is counted until a row of it is done.
+        If it was `killed`, its current shard, the one granted first, may be the reason: that is counted until
+        another row of it is done.
         """
         shards = self._holds.of(owner)
         if shards:
@@ -199,7 +199,7 @@ class ShardLedger:
         return len(shards)
 
     def give_back(self, owner: str, lease: Lease) -> bool:
-        """Take back one shard, which its owner never got; False when the lease is stale."""
+        """Take back one shard that its owner never received; False when the lease is stale."""
         if not self.holds(owner, lease):
             return False
         self.changes.note(f"give_back {owner} {lease.shard} {lease.grant}")
@@ -212,7 +212,7 @@ class ShardLedger:
     # decisions
 
     def retry(self, shard: int) -> None:
-        """Hand a shard in quarantine out again, as the next one.
+        """Grant a shard in quarantine again, as the next one.
 
         Raises
         ------
@@ -224,7 +224,7 @@ class ShardLedger:
         self._queue.returned.appendleft(shard)
 
     def skip(self, shard: int) -> None:
-        """Give up a shard in quarantine: the rows of it that are not trained never will be.
+        """Skip a shard in quarantine: its remaining rows are not trained.
 
         Raises
         ------
@@ -236,15 +236,15 @@ class ShardLedger:
         self._n_skipped += 1
 
     def close(self) -> None:
-        """Hand out nothing more (early stopping): what is DOING may end, the rest counts as skipped."""
+        """Grant nothing more (early stopping): shards that are DOING may finish, the rest is skipped."""
         self.changes.note("close")
         self._is_closed = True
 
     def close_at(self, row: int) -> None:
         """End a stream before `row`.
 
-        Leases on shards that the end cuts short or off turn stale; of one cut short nothing counts as done,
-        because its rows were shuffled with others that do not exist.
+        Leases on shards that the end cuts become stale. Of a shortened shard nothing counts as done, because
+        its rows were shuffled with rows that do not exist.
 
         Raises
         ------
@@ -265,19 +265,19 @@ class ShardLedger:
         self.changes.note(f"close_at {row}")
         self._cut(split, whole)
 
-    # going back, and coming back
+    # checkpoint and recovery
 
     def checkpoint(self) -> LedgerCheckpoint:
-        """Return what `restore` needs; DOING shards are kept as begun ones."""
+        """Return what `restore` needs; DOING shards are saved as begun ones."""
         done = bits_of(self._state, DONE)
         skipped = shards_in(self._state, SKIPPED) if self._n_skipped else ()
         begun = tuple(sorted(self._rows.begun.items()))
         return LedgerCheckpoint(self.split, done, begun, tuple(int(s) for s in skipped), self._is_closed)
 
     def restore(self, checkpoint: LedgerCheckpoint | None = None) -> None:
-        """Go back to a checkpoint (None: to the beginning); every lease given out so far turns stale.
+        """Roll back to a checkpoint (None: to the beginning); all leases become stale.
 
-        What is known of shards that kill and what was decided stays: older parameters do not undo that.
+        Deaths and decisions are kept: older parameters do not undo them.
 
         Raises
         ------
@@ -302,7 +302,7 @@ class ShardLedger:
         self._queue = ShardQueue(split)
 
     def record(self) -> LedgerRecord:
-        """Return all of it, for `from_record`."""
+        """Return the complete state, for `from_record`."""
         return LedgerRecord(
             checkpoint=self.checkpoint(),
             n_known=len(self._state),
@@ -318,7 +318,7 @@ class ShardLedger:
 
     @classmethod
     def from_record(cls, record: LedgerRecord) -> ShardLedger:
-        """Return a ledger with the same shards, grants, holders and counts as the one that was recorded.
+        """Return a ledger with the shards, grants, holders and counts of a record.
 
         Raises
         ------
@@ -366,7 +366,7 @@ class ShardLedger:
         self._n_quarantined -= 1
 
     def _cut(self, split: Split, whole: int) -> None:
-        """Give a stream its end: forget the shards after it, and begin the one that it cuts anew."""
+        """Set the end of a stream: drop the shards after it, and restart the one that it cuts."""
         for shard in [s for s in self._holds if s >= whole]:
             self._holds.let_go(shard)
             self._n_returned += 1
@@ -390,7 +390,7 @@ class ShardLedger:
             self._state[shard] = QUARANTINED
 
     def _n_sample_skipped(self) -> int:
-        """Count rows that were given up: of all shards when it is closed, but for those at work."""
+        """Count skipped rows; of a closed ledger, all rows that are neither done nor held."""
         n_row = self.split.n_row
         if self._is_closed:
             n_coming = sum(n_row(shard) - self._rows.of(shard) for shard in self._holds)

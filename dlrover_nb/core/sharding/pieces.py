@@ -1,7 +1,7 @@
-"""How much of a shard a worker gets: the slower it is, the less, so that none ends long after the others.
+"""Pieces of shards: slower workers get smaller ones, so that none finishes long after the others.
 
 A worker at half the usual speed gets half a shard, one at a quarter or less a quarter: 256, 128 and 64
-batches. Steps of two, and not exact shares: speeds are noisy, and the ends of pieces stay on few places.
+batches. Powers of two, and not exact shares: speeds are noisy, and pieces then end at few positions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SMALLEST_SHARE = 4  # the slowest get this fraction of a shard
 
 
 def usual_speed(speeds: Iterable[float]) -> float:
-    """Return the median of the speeds that are known (above 0); 0 when none is."""
+    """Return the median of the known speeds (above 0); 0 without any."""
     known = [speed for speed in speeds if speed > 0]
     return statistics.median(known) if known else 0.0
 

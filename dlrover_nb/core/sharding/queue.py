@@ -1,4 +1,4 @@
-"""Which shard is next: those that came back, then the pass in its order, then the next pass."""
+"""The order of grants: returned shards first, then the pass in its order, then the next pass."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class ShardQueue:
-    """The order of what is TODO; it knows numbers only, the ledger knows what each shard is.
+    """The order of TODO shards by number; their states are in the ledger.
 
     Parameters
     ----------
     split
         The shards.
     epoch, place
-        Where the hand-out is.
+        Position of the next grant.
     returned
-        Shards that come before all others.
+        Returned shards, which are granted first.
     """
 
     def __init__(self, split: Split, epoch: int = 0, place: int = 0, returned: Iterable[int] = ()) -> None:
@@ -34,7 +34,7 @@ class ShardQueue:
         self._order: Sequence[int] = self._order_of(epoch)
 
     def pop(self, state: bytearray) -> int | None:
-        """Take off the next shard that `state` knows as TODO, or does not know yet; None without one."""
+        """Remove and return the next shard that is TODO or new to `state`; None without one."""
         if self.returned:
             return self.returned.popleft()
         while True:
@@ -53,4 +53,4 @@ class ShardQueue:
             return range(self._split.n_shard)
         if epoch >= self._split.n_epoch:
             raise CheckpointError(f"expected a place in {self._split.n_epoch} passes, got pass {epoch}")
-        return self._split.order(epoch).data  # its items are plain ints, and cost nothing until asked for
+        return self._split.order(epoch).data  # yields plain ints without a list of them

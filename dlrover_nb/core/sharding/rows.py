@@ -1,4 +1,4 @@
-"""Which rows are done: all of a shard that is DONE, the first ones of any other."""
+"""Counts of done rows: all of a DONE shard, the first ones of any other."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 class RowsDone:
-    """The account of rows that were acknowledged.
+    """Acknowledged rows.
 
     Parameters
     ----------
     n_whole
         Rows of shards that are DONE.
     begun
-        Pairs of another shard and how many of its rows are done.
+        Pairs of an unfinished shard and its done rows.
 
     Attributes
     ----------
     begun
         The same, by shard.
     n_row
-        All rows that are done.
+        Total of done rows.
     """
 
     def __init__(self, n_whole: int = 0, begun: Iterable[tuple[int, int]] = ()) -> None:
@@ -52,13 +52,13 @@ class RowsDone:
         self.n_row += n_row - self.begun.pop(shard, 0)
 
     def forget_from(self, first: int) -> None:
-        """Count nothing of shards from `first` on, none of which is DONE."""
+        """Drop the shards from `first` on, none of which is DONE."""
         for shard in [s for s in self.begun if s >= first]:
             self.n_row -= self.begun.pop(shard)
 
 
 def still_begun(checkpoint: LedgerCheckpoint, split: Split, states: bytearray) -> Iterator[tuple[int, int]]:
-    """Yield shards begun at a checkpoint and their rows, but for one that a stream's end has cut since."""
+    """Yield shards begun at a checkpoint and their rows, except one cut by the end of a stream."""
     for shard, n_row in checkpoint.begun:
         is_here = shard < split.n_shard and state_at(states, shard) != DONE
         if is_here and checkpoint.split.n_row(shard) == split.n_row(shard):

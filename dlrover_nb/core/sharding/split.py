@@ -1,10 +1,10 @@
-"""How rows become shards: arithmetic on index ranges, no state.
+"""The split of rows into shards: arithmetic on index ranges, no state.
 
-A pass over N rows is cut into ceil(N / (B*M)) shards of M batches of B rows (DLRover-RM 5.1); the last
-shard is shorter. A shard is named by one number over all passes, so that accounting needs one array.
+A pass over N rows is cut into ceil(N / (B*M)) shards of M batches of B rows (DLRover-RM 5.1); the last shard
+is shorter. A shard is named by one number over all passes, so accounting needs one array.
 
-A stream has one pass, handed out in its order: shuffling between its shards would need to know its end. Until
-the end is known `n_sample` is None.
+A stream has one pass, granted in its order: shuffling its shards would require its end. `n_sample` is None
+until the end is known.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Split:
     batch_size, shard_batches
         B and M of the count check DONE = ceil(N/(B*M)) per pass.
     seed
-        Of the order in which shards are handed out, another one in each pass.
+        Seed of the order of grants, which differs in each pass.
     is_stream
-        Whether the rows come in their order; a stream that has ended keeps it.
+        Whether the rows are granted in their order; also after the stream has ended.
     """
 
     n_sample: int | None
@@ -56,7 +56,9 @@ class Split:
         if self.n_sample is None and not self.is_stream:
             raise InvalidValueError("n_sample must be a number, got None; only a stream has no end")
         if self.is_stream and self.n_epoch > 1:
-            raise InvalidValueError(f"n_epoch of a stream must be 1, got {self.n_epoch}; it comes but once")
+            raise InvalidValueError(
+                f"n_epoch of a stream must be 1, got {self.n_epoch}; it can be read once only"
+            )
         if self.n_sample is not None:
             _check.at_least("n_sample", self.n_sample, 0)
             if self.n_shard > MAX_SHARDS:
@@ -134,11 +136,11 @@ class Split:
                 return known
         raise CheckpointError(
             f"expected the queue of {self}, got one of {other}; "
-            "a job goes on only with the data, batch size and seed that it began with"
+            "a job continues only with its original data, batch size and seed"
         )
 
     def order(self, epoch: int) -> ShardIds:
-        """Return the shards of one pass in the order to hand them out: shuffled, the same for one seed.
+        """Return the shards of one pass in the order of grants: shuffled, a function of the seed.
 
         Not for a stream, whose order is that of its numbers.
         """
@@ -150,10 +152,10 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheckpoint:
-    """What of a ledger belongs to the parameters of one moment, small enough to lie beside them.
+    """The part of a ledger that belongs to the parameters of one moment.
 
     `done` holds one bit per shard; `begun` pairs a shard that is not done with its acknowledged rows.
-    `skipped` are shards that the user gave up; `is_closed` says that no more was to be trained.
+    `skipped` are shards that the user skipped; `is_closed` says that no more shards are granted.
     """
 
     split: Split
@@ -175,9 +177,9 @@ class HeldShard:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """A ledger in full, so that a job master that was killed goes on with every lease as it was.
+    """The complete state of a ledger, with which a restarted job master keeps every lease.
 
-    `epoch` and `place` say where in which pass the hand-out is; `deaths` names, per shard, the last holders
+    `epoch` and `place` are the position of the next grant; `deaths` names, per shard, the last holders
     that died without a row of it.
     """
 

@@ -1,4 +1,4 @@
-"""What a shard can be, in a byte, and how a checkpoint keeps that in a bit."""
+"""States of a shard in one byte, and their bits in a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TODO, DOING, DONE, QUARANTINED, SKIPPED = range(5)
 
 
 def state_at(states: bytearray, shard: int) -> int:
-    """Return the state of a shard; one that is not known yet is TODO."""
+    """Return the state of a shard; an unknown one is TODO."""
     return states[shard] if shard < len(states) else TODO
 
 
@@ -32,7 +32,7 @@ def bits_of(states: bytearray, state: int) -> bytes:
 def states_of(checkpoint: LedgerCheckpoint, split: Split) -> bytearray:
     """Return DONE and TODO for each known shard."""
     bits = np.unpackbits(np.frombuffer(checkpoint.done, np.uint8))
-    if split.is_open:  # it knows no more shards than it must
+    if split.is_open:  # as few shards as the checkpoint implies
         n_known = max((0, *(s + 1 for s, _ in checkpoint.begun), *(s + 1 for s in checkpoint.skipped)))
         n_known = max(n_known, int(bits.nonzero()[0][-1]) + 1 if bits.any() else 0)
     else:

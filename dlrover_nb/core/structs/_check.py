@@ -1,4 +1,4 @@
-"""Validation shared by the records: one wording for one kind of mistake."""
+"""Validation of records: uniform wording for each kind of error."""
 
 from __future__ import annotations
 

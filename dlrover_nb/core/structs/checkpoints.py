@@ -1,4 +1,4 @@
-"""Where one part of a checkpoint lies: in the memory of a host, in a file, or in both."""
+"""Where one part of a checkpoint is stored: in the memory of a host, in a file, or both."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """One copy of a PS in shared memory, as whoever made it described it.
+    """One copy of a PS in shared memory.
 
-    Nothing says on which host: the name is unique to the job's run and `token` to this very copy, so that a
-    reader elsewhere, or one that comes after the buffer was used again, is refused.
+    The host is not recorded: the name is unique to the job's run and `token` to this copy, so a reader on
+    another host, or after the buffer was reused, is refused.
 
     Parameters
     ----------
     name
-        Of the shared memory.
+        Name of the shared memory.
     number
         Of the checkpoint.
     token
-        32 hexadecimal digits that no other copy has.
+        32 hexadecimal digits, unique to the copy.
     n_byte
         Length of the image.
     """
@@ -37,9 +37,9 @@ class PartSource:
     Parameters
     ----------
     url, sha256
-        Path or URL of its file, and the checksum of that; both empty: it is in no file yet.
+        Path or URL of its file, and the checksum of that; both empty: not in a file yet.
     memory
-        Where it is in memory too; None: nowhere.
+        Its copy in memory; None: there is none.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""What somebody is told of a cluster when he connects: facts about it, and what he may do there."""
+"""Facts about a cluster and the rights of the user, shown when a client connects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """One thing that people do on a cluster, and whether this user may.
+    """One kind of operation on a cluster, and whether the user may do it.
 
     Parameters
     ----------
@@ -16,9 +16,9 @@ class Allowed:
     right
         As the cluster names it: ``jobs``.
     missing
-        What of it is refused; empty: it is allowed.
+        The refused rights; empty: allowed.
     optional
-        Whether all works without it, with less to show.
+        Whether jobs work without it, with less information.
     """
 
     what: str
@@ -29,16 +29,16 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """What there is to say beside capacity.
+    """Facts and rights beside the capacity.
 
     Parameters
     ----------
     facts
         Names with their values, such as the server's version.
     allowed
-        What may be done; empty where everybody may do all.
+        The operations; empty where all users have all rights.
     ask
-        What to hand to an administrator, as YAML, when something is missing that jobs need.
+        YAML for an administrator that grants missing rights.
     """
 
     facts: tuple[tuple[str, str], ...] = ()

@@ -1,4 +1,4 @@
-"""Candidates, proposals, decisions, and how they turned out."""
+"""Candidates, proposals, decisions, and outcomes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TermShare:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan with what it would bring and cost."""
+    """A plan with its predicted gain and cost."""
 
     plan: ResourcePlan
     prediction: Prediction
@@ -57,7 +57,7 @@ class Candidate:
 
     @property
     def cost(self) -> float:
-        """What plans are weighed by: money per hour; the plan's effort where that is unknown or free."""
+        """The cost for comparisons: money per hour; the plan's effort where that is unknown or zero."""
         return self.cost_per_hour or self.plan.effort
 
 
@@ -71,12 +71,12 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class ParetoFront:
-    """Plans that nothing beats in both cost and throughput, cheapest first."""
+    """Pareto-optimal plans in cost and throughput, cheapest first."""
 
     candidates: tuple[Candidate, ...]
     current: Candidate
     picks: tuple[Pick, ...]
-    n_plan: int  # how many plans were weighed
+    n_plan: int  # number of evaluated plans
     currency: str
     why_empty: str = ""  # which constraint leaves no plan at all
 
@@ -87,7 +87,7 @@ class ParetoFront:
 
 
 def cost_unit(candidate: Candidate, currency: str) -> str:
-    """Return the unit of `Candidate.cost`: money where its price is known and not nothing, else cores."""
+    """Return the unit of `Candidate.cost`: money where its price is known and above zero, else cores."""
     return f"{currency} per hour" if candidate.cost_per_hour else EFFORT_UNIT
 
 
@@ -96,7 +96,7 @@ class ProposalKind(StrEnum):
 
     EXPLORE = "explore"
     IMPROVE = "improve"
-    PROTECT = "protect"  # more memory, before a node is killed for want of it or after one was
+    PROTECT = "protect"  # more memory, before or after a node runs out of memory
 
 
 class ProposalStatus(StrEnum):
@@ -120,13 +120,13 @@ class BreakEven:
     Parameters
     ----------
     quantity
-        What would have to change, in the field's words: ``throughput of the proposed plan``.
+        The quantity that would have to change: ``throughput of the proposed plan``.
     now, at
-        Its value today and at the flip, in `unit`.
+        Its current value and the break-even value, in `unit`.
     plan
-        What would be recommended beyond the flip.
+        The plan recommended beyond the break-even.
     words
-        The whole as one sentence for people.
+        The result as one sentence.
     """
 
     quantity: str
@@ -139,7 +139,7 @@ class BreakEven:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan put before the user; `id` (``p1``, ``p2``, …) is unique in its job."""
+    """A plan proposed to the user; `id` (``p1``, ``p2``, …) is unique in its job."""
 
     id: str
     job: str
@@ -151,11 +151,11 @@ class Proposal:
     status: ProposalStatus = ProposalStatus.PENDING
     closed_at_s: float | None = None
     note: str = ""
-    flip: BreakEven | None = None  # None: nothing plausible would change the recommendation
+    flip: BreakEven | None = None  # None: no plausible change would alter the recommendation
 
 
 class Verdict(StrEnum):
-    """What was decided."""
+    """Kind of a decision."""
 
     ACCEPT = "accept"
     OVERRIDE = "override"
@@ -167,12 +167,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision by a user or by auto mode; magic, button and command line make the same record.
+    """One decision by a user or by auto mode; magics, buttons and the command line make the same record.
 
     `proposal` is the id that the user saw; `plan` is given for OVERRIDE and SCALE, `mode` for MODE, `pins`
     (all that hold from now on) for PIN.
-    `id` is filled in by the controller (``d1``, ``d2``, …). `undoes` names the decision that this one takes
-    back; the controller refuses it once a later one has changed the same thing.
+    `id` is filled in by the controller (``d1``, ``d2``, …). `undoes` names the decision that this one
+    reverts; the controller refuses it once a later one has changed the same thing.
     """
 
     verdict: Verdict
@@ -188,7 +188,7 @@ class Decision:
 
     @property
     def words(self) -> str:
-        """What was decided: ``accept p2``, ``scale 2w x 0.5 + 1p x 0.25``, ``undo of d3: mode manual``."""
+        """The decision: ``accept p2``, ``scale 2w x 0.5 + 1p x 0.25``, ``undo of d3: mode manual``."""
         plan, pins = self.plan and self.plan.short, None if self.pins is None else str(self.pins)
         said = " ".join(str(w) for w in (self.verdict, self.proposal, plan, self.mode, pins) if w)
         return f"undo of {self.undoes}: {said}" if self.undoes else said
@@ -196,7 +196,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an applied plan turned out: predicted against measured."""
+    """The outcome of an applied plan: predicted against measured throughput."""
 
     decision: str
     plan: ResourcePlan

@@ -1,4 +1,4 @@
-"""Facts that the controller hears, and orders that it gives."""
+"""Events that the controller handles, and instructions that it returns."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class JobSubmitted:
     n_sample_total: int
     dense_bytes: int
     embedding_dim: int
-    traits: JobTraits | None = None  # None: not known, then nothing can be learnt from similar jobs
-    prior: FitSummary | None = None  # of similar finished jobs
-    why: str = ""  # the first plan, where jobs before this one had a say in it
+    traits: JobTraits | None = None  # None: unknown, then no warm start
+    prior: FitSummary | None = None  # fit of similar finished jobs
+    why: str = ""  # reason of the first plan, if earlier jobs influenced it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class PlanApplied:
-    """Observed equals target: the plan runs. Training stood still for `pause_s`."""
+    """Observed equals target: the plan runs. Training was paused for `pause_s`."""
 
     at_s: float
     plan: ResourcePlan
@@ -64,7 +64,7 @@ class PlanApplied:
 
 @dataclass(frozen=True, slots=True)
 class PlanFailed:
-    """The plan could not be brought about; the job runs (or tries to run) the plan before."""
+    """The plan could not be applied; the job runs (or returns to) the previous plan."""
 
     at_s: float
     plan: ResourcePlan
@@ -82,7 +82,7 @@ class PhaseChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeOutOfMemory:
-    """A node was killed because it used more memory than it may; `memory_mib` is what it had reached."""
+    """A node ran out of memory; `memory_mib` is its last use."""
 
     at_s: float
     node: str
@@ -92,7 +92,7 @@ class NodeOutOfMemory:
 
 @dataclass(frozen=True, slots=True)
 class RoomChanged:
-    """What the job may use at the most has changed: machines or other jobs came or went."""
+    """The capacity in reach of the job has changed with machines or other jobs."""
 
     at_s: float
     capacity: Capacity
@@ -100,7 +100,7 @@ class RoomChanged:
 
 @dataclass(frozen=True, slots=True)
 class QuotaChanged:
-    """What auto mode may plan with, beside other jobs that want the same machines, has changed."""
+    """The quota of auto mode has changed, which it shares with other jobs on the same machines."""
 
     at_s: float
     quota: Quota
@@ -130,7 +130,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Bring the job to `target`; `decision` is the id of who asked for it."""
+    """Bring the job to `target`; `decision` is the id of the decision."""
 
     decision: str
     target: ResourcePlan
@@ -138,7 +138,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Write to the history; a `JobSpec` is the start of a run, to which all that follows belongs."""
+    """Write to the history; a `JobSpec` starts a run, to which the following records belong."""
 
     at_s: float
     record: JobSpec | JobTraits | PhaseChanged | Proposal | Decision | Outcome | FitSummary | SeriesRow

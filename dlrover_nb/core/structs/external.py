@@ -1,4 +1,4 @@
-"""A job of programs that are not ours: an image and a command for each role."""
+"""The specification of an external job: an image and a command for each role."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ STEP_GROUPS = ("step", "samples", "done", "loss")
 
 
 class Framework(StrEnum):
-    """How the programs of a job find each other."""
+    """How the programs of a job discover each other."""
 
     TENSORFLOW = "tensorflow"  # by TF_CONFIG
     TORCH = "torch"  # by the environment that torchrun and torch.distributed read
 
 
 class Counting(StrEnum):
-    """Whose work a report of a worker tells of."""
+    """Whose work a report of a worker counts."""
 
     OWN = "own"  # its own; every worker reports
-    JOB = "job"  # that of all workers; only the first one (chief, rank 0) is heard
+    JOB = "job"  # that of all workers; only the first one (chief, rank 0) counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,16 @@ class ExternalRole:
 
 @dataclass(frozen=True, slots=True)
 class ExternalSpec:
-    r"""What a foreign job runs, and how its work is counted.
+    r"""The programs of an external job, and how their work is counted.
 
     Parameters
     ----------
     worker, ps
-        The programs. With torch the one PS is the store at which workers meet, and needs no command.
+        The programs. With torch the one PS is the rendezvous store, and needs no command.
     n_sample
         Samples to train in all, for progress and forecasts; the program itself decides when it is done.
     framework
-        How the programs find each other.
+        How the programs discover each other.
     chief
         TensorFlow: whether the first worker is the ``chief``, whose end is the end of the job.
     n_process
@@ -69,12 +69,12 @@ class ExternalSpec:
     port
         Where each program listens; with torch the one after it is used too.
     counting
-        Whose work a report tells of.
+        Whose work a report counts.
     step_log
-        Regular expression that finds a line about training in what the programs write, for programs that do
-        not report. Named groups: ``step`` (number of the step), or no such group where each line is one step;
-        ``samples`` (of one step; without it a batch of the job), ``done`` (of the whole job, so far),
-        ``loss``. For example ``step (?P<step>\d+) loss (?P<loss>\S+)``.
+        Regular expression of a log line about training, for programs that do not report. Named groups:
+        ``step`` (number of the step), or no such group where each line is one step; ``samples`` (of one step;
+        without it a batch of the job), ``done`` (of the whole job, so far), ``loss``. For example ``step
+        (?P<step>\d+) loss (?P<loss>\S+)``.
     """
 
     worker: ExternalRole
@@ -88,7 +88,7 @@ class ExternalSpec:
     step_log: str = ""
 
     def __post_init__(self) -> None:
-        _check.at_least("n_sample", self.n_sample, 1, hint="it is what progress is measured by")
+        _check.at_least("n_sample", self.n_sample, 1, hint="progress is measured by it")
         _check.at_least("n_process", self.n_process, 1)
         _check.at_least("port", self.port, 1024, hint="pods do not run as root")
         _check.at_most("port", self.port, 65534)
@@ -114,22 +114,22 @@ def _check_step_log(pattern: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StepsDone:
-    """What one program has done since it began: totals, so that a word lost or said twice changes nothing.
+    """The work of one program since its start: totals, so that lost or repeated reports do no harm.
 
     Parameters
     ----------
     node
-        Where it runs.
+        Name of its node.
     program
-        Tells it from others of the node, and from itself before a restart.
+        Distinguishes it from others of the node, and from itself before a restart.
     rank
-        Of the program among those of its node; the first one's iterations count.
+        Rank among the programs of its node; the iterations of the first one count.
     at_s
-        When, by the program's own clock.
+        Time by the program's own clock.
     n_iter, n_sample
         Steps, and samples in them.
     n_done
-        Samples of the whole job, by the program's own count; None: it does not say.
+        Samples of the whole job, by the program's own count; None: not reported.
     cpu_s
         CPU time.
     memory_mib

@@ -1,4 +1,4 @@
-"""What the user asked for: data, model, training, resources, and who decides."""
+"""The specification of a job: data, model, training, resources, and who decides."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Mode(StrEnum):
 
 
 class Objective(StrEnum):
-    """What a better plan is: more gain for its cost, or more speed within budget, quota and bounds."""
+    """What makes a plan better: gain for its cost, or speed within budget, quota and bounds."""
 
     VALUE = "value"
     SPEED = "speed"
 
 
 class JobPhase(StrEnum):
-    """Where a job is in its life."""
+    """Phase of a job."""
 
     STARTING = "starting"
     TRAINING = "training"
@@ -42,12 +42,12 @@ class JobPhase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the job has ended."""
         return self in {JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.STOPPED}
 
 
 class DataFormat(StrEnum):
-    """Formats that the readers know."""
+    """Supported data formats."""
 
     CENSUS = "census"  # the Census-Income rows that ship with the package
     PARQUET = "parquet"
@@ -63,8 +63,8 @@ class DataSpec:
     Parameters
     ----------
     format, path
-        Where they are; `path` is absolute, empty for the rows that ship with the package, and for the user's
-        own object ``module:name`` or ``pickle:SHA256``.
+        Their format and absolute path; empty for the rows of the package; ``module:name`` or
+        ``pickle:SHA256`` for the user's own object.
     label
         Name of the 0/1 column.
     numeric, categorical
@@ -92,7 +92,7 @@ class DataSpec:
 
 
 class Optimizer(StrEnum):
-    """What turns gradients into steps, on rows and dense parameters alike; where the parameters live."""
+    """The optimizer of rows and dense parameters, which runs on the PS."""
 
     SGD = "sgd"
     ADAGRAD = "adagrad"
@@ -100,29 +100,29 @@ class Optimizer(StrEnum):
 
 
 class Embedding(StrEnum):
-    """How ids find their row."""
+    """How ids map to rows."""
 
     FIXED = "fixed"  # hashed into a table of `hash_size` rows per column
-    HASH = "hash"  # every distinct id gets a row of its own, when it is first trained
+    HASH = "hash"  # every distinct id gets its own row when it is first trained
 
 
 class Sync(StrEnum):
     """How far workers may run ahead of each other."""
 
-    ASP = "asp"  # asynchronous: as far as they like
+    ASP = "asp"  # asynchronous: no limit
     BSP = "bsp"  # bulk-synchronous: gradients of one iteration are applied together, all wait for all
     SSP = "ssp"  # stale-synchronous: at most `staleness` iterations before the slowest
 
 
 class Migration(StrEnum):
-    """How parameters get to other PS."""
+    """How parameters move to other PS."""
 
     SEAMLESS = "seamless"  # copied while training goes on, with a short pause for the last changes
     RESTART = "restart"  # training stops, a checkpoint is written and read again: the baseline
 
 
 class Metric(StrEnum):
-    """What an evaluation is judged by."""
+    """Metric of an evaluation."""
 
     AUC = "auc"
     LOG_LOSS = "log_loss"
@@ -130,10 +130,10 @@ class Metric(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EarlyStopping:
-    """End training when the held-out rows say that it no longer helps.
+    """End training when evaluations on held-out rows show no further gain.
 
-    They are scored after every pass but the last, while training goes on. The parameters that a job ends with
-    are those of its end, not those of the best evaluation.
+    They are scored after every pass but the last, while training goes on. The job keeps the parameters of its
+    end, not those of the best evaluation.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class EarlyStopping:
 
     def __post_init__(self) -> None:
         if self.metric not in set(Metric):
-            raise InvalidValueError(f"early stopping looks at auc or log_loss, got {self.metric!r}")
+            raise InvalidValueError(f"early stopping metric must be auc or log_loss, got {self.metric!r}")
         _check.at_least("early stopping patience", self.patience, 1)
         _check.at_least("early stopping min_gain", self.min_gain, 0)
 
@@ -163,17 +163,17 @@ class ModelSpec:
     name
         Kind of model (`core.models.table.MODELS`), or ``custom`` with the user's own `code`.
     embedding, hash_size
-        How ids find their row; `hash_size` is the most rows of one column of fixed tables.
+        How ids map to rows; `hash_size` is the number of rows of one column of fixed tables.
     initial_accumulator
-        Where Adagrad's sums begin.
+        Initial value of Adagrad's sums.
     beta1, beta2, epsilon
-        Of Adam.
+        Parameters of Adam.
     cross_layers
         Cross layers of DCN v2.
     cin
         Feature maps of each layer of xDeepFM's compressed interaction network.
     code
-        Where the user's module comes from: ``module:name``, or ``pickle:SHA256`` of a file in the run folder.
+        The user's module: ``module:name``, or ``pickle:SHA256`` of a file in the run folder.
     n_dense
         Dense parameters of the user's module, counted when the job is submitted.
     """
@@ -227,14 +227,14 @@ DEFAULT_PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """A job as its user asked for it.
+    """The specification of a job.
 
     Parameters
     ----------
     name
         RFC 1035 label, unique in the cluster.
     plan
-        What runs first.
+        The first plan.
     batch_size
         Samples of one worker's mini-batch (the m of Eq. 1).
     n_epoch
@@ -250,27 +250,27 @@ class JobSpec:
     budget_per_hour
         The most money per hour that a plan of auto mode may cost; None means no limit.
     objective
-        What proposals aim at.
+        Objective of proposals.
     warm_start
-        Whether to begin on what jobs like it ended with instead of `plan`, where there are any.
+        Whether to start with the final plan of similar jobs instead of `plan`, if there are any.
     deadline_s
         Seconds after submission by which the job should be done; None means no deadline.
     sync, staleness
         How far workers may run ahead of each other; `staleness` is the bound of SSP in iterations.
     overlap
-        Whether a worker computes while its last gradients travel (ASP and SSP only): faster, and rows may
+        Whether a worker computes while its last gradients are sent (ASP and SSP only): faster, and rows may
         miss the worker's own last step.
     checkpoint_url
-        Where checkpoints are kept, any URL that fsspec knows; empty: in the run folder.
+        Folder of checkpoints as an fsspec URL; empty: in the run folder.
     migration
-        How parameters get to other PS.
+        How parameters move to other PS.
     early_stopping
         When to end training before its last pass; None means never.
     kubernetes
-        How its pods are made, where it runs in pods.
+        Settings of its pods.
     foreign
-        Programs that it runs instead of ours, in pods alone; data, model and what else says how we train
-        are of no concern then, except that a step of unknown size counts as `batch_size` samples.
+        The programs of an external job, which runs in pods only; data, model and training settings do not
+        apply then, except that a step of unknown size counts as `batch_size` samples.
     """
 
     name: str
@@ -327,7 +327,7 @@ class NumericColumn:
 class CategoricalColumn:
     """A column of ids and its place in the one embedding table: rows [offset, offset + hash_size).
 
-    `hash_size` 0: an open column, of which every distinct value has a row of its own.
+    `hash_size` 0: an open column: every distinct value has its own row.
     """
 
     name: str
@@ -342,9 +342,9 @@ class CategoricalColumn:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpec:
-    """How rows of the data become numbers; made once from the data, the same on every node.
+    """The encoding of rows as numbers; made once from the data, the same on every node.
 
-    Of a stream (`is_stream`) nobody knows how many rows will come: `n_train` is what to plan for.
+    The number of rows of a stream (`is_stream`) is unknown: `n_train` is an estimate for planning.
     """
 
     label: str

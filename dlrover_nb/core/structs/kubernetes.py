@@ -1,4 +1,4 @@
-"""How a job's pods are to be made, where that is not the plan's to say."""
+"""Settings of a job's pods that are not part of its plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PULL_POLICIES = ("", "Always", "IfNotPresent", "Never")
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Something that every pod of a job mounts: data, or a place for its state.
+    """A volume that every pod of a job mounts: data, or storage for its state.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Volume:
         Absolute path in the pods. A volume at `STATE` keeps the run folder: without one a job does not
         outlive its master's pod, and a parameter server that is lost takes its parameters with it.
     claim, host_path, config_map, secret
-        What is mounted, just one of them: a PersistentVolumeClaim (ReadWriteMany where pods run on several
+        The source, exactly one of them: a PersistentVolumeClaim (ReadWriteMany where pods run on several
         machines), a folder of the machines themselves, a ConfigMap or a Secret.
     read_only
         Whether pods may only read it.
@@ -47,15 +47,15 @@ class Volume:
             if path and not path.startswith("/"):
                 raise InvalidValueError(f"{name} of a volume must be an absolute path, got {path!r}")
         if not self.mount:
-            raise InvalidValueError("a volume needs the path where pods see it; add mount: /data")
+            raise InvalidValueError("a volume needs its path in pods; add mount: /data")
 
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSpec:
-    """How the pods of a job are made; of no concern to other clusters.
+    """Settings of the pods of a job; ignored by other clusters.
 
-    What is left empty here is taken from the ConfigMap ``dlrover-nb`` of the namespace, where the people who
-    run the cluster keep what holds for all jobs.
+    Empty settings are taken from the ConfigMap ``dlrover-nb`` of the namespace, which holds the
+    administrators' settings for all jobs.
 
     Parameters
     ----------
@@ -69,35 +69,35 @@ class KubernetesSpec:
     python
         Interpreter in the image.
     volumes
-        What all pods mount.
+        Volumes of all pods.
     env
-        Variables of all pods, ``NAME=VALUE`` each; nothing secret, for they stand in pods.
+        Variables of all pods, ``NAME=VALUE`` each; nothing secret, as they are readable in pods.
     env_secrets
         Names of Secrets whose keys become variables: credentials of storage, or of the history
         (``DLROVER_NB_HISTORY``, a database URL).
     node_selector
         Labels of the machines to run on, ``KEY=VALUE`` each.
     tolerations
-        Taints to bear, as ``kubectl taint`` writes them: ``KEY=VALUE:EFFECT``, ``KEY:EFFECT`` or ``KEY``.
+        Tolerated taints, as ``kubectl taint`` writes them: ``KEY=VALUE:EFFECT``, ``KEY:EFFECT`` or ``KEY``.
     priority_class
-        Of all pods.
+        Priority class of all pods.
     spread
-        Whether parameter servers, and workers, rather stand on machines of their own.
+        Whether to prefer different machines for parameter servers and for workers.
     service_account
-        An existing one for the master; empty: each job makes its own, with no more rights than it needs.
+        An existing one for the master; empty: each job creates its own with minimal rights.
     code_url
         Folder, as any URL that fsspec knows, for a notebook's code that is too large for a Secret.
     master_cpu, master_memory_mib
-        What the job's master gets.
+        CPU and memory of the job's master.
     run_as_user
         User id in the containers; never root.
     operator
-        Who runs the pods of a foreign job: ``dlrover``, its operator, which the cluster must have; ``auto``,
-        that operator where it is there; ``none``, this job's own master; empty: the namespace's choice, else
-        ``none``, so that a job file means the same on each cluster. Jobs of our own runtime are of no concern
-        to it.
+        Which program runs the pods of an external job: ``dlrover``, DLRover's operator, which the cluster
+        must have; ``auto``, that operator if it is installed; ``none``, this job's own master; empty: the
+        namespace's choice, else ``none``, so that a job file means the same on each cluster. It does not
+        apply to jobs of our own runtime.
     linger_s
-        How long the master answers after the job's end, > 0; then its pod ends, and what it knew last stays
+        How long the master answers after the job's end, > 0; then its pod ends, and its last snapshot is kept
         with the Job.
     """
 

@@ -1,7 +1,7 @@
-"""What nodes and the job master say to each other over the wire (control plane).
+"""Messages between nodes and the job master (control plane).
 
-Each message is one flat record; arrays travel beside it in frames of their own. The data plane
-between worker and PS has its own few messages in `core.runtime.exchange`.
+Each message is one flat record; arrays are sent beside it in frames of their own. The data plane between
+worker and PS has its own few messages in `core.runtime.exchange`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ N_BUCKET = 256  # units in which table rows are spread over PS and moved between
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """All that a node process needs to start.
+    """The configuration of a node process.
 
     `folder` is the job's private run folder (ipc sockets, keys, checkpoints); `master` the endpoint to
     say Hello to; `public_key`/`secret_key` the job's CURVE pair (Z85), used on tcp. `listen` is the
     prefix of the endpoint that a PS binds: ``ipc`` or ``tcp://ADDRESS``. `master_file` names the file
-    that holds the master's endpoint when that may change; empty: it never does.
+    that holds the master's endpoint when that may change; empty: it does not.
     """
 
     node: str
@@ -62,8 +62,8 @@ class Hello:
 class Report:
     """Heartbeat with measurements; a worker adds how many rows of its shard are done.
 
-    `n_dropped` counts the messages so far that the node did not understand. `members` are the workers that
-    wait for each other at this PS (BSP, SSP): a lost word of the master that one is gone is said again.
+    `n_dropped` counts the messages so far that the node could not decode. `members` are the workers in the
+    rounds of this PS (BSP, SSP): the master repeats a lost Forget for a dead one.
     """
 
     sample: NodeSample
@@ -75,7 +75,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ShardAsked:
-    """A worker wants a shard, beside those that it holds: it asks before the present one ends."""
+    """A worker requests a shard beside those that it holds, before the current one ends."""
 
     node: str
     holding: tuple[Lease, ...] = ()
@@ -85,9 +85,9 @@ class ShardAsked:
 class ShardFinished:
     """All gradients of the shard have reached the PS.
 
-    Of a worker that holds no other shard it is a question too, answered by Granted or NoShard.
+    From a worker without another shard it is also a request, answered by Granted or NoShard.
 
-    For an evaluation shard two float32 arrays travel beside it: scores (probabilities) and labels.
+    For an evaluation shard two float32 arrays are sent beside it: scores (probabilities) and labels.
     """
 
     node: str
@@ -96,9 +96,9 @@ class ShardFinished:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
-    """A stream gave only the first `n_row` rows of a shard: it ended there, or, for 0, before it.
+    """A stream had only the first `n_row` rows of a shard: it ended there, or, for 0, before it.
 
-    The worker has let go of the shard.
+    The worker has released the shard.
     """
 
     node: str
@@ -108,9 +108,9 @@ class StreamEnded:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The worker stands still, nothing of it is on its way to a PS.
+    """The worker has paused; no request of it to a PS is pending.
 
-    `lease` is the shard at hand. It may hold the next one too, of which nothing is done.
+    `lease` is its current shard. It may hold the next one too, of which no row is done.
     """
 
     node: str
@@ -124,7 +124,7 @@ class Paused:
 class Copied:
     """A PS copied its part of a checkpoint and may change it again; what was copied is written from now on.
 
-    `memory` is None where there was no room for a copy: then the part was written from the store itself,
+    `memory` is None where memory did not suffice for a copy: then the part was written from the store itself,
     and Saved follows at once.
     """
 
@@ -135,9 +135,9 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A PS wrote its part of a checkpoint; or could not (full disk), and says why in `error`.
+    """A PS wrote its part of a checkpoint, or failed (full disk) with the reason in `error`.
 
-    After an error the PS serves on, and the files of earlier checkpoints are as they were.
+    After an error the PS goes on serving, and the files of earlier checkpoints are unchanged.
     """
 
     node: str
@@ -151,9 +151,9 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A PS serves under `ps_epoch`; or could not load (damaged file), and says why in `error`.
+    """A PS serves under `ps_epoch`, or could not load (damaged file) with the reason in `error`.
 
-    `n_from_memory` is how many parts of a checkpoint it read from memory; all others it read from files.
+    `n_from_memory` is the number of parts that it read from memory; the others were read from files.
     """
 
     node: str
@@ -164,7 +164,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """How far a PS is with the rows that it gives away; `is_ready` when the rest takes a moment only."""
+    """Progress of a PS with the rows that it sends; `is_ready` when few enough are left for a pause."""
 
     node: str
     move: int
@@ -175,17 +175,17 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A worker was drained and goes."""
+    """A drained worker ends."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class LinesWritten:
-    """What a node wrote since its last word of this kind, oldest first.
+    """New log lines of a node since its last message of this kind, oldest first.
 
-    `n_byte` says how far its standard output and its standard error are told: what comes after that in their
-    files, its master may read there itself when the node is gone.
+    `n_byte` is the position up to which standard output and standard error were sent: the master may read the
+    rest from their files when the node has ended.
     """
 
     node: str
@@ -195,7 +195,7 @@ class LinesWritten:
 
 @dataclass(frozen=True, slots=True)
 class NodeFailed:
-    """A node cannot go on; `retryable` is False for mistakes that a new node would make again."""
+    """A node has failed; `retryable` is False for errors that a new node would repeat."""
 
     node: str
     why: str
@@ -225,7 +225,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """To a PS: copy your part of the checkpoint (Copied), then write it to `file` atomically (Saved)."""
+    """To a PS: copy the part of the checkpoint (Copied), then write it to `file` atomically (Saved)."""
 
     checkpoint: int
     file: str
@@ -233,7 +233,7 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class MoveTarget:
-    """A PS and the buckets that it is given."""
+    """A target PS and its new buckets."""
 
     endpoint: str
     buckets: tuple[int, ...]
@@ -241,7 +241,7 @@ class MoveTarget:
 
 @dataclass(frozen=True, slots=True)
 class MoveOut:
-    """To a PS: copy these buckets to other PS while you serve, and tell (`Moved`) how far you are.
+    """To a PS: copy these buckets to other PS while serving, and report progress (`Moved`).
 
     `move` is the epoch of the group that it leads to.
     """
@@ -252,10 +252,10 @@ class MoveOut:
 
 @dataclass(frozen=True, slots=True)
 class MoveEnd:
-    """To a PS of the old or the next group, while workers stand still: send the rest, serve what is new.
+    """To a PS of the old or the next group, while workers are paused: send the rest, serve the new part.
 
     It serves part `index` of `bucket_owner` under the epoch `move` when all of `sources` have sent theirs,
-    and answers Loaded; with an `index` of -1 it only gives. `endpoints` are the next group's.
+    and answers Loaded; with an `index` of -1 it only sends. `endpoints` are the next group's.
     """
 
     move: int
@@ -267,17 +267,17 @@ class MoveEnd:
 
 @dataclass(frozen=True, slots=True)
 class MoveCancel:
-    """To a PS: the move is given up; serve on as before, and forget what came of it."""
+    """To a PS: the move is cancelled; go on serving, and discard received chunks."""
 
     move: int
 
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """To a worker: work with these PS (in index order) under `ps_epoch`; also the way out of a pause.
+    """To a worker: train with these PS (in index order) under `ps_epoch`; also ends a pause.
 
-    `drop_shard` says that the leases of before are void (parameters and queue went back to a checkpoint):
-    the worker forgets its shard and asks for one. Else it goes on with the one that it holds.
+    `drop_shard` says that earlier leases are void after a rollback: the worker drops its shards and requests
+    one. Otherwise it continues with those that it holds.
     """
 
     ps_epoch: int
@@ -288,7 +288,7 @@ class Train:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """To a worker: finish the iteration at hand, keep the shards, answer Paused with the same number."""
+    """To a worker: finish the current iteration, keep the shards, answer Paused with the same number."""
 
     ps_epoch: int
     number: int = 0
@@ -303,29 +303,29 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class NoShard:
-    """To a worker: nothing to do now; ask again after `wait_s`."""
+    """To a worker: no shard now; repeat the request after `wait_s`."""
 
     wait_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """To a worker: finish the shard that is begun, answer Left and go."""
+    """To a worker: finish the current shard, answer Left and end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """To the PS of index 0: a worker is gone, the others are to wait for it no longer (BSP, SSP)."""
+    """To the PS of index 0: a worker is dead; the rounds must not wait for it (BSP, SSP)."""
 
     worker: str
 
 
 @dataclass(frozen=True, slots=True)
 class Adjust:
-    """Batches are to have other sizes, as (worker, size).
+    """New batch sizes, as (worker, size).
 
-    To the PS of index 0 where workers keep in step: in force from one round on. To every worker in ASP, which
-    knows no rounds: in force from its next batch on.
+    In synchronous training to the PS of index 0: in force from one round on. In ASP, which has no rounds, to
+    every worker: in force from its next batch on.
     """
 
     sizes: tuple[tuple[str, int], ...]

@@ -1,4 +1,4 @@
-"""What jobs leave behind for those that come after: traits to find them by, plans, fits, rolled-up series."""
+"""Records of finished jobs for later ones: traits to find them by, plans, fits, rolled-up series."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan
 
 @dataclass(frozen=True, slots=True)
 class JobTraits:
-    """What is known of a job before it runs, to find jobs that are like it (DLRover-RM, Algorithm 1).
+    """What is known of a job before it runs, to find similar jobs (DLRover-RM, Algorithm 1).
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class JobTraits:
     n_sample
         Samples to train, all epochs.
     code_hash
-        Of the user's own code; empty where the model is built in.
+        Hash of the user's own code; empty for built-in models.
     """
 
     model: str
@@ -55,7 +55,7 @@ class TermKnowledge:
 
 @dataclass(frozen=True, slots=True)
 class FitSummary:
-    """What a fit knew, small enough to keep for ever, and enough to be another job's prior.
+    """The result of a fit, small enough to keep, and sufficient as the prior of another job.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class FitSummary:
     log_error
         Between-configuration error of log T_iter.
     dense_bytes, embedding_dim, batch_size
-        M, D and m of Eqs. 1-6 under which the coefficients were learnt.
+        M, D and m of Eqs. 1-6 under which the coefficients were fitted.
     """
 
     at_s: float
@@ -95,7 +95,7 @@ class SeriesRow:
 
 @dataclass(frozen=True, slots=True)
 class PastJob:
-    """A finished job as warm start sees it: what it was, what it ran on in the end, what its fit knew."""
+    """A finished job for warm start: its traits, its final plan, and its fit."""
 
     traits: JobTraits
     first: ResourcePlan

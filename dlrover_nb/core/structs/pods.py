@@ -1,7 +1,7 @@
-"""What a job's pods are told, and where it lies in them: the contract between whoever makes them and theirs.
+"""The contract between the creator of a job's pods and the programs in them: configuration and paths.
 
-A job's Secret holds one `PodJob` for all of its pods. What differs between them stands in variables, and what
-changes while they run in a file that the kubelet keeps up to date. Nothing here is known to Kubernetes.
+A job's Secret holds one `PodJob` for all of its pods. Differences between pods are in variables; values that
+change while they run are in a file that the kubelet updates. Kubernetes knows none of this.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dlrover_nb.core.structs.kubernetes import STATE
 
 JOB_FOLDER = "/dlrover-nb/job"  # the job's Secret
 JOB_FILE = f"{JOB_FOLDER}/job.json"
-CODE_FOLDER = "/dlrover-nb/code"  # the Secret of the user's own code
-POD_FOLDER = "/dlrover-nb/pod"  # what the kubelet tells of the pod itself
-MASTER_FILE = f"{POD_FOLDER}/master"  # an endpoint; it is another one when the master comes back elsewhere
+CODE_FOLDER = "/dlrover-nb/code"  # the Secret with the user's code
+POD_FOLDER = "/dlrover-nb/pod"  # metadata of the pod, from the kubelet
+MASTER_FILE = f"{POD_FOLDER}/master"  # an endpoint, which changes when a restarted master has another address
 END_FILE = "/dev/termination-log"  # terminationMessagePath: one line why a pod failed
 
 NODE_VAR = "DLROVER_NB_NODE"
@@ -27,31 +27,31 @@ FOLDER_VAR = "DLROVER_NB_FOLDER"
 IP_VAR = "POD_IP"
 POD_ENV = {"HOME": "/tmp", "USER": "dlrover-nb"}  # noqa: S108 - the user id has no name and no home in an image
 
-CODE_BYTES = 900 << 10  # of code in a Secret; Kubernetes takes 1 MiB with all that is around it
+CODE_BYTES = 900 << 10  # of code in a Secret; Kubernetes allows 1 MiB in total
 
 
 @dataclass(frozen=True, slots=True)
 class PodJob:
-    """What every pod of a job is told: ``job.json`` of its Secret.
+    """The configuration of every pod of a job: ``job.json`` of its Secret.
 
     Parameters
     ----------
     spec
-        The job. A master that completed it (what the data told, what past jobs taught) writes it back before
-        it starts nodes.
+        The job. A master that completed it (from the data and from past jobs) writes it back before it starts
+        nodes.
     features
-        How rows become numbers; None: the data lie where only pods see them, so the master looks at them
-        first and then writes this.
+        The encoding of rows; None: only pods can read the data, so the master reads them first and then
+        writes this.
     run
-        8 hexadecimal digits that tell runs of one name apart.
+        8 hexadecimal digits that distinguish runs of one name.
     public_key, secret_key
         The CURVE pair between the job's pods (Z85).
     access
-        What a client's request to the master must hold.
+        The access token of client requests to the master.
     code_url
         Folder with the user's own code; empty: it is in `CODE_FOLDER`, if there is any.
     capacity
-        What the client saw of the cluster; None: nothing. It holds where the master may not look itself.
+        The capacity that the client read; None: unknown. It is used where the master may not read it.
     """
 
     spec: JobSpec
@@ -65,7 +65,7 @@ class PodJob:
 
 
 def run_name(job: str, run: str) -> str:
-    """Return what tells one run of a job from all others: part of names of pods and folders."""
+    """Return the unique name of a run, a part of names of pods and folders."""
     return f"{job}-{run}"
 
 
@@ -80,19 +80,19 @@ def keeps_checkpoints(spec: JobSpec) -> bool:
 
 
 def outlives_node(spec: JobSpec, folder: str) -> bool:
-    """Whether what one node saves can be read by the next, where `folder` is the job's run folder.
+    """Whether files of one node can be read by its successor; `folder` is the job's run folder.
 
-    A pod's own folders go with it; everywhere else nodes share the run folder.
+    A pod's own folders are deleted with it; elsewhere nodes share the run folder.
     """
     return not folder.startswith(f"{STATE}/") or keeps_checkpoints(spec)
 
 
 def storage_advice(spec: JobSpec) -> str:
-    """Return one line about what is lost with pods for want of a place; empty: nothing."""
+    """Return one line about what is lost with pods without storage; empty: nothing."""
     lasting = f"mount a volume at {STATE}"
     if not keeps_checkpoints(spec):
         return (
-            "nothing outlives this job's pods: a parameter server that is lost makes it begin anew, and no "
+            "nothing outlives this job's pods: a parameter server that is lost makes it start over, and no "
             f"model is left; set checkpoint_url, or {lasting}"
         )
     if not spec.kubernetes.keeps_state:

@@ -1,4 +1,4 @@
-"""What users ask a job beside its picture: what if, why this plan, what did a node say."""
+"""Answers to queries about a job beside its snapshot: what-if, explanation, and log lines."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dlrover_nb.core.structs.resources import ResourcePlan
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """What a plan would bring if it ran instead of today's.
+    """The prediction for a plan in place of the current one.
 
     Parameters
     ----------
     plan
-        The plan that was asked about.
+        The plan in question.
     candidate
-        What it would bring and cost; None while nothing is known to predict it by.
+        Its predicted gain and cost; None while no prediction is possible.
     refusal
-        Why a decision for it would be refused now (which bound, what is possible); empty: it would not.
+        Why a decision for it would be refused now (which bound, what is possible); empty: not refused.
     """
 
     plan: ResourcePlan
@@ -29,7 +29,7 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Marginal:
-    """What the next step along one axis would bring, all else as in the plan that is explained.
+    """The effect of the next step along one axis, all else as in the explained plan.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Marginal:
     weighed
         The plan after the step.
     samples_per_s
-        Predicted change of throughput; None while nothing is known.
+        Predicted change of throughput; None: unknown.
     cost_per_hour
         Change of money per hour; None where a price is unknown.
     """
@@ -61,29 +61,29 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a plan is recommended (or, where nothing is open, why none is), and what would change that.
+    """Why a plan is recommended (or why none is), and what would change that.
 
     Parameters
     ----------
     plan, proposal
         The plan that is explained, and the id of its proposal; None: it is the one that runs.
     candidate, baseline
-        What it brings, beside what runs; None while nothing is known.
+        Its prediction, and that of the running plan; None: unknown.
     why
         The reason in words.
     binding
-        The constraints that the plan lies at, in words: ``workers: 3, the most that the job's bounds allow``.
+        The active constraints as text: ``workers: 3, the most that the job's bounds allow``.
     marginals
-        One step along each axis, up and down, as far as there is one.
+        One step along each axis, up and down, where there is one.
     evidence
         The measured plans behind the prediction, nearest to `plan` first.
     flip
-        The nearest change of one number at which the recommendation would be another.
+        The nearest change of one quantity that alters the recommendation.
     runner_up
-        The next best plan, and what it lacks in words.
+        The next best plan, and what it lacks.
     probe, probe_why
-        The cheapest short experiment that would tell most about which plan is best, and what it would tell;
-        None where nothing that is at stake would pay for one.
+        The short experiment with the most information for its cost, and that information; None where none is
+        worth its cost.
     """
 
     plan: ResourcePlan

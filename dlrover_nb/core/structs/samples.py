@@ -1,4 +1,4 @@
-"""What nodes report, and what the fit is made from."""
+"""Measurements that nodes report, and samples for the fit."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Shards of the data: index ranges that the ledger hands out, never data."""
+"""Shards of the data: index ranges that the ledger grants, never data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-MOST_HELD = 2  # shards of one worker: the one at hand and the next, which it reads meanwhile
+MOST_HELD = 2  # shards of one worker: the current one and the next, which it prefetches
 
 
 class Purpose(StrEnum):
-    """What a shard's rows are for; the two are counted apart."""
+    """Purpose of a shard's rows; the two are counted separately."""
 
     TRAIN = "train"
     EVALUATE = "evaluate"
@@ -19,8 +19,8 @@ class Purpose(StrEnum):
 class Lease:
     """The right to work on one shard: stale as soon as the shard is taken back.
 
-    `grant` numbers the grants of the whole job, none of them twice. Reports name the lease, so a late report
-    of an earlier holder is recognised and refused.
+    `grant` is unique in the job. Reports name the lease, so a late report of an earlier holder is recognized
+    and refused.
     """
 
     purpose: Purpose
@@ -51,7 +51,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedShard:
-    """A shard that is handed out no more, because its last holders all died at the same row of it.
+    """A shard that is not granted any more, because its last holders all died at the same row.
 
     `start` and `stop` are rows of the data; `n_row_done` of them (in the shard's own order) are trained.
     """
@@ -69,7 +69,7 @@ class QuarantinedShard:
 
 
 class ShardAction(StrEnum):
-    """What to do with a shard in quarantine."""
+    """Decision about a shard in quarantine."""
 
     RETRY = "retry"
     SKIP = "skip"
@@ -77,7 +77,7 @@ class ShardAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShardChoice:
-    """What somebody decided about a shard in quarantine."""
+    """A user's decision about a shard in quarantine."""
 
     shard: int
     action: ShardAction
@@ -87,7 +87,7 @@ class ShardChoice:
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice:
-    """What somebody decided about the batch sizes of workers, as (worker, size)."""
+    """A user's decision about the batch sizes of workers, as (worker, size)."""
 
     sizes: tuple[tuple[str, int], ...]
     by: str
@@ -101,7 +101,7 @@ UserChoice = ShardChoice | BatchChoice
 class ShardCounts:
     """Exact accounting of one purpose: todo + doing + done + quarantined + skipped = total.
 
-    Of a stream without an end (`is_open`) only the shards that were handed out are counted.
+    Of a stream without a known end (`is_open`) only granted shards are counted.
     """
 
     todo: int = 0
@@ -111,8 +111,8 @@ class ShardCounts:
     n_sample_total: int = 0
     refused: int = 0  # late and double reports
     returned: int = 0  # shards taken back from dead or drained workers
-    quarantined: int = 0  # they killed their holders, and wait for a decision of the user
-    skipped: int = 0  # given up: by the user, or because training ended early
+    quarantined: int = 0  # wait for a decision of the user
+    skipped: int = 0  # by the user, or because training ended early
     n_sample_skipped: int = 0
     is_open: bool = False
 
@@ -123,5 +123,5 @@ class ShardCounts:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do; shards in quarantine are."""
+        """Whether all shards are done or skipped; shards in quarantine are not."""
         return self.done + self.skipped == self.total and not self.is_open

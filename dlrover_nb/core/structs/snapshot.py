@@ -1,4 +1,4 @@
-"""What a client sees of a job: one frozen picture, complete enough to draw every view from."""
+"""The state of a job for clients: one frozen snapshot, complete enough to draw every view."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class NodePhase(StrEnum):
-    """Where a node is in its life."""
+    """Phase of a node."""
 
-    PENDING = "pending"  # asked for, not up yet
+    PENDING = "pending"  # ordered, not up yet
     READY = "ready"
     PAUSED = "paused"
     DRAINING = "draining"
     GONE = "gone"
 
 
-ROOM = "room"  # what a node waits for when all that is known is that others hold what it needs
+ROOM = "room"  # reason of a wait for free capacity
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node as the master knows it.
+    """One node.
 
-    `waits_for` says what its start waits for: `ROOM`, or a reason in the cluster's words; empty: nothing.
+    `waits_for` says what its start waits for: `ROOM`, or a reason from the cluster; empty: nothing.
     """
 
     id: str
@@ -57,7 +57,7 @@ class NodeView:
 
 
 def waits_told(nodes: Iterable[NodeView]) -> tuple[str, ...]:
-    """Return in words what nodes wait for, one line a reason with the nodes that it holds up."""
+    """Return what nodes wait for as text: one line per reason with its nodes."""
     held: dict[str, list[str]] = {}
     for node in nodes:
         if node.waits_for:
@@ -104,7 +104,7 @@ class FitReport:
     n_plan: int  # distinct plans among the samples
     rmsle: float
     mape: float
-    note: str  # what the data determines and what not, in words
+    note: str  # text: which coefficients the data determine
     forms: tuple[FormWeight, ...] = ()  # heaviest first
     rmsle_cv: float | None = None
     latest_error: float | None = None
@@ -138,10 +138,10 @@ class FanPoint:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLine:
-    """Memory of a role: the largest node's use, where it is heading, and the limit of the plan.
+    """Memory of a role: the largest node's use, its forecast, and the limit of the plan.
 
-    `law` names the growth law that the reports support, "as now" where they support none. What is None is
-    not known: too few reports, or the end of the job is not.
+    `law` names the growth law that the reports support, "as now" where they support none. None is
+    unknown: too few reports, or an unknown end of the job.
     """
 
     role: Role
@@ -173,7 +173,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRound:
-    """Quality after `n_pass` passes, while training went on."""
+    """Quality after `n_pass` passes, measured during training."""
 
     n_pass: int
     at_s: float
@@ -182,7 +182,7 @@ class EvaluationRound:
 
 @dataclass(frozen=True, slots=True)
 class PlanMarker:
-    """When a plan started to run: for markers in the views."""
+    """The time at which a plan started to run, for markers in charts."""
 
     at_s: float
     plan: ResourcePlan
@@ -221,20 +221,22 @@ class JobSnapshot:
     evaluation: Evaluation | None
     story: tuple[str, ...]  # one line per fact, oldest first
     n_dropped_message: int = 0
-    n_refused_client: int = 0  # turned away by the master's socket, as they hold another key
+    n_refused_client: int = 0  # refused by the master's socket because of their key
     pins: Pins = field(default_factory=Pins)
     quarantined: tuple[QuarantinedShard, ...] = ()  # shards that wait for a decision of the user
-    simulated: bool = False  # no real node trains: everything shown of the job says so
+    simulated: bool = False  # no real node trains; every view shows that
     rounds: tuple[
         EvaluationRound, ...
     ] = ()  # evaluations between passes, oldest first; of early stopping alone
     folder: str = ""  # the run folder, on the master's host; empty: there is none
-    undo: Decision | None = None  # what takes back the latest change, by nobody yet; None: nothing can be
-    memory_needs: tuple[str, ...] = ()  # why nodes are likely to be killed for want of memory
+    undo: Decision | None = (
+        None  # the decision that would revert the latest change; None: none can be reverted
+    )
+    memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
 
     @property
     def title(self) -> str:
-        """The job's name for headings; what is simulated says so wherever it is shown."""
+        """The job's name for headings, marked if simulated."""
         return f"{self.spec.name} (simulated)" if self.simulated else self.spec.name
 
     @property

@@ -1,4 +1,4 @@
-"""The one line of a job in a list of jobs, made from its snapshot."""
+"""The summary of a job in a list of jobs, made from its snapshot."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class JobSummary:
     open_proposal: str | None
     live: bool  # False: known from the history alone
     simulated: bool = False
-    at_s: float = 0.0  # when it was so, by the clock of the job's master
-    message: str = ""  # what there is to say about the phase
-    left_s: float | None = None  # to the end of the training, at the speed now; None: not known
+    at_s: float = 0.0  # time of the summary by the clock of the job's master
+    message: str = ""  # message about the phase
+    left_s: float | None = None  # to the end of training at the current speed; None: unknown
     cpu: float = 0.0  # cores that its nodes hold
     memory_mib: int = 0  # memory that they hold
-    memory_needs: tuple[str, ...] = ()  # why nodes are likely to be killed for want of memory
+    memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
 
 
 def summarize(snapshot: JobSnapshot) -> JobSummary:
@@ -62,7 +62,7 @@ def summarize(snapshot: JobSnapshot) -> JobSummary:
 
 
 def holding(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
-    """Return the nodes that hold cores and memory: one that is only asked for holds none."""
+    """Return the nodes that hold cores and memory; pending ones hold none."""
     return tuple(node for node in nodes if node.phase is not NodePhase.PENDING)
 
 
@@ -72,7 +72,7 @@ def share_done(train: ShardCounts) -> float:
 
 
 def left_s(phase: JobPhase, train: ShardCounts, samples_per_s: float) -> float | None:
-    """Return the seconds to the end of the training at the speed now; None while nothing is trained."""
+    """Return the seconds to the end of the training at the current speed; None without progress."""
     if phase.is_final or samples_per_s <= 0:
         return None
     return (train.n_sample_total - train.n_sample_done) / samples_per_s

@@ -19,7 +19,7 @@ from dlrover_nb.core.driver.transport import MasterSocket
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import wire
-from dlrover_nb.core.runtime.exchange import DenseReady, Exchange, Exchanged, InitDense, Refused
+from dlrover_nb.core.runtime.exchange import DenseReady, Exchange, Exchanged, ExchangeRefused, InitDense
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.wire import MAX_FRAMES, connect_dealer, decode, encode, new_keys
 from dlrover_nb.core.structs.messages import Drain, FromNode, Report, ShardAsked, ShardFinished, Stop
@@ -161,7 +161,7 @@ def test_noise_at_a_ps_gets_no_answer_and_its_workers_go_on() -> None:
             assert not stranger.poll(0)  # nobody answers noise
             stranger.send_multipart(encode(Exchange(1, 1), [no_floats]))
             assert stranger.poll(10_000)
-            assert isinstance(decode(stranger.recv_multipart())[0], Refused)
+            assert isinstance(decode(stranger.recv_multipart())[0], ExchangeRefused)
     assert not world.errors
 
 

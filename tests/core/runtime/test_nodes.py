@@ -19,6 +19,7 @@ from dlrover_nb.core.runtime.exchange import (
     DenseReady,
     Exchange,
     Exchanged,
+    ExchangeRefused,
     FinishedRound,
     InitDense,
     Join,
@@ -26,7 +27,6 @@ from dlrover_nb.core.runtime.exchange import (
     Leave,
     NotMember,
     Proceed,
-    Refused,
     StaleEpoch,
 )
 from dlrover_nb.core.runtime.local import train_single
@@ -502,10 +502,10 @@ def test_a_ps_refuses_requests_that_can_never_be_served_and_serves_on():
                 (Exchange(1, 4, FinishedRound(0, (("w9", 64),))), [NO_ROWS, NO_FLOATS, NO_FLOATS, NO_ROWS]),
             ]
             for message, arrays in wrong:
-                assert isinstance(client.ask(message, arrays)[0], Refused)
+                assert isinstance(client.ask(message, arrays)[0], ExchangeRefused)
             assert client.ask(Arrive(1, 5, "w0", 0, 64))[0] == NotMember(1, 5)
             assert isinstance(client.ask(Join(1, 6, "w0"))[0], Proceed)
-            assert isinstance(client.ask(Arrive(1, 7, "w0", 5, 64))[0], Refused)
+            assert isinstance(client.ask(Arrive(1, 7, "w0", 5, 64))[0], ExchangeRefused)
             assert client.ask(Leave(1, 8, "w0"))[0] == NotMember(1, 8)
             assert isinstance(
                 client.ask(Exchange(1, 9), [NO_ROWS, NO_FLOATS, NO_FLOATS, NO_ROWS])[0], Exchanged

@@ -85,7 +85,7 @@ def test_a_pod_waits_for_what_it_is_not_told_yet():
 
 
 def test_a_pod_that_is_never_told_ends():
-    with pytest.raises(BackendError, match="not told where the job's master is within 120 s"):
+    with pytest.raises(BackendError, match="did not get where the job's master is within 120 s"):
         await_value(lambda: None, "where the job's master is", sleep=lambda _s: None)
 
 

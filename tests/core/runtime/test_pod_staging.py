@@ -133,7 +133,7 @@ def test_rows_that_the_image_may_hold_are_looked_at_in_the_cluster(tmp_path):
 
 def test_rows_of_the_client_that_no_pod_sees_are_refused_with_what_to_mount(tmp_path):
     (tmp_path / "rows.parquet").touch()
-    with pytest.raises(InvalidValueError, match=rf"pods do not see .*mount: {tmp_path}, claim: NAME"):
+    with pytest.raises(InvalidValueError, match=rf"pods cannot read .*mount: {tmp_path}, claim: NAME"):
         sees_rows(spec_of(str(tmp_path / "rows.parquet"), f"{tmp_path}-other"))
 
 

@@ -115,7 +115,7 @@ def test_an_empty_split_is_finished() -> None:
 
 
 def test_a_checkpoint_of_another_split_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="goes on only with the data"):
+    with pytest.raises(CheckpointError, match="continues only with its original data"):
         ShardLedger(Split(100, 10, 5)).restore(ShardLedger(Split(100, 10, 4)).checkpoint())
 
 
@@ -127,7 +127,7 @@ def test_a_split_refuses_a_batch_of_nothing() -> None:
 def test_an_end_without_a_stream_and_a_stream_of_passes_are_refused() -> None:
     with pytest.raises(InvalidValueError, match="only a stream has no end"):
         Split(None, 1, 1)
-    with pytest.raises(InvalidValueError, match="comes but once"):
+    with pytest.raises(InvalidValueError, match="can be read once only"):
         Split(None, 1, 1, n_epoch=2, is_stream=True)
     with pytest.raises(InvalidValueError, match="make them larger"):
         Split(2**31, 1, 1)

@@ -283,7 +283,7 @@ def test_data_on_a_volume_of_the_pods_are_left_to_the_master(cluster, tmp_path):
     assert read_job(cluster.api, "clicks").features is None
     mine = tmp_path / "rows.parquet"
     mine.touch()
-    with pytest.raises(InvalidValueError, match="pods do not see"):
+    with pytest.raises(InvalidValueError, match="pods cannot read"):
         cluster.submit(replace(SPEC, name="other", data=replace(data, path=str(mine)), kubernetes=kube))
 
 

@@ -33,7 +33,7 @@ def test_rows_on_a_volume_are_left_to_the_master_and_own_code_is_packed_for_it()
 
 def test_rows_that_only_the_client_sees_are_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").touch()
-    with pytest.raises(InvalidValueError, match="pods do not see"):
+    with pytest.raises(InvalidValueError, match="pods cannot read"):
         looked_at(rows_at(str(tmp_path / "rows.parquet")), model=None, data=None)
 
 
