@@ -35,7 +35,7 @@ from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
 from dlrover_nb.core.rundir.orphans import sweep
 from dlrover_nb.core.rundir.pruning import remove_released
-from dlrover_nb.core.runtime.preflight import prepare
+from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.job import JobPhase
@@ -91,7 +91,7 @@ class LocalCluster:
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return when its master has begun it; see `Cluster.submit`."""
-        prepared = prepare(spec, model=model, data=data)
+        prepared = validate_job(spec, model=model, data=data)
         spec = prepared.spec
         sweep(jobs_folder())
         check_fits(spec.plan, self._capacity)
