@@ -1,176 +1,114 @@
-"""When to look again at what was measured, and what to do with the advice."""
+"""What to propose: the open proposal is kept in step with the newest analysis and with the need of memory.
+
+Where a user decides, advice also says what would change it. That asks for advice a hundred times over, so
+auto mode leaves it out until it refuses a proposal.
+"""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.auto_policy import over_budget
-from dlrover_nb.core.controller.protection import Protection
-from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.planner import Situation, analyse, auto_scale, break_even_of, fitted, post_scale
+from dlrover_nb.core.controller.auto_policy import REPLACEABLE, over_budget
+from dlrover_nb.core.planner import auto_scale, break_even_of, has_room, post_scale
 from dlrover_nb.core.structs.decisions import Prediction, ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.events import Remember
+from dlrover_nb.core.structs.job import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dlrover_nb.core.controller.analyst import Analyst
+    from dlrover_nb.core.controller.auto_mode import AutoMode
     from dlrover_nb.core.controller.book import ProposalBook
-    from dlrover_nb.core.controller.measurement import Measurement
+    from dlrover_nb.core.controller.job_state import JobState
+    from dlrover_nb.core.controller.protection import Protection
+    from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.settings import ControllerSettings
-    from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.planner import Advice, Analysis, Limits
     from dlrover_nb.core.structs.decisions import BreakEven, Proposal
-    from dlrover_nb.core.structs.events import JobSubmitted
+    from dlrover_nb.core.structs.events import Remember
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
 
+Remembered = tuple["Remember", ...]
+
 
 class Advisor:
-    """Keeps the newest analysis of a job and the open proposal in step with it.
+    """Proposes plans of one job.
 
-    What planning looks at is frozen when an event calls for it; the analysis itself is made when somebody
-    needs it, once. So a view does not depend on when it was asked for, and manual mode without
-    viewers fits nothing.
-
-    Attributes
+    Parameters
     ----------
-    job, pins
-        The job with the room that it has now, and what of its plans is fixed.
-    protection
-        What is known of its need of memory.
-    n_explored
-        Experiments proposed since the last improvement or the user's own plan.
-    n_fit
-        Fits so far: most of what a job costs its master.
+    settings
+        When a plan is worth a proposal.
+    state, rollouts, auto
+        The job, its plans through time, and what auto mode may do.
+    analyst, protection
+        What is known of its speed and of its need of memory.
+    book
+        Its proposals.
     """
 
-    def __init__(
-        self, settings: ControllerSettings, job: JobSubmitted, measured: Measurement, book: ProposalBook
+    def __init__(  # noqa: PLR0913 - the parts that it reads, all by keyword
+        self,
+        settings: ControllerSettings,
+        *,
+        state: JobState,
+        rollouts: Rollouts,
+        auto: AutoMode,
+        analyst: Analyst,
+        protection: Protection,
+        book: ProposalBook,
     ) -> None:
-        self._settings = settings
-        self._measured = measured
-        self._book = book
-        self._situation: Situation | None = None
-        self._seen: frozenset[ResourcePlan] = frozenset()  # plans with samples in it
-        self._cache: Analysis | None = None
-        self._flip: Callable[[], BreakEven | None] | None = None
-        self._looked_at_s = self._since_s = job.at_s
-        self._n_looked = 0
-        self.job, self.pins = job, job.spec.pins
-        self.protection = Protection(settings, measured)
-        self.n_explored = 0
-        self.n_fit = 0
+        self._settings, self._state, self._rollouts, self._auto = settings, state, rollouts, auto
+        self._analyst, self._protection, self._book = analyst, protection, book
+        self._break_even: Callable[[], BreakEven | None] | None = None
+        self._n_explored = 0  # experiments proposed since the last improvement or the user's own plan
 
-    def is_due(self, plan: ResourcePlan, at_s: float) -> bool:
-        """Whether new windows of a plan deserve another fit."""
-        growth = self._settings.refit_growth
-        return (
-            self._situation is None
-            or plan not in self._seen
-            or self._measured.n_seen >= self._n_looked * (1 + growth)
-            or at_s >= self._looked_at_s + max(self._settings.refit_s, growth * (at_s - self._since_s))
-        )
+    @property
+    def may_change(self) -> bool:
+        """Whether a change of plan can be thought of now."""
+        return self._rollouts.current is None and not self._state.is_over
 
-    def look(self, plan: ResourcePlan, at_s: float) -> None:
-        """Freeze what planning looks at, with `plan` as the present one.
+    @property
+    def n_explored(self) -> int:
+        """Experiments in a row, where that is the most there may be; else 0."""
+        return 0 if self._may_explore else self._n_explored
 
-        With fits of similar jobs that is possible before anything was measured.
+    def allow_experiments(self) -> None:
+        """Count experiments anew: a user has set a plan or asked for advice."""
+        self._n_explored = 0
+
+    def reconsider(self, at_s: float) -> Remembered:
+        """Propose, keep, replace or withdraw a plan, by the newest analysis of the plan that should run.
+
+        Nothing is proposed in manual mode, and while no change of plan can be thought of. Where auto mode
+        will never apply the open proposal, any that it may apply is better.
         """
-        samples = self._measured.samples
-        if self._situation is None or self._situation.plan != plan:
-            self._since_s = at_s
-        if not samples and self.job.prior is None:
-            return
-        self._looked_at_s, self._n_looked = at_s, self._measured.n_seen
-        self._seen = frozenset(sample.plan for sample in samples)
-        self.protection.look(at_s)
-        deadline_s = self.job.spec.deadline_s
-        self._situation = Situation(
-            spec=self.job.spec,
-            capacity=self.job.capacity,
-            dense_bytes=self.job.dense_bytes,
-            embedding_dim=self.job.embedding_dim,
-            plan=plan,
-            samples=samples,
-            n_sample_left=self._measured.n_left,
-            pauses=self._measured.pauses,
-            memory_mib=self.protection.floors(plan, self.pins),
-            pins=self.pins,
-            prior=self.job.prior,
-            deadline_left_s=None if deadline_s is None else self.job.at_s + deadline_s - at_s,
-        )
-
-    @property
-    def analysis(self) -> Analysis | None:
-        """The newest analysis, None before anything was measured."""
-        if self._situation is None:
-            return None
-        if self._cache is None or self._cache.situation is not self._situation:
-            self._cache = analyse(self._situation, model=self._model(self._situation))
-        return self._cache
-
-    def _model(self, situation: Situation) -> ThroughputModel:
-        """Return the last fit where it is of the same samples, else a new one."""
-        if self._cache is not None and self._cache.situation.samples == situation.samples:
-            return self._cache.model
-        self.n_fit += 1
-        return fitted(situation)
-
-    @property
-    def has_analysis(self) -> bool:
-        """Whether anything was measured, so that plans can be predicted."""
-        return self._situation is not None
-
-    def adopt(self, at_s: float) -> str:
-        """Begin with what similar jobs knew; return why it is left out where that cannot be."""
-        self.look(self.job.spec.plan, at_s)
-        try:
-            self.analysis  # noqa: B018 - made here, where a prior of another version can still be left out
-        except InvalidValueError as error:
-            self.job, self._situation = replace(self.job, prior=None), None
-            return str(error)
-        return ""
-
-    def predict(self, plan: ResourcePlan) -> Prediction | None:
-        """Predict a plan; None before anything was measured."""
-        return self.analysis.predict(plan) if self.analysis else None
-
-    def summary(self, at_s: float) -> tuple[Remember, ...]:
-        """Return what the fit knows, for the history; nothing before anything was measured."""
-        if self.analysis is None:
+        if self._state.mode is Mode.MANUAL or not self.may_change:
             return ()
-        return (Remember(at_s, self.analysis.model.summary(at_s)),)
-
-    def reconsider(
-        self, target: ResourcePlan, at_s: float, *, limits: Limits | None, may_replace: bool = False
-    ) -> tuple[Remember, ...]:
-        """Propose, keep, replace or withdraw, by the newest analysis of the plan that should run.
-
-        Parameters
-        ----------
-        limits
-            Of auto mode; None where a user decides.
-        may_replace
-            Auto mode will never apply the open proposal: any that it may apply is better.
-        """
-        self._refresh(target, at_s)
-        analysis, proposal = self.analysis, self._book.open
+        proposal, limits = self._book.open, self._auto.limits(at_s)
+        refusal = self._auto.refusal(proposal, at_s) if proposal and limits is not None else None
+        may_replace = refusal is not None and refusal.rule in REPLACEABLE
+        self._analyst.refresh(self._rollouts.target, at_s)
+        analysis = self._analyst.analysis
         is_protected = proposal is not None and proposal.kind is ProposalKind.PROTECT
-        if analysis is None or is_protected or not self._is_current(analysis, target):
+        if analysis is None or is_protected or not self._analyst.is_measured(self._rollouts.target):
             return ()
+        return self._renew(analysis, limits, at_s, may_replace=may_replace)
 
+    def _renew(
+        self, analysis: Analysis, limits: Limits | None, at_s: float, *, may_replace: bool
+    ) -> Remembered:
         decide = self.decide(limits)
         advice = decide(analysis)
         closed = self._close_open(analysis, advice, at_s, may_replace=may_replace)
         if advice is None or self._book.open is not None:
             return closed
-        self.n_explored = self.n_explored + 1 if advice.kind is ProposalKind.EXPLORE else 0
+        self._n_explored = self._n_explored + 1 if advice.kind is ProposalKind.EXPLORE else 0
         proposed = self._propose(advice, analysis, at_s)
-        self._flip = partial(break_even_of, analysis, advice, decide)
+        self._break_even = partial(break_even_of, analysis, advice, decide)
         explained = self.explain(at_s) if limits is None else ()
         return (*closed, *(explained or (proposed,)))
 
@@ -187,39 +125,31 @@ class Advisor:
         return partial(
             auto_scale,
             settings=self._settings.planner,
-            rejected_plans=dict(self._book.rejected_plans),
-            may_explore=may_explore and self.may_explore,
+            rejected_plans=self._book.rejected_plans,
+            may_explore=may_explore and self._may_explore,
             limits=limits,
         )
 
     @property
-    def may_explore(self) -> bool:
-        """Whether another experiment may be proposed."""
-        return self.n_explored < self._settings.max_explore
+    def _may_explore(self) -> bool:
+        return self._n_explored < self._settings.max_explore
 
-    def is_measured(self, target: ResourcePlan) -> bool:
-        """Whether the newest analysis is about the plan that should run, and that plan was measured."""
-        return self.analysis is not None and self._is_current(self.analysis, target)
+    def explain(self, at_s: float) -> Remembered:
+        """Add to the newest proposal what would change the advice, once."""
+        break_even, self._break_even = self._break_even, None
+        return self._book.explain(break_even(), at_s) if break_even is not None else ()
 
-    def explain(self, at_s: float) -> tuple[Remember, ...]:
-        """Say of the newest proposal what would change the planner's mind: for people, so not in auto mode.
-
-        That asks for advice a hundred times over, which is too much for a plan that nobody looks at.
-        """
-        flip, self._flip = self._flip, None
-        return self._book.explain(flip(), at_s) if flip is not None else ()
-
-    def protect(self, target: ResourcePlan, at_s: float) -> tuple[Remember, ...]:
+    def protect(self, at_s: float) -> Remembered:
         """Propose more memory where nodes need it, before all other advice, or withdraw it."""
-        self.protection.look(at_s)
-        self.protection.advised()
-        needs, proposal = self.protection.needs(target), self._book.open
+        target, proposal = self._rollouts.target, self._book.open
+        self._protection.forecast(at_s)
+        self._protection.advised()
+        needs = self._protection.needs(target)
         is_protected = proposal is not None and proposal.kind is ProposalKind.PROTECT
         if not needs:
-            lost = proposal is not None and is_protected
-            return self._expire(at_s, "memory is no longer running out") if lost else ()
-        self._refresh(target, at_s)
-        analysis = self.analysis
+            return self.expire(at_s, "memory is no longer running out") if is_protected else ()
+        self._analyst.refresh(target, at_s)
+        analysis = self._analyst.analysis
         advice = post_scale(analysis, needs, rejected_plans=self._book.rejected_plans) if analysis else None
         if analysis is None or advice is None:
             return ()
@@ -232,34 +162,42 @@ class Advisor:
         closed = self._supersede(at_s, "memory comes first") if proposal is not None else ()
         return (*closed, self._propose(advice, analysis, at_s))
 
-    def _refresh(self, target: ResourcePlan, at_s: float) -> None:
-        """Look again where plan, pins or room are no longer those of the newest analysis."""
-        s = self._situation
-        if s is None or (s.plan, s.pins, s.capacity) != (target, self.pins, self.job.capacity):
-            self.look(target, at_s)
+    def check_open(self, at_s: float) -> Remembered:
+        """Close the open proposal if it does not fit any more, or breaks a pin."""
+        proposal = self._book.open
+        if proposal is None:
+            return ()
+        plan, job = proposal.candidate.plan, self._state.job
+        if not self._state.pins.allows(plan):
+            return self.expire(at_s, f"it does not keep to what is pinned ({self._state.pins})")
+        if not has_room(plan, job.capacity, job.spec.bounds):
+            return self.expire(at_s, "there is no room for it any more")
+        return ()
+
+    def expire(self, at_s: float, why: str) -> Remembered:
+        """Close the open proposal because something else has happened."""
+        return self._book.close_open(ProposalStatus.EXPIRED, at_s, why)
+
+    def _supersede(self, at_s: float, why: str) -> Remembered:
+        return self._book.close_open(ProposalStatus.SUPERSEDED, at_s, why)
 
     def _propose(self, advice: Advice, analysis: Analysis, at_s: float) -> Remember:
-        logger.info("%s: proposes %s: %s", self.job.spec.name, advice.candidate.plan.short, advice.why)
-        note, self._flip = over_budget(advice.candidate.cost_per_hour, self.job.spec), None
+        logger.info("%s: proposes %s: %s", self._state.name, advice.candidate.plan.short, advice.why)
+        note, self._break_even = over_budget(advice.candidate.cost_per_hour, self._state.spec), None
         return self._book.add(advice, analysis.current, at_s, note=note)
-
-    def _is_current(self, analysis: Analysis, target: ResourcePlan) -> bool:
-        """Whether the analysis is about the plan that runs and should run, and that plan was measured."""
-        plan = analysis.situation.plan
-        return plan == self._measured.plan == target and self._measured.samples_per_s(plan) is not None
 
     def _close_open(
         self, analysis: Analysis, advice: Advice | None, at_s: float, *, may_replace: bool
-    ) -> tuple[Remember, ...]:
+    ) -> Remembered:
         """Close the open proposal if it lost its point or a materially better one is there."""
         proposal = self._book.open
         if proposal is None:
             return ()
         now, then = analysis.current, analysis.predict(proposal.candidate.plan)
         is_dearer = proposal.candidate.cost >= now.cost
-        keeps_pins = not self.pins.allows(now.plan)  # proposed for the pins, not for its speed
+        keeps_pins = not self._state.pins.allows(now.plan)  # proposed for the pins, not for its speed
         if then.high < now.prediction.samples_per_s and is_dearer and not keeps_pins:
-            return self._expire(at_s, "it would be slower than what runs now")
+            return self.expire(at_s, "it would be slower than what runs now")
         if advice is None or advice.candidate.plan == proposal.candidate.plan:
             return ()
         if may_replace:
@@ -274,16 +212,10 @@ class Advisor:
         enough = (1 + self._settings.supersede_gain) * then.samples_per_s
         return proposal.kind is not ProposalKind.IMPROVE or advice.candidate.prediction.low >= enough
 
-    def _expire(self, at_s: float, note: str) -> tuple[Remember, ...]:
-        return self._book.close_open(ProposalStatus.EXPIRED, at_s, note)
 
-    def _supersede(self, at_s: float, note: str) -> tuple[Remember, ...]:
-        return self._book.close_open(ProposalStatus.SUPERSEDED, at_s, note)
-
-
-def _suffices(open_plan: ResourcePlan, wanted: ResourcePlan) -> bool:
+def _suffices(open_plan: ResourcePlan, needed: ResourcePlan) -> bool:
     """Whether an open proposal gives at least the memory that is needed now."""
     return (
-        open_plan.worker.memory_mib >= wanted.worker.memory_mib
-        and open_plan.ps.memory_mib >= wanted.ps.memory_mib
+        open_plan.worker.memory_mib >= needed.worker.memory_mib
+        and open_plan.ps.memory_mib >= needed.ps.memory_mib
     )

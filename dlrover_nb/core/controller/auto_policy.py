@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 HOUR_S = 3600.0
 COOL_DOWN = "cool-down"
+REPLACEABLE = frozenset(
+    {"budget", "quota", "hysteresis", "first steps"}
+)  # rules that waiting does not satisfy
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""What happened, in words, and the proposals with their lives."""
+"""The proposals of one job, and the plans that are not proposed again."""
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,58 +11,47 @@ from dlrover_nb.core.structs.decisions import Proposal, ProposalStatus
 from dlrover_nb.core.structs.events import Remember
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.planner import Advice
     from dlrover_nb.core.structs.decisions import BreakEven, Candidate
     from dlrover_nb.core.structs.resources import ResourcePlan
 
-NEVER_AGAIN = float("nan")  # as the prediction of a barred plan: no later one differs from it materially
-N_LINE = 1000  # lines of story kept; the history keeps everything
-
-
-class Story:
-    """One line per fact, with seconds since the first."""
-
-    def __init__(self) -> None:
-        self._began_s: float | None = None
-        self._lines: deque[tuple[str, str]] = deque(maxlen=N_LINE)
-
-    def tell(self, at_s: float, text: str, *, about: str = "") -> None:
-        """Add a fact; `about` is the id of the proposal that it belongs to."""
-        if self._began_s is None:
-            self._began_s = at_s
-        self._lines.append((about, f"{at_s - self._began_s:+.1f} s  {text}"))
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """All lines, oldest first."""
-        return tuple(line for _, line in self._lines)
-
-    def about(self, proposal: str) -> tuple[str, ...]:
-        """Return the lines of one proposal."""
-        return tuple(line for about, line in self._lines if about == proposal)
+NEVER_AGAIN = float("nan")  # as the prediction of a rejected plan: no later one differs from it materially
 
 
 class ProposalBook:
-    """Proposals of one job in order of birth; every change of status goes through the table.
-
-    Attributes
-    ----------
-    barred
-        Plans not to propose again, with the throughput that was predicted when they were turned down.
-    """
+    """Proposals of one job in order of birth; every change of status goes through the table."""
 
     def __init__(self, job: str, story: Story) -> None:
         self._job = job
         self._story = story
         self._proposals: dict[str, Proposal] = {}
         self._open = ""  # id of the one that waits: asked for at every event
-        self._told: set[tuple[str, str]] = set()
-        self.rejected_plans: dict[ResourcePlan, float] = {}
+        self._noted: set[tuple[str, str]] = set()
+        self._rejected: dict[ResourcePlan, float] = {}
 
     @property
     def all(self) -> tuple[Proposal, ...]:
         """All proposals, oldest first."""
         return tuple(self._proposals.values())
+
+    @property
+    def rejected_plans(self) -> Mapping[ResourcePlan, float]:
+        """Plans not to propose again, with the throughput that was predicted when they were rejected.
+
+        A copy: what holds it is not changed by later events.
+        """
+        return dict(self._rejected)
+
+    def reject_plan(self, plan: ResourcePlan, samples_per_s: float = NEVER_AGAIN) -> None:
+        """Do not propose a plan again until its prediction differs materially from this one."""
+        self._rejected[plan] = samples_per_s
+
+    def allow_plan(self, plan: ResourcePlan) -> None:
+        """Let a rejected plan be proposed again."""
+        self._rejected.pop(plan, None)
 
     @property
     def open(self) -> Proposal | None:
@@ -105,7 +93,7 @@ class ProposalBook:
         )
         self._proposals[proposal.id] = proposal
         self._open = proposal.id
-        self._story.tell(
+        self._story.add(
             at_s,
             f"{proposal.id} proposed ({advice.kind}): {advice.candidate.plan.short}. {advice.why}"
             + (note and f" ({note})"),
@@ -120,7 +108,7 @@ class ProposalBook:
         self._proposals[name] = after
         if name == self._open:
             self._open = ""
-        self._story.tell(at_s, f"{name} is {to}{note and ': ' + note}", about=name)
+        self._story.add(at_s, f"{name} is {to}{note and ': ' + note}", about=name)
         return Remember(at_s, after)
 
     def close_open(self, to: ProposalStatus, at_s: float, note: str) -> tuple[Remember, ...]:
@@ -130,11 +118,11 @@ class ProposalBook:
     def note(self, text: str, at_s: float) -> tuple[Remember, ...]:
         """Say on the open proposal why it waits, each reason once."""
         proposal = self.open
-        if proposal is None or (proposal.id, text) in self._told:
+        if proposal is None or (proposal.id, text) in self._noted:
             return ()
-        self._told.add((proposal.id, text))
+        self._noted.add((proposal.id, text))
         after = self._proposals[proposal.id] = replace(proposal, note=text)
-        self._story.tell(at_s, f"{proposal.id}: {text}", about=proposal.id)
+        self._story.add(at_s, f"{proposal.id}: {text}", about=proposal.id)
         return (Remember(at_s, after),)
 
     def explain(self, flip: BreakEven | None, at_s: float) -> tuple[Remember, ...]:
@@ -143,5 +131,5 @@ class ProposalBook:
         if proposal is None or flip is None:
             return ()
         after = self._proposals[proposal.id] = replace(proposal, flip=flip)
-        self._story.tell(at_s, f"{proposal.id}: {flip.words}", about=proposal.id)
+        self._story.add(at_s, f"{proposal.id}: {flip.words}", about=proposal.id)
         return (Remember(at_s, after),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from dlrover_nb.core.planner import transition_kind
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, diff
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 
 PLANNED_SPAN_S = 60.0  # of memory reports before a plan is made larger for them: start-up growth is no trend
 MAX_RAISE = 1.5  # of a node's memory at once
+PUBLISH_S, PUBLISH_SHARE = (
+    2.0,
+    0.2,
+)  # between forecasts for views: at least, and as a share of the plan's time
 
 
 class Measurement:
@@ -42,6 +49,8 @@ class Measurement:
         self._memory: dict[Role, MemorySeries] = {}
         self._node_mib: dict[Role, dict[str, float]] = {}
         self._pauses: list[tuple[str, float]] = []
+        self._published: tuple[MemoryLine, ...] = ()
+        self._restarted_s, self._publish_s = 0.0, -inf
         self.plan: ResourcePlan | None = None
         self.n_seen = 0
 
@@ -51,6 +60,7 @@ class Measurement:
         self._windows.restart(plan, at_s)
         self._node_mib = {role: {} for role in Role}
         self._memory = {role: MemorySeries() for role in Role}
+        self._published, self._restarted_s, self._publish_s = (), at_s, -inf
 
     def progress(self, n_sample_done: int) -> None:
         """Note how many samples are trained."""
@@ -98,8 +108,26 @@ class Measurement:
         kept = self._samples.get(plan) if plan else None
         return median(s.samples_per_s for s in list(kept)[-5:]) if kept else None
 
-    def memory(self) -> tuple[MemoryLine, ...]:
-        """Return the memory line of each role that reported under the present plan."""
+    @property
+    def published_memory(self) -> tuple[MemoryLine, ...]:
+        """The memory line of each role that reported under the present plan, by the last forecast."""
+        return self._published
+
+    def publish_memory(self, at_s: float) -> None:
+        """Forecast memory for views, if that is due: seldom enough to cost little, whoever reads it."""
+        if at_s >= self._publish_s:
+            self.forecast_memory(at_s)
+
+    def forecast_memory(self, at_s: float) -> tuple[MemoryLine, ...]:
+        """Forecast the memory of each role that reported under the present plan; publish and return it."""
+        self._published = self._memory_lines()
+        if self._published:
+            most_s = max(PUBLISH_S, self._settings.memory_check_s / 2)
+            wait_s = PUBLISH_SHARE * (at_s - self._restarted_s)
+            self._publish_s = at_s + min(max(wait_s, PUBLISH_S), most_s)
+        return self._published
+
+    def _memory_lines(self) -> tuple[MemoryLine, ...]:
         if self.plan is None:
             return ()
         speed = self.samples_per_s(self.plan)
@@ -114,13 +142,13 @@ class Measurement:
         )
         return tuple(line for line in lines if line is not None)
 
-    def memory_needs(self) -> tuple[tuple[Role, int], ...]:
+    def memory_needs(self, lines: Iterable[MemoryLine]) -> tuple[tuple[Role, int], ...]:
         """Return the memory per node that plans should have, for roles that outgrow theirs."""
         likely = self._settings.oom_threshold
-        wanted = ((line, needed_mib(line, likely=likely)) for line in self.memory())
+        needed = ((line, needed_mib(line, likely=likely)) for line in lines)
         return tuple(
             (line.role, min(mib, int(line.limit_mib * MAX_RAISE)))
-            for line, mib in wanted
+            for line, mib in needed
             if self._memory[line.role].span_s >= PLANNED_SPAN_S and mib > line.limit_mib
         )
 

@@ -74,17 +74,17 @@ class Protection:
         too_little = max(plan.role(event.role).memory_mib, reached, known.too_little_mib if known else 0)
         self._kills[event.role] = _Kill(event.node, reached, too_little)
         self._declined.pop(event.role, None)
-        self.hurry()
+        self.request_advice()
 
-    def hurry(self) -> None:
-        """Ask for advice at the next occasion: something that matters for memory has changed."""
+    def request_advice(self) -> None:
+        """Make advice due: something that matters for memory has changed."""
         self._is_news = True
 
     def changed(self, at_s: float) -> None:
         """Note that another plan runs: forecasts begin anew."""
         self._forecast.clear()
         self._since_s, self._forecast_s = at_s, -inf
-        self.hurry()
+        self.request_advice()
 
     def declined(self, plan: ResourcePlan) -> None:
         """Note that the user turned down a plan that was to protect."""
@@ -99,19 +99,19 @@ class Protection:
         """Note that all that is known has been acted on."""
         self._is_news = False
 
-    def look(self, at_s: float) -> None:
-        """Forecast anew, if it is time to."""
+    def forecast(self, at_s: float) -> None:
+        """Forecast anew, if that is due."""
         if at_s < self._forecast_s:
             return
         wait_s = max(self._settings.memory_check_s, SHARE * (at_s - self._since_s))
         self._forecast_s = at_s + min(wait_s, max(MAX_CHECK_S, self._settings.memory_check_s))
-        wanted = dict(self._measured.memory_needs())
-        lines = {line.role: line for line in self._measured.memory()} if wanted or self._forecast else {}
+        lines = {line.role: line for line in self._measured.forecast_memory(at_s)}
+        needed = dict(self._measured.memory_needs(lines.values()))
         before, self._forecast, self._is_news = self._forecast, {}, True
         for role, line in lines.items():
             likely, known = line.oom_probability or 0.0, before.get(role)
-            if role in wanted and likely >= self._settings.oom_threshold:
-                self._forecast[role] = MemoryNeed(role, wanted[role], wanted[role], _words(line))
+            if role in needed and likely >= self._settings.oom_threshold:
+                self._forecast[role] = MemoryNeed(role, needed[role], needed[role], _format_forecast(line))
             elif known is not None and likely >= self._settings.oom_threshold / 2:
                 self._forecast[role] = known
 
@@ -144,7 +144,7 @@ class Protection:
         return MemoryNeed(role, kill.need_mib, int(HELPS * kill.reached_mib), why)
 
 
-def _words(line: MemoryLine) -> str:
+def _format_forecast(line: MemoryLine) -> str:
     """Say what the forecast of a role says."""
     likely = "" if line.oom_probability is None else f", full before the end with {line.oom_probability:.0%}"
     when = "" if line.full_in_s is None else f", in about {max(line.full_in_s, 0) / 60:.0f} min"

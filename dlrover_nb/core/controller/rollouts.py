@@ -15,7 +15,7 @@ from dlrover_nb.core.structs.snapshot import PlanMarker
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.controller.book import Story
+    from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.planner import Axes
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import ProfileSample
@@ -98,12 +98,16 @@ class Rollouts:
         self.target = rollout.before
         return rollout
 
+    def appeared(self, plan: ResourcePlan, at_s: float) -> None:
+        """Note that a plan that was not ordered is in place: it is the one that should run."""
+        self.target, self.changed_at_s = plan, at_s
+
     def mark(self, marker: PlanMarker) -> None:
         """Note that a plan started to run; the same plan again is no news."""
         if self.markers and self.markers[-1].plan == marker.plan:
             return
         self.markers.append(marker)
-        self._story.tell(marker.at_s, f"plan {marker.plan.short} runs")
+        self._story.add(marker.at_s, f"plan {marker.plan.short} runs")
 
     def measured(self, samples: Iterable[ProfileSample]) -> None:
         """Add steady windows to the score of the last change."""
@@ -128,7 +132,7 @@ class Rollouts:
             pause_s=trial.pause_s,
         )
         self.outcomes.append(outcome)
-        self._story.tell(at_s, _outcome_words(outcome), about=trial.rollout.proposal or "")
+        self._story.add(at_s, _format_outcome(outcome), about=trial.rollout.proposal or "")
         return (Remember(at_s, outcome),)
 
     def _end(self, at_s: float) -> Rollout:
@@ -138,7 +142,7 @@ class Rollouts:
         return rollout
 
 
-def _outcome_words(outcome: Outcome) -> str:
+def _format_outcome(outcome: Outcome) -> str:
     text = f"{outcome.decision} turned out at {outcome.measured_samples_per_s:,.0f} samples/s"
     if outcome.predicted is not None and outcome.error is not None:
         where = "inside" if outcome.inside_band else "outside"

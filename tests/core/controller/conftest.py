@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.controller import Controller, ControllerSettings
+from dlrover_nb.core.planner import fitted
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.events import (
@@ -53,6 +54,7 @@ class FakeJob:
         speed=true_speed,
         memory=steady_memory,
         settings: ControllerSettings | None = None,
+        fit=fitted,
         **submitted,
     ) -> None:
         self.settings = settings or ControllerSettings()
@@ -63,11 +65,16 @@ class FakeJob:
         self.n_done = 0
         capacity = Capacity((NodeShape(2.0, 8000),))
         first = JobSubmitted(0.0, spec, capacity, n_sample_total, 100_000, 16, **submitted)
-        self.controller = Controller(first, self.settings)
+        self.n_fit, self._fit = 0, fit
+        self.controller = Controller(first, self.settings, fit=self._counted_fit)
         self.journal.append(first)
         self.orders += self.controller.first_orders
         self.tell(PhaseChanged(0.0, JobPhase.TRAINING))
         self.tell(PlanApplied(0.0, spec.plan, 0.0))
+
+    def _counted_fit(self, situation):
+        self.n_fit += 1
+        return self._fit(situation)
 
     def tell(self, event) -> list:
         new = list(self.controller.handle(event))
@@ -154,7 +161,7 @@ def job(spec) -> FakeJob:
 
 @pytest.fixture
 def make_job(spec):
-    of_job = {"speed", "n_sample_total", "memory", "settings", "traits", "prior"}
+    of_job = {"speed", "n_sample_total", "memory", "settings", "traits", "prior", "fit"}
 
     def make(**fields) -> FakeJob:
         given = {name: fields.pop(name) for name in of_job & fields.keys()}

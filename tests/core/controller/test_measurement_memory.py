@@ -40,7 +40,11 @@ def run(
 
 
 def line(found: Measurement, role: Role):
-    return next(line for line in found.memory() if line.role is role)
+    return next(line for line in found.forecast_memory(0.0) if line.role is role)
+
+
+def needs_of(found: Measurement):
+    return found.memory_needs(found.forecast_memory(0.0))
 
 
 def grows(per_s: float, until: float = 1e18):
@@ -72,27 +76,27 @@ def test_keys_are_new_in_the_first_epoch_only():
 
 def test_a_role_that_will_outgrow_its_memory_needs_more_in_time():
     found = run(300, total=RATE * 3000, ps_mib=grows(0.5))
-    needs = dict(found.memory_needs())
+    needs = dict(needs_of(found))
     assert needs == {Role.PS: int(512 * MAX_RAISE)}
 
 
 def test_a_role_that_stays_needs_nothing():
-    assert run(300).memory_needs() == ()
+    assert needs_of(run(300)) == ()
 
 
 def test_growth_of_the_first_minute_makes_no_plan_larger():
     found = run(50, ps_mib=grows(8.0))
     assert line(found, Role.PS).now_mib == 500
-    assert found.memory_needs() == ()
+    assert needs_of(found) == ()
 
 
 def test_a_new_plan_begins_anew():
     found = run(300, ps_mib=grows(0.5))
     found.restart(PLAN, 1000.0)
-    assert found.memory() == ()
+    assert found.forecast_memory(0.0) == ()
 
 
 def test_while_nodes_are_missing_there_is_no_line():
     found = run(30)
     found.restart(None, 1000.0)
-    assert found.memory() == ()
+    assert found.forecast_memory(0.0) == ()

@@ -69,12 +69,12 @@ def test_a_refusal_is_empty_exactly_when_the_controller_takes_the_plan(stage, jo
 def test_asking_changes_nothing(plans, job):
     if job.at_s == 0:
         job.train(20)
-    before, n_fit = job.view, job.controller._helm.advisor.n_fit
+    before, n_fit = job.view, job.n_fit
     counsel = job.controller.counsel()
     assert len(counsel.weigh(plans)) == len(plans)
     counsel.explain(None)
     assert job.view == before
-    assert job.controller._helm.advisor.n_fit == n_fit
+    assert job.n_fit == n_fit
 
 
 def test_a_weighed_plan_is_what_the_front_says_of_it(job):

@@ -8,11 +8,13 @@ import pytest
 
 from dlrover_nb.core.controller import ControllerSettings, replay
 from dlrover_nb.core.controller.rollup import Rollup
+from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Outcome, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import PhaseChanged, Remember, RoomChanged, Scale, Ticked
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
+from dlrover_nb.core.structs.resources import Role
 
 TRAITS = JobTraits("wide_deep", 8, 136, 1 << 16, 100_000, 512, 50_000_000, "ada", "clicks")
 
@@ -124,15 +126,60 @@ def test_refits_are_bounded_by_the_settings(make_job):
     g = math.log(1 + settings.refit_growth)
     n_window = seconds / settings.window_s
     bound = math.log(n_window) / g + 1 / settings.refit_growth + math.log(seconds / settings.refit_s) / g
-    assert 3 < job.controller._helm.advisor.n_fit <= bound
+    assert 3 < job.n_fit <= bound
 
 
-def test_manual_mode_fits_nothing_that_nobody_asks_for(make_job, kinds):
-    job = make_job(mode=Mode.MANUAL)
-    job.train(120)
-    assert job.controller._helm.advisor.n_fit == 0
-    job.view  # noqa: B018 - asking is the point
-    assert job.controller._helm.advisor.n_fit == 1
+@pytest.mark.parametrize("mode", Mode)
+def test_views_fit_and_predict_nothing(mode, make_job):
+    calls = []
+
+    class CountingModel(ThroughputModel):
+        """Notes when it is asked for anything; all that an analysis shows comes from these calls."""
+
+        def fit(self, samples):
+            calls.append("fit")
+            return super().fit(samples)
+
+        def predict(self, axes, batch_size):
+            calls.append("predict")
+            return super().predict(axes, batch_size)
+
+    def fit(situation):
+        return CountingModel(dense_bytes=situation.dense_bytes, embedding_dim=16).fit(situation.samples)
+
+    job = make_job(mode=mode, fit=fit)
+    seen = []
+    for _ in range(60):
+        job.train(1)
+        n_call = len(calls)
+        view, queries = job.view, job.controller.counsel()
+        assert len(calls) == n_call, "reading computes nothing"
+        seen.append((view.fit, queries.analysis is not None))
+    assert calls.count("fit") >= 2
+    assert (seen[0], seen[-1][1]) == ((None, False), True)
+    assert view.fit.n_plan >= 1
+    assert view.front.candidates
+    assert {curve.axis for curve in view.curves} == {"workers", "ps", "worker_cpu", "ps_cpu"}
+    assert view.memory
+
+
+def test_what_a_view_shows_does_not_depend_on_earlier_views(make_job):
+    watched, unwatched = make_job(), make_job()
+    for _ in range(60):
+        for job in (watched, unwatched):
+            job.train(1)
+        watched.view  # noqa: B018 - asking is the point
+    assert watched.view == unwatched.view
+    assert watched.n_fit == unwatched.n_fit
+
+
+def test_views_follow_memory_within_half_the_time_between_forecasts(job):
+    job.memory = lambda _, at_s: 300.0 + at_s
+    job.train(200)
+    for _ in range(20):
+        job.train(1)
+        now_mib = {line.role: line.now_mib for line in job.view.memory}
+        assert now_mib[Role.WORKER] >= 300.0 + job.at_s - job.settings.memory_check_s / 2
 
 
 def test_end_of_the_job_is_remembered_in_order(job):

@@ -1,0 +1,182 @@
+"""The analysis of a job: when it is made anew, of what, and what of it is published.
+
+What planning looks at is frozen when an event calls for it (`observe`). The analysis is made while that event
+is handled, once, whoever decides, and published at its end (`publish`) with its front and curves laid out. So
+reading it computes nothing, from any thread, and what is read does not depend on when it was asked for.
+
+Rejected: making the analysis at the first read. It spares a job in manual mode that nobody watches its fits,
+but the driver of every real job reads twice a second, and then fits in the loop that answers its nodes.
+`ControllerSettings` bounds how often an analysis is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.planner import Situation, analyse, fitted
+from dlrover_nb.core.structs.events import Remember
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.controller.job_state import JobState
+    from dlrover_nb.core.controller.measurement import Measurement
+    from dlrover_nb.core.controller.protection import Protection
+    from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.perf.model import ThroughputModel
+    from dlrover_nb.core.planner import Analysis
+    from dlrover_nb.core.structs.decisions import ParetoFront, Prediction
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.snapshot import Curve, FitReport
+
+    Fit = Callable[[Situation], ThroughputModel]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedAnalysis:
+    """The newest analysis with what views show of it; None and empty before anything was measured."""
+
+    analysis: Analysis | None = None
+    fit: FitReport | None = None
+    curves: tuple[Curve, ...] = ()
+    front: ParetoFront | None = None
+
+
+class Analyst:
+    """Keeps the newest analysis of a job.
+
+    Parameters
+    ----------
+    settings
+        How often it is made anew.
+    state, measured, protection
+        The job, its measurements, and its need of memory.
+    fit
+        Fits the model to a situation.
+    """
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        state: JobState,
+        measured: Measurement,
+        protection: Protection,
+        fit: Fit = fitted,
+    ) -> None:
+        self._settings, self._state = settings, state
+        self._measured, self._protection, self._fit = measured, protection, fit
+        self._situation: Situation | None = None
+        self._seen: frozenset[ResourcePlan] = frozenset()  # plans with samples in it
+        self._cache: Analysis | None = None
+        self._observed_at_s = self._since_s = state.job.at_s
+        self._n_observed = 0
+        self._published = PublishedAnalysis()
+
+    def is_due(self, plan: ResourcePlan, at_s: float) -> bool:
+        """Whether new windows of a plan deserve another fit."""
+        growth = self._settings.refit_growth
+        return (
+            self._situation is None
+            or plan not in self._seen
+            or self._measured.n_seen >= self._n_observed * (1 + growth)
+            or at_s >= self._observed_at_s + max(self._settings.refit_s, growth * (at_s - self._since_s))
+        )
+
+    def observe(self, plan: ResourcePlan, at_s: float) -> None:
+        """Freeze what planning looks at, with `plan` as the present one.
+
+        With fits of similar jobs that is possible before anything was measured.
+        """
+        samples, job = self._measured.samples, self._state.job
+        if self._situation is None or self._situation.plan != plan:
+            self._since_s = at_s
+        if not samples and job.prior is None:
+            return
+        self._observed_at_s, self._n_observed = at_s, self._measured.n_seen
+        self._seen = frozenset(sample.plan for sample in samples)
+        self._protection.forecast(at_s)
+        deadline_s, pins = job.spec.deadline_s, self._state.pins
+        self._situation = Situation(
+            spec=job.spec,
+            capacity=job.capacity,
+            dense_bytes=job.dense_bytes,
+            embedding_dim=job.embedding_dim,
+            plan=plan,
+            samples=samples,
+            n_sample_left=self._measured.n_left,
+            pauses=self._measured.pauses,
+            memory_mib=self._protection.floors(plan, pins),
+            pins=pins,
+            prior=job.prior,
+            deadline_left_s=None if deadline_s is None else job.at_s + deadline_s - at_s,
+        )
+
+    def refresh(self, plan: ResourcePlan, at_s: float) -> None:
+        """Observe anew where plan, pins or capacity are no longer those of the newest situation."""
+        s = self._situation
+        if s is None or (s.plan, s.pins, s.capacity) != (plan, self._state.pins, self._state.job.capacity):
+            self.observe(plan, at_s)
+
+    def adopt_prior(self, at_s: float) -> str:
+        """Begin with what similar jobs taught; return why it is left out where that cannot be."""
+        self.observe(self._state.spec.plan, at_s)
+        try:
+            self.publish()
+        except InvalidValueError as error:  # a prior of another version
+            self._state.drop_prior()
+            self._situation = None
+            return str(error)
+        return ""
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """The newest analysis, made here where an event asks for it first; None before any measurement."""
+        if self._situation is None:
+            return None
+        if self._cache is None or self._cache.situation is not self._situation:
+            self._cache = analyse(self._situation, model=self._model(self._situation))
+        return self._cache
+
+    def _model(self, situation: Situation) -> ThroughputModel:
+        """Return the last fit where it is of the same samples, else a new one."""
+        if self._cache is not None and self._cache.situation.samples == situation.samples:
+            return self._cache.model
+        return self._fit(situation)
+
+    def publish(self) -> None:
+        """Publish the newest analysis, if it is not published yet."""
+        analysis = self.analysis
+        if analysis is None or analysis is self._published.analysis:
+            return
+        self._published = PublishedAnalysis(analysis, analysis.model.report_, analysis.curves, analysis.front)
+
+    @property
+    def published(self) -> PublishedAnalysis:
+        """What was published last."""
+        return self._published
+
+    @property
+    def has_analysis(self) -> bool:
+        """Whether anything was measured, so that plans can be predicted."""
+        return self._situation is not None
+
+    def is_measured(self, target: ResourcePlan) -> bool:
+        """Whether the newest situation is of the plan that runs and should run, and that was measured."""
+        s = self._situation
+        return (
+            s is not None
+            and s.plan == self._measured.plan == target
+            and self._measured.samples_per_s(s.plan) is not None
+        )
+
+    def predict(self, plan: ResourcePlan) -> Prediction | None:
+        """Predict a plan; None before anything was measured."""
+        return self.analysis.predict(plan) if self.analysis else None
+
+    def summary(self, at_s: float) -> tuple[Remember, ...]:
+        """Return what the fit knows, for the history; nothing before anything was measured."""
+        if self.analysis is None:
+            return ()
+        return (Remember(at_s, self.analysis.model.summary(at_s)),)
