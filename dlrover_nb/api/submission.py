@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dlrover_nb.core.client.handle import user_name
+from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import dump_job, job_from, known_keys, load_mapping
 from dlrover_nb.core.structs.job import JobSpec
@@ -32,7 +33,7 @@ def job_of(job: JobText, settings: Settings = (), *, base: Path | None = None) -
     Raises
     ------
     InvalidValueError
-        As `dlrover_nb.parse_job` does.
+        As `dlrover_nb.parse_job` does, and when there is no policy of that name.
     NotFoundError
         When there is no such file.
     """
@@ -44,6 +45,7 @@ def job_of(job: JobText, settings: Settings = (), *, base: Path | None = None) -
         for key, value in _flat(settings):
             content = _with(content, key.split("."), value, key)
         spec = job_from(content, base=base)
+    find_policy(spec.policy)  # raises here, beside the user, and not in the job's master
     return spec if spec.owner else replace(spec, owner=user_name())
 
 

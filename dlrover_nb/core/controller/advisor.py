@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.auto_policy import REPLACEABLE, over_budget
-from dlrover_nb.core.planner import auto_scale, break_even_of, has_room, post_scale
+from dlrover_nb.core.planner import PolicyContext, break_even_of, has_room, post_scale
 from dlrover_nb.core.structs.decisions import Prediction, ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.job import Mode
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.protection import Protection
     from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.settings import ControllerSettings
-    from dlrover_nb.core.planner import Advice, Analysis, Limits
+    from dlrover_nb.core.planner import Advice, Analysis, Limits, Policy
     from dlrover_nb.core.structs.decisions import BreakEven, Proposal
     from dlrover_nb.core.structs.events import Remember
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -48,6 +48,8 @@ class Advisor:
         What is known of its speed and of its need of memory.
     book
         Its proposals.
+    policy
+        Says which plan to propose.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that it reads, all by keyword
@@ -60,9 +62,11 @@ class Advisor:
         analyst: Analyst,
         protection: Protection,
         book: ProposalBook,
+        policy: Policy,
     ) -> None:
         self._settings, self._state, self._rollouts, self._auto = settings, state, rollouts, auto
         self._analyst, self._protection, self._book = analyst, protection, book
+        self._policy = policy
         self._break_even: Callable[[], BreakEven | None] | None = None
         self._n_explored = 0  # experiments proposed since the last improvement or the user's own plan
 
@@ -122,13 +126,9 @@ class Advisor:
         may_explore
             False leaves out experiments, also where another may be proposed.
         """
-        return partial(
-            auto_scale,
-            settings=self._settings.planner,
-            rejected_plans=self._book.rejected_plans,
-            may_explore=may_explore and self._may_explore,
-            limits=limits,
-        )
+        policy, settings = self._policy, self._settings.planner
+        context = PolicyContext(self._book.rejected_plans, may_explore and self._may_explore, limits)
+        return lambda analysis: policy(analysis, settings, context)
 
     @property
     def _may_explore(self) -> bool:
@@ -193,12 +193,14 @@ class Advisor:
         proposal = self._book.open
         if proposal is None:
             return ()
+        if advice is not None and advice.candidate.plan == proposal.candidate.plan:
+            return ()
         now, then = analysis.current, analysis.predict(proposal.candidate.plan)
         is_dearer = proposal.candidate.cost >= now.cost
         keeps_pins = not self._state.pins.allows(now.plan)  # proposed for the pins, not for its speed
         if then.high < now.prediction.samples_per_s and is_dearer and not keeps_pins:
             return self.expire(at_s, "it would be slower than what runs now")
-        if advice is None or advice.candidate.plan == proposal.candidate.plan:
+        if advice is None:
             return ()
         if may_replace:
             return self._supersede(at_s, f"{advice.candidate.plan.short} may be applied by auto mode")

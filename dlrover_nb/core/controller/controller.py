@@ -37,7 +37,7 @@ from dlrover_nb.core.controller.story import Story
 from dlrover_nb.core.controller.undo_log import UndoLog
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.space import MAX_PLANS
-from dlrover_nb.core.planner import Bid, bid, fitted, has_room
+from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, Bid, bid, fitted, has_room
 from dlrover_nb.core.structs.events import (
     Decided,
     Event,
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.controller.analyst import Fit
+    from dlrover_nb.core.planner import Policy
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 
@@ -71,6 +72,9 @@ class Controller:
         The first event of a job; all others go to `handle`.
     settings
         Durations and thresholds.
+    policy
+        Says which plan to propose. It is given, and not found by `JobSpec.policy`: other packages' policies
+        are found in files, which the controller does not read.
     fit
         Fits the throughput model to a situation.
 
@@ -81,7 +85,12 @@ class Controller:
     """
 
     def __init__(
-        self, job: JobSubmitted, settings: ControllerSettings | None = None, *, fit: Fit = fitted
+        self,
+        job: JobSubmitted,
+        settings: ControllerSettings | None = None,
+        *,
+        policy: Policy = POLICIES[DEFAULT_POLICY],
+        fit: Fit = fitted,
     ) -> None:
         self._settings = s = settings or ControllerSettings()
         self._at_s = job.at_s  # of the last event
@@ -101,6 +110,7 @@ class Controller:
             analyst=self._analyst,
             protection=self._protection,
             book=self._book,
+            policy=policy,
         )
         self._plans = PlanChanges(
             job.spec.name,
@@ -317,7 +327,10 @@ class Controller:
 
 
 def replay(
-    events: Iterable[Event], settings: ControllerSettings | None = None, *, fit: Fit = fitted
+    events: Iterable[Event],
+    settings: ControllerSettings | None = None,
+    *,
+    policy: Policy = POLICIES[DEFAULT_POLICY],
 ) -> Controller:
     """Return the controller of these events, `JobSubmitted` first; its orders were carried out before.
 
@@ -331,7 +344,7 @@ def replay(
     if not isinstance(first, JobSubmitted):
         got = "no event" if first is None else type(first).__name__
         raise InvalidValueError(f"the first event must be JobSubmitted, got {got}; replay a whole journal")
-    controller = Controller(first, settings, fit=fit)
+    controller = Controller(first, settings, policy=policy)
     for event in rest:
         controller.handle(event)
     return controller

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.driver import job_snapshot
 from dlrover_nb.core.driver.history_writer import HistoryWriter
+from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.rundir.journal import JOURNAL, Journal, read_journal
 from dlrover_nb.core.structs.events import JobSubmitted, NodeReported, Remember, Scale, Ticked
@@ -91,7 +92,8 @@ class RecordedController:
 
     def _handle(self, event: Event) -> tuple[Instruction, ...]:
         if self._controller is None and isinstance(event, JobSubmitted):
-            self._controller = Controller(event, self._settings)
+            policy = find_policy(event.spec.policy)
+            self._controller = Controller(event, self._settings, policy=policy)
             return self._controller.first_orders
         return self.controller.handle(event)
 

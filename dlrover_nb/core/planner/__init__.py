@@ -10,12 +10,15 @@ from dlrover_nb.core.planner.analysis import Analysis, analyse, fitted
 from dlrover_nb.core.planner.bid import Bid, bid
 from dlrover_nb.core.planner.explain import AdviceContext, binding, evidence, marginals, runner_up
 from dlrover_nb.core.planner.feasibility import check_room, has_room
+from dlrover_nb.core.planner.policies import DEFAULT_POLICY, POLICIES, Policy, PolicyContext
 from dlrover_nb.core.planner.protect import Frame, MemoryNeed, protected
 from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying
 from dlrover_nb.core.planner.situation import Situation, transition_kind, transition_s
 from dlrover_nb.core.planner.stages import Start, auto_scale, post_scale, protect_why, warm_start
 
 __all__ = [
+    "DEFAULT_POLICY",
+    "POLICIES",
     "Advice",
     "AdviceContext",
     "Analysis",
@@ -25,6 +28,8 @@ __all__ = [
     "Limits",
     "MemoryNeed",
     "PlannerSettings",
+    "Policy",
+    "PolicyContext",
     "Situation",
     "Start",
     "advise",

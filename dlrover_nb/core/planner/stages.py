@@ -78,7 +78,7 @@ def auto_scale(
         As of `advise`.
     """
     if not analysis.situation.pins.allows(analysis.situation.plan):
-        return _keep_pins(analysis, rejected_plans)
+        return keep_pins(analysis, rejected_plans)
     return advise(analysis, settings, rejected_plans=rejected_plans, may_explore=may_explore, limits=limits)
 
 
@@ -104,7 +104,7 @@ def protect_why(plan: ResourcePlan, needs: Sequence[MemoryNeed]) -> str:
     return f"To protect: {'; '.join(n.why for n in needs)}. This plan gives {given}."
 
 
-def _keep_pins(analysis: Analysis, rejected_plans: Mapping[ResourcePlan, float]) -> Advice | None:
+def keep_pins(analysis: Analysis, rejected_plans: Mapping[ResourcePlan, float]) -> Advice | None:
     """Return the present plan with the pins; where that finds no room, the fastest plan that does."""
     s = analysis.situation
     frame = Frame.of(s)

@@ -251,6 +251,8 @@ class JobSpec:
         The most money per hour that a plan of auto mode may cost; None means no limit.
     objective
         Objective of proposals.
+    policy
+        Which of `planner.POLICIES`, or of the policies of installed packages, proposes plans.
     warm_start
         Whether to start with the final plan of similar jobs instead of `plan`, if there are any.
     deadline_s
@@ -289,6 +291,7 @@ class JobSpec:
     heartbeat_timeout_s: float = 30.0
     pins: Pins = field(default_factory=Pins)
     objective: Objective = Objective.VALUE
+    policy: str = "throughput-model"
     warm_start: bool = False
     budget_per_hour: float | None = None
     deadline_s: float | None = None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.controller import Controller, ControllerSettings
-from dlrover_nb.core.planner import fitted
+from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, fitted
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.events import (
@@ -55,6 +55,7 @@ class FakeJob:
         memory=steady_memory,
         settings: ControllerSettings | None = None,
         fit=fitted,
+        policy=POLICIES[DEFAULT_POLICY],
         **submitted,
     ) -> None:
         self.settings = settings or ControllerSettings()
@@ -66,7 +67,7 @@ class FakeJob:
         capacity = Capacity((NodeShape(2.0, 8000),))
         first = JobSubmitted(0.0, spec, capacity, n_sample_total, 100_000, 16, **submitted)
         self.n_fit, self._fit = 0, fit
-        self.controller = Controller(first, self.settings, fit=self._counted_fit)
+        self.controller = Controller(first, self.settings, policy=policy, fit=self._counted_fit)
         self.journal.append(first)
         self.orders += self.controller.first_orders
         self.tell(PhaseChanged(0.0, JobPhase.TRAINING))
@@ -161,7 +162,7 @@ def job(spec) -> FakeJob:
 
 @pytest.fixture
 def make_job(spec):
-    of_job = {"speed", "n_sample_total", "memory", "settings", "traits", "prior", "fit"}
+    of_job = {"speed", "n_sample_total", "memory", "settings", "traits", "prior", "fit", "policy"}
 
     def make(**fields) -> FakeJob:
         given = {name: fields.pop(name) for name in of_job & fields.keys()}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.driver import job_snapshot
+from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.planner.cluster import JobBid
 from dlrover_nb.core.rundir.node_logs import N_GONE, newest
 from dlrover_nb.core.structs.decisions import Decision
@@ -45,7 +46,7 @@ class SimulatedRun:
         self, job: SimJob, submitted: JobSubmitted, capacity: Capacity, settings: ControllerSettings
     ) -> None:
         self._job, self._capacity = job, capacity
-        self._controller = Controller(submitted, settings)
+        self._controller = Controller(submitted, settings, policy=find_policy(submitted.spec.policy))
         self._telemetry = JobTelemetry(n_job_row=N_JOB_ROW, n_node_row=N_NODE_ROW)
         self._lines: dict[str, list[LogLine]] = {}  # of each node, the dead ones too
         self._fit: FitSummary | None = None

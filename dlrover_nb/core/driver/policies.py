@@ -1,0 +1,30 @@
+"""The policy that a job names: one of the planner's, or one that an installed package adds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from dlrover_nb.core import extensions
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.planner import POLICIES
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.planner import Policy
+
+GROUP = "dlrover_nb.policies"
+
+
+def find_policy(name: str) -> Policy:
+    """Return the policy of a name.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is none, with the nearest name, or the package that adds it is broken.
+    """
+    found = extensions.find(GROUP, name, POLICIES)
+    if not callable(found):
+        raise InvalidValueError(
+            f"policy {name} must be a function of (analysis, settings, context), got {type(found).__name__}"
+        )
+    return cast("Policy", found)  # the signature of another package's function is its author's word

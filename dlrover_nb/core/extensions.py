@@ -1,0 +1,82 @@
+"""What other installed packages add, by entry points.
+
+A package of one's own names what it adds in its metadata, in the group of that extension point:
+
+    [project.entry-points."dlrover_nb.policies"]
+    night-shift = "my_package.policies:night_shift"
+
+It is looked for where it is asked for, never while a module is imported, and only what is asked for by name
+is imported: a broken package breaks no job that does not use it. Rejected: a register() function, which is
+called in the process of the notebook and not in the pod where the job's master runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def load(group: str) -> dict[str, object]:
+    """Import all that installed packages add in a group, and return it by name.
+
+    Raises
+    ------
+    InvalidValueError
+        When two packages add the same name, or one cannot be imported.
+    """
+    return {name: _import(group, point) for name, point in _points(group).items()}
+
+
+def find(group: str, name: str, own: Mapping[str, object]) -> object:
+    """Return what a name stands for: one of our own, or what an installed package adds in the group.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is no such name, with the nearest one; when two packages, or one and we, have the same
+        name, or the package cannot be imported.
+    """
+    points = _points(group)
+    both = sorted(points.keys() & own.keys())
+    if both:
+        raise InvalidValueError(
+            f"{group} must have other names than our own, got {both[0]} by {points[both[0]].value}; "
+            "rename it there"
+        )
+    if name in own:
+        return own[name]
+    if name in points:
+        return _import(group, points[name])
+    known = sorted([*own, *points])
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else "install the package that adds it"
+    raise InvalidValueError(f"{group} has {', '.join(known)}, got {name!r}; {hint}")
+
+
+def _points(group: str) -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise InvalidValueError(
+                f"{group} must have each name once, got {point.name} by {other.value} and {point.value}; "
+                "uninstall one of the packages"
+            )
+    return found
+
+
+def _import(group: str, point: EntryPoint) -> object:
+    try:
+        return point.load()
+    except Exception as error:
+        package = point.dist.name if point.dist is not None else point.module
+        raise InvalidValueError(
+            f"{point.name} of {group} must be importable as {point.value}, "
+            f"got {type(error).__name__}: {error}; repair or uninstall {package}"
+        ) from error

@@ -1,0 +1,100 @@
+"""Which plan is proposed next: the planner's own policy and published ones, by name.
+
+A policy is a function of an analysis, the planner's settings and a context. It returns advice or None, keeps
+nothing between calls and starts nothing. What it has tried stands in the samples of the analysis. The
+controller asks it whenever the analysis was made anew, and stays the arbiter: pins, bounds, capacity and the
+memory that nodes need hold whatever a policy says, and in auto mode budget, quota, cool-down, hysteresis and
+the track record of the predictions decide whether advice is applied. Rejected: policies as objects with
+state, which would decide differently after a restart of the master.
+
+- ``throughput-model``: the planner of DLRover-RM with its model (`planner.stages.auto_scale`), the default.
+- ``elastic-scheduling``: a worker more while the last one paid (Or et al., MLSys 2020).
+- ``optimus``: one node more or less where that takes most time off the job (EuroSys 2018).
+- ``fixed-plan``: the plan stays as the user sets it; memory is protected nevertheless.
+
+`fixed_allocation` and `well_tuned` of `core.baselines` are no policies: they need the true speed of each plan
+before the job runs, which a simulator alone knows. They bound what a policy can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.baselines import JobState, elastic_scheduling, optimus, static
+from dlrover_nb.core.pareto.reasons import change_words
+from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings
+from dlrover_nb.core.planner.stages import auto_scale, keep_pins
+from dlrover_nb.core.structs.decisions import ProposalKind
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.baselines import Policy as BaselinePolicy
+    from dlrover_nb.core.planner.analysis import Analysis
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyContext:
+    """What a policy has to keep to at one moment.
+
+    Parameters
+    ----------
+    rejected_plans
+        Plans that were rejected or failed, with the throughput predicted then: not to be proposed again
+        unless their prediction has changed by `PlannerSettings.material_change`.
+    may_explore
+        False once enough experiments have been proposed in a row.
+    limits
+        Of auto mode; None where a user decides.
+    """
+
+    rejected_plans: Mapping[ResourcePlan, float] = field(default_factory=dict)
+    may_explore: bool = True
+    limits: Limits | None = None
+
+
+Policy = Callable[["Analysis", PlannerSettings, PolicyContext], Advice | None]
+
+
+def throughput_model(analysis: Analysis, settings: PlannerSettings, context: PolicyContext) -> Advice | None:
+    """Advise by the model's predictions; see `auto_scale`."""
+    return auto_scale(
+        analysis,
+        settings,
+        rejected_plans=context.rejected_plans,
+        may_explore=context.may_explore,
+        limits=context.limits,
+    )
+
+
+def by_baseline(name: str, decide: BaselinePolicy) -> Policy:
+    """Return a policy that takes a published one's word for the next plan.
+
+    A plan that breaks a pin, or was rejected, is left out: the job stays as it is until the policy, which
+    sees only the measurements, says something else.
+    """
+
+    def policy(analysis: Analysis, settings: PlannerSettings, context: PolicyContext) -> Advice | None:
+        s, now = analysis.situation, analysis.current
+        if not s.pins.allows(s.plan):
+            return keep_pins(analysis, context.rejected_plans)
+        if now.finish_s is not None and now.finish_s < settings.min_left_s:
+            return None
+        state = JobState(s.plan, s.samples, s.n_sample_left, s.spec.bounds, s.capacity, s.spec.batch_size)
+        plan = decide(state)
+        if plan is None or plan in context.rejected_plans or not s.pins.allows(plan):
+            return None
+        why = f"By {name}: {change_words(s.plan, plan)}."
+        return Advice(ProposalKind.IMPROVE, analysis.candidate(plan), why)
+
+    return policy
+
+
+DEFAULT_POLICY = "throughput-model"  # as `JobSpec.policy`
+POLICIES: Mapping[str, Policy] = {
+    DEFAULT_POLICY: throughput_model,
+    "elastic-scheduling": by_baseline("elastic-scheduling", elastic_scheduling),
+    "optimus": by_baseline("optimus", optimus),
+    "fixed-plan": by_baseline("fixed-plan", static),
+}
