@@ -39,3 +39,8 @@ def test_two_volumes_at_one_path_are_refused():
     volumes = "[{mount: /d, claim: a}, {mount: /d/, claim: b}]"
     with pytest.raises(InvalidValueError, match="several at /d"):
         parse_job(f"name: a\nkubernetes: {{volumes: {volumes}}}\n")
+
+
+def test_a_toleration_that_is_none_is_refused_when_the_job_file_is_read():
+    with pytest.raises(InvalidValueError, match=r"a toleration must be KEY=VALUE:EFFECT.*got 'gpu:Never'"):
+        parse_job("name: a\nkubernetes:\n  tolerations: ['gpu:Never']\n")

@@ -13,7 +13,7 @@ from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, secret_name
 from dlrover_nb.core.structs.pods import CODE_FOLDER, FOLDER_VAR, JOB_FOLDER, MASTER_FILE, POD_FOLDER
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.external import ExternalSpec
     from dlrover_nb.core.structs.pods import PodJob
     from dlrover_nb.core.structs.resources import Role

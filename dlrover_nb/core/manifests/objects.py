@@ -21,7 +21,6 @@ from dlrover_nb.core.manifests.parts import (
     MASTER_ROLE,
     PREFIX,
     REPORT_KEY,
-    Doc,
     code_name,
     container_frame,
     is_operated,
@@ -40,6 +39,7 @@ from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.pods import PodJob
 
 DEFAULTS = "dlrover-nb"  # ConfigMap of a namespace with what holds for all jobs in it

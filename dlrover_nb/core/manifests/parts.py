@@ -10,6 +10,7 @@ import hmac
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.manifests.podspec import source_of, toleration
 from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, DLROVER, STATE
 from dlrover_nb.core.structs.pods import CODE_FOLDER, JOB_FOLDER, POD_ENV, POD_FOLDER, PodJob
 from dlrover_nb.core.usercode import file_of
@@ -17,10 +18,9 @@ from dlrover_nb.core.usercode import file_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
-
-Doc = dict[str, Any]
 
 PREFIX = "dlrover-nb/"
 JOB_LABEL, RUN_LABEL = f"{PREFIX}job", f"{PREFIX}run"
@@ -31,7 +31,6 @@ REPORT_KEY = "report"  # of a job's Secret: the token of `report_token`
 
 GONE_S = 10  # a pod on a machine that went silent is given up after so long; stock: 300 s
 READ_BY_GROUP = 0o440
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OURS = (JOB_FOLDER, CODE_FOLDER, POD_FOLDER)
 _SCRATCH: tuple[tuple[str, str, Doc], ...] = (
     ("tmp", "/tmp", {}),  # noqa: S108 - of the pod alone
@@ -111,7 +110,7 @@ def pod_frame(kube: KubernetesSpec) -> Doc:
         },
         "tolerations": [
             *(_gone(taint) for taint in ("not-ready", "unreachable")),
-            *map(_toleration, kube.tolerations),
+            *map(toleration, kube.tolerations),
         ],
     }
     if kube.node_selector:
@@ -190,13 +189,11 @@ def _secret(name: str) -> Doc:
 
 
 def _source(volume: Volume) -> Doc:
-    if volume.claim:
-        return {"persistentVolumeClaim": {"claimName": volume.claim, "readOnly": volume.read_only}}
-    if volume.host_path:
-        return {"hostPath": {"path": volume.host_path}}
-    if volume.config_map:
-        return {"configMap": {"name": volume.config_map}}
-    return {"secret": _secret(volume.secret)}
+    """Return a volume's source; the pod's group may read a Secret, a claim is attached as it is mounted."""
+    if volume.secret:
+        return {"secret": _secret(volume.secret)}
+    ((kind, fields),) = source_of(volume).items()
+    return {kind: fields | ({"readOnly": volume.read_only} if volume.claim else {})}
 
 
 def _gone(taint: str) -> Doc:
@@ -206,21 +203,6 @@ def _gone(taint: str) -> Doc:
         "effect": "NoExecute",
         "tolerationSeconds": GONE_S,
     }
-
-
-def _toleration(text: str) -> Doc:
-    """Return a toleration from ``KEY=VALUE:EFFECT``, ``KEY:EFFECT`` or ``KEY``."""
-    taint, has_effect, effect = text.partition(":")
-    key, has_value, value = taint.partition("=")
-    if not key or (has_effect and effect not in EFFECTS):
-        raise InvalidValueError(
-            f"a toleration must be KEY=VALUE:EFFECT, KEY:EFFECT or KEY, with one of {', '.join(EFFECTS)}, "
-            f"got {text!r}"
-        )
-    told: Doc = (
-        {"key": key, "operator": "Equal", "value": value} if has_value else {"key": key, "operator": "Exists"}
-    )
-    return told | ({"effect": effect} if effect else {})
 
 
 def _pair(item: str) -> tuple[str, str]:

@@ -21,7 +21,6 @@ from dlrover_nb.core.manifests.parts import (
     PREFIX,
     ROLE_LABEL,
     RUN_LABEL,
-    Doc,
     container_frame,
     labels,
     pod_frame,
@@ -43,6 +42,7 @@ from dlrover_nb.core.structs.pods import (
 )
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.pods import PodJob
     from dlrover_nb.core.structs.resources import Role
 

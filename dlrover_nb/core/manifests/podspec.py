@@ -85,13 +85,18 @@ def toleration(text: str) -> Group:
     return {name: field for name, field in fields.items() if field}
 
 
-def _volume(index: int, volume: Volume) -> Group:
-    name, kind, key, where = next(
-        (f"volume-{index}", kind, key, getattr(volume, field))
+def source_of(volume: Volume) -> dict[str, dict[str, object]]:
+    """Return the source of a pod's volume: its kind, and the name of what is mounted."""
+    kind, key, where = next(
+        (kind, key, getattr(volume, field))
         for field, (kind, key) in _SOURCES.items()
         if getattr(volume, field)
     )
-    return {"name": name, kind: {key: where}}
+    return {kind: {key: where}}
+
+
+def _volume(index: int, volume: Volume) -> Group:
+    return {"name": f"volume-{index}", **source_of(volume)}
 
 
 def _mount(index: int, volume: Volume) -> Group:

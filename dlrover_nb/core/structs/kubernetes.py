@@ -12,6 +12,7 @@ STATE = "/dlrover-nb/state"  # where run folders lie in pods; a volume here outl
 DLROVER, AUTO, NONE = "dlrover", "auto", "none"  # values of `KubernetesSpec.operator`
 _OPERATORS = ("", DLROVER, AUTO, NONE)
 _PULL_POLICIES = ("", "Always", "IfNotPresent", "Never")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,8 @@ class KubernetesSpec:
             for item in getattr(self, name):
                 if not item.partition("=")[1] or item.startswith("="):
                     raise InvalidValueError(f"{name} must hold NAME=VALUE, got {item!r}")
+        for text in self.tolerations:
+            _check_toleration(text)
         mounts = [volume.mount.rstrip("/") for volume in self.volumes]
         if doubled := {mount for mount in mounts if mounts.count(mount) > 1}:
             raise InvalidValueError(f"one volume to a path, got several at {', '.join(sorted(doubled))}")
@@ -143,3 +146,12 @@ class KubernetesSpec:
     def keeps_state(self) -> bool:
         """Whether the run folder outlives pods."""
         return any(volume.mount.rstrip("/") == STATE for volume in self.volumes)
+
+
+def _check_toleration(text: str) -> None:
+    taint, colon, effect = text.partition(":")
+    if not taint.partition("=")[0] or (colon and effect not in _EFFECTS):
+        raise InvalidValueError(
+            f"a toleration must be KEY=VALUE:EFFECT, KEY:EFFECT or KEY, with one of {', '.join(_EFFECTS)}, "
+            f"got {text!r}"
+        )

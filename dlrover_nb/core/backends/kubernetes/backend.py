@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.orders import Action
     from dlrover_nb.core.driver.backend import NodeExited
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.messages import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob

@@ -24,7 +24,7 @@ from dlrover_nb.core.structs.resources import MOST_CPU, MOST_MEMORY_MIB
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 

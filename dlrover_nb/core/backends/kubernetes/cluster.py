@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.manifests.kinds import Kind
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc, Kind
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.job import JobSpec

@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.external import ExternalRole
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.pods import PodJob

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
 
 logger = logging.getLogger(__name__)
 

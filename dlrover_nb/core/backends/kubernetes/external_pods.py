@@ -22,7 +22,7 @@ from dlrover_nb.core.manifests.parts import NODE_LABEL
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.external import Written
     from dlrover_nb.core.structs.pods import PodJob
 

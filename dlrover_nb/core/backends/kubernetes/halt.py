@@ -19,7 +19,7 @@ from dlrover_nb.core.manifests.pods import node_selector
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 

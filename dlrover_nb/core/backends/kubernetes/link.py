@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 CALL_LIMIT_S = 20.0

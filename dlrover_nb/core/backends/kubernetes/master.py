@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 

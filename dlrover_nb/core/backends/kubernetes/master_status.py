@@ -11,7 +11,7 @@ from dlrover_nb.core.manifests.parts import PREFIX, run_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Doc = dict[str, Any]
+    from dlrover_nb.core.manifests.kinds import Doc
 
 BEGUN_NOTE = f"{PREFIX}begun"  # annotation of the Job: when the job began, by its master's clock
 ENDED_NOTE = f"{PREFIX}ended"  # annotation of the Job: it was ended before it began

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.orders import Action
     from dlrover_nb.core.backends.kubernetes.pod_status import PodStatus
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
 
 GRACE_S = 1  # for a node that is stopped
 FORCE_AFTER_S = 15.0  # until a pod that was asked to go is removed by force

@@ -22,7 +22,7 @@ from dlrover_nb.core.runtime.output import read_head
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
 
 PULL_LIMIT_S = 180.0  # for a registry to come back, or an image to be pushed
 DELETED = "its pod was deleted by somebody else"

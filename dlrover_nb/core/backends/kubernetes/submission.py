@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.manifests.parts import Doc
+    from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.usercode import Packed

@@ -147,7 +147,7 @@ def test_tolerations_are_read_as_kubectl_writes_taints():
 @pytest.mark.parametrize("text", ["", "=x:NoSchedule", "a:b", "a:", ":NoSchedule"])
 def test_a_toleration_that_is_none_is_refused(text):
     with pytest.raises(InvalidValueError, match="KEY=VALUE:EFFECT"):
-        tolerations(KubernetesSpec(tolerations=(text,)))
+        KubernetesSpec(tolerations=(text,))
 
 
 @given(names, st.integers(0, 9))
