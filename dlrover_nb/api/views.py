@@ -258,7 +258,7 @@ class ShardsView(Shown):
             for s in self.snapshot.quarantined
         )
         head = ("shard", "to", "pass", "rows", "workers that it ended")
-        over_time = CHARTS["shards"].picture(self.snapshot, self.series)
+        over_time = CHARTS["shards"].static(self.snapshot, self.series)
         waiting = (Table("Set aside", head, aside),) if aside else ()
         return View(
             f"Shards of {self.snapshot.title}", (over_time, status.shards_table(self.snapshot), *waiting)

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 
 import panel as pn
 
-from dlrover_nb.widgets import svg
-from dlrover_nb.widgets.charts import CHARTS, curve, front, kit
+from dlrover_nb.core.structs.decisions import Candidate
+from dlrover_nb.widgets.charts import CHARTS, curve
+from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
+from dlrover_nb.widgets.live_charts.live_plot import LivePlot
+from dlrover_nb.widgets.live_charts.sources import Source
+from dlrover_nb.widgets.palette import PURPLE, RED
 from dlrover_nb.widgets.parts import pane
 from dlrover_nb.widgets.whatif import Axis, value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.decisions import Candidate
     from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.widgets.charts import LiveFigure
     from dlrover_nb.widgets.job_view_model import ViewState
 
 OF_THE_FIT = ("curve", "front")
@@ -36,24 +38,27 @@ class ChartGrid:
 
     Parameters
     ----------
+    snapshot
+        Any snapshot of the job, which gives the charts their axes.
     on_tap
-        Told the plan on the front that was tapped.
+        Called with the plan on the front that was tapped.
     on_change
-        Told that another chart, or another axis, was chosen.
+        Called when another chart, or another axis, was chosen.
     """
 
-    def __init__(self, on_tap: Callable[[Candidate], None], on_change: Callable[[], None]) -> None:
-        self._on_change = on_change
-        self._curve, self._front = curve.Figure(), front.Figure(on_tap)
-        self.figures: dict[str, LiveFigure] = {
-            "curve": self._curve,
-            "front": self._front,
-            **{name: chart.figure() for name, chart in CHARTS.items() if name not in {"curve", "front"}},
+    def __init__(
+        self,
+        snapshot: JobSnapshot,
+        on_tap: Callable[[Candidate], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._on_tap, self._on_change = on_tap, on_change
+        self.figures = {
+            name: LiveFigure(chart, snapshot, self._tapped if name == "front" else None)
+            for name, chart in CHARTS.items()
         }
-        self._on_curve, self._on_front = (
-            Cross(self._curve.root),
-            Cross(self._front.root, legend_label="what if"),
-        )
+        self._curve, self._front = self.figures["curve"], self.figures["front"]
+        self._on_curve, self._on_front = Cross(self._curve), Cross(self._front, "what if")
         self.axis = pn.widgets.Select(
             label="Axis of the fitted curve",
             options={label: axis for axis, label in curve.AXIS_NAMES.items()},
@@ -101,7 +106,7 @@ class ChartGrid:
 
     def _is_fit_due(self, snapshot: JobSnapshot) -> bool:
         """Whether to draw the curve and the front: their first sight, news, or the time for it."""
-        key = (*fit_key(snapshot), self._curve.axis)
+        key = (*fit_key(snapshot), self._curve.chosen)
         self._n_tick += 1
         if key == self._fit_key and self._n_tick < FIT_EVERY:
             return False
@@ -111,10 +116,14 @@ class ChartGrid:
     def mark(self, candidate: Candidate | None) -> None:
         """Mark a plan on the front and on the curve; None: nothing is known of it."""
         self._on_front.show(candidate, candidate.cost if candidate else 0.0)
-        self._on_curve.show(candidate, value(candidate.plan, Axis(self._curve.axis)) if candidate else 0.0)
+        self._on_curve.show(candidate, value(candidate.plan, Axis(self._curve.chosen)) if candidate else 0.0)
+
+    def _tapped(self, value: object) -> None:
+        if isinstance(value, Candidate):
+            self._on_tap(value)
 
     def _choose_axis(self, event: object) -> None:  # noqa: ARG002 - param's signature
-        self._curve.axis = self.axis.value
+        self._curve.chosen = self.axis.value
         self._on_change()
 
     def _choose_chart(self, event: object) -> None:  # noqa: ARG002 - param's signature
@@ -123,7 +132,7 @@ class ChartGrid:
     def _hide_others(self) -> None:
         for name in CHARTS:
             if name not in ALWAYS:
-                self.figures[name].root.visible = name == self.more.value  # type: ignore[attr-defined]  # bokeh
+                self.figures[name].root.visible = name == self.more.value
 
 
 def fit_key(snapshot: JobSnapshot) -> tuple[object, ...]:
@@ -141,13 +150,17 @@ def fit_key(snapshot: JobSnapshot) -> tuple[object, ...]:
 
 
 class Cross:
-    """A cross with its band on a figure whose y is throughput."""
+    """A cross with its band on a chart whose y is throughput."""
 
-    def __init__(self, figure: object, **legend: str) -> None:
-        self._at = kit.Source(x=[], y=[], low=[], high=[], color=[])
-        look = {"source": self._at.model, "line_color": "color", "line_width": 3}
-        figure.segment("x", "low", "x", "high", **look, line_alpha=0.5)  # type: ignore[attr-defined]  # bokeh
-        figure.scatter("x", "y", marker="x", size=15, **look, **legend)  # type: ignore[attr-defined]
+    def __init__(self, figure: LiveFigure, label: str = "") -> None:
+        plot = figure.panels[0]
+        assert isinstance(plot, LivePlot)
+        self._at = Source(x=[], y=[], low=[], high=[], color=[])
+        look = {"source": self._at.model, "line_color": "color", "line_width": 3, "level": "overlay"}
+        plot.root.segment("x", "low", "x", "high", **look, line_alpha=0.5)
+        cross = plot.root.scatter("x", "y", marker="x", size=15, **look)
+        if label:
+            plot.legend.add(label, cross)
 
     def show(self, candidate: Candidate | None, x: float) -> None:
         """Put it where a plan lies, or nowhere."""
@@ -158,6 +171,6 @@ class Cross:
                 "y": [p.samples_per_s for p in drawn],
                 "low": [p.low for p in drawn],
                 "high": [p.high for p in drawn],
-                "color": [svg.RED if p.extrapolates else svg.PURPLE for p in drawn],
+                "color": [RED if p.extrapolates else PURPLE for p in drawn],
             }
         )

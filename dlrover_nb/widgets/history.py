@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import svg, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, StaticChart, Table, Tone, View
+from dlrover_nb.widgets.marks import Band, Layer, Line, Plot, Rule
+from dlrover_nb.widgets.palette import BLUE, GREEN, ORANGE
 from dlrover_nb.widgets.plans import told_blocks
 from dlrover_nb.widgets.series import summary_rows
 
@@ -85,26 +87,26 @@ def speed_picture(history: RunHistory) -> StaticChart:
     start_s = history.run.started_at_s
     t_s, y = _line(history.series, start_s, "samples_per_s")
     applied = sorted(history.outcomes, key=lambda o: o.applied_at_s)
-    layers: tuple[svg.Layer, ...] = (
+    layers: tuple[Layer, ...] = (
         *_levels(applied, start_s, max([0.0, *t_s])),
-        svg.Line(t_s, y, svg.BLUE, "measured" if t_s else ""),
-        *(svg.Rule(o.applied_at_s - start_s, o.plan.short, dash="2 3") for o in applied),
+        Line(t_s, y, BLUE, "measured" if t_s else ""),
+        *(Rule(o.applied_at_s - start_s, o.plan.short, dash="2 3") for o in applied),
     )
     title = "Throughput" if t_s else "Throughput: nothing was measured"
     words = f"Mean throughput of each rolled-up span of {history.run.job}, {len(applied)} plans applied."
-    plot = svg.Plot(title, words, "time since start", "samples/s", layers, x_is_time=True, height=270)
-    return StaticChart(svg.draw(plot), _speed_twin(t_s, y))
+    plot = Plot(title, words, "time since start", "samples/s", layers, x_is_time=True, height=270)
+    return StaticChart(svg.draw(plot).svg, _speed_twin(t_s, y))
 
 
 def memory_picture(history: RunHistory) -> StaticChart:
     """Return the memory of the largest node of each role over a run."""
     start_s = history.run.started_at_s
     lines = {role: _line(history.series, start_s, f"{role}_memory_mib") for role in Role}
-    looks = {Role.WORKER: (svg.BLUE, ""), Role.PS: (svg.GREEN, "6 3")}
-    layers = tuple(svg.Line(*lines[r], color, f"largest {r}", dash) for r, (color, dash) in looks.items())
+    looks = {Role.WORKER: (BLUE, ""), Role.PS: (GREEN, "6 3")}
+    layers = tuple(Line(*lines[r], color, f"largest {r}", dash) for r, (color, dash) in looks.items())
     words = f"Greatest memory of any node of each role over the run of {history.run.job}."
-    plot = svg.Plot("Memory", words, "time since start", "MiB", layers, x_is_time=True, height=220)
-    return StaticChart(svg.draw(plot), _memory_twin(lines))
+    plot = Plot("Memory", words, "time since start", "MiB", layers, x_is_time=True, height=220)
+    return StaticChart(svg.draw(plot).svg, _memory_twin(lines))
 
 
 def _memory_twin(lines: dict[Role, tuple[list[float], list[float]]]) -> Table:
@@ -127,7 +129,7 @@ def _line(rows: Sequence[SeriesRow], start_s: float, column: str) -> tuple[list[
     return [t for t, _ in points], [v for _, v in points]
 
 
-def _levels(applied: Sequence[Outcome], start_s: float, end_s: float) -> tuple[svg.Layer, ...]:
+def _levels(applied: Sequence[Outcome], start_s: float, end_s: float) -> tuple[Layer, ...]:
     """Return the predicted level of each applied plan with its band, until the next one."""
     x: list[float] = []
     low, mid, high = [], [], []
@@ -142,8 +144,8 @@ def _levels(applied: Sequence[Outcome], start_s: float, end_s: float) -> tuple[s
             high += [p.high, p.high, math.nan]
     label = "predicted when the plan was chosen" if x else ""
     return (
-        svg.Band(x, low, high, svg.ORANGE, "90 % band" if x else ""),
-        svg.Line(x, mid, svg.ORANGE, label, dash="6 3"),
+        Band(x, low, high, ORANGE, "90 % band" if x else ""),
+        Line(x, mid, ORANGE, label, dash="6 3"),
     )
 
 

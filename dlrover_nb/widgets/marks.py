@@ -1,99 +1,195 @@
-"""The smallest pieces of a static picture: text, markers, swatches, the card around, and tiles."""
+"""What a chart consists of: marks, as data. A chart describes them once; two renderers draw them.
+
+The static renderer (`svg_drawing`) writes SVG, the live one (`live_charts`) keeps Bokeh figures up to date.
+Neither knows a chart, and no chart knows a renderer, so colors, dashes, shapes and labels are the same in a
+live view and in its saved copy. Rejected: to draw each chart twice by hand, which let both copies drift
+apart (other labels, one dash for all limits); and to derive the static copy from Bokeh's models, whose export
+needs a browser.
+
+Conventions:
+
+- A value that is NaN is a gap, never bridged.
+- Lines, bands and areas that are given the same `x` object share one live source. Layers of a stack share
+  their edges likewise: the upper edge of one area is the `low` of the next.
+- A layer without rows is not drawn and has no legend entry. A drawing always lists all of its panels, so that
+  a live figure has its axes before the first row arrives.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.layers import BLACK, BLUE, INK
+from dlrover_nb.widgets.palette import BLUE, INK, node_look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dlrover_nb.widgets.layers import Points
-
-CHAR = 5.6  # mean width of a character at 10 px, in px: wide enough for every common sans-serif
-_DARK = {BLACK, BLUE, INK}
-
-
-def ink_on(color: str) -> str:
-    """Return the ink that is read on a color; Okabe and Ito's are light but for black and blue."""
-    return "#fff" if color in _DARK else "#000"
-
-
-def text(  # noqa: PLR0913 - the attributes of one element
-    x: float,
-    y: float,
-    text: str,
-    *,
-    anchor: str = "start",
-    size: int = 10,
-    weight: str = "",
-    color: str = INK,
-) -> str:
-    """Return a line of text at its base line."""
-    bold = f' font-weight="{weight}"' if weight else ""
-    side = f' text-anchor="{anchor}"' if anchor != "start" else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}"{side}{bold}>{escape(text)}</text>'
-    )
-
-
-def marker(points: Points, x: float, y: float, title: str) -> str:
-    """Return one marker; `title` is the element of its tool tip, or empty."""
-    paint = (
-        f'fill="#fff" stroke="{points.color}" stroke-width="2"'
-        if points.hollow
-        else f'fill="{points.color}" stroke="#fff" stroke-width="0.6"'
-    )
-    return f'<path d="{_SHAPE[points.shape](x, y, points.size)}" {paint}>{title}</path>'
-
-
-_SHAPE: dict[str, Callable[[float, float, float], str]] = {
-    "circle": lambda x, y, r: f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0",
-    "square": lambda x, y, r: f"M{x - r:.1f} {y - r:.1f}h{2 * r}v{2 * r}h{-2 * r}Z",
-    "triangle": lambda x, y, r: f"M{x:.1f} {y - 1.2 * r:.1f}l{1.2 * r:.1f} {2 * r}h{-2.4 * r:.1f}Z",
-    "diamond": lambda x, y, r: (
-        f"M{x:.1f} {y - 1.4 * r:.1f}l{1.4 * r:.1f} {1.4 * r:.1f}l{-1.4 * r:.1f} {1.4 * r:.1f}"
-        f"l{-1.4 * r:.1f} {-1.4 * r:.1f}Z"
-    ),
-}
-
-
-def swatch(color: str, x: float, y: float, opacity: float = 1.0) -> str:
-    """Return the colored box of a legend, its middle at `y`."""
-    return f'<rect x="{x}" y="{y - 4}" width="20" height="8" fill="{color}" fill-opacity="{opacity}"/>'
-
-
-def card(title: str, desc: str, width: int, height: int, inner: str) -> str:
-    """Return a picture on white as one ``<svg>``, with its title and what it shows in words."""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" style="max-width:100%;height:auto;background:#fff" '
-        f'font-family="system-ui,sans-serif"><title>{escape(title)}</title><desc>{escape(desc)}</desc>'
-        f'<rect width="{width}" height="{height}" fill="#fff"/>{inner}</svg>'
-    )
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """A drawn picture and its size in px."""
+class Line:
+    """A polyline; `step` holds each value until the next one."""
 
-    svg: str
-    width: int
-    height: int
+    x: Sequence[float]
+    y: Sequence[float]
+    color: str = BLUE
+    label: str = ""
+    dash: str = ""
+    step: bool = False
+    is_node: bool = False  # its name and values are shown on hover
 
 
-def tile(title: str, desc: str, tiles: Sequence[Tile], *, n_column: int = 1) -> str:
-    """Return pictures as one ``<svg>``, row by row; each row is as high as its highest."""
-    rows = [tiles[i : i + n_column] for i in range(0, len(tiles), n_column)]
-    parts, y = [], 0
-    for row in rows:
-        x = 0
-        for one in row:
-            parts.append(one.svg.replace("<svg ", f'<svg x="{x}" y="{y}" ', 1))
-            x += one.width
-        y += max(one.height for one in row)
-    width = max((sum(one.width for one in row) for row in rows), default=1)
-    return card(title, desc, width, max(y, 1), "".join(parts))
+def node_line(x: Sequence[float], y: Sequence[float], name: str, *, is_ps: bool = False) -> Line:
+    """Return the line of a node, in the node's own look."""
+    color, dash = node_look(name, is_ps=is_ps)
+    return Line(x, y, color, name, dash, is_node=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The area between two lines."""
+
+    x: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    color: str = BLUE
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """One layer of a stack, opaque; an empty `low` stands for zero.
+
+    The static renderer writes `name` into it, the live one hatches it: color never stands alone.
+    """
+
+    x: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    color: str = BLUE
+    label: str = ""
+    name: str = ""
+    hatch: str = ""  # a name of Bokeh's patterns
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Markers, with error bars where `low` and `high` are given, tool tips and names where those are.
+
+    A tap on the i-th marker of a live chart hands over `values[i]`.
+    """
+
+    x: Sequence[float]
+    y: Sequence[float]
+    color: str = BLUE
+    label: str = ""
+    shape: str = "circle"
+    size: float = 3.5
+    hollow: bool = False
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    titles: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    values: Sequence[object] = ()
+
+
+class Orientation(StrEnum):
+    """Which way a rule runs."""
+
+    VERTICAL = "vertical"
+    HORIZONTAL = "horizontal"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A line across the plot at one value, with its label on it."""
+
+    at: float
+    label: str = ""
+    along: Orientation = Orientation.VERTICAL
+    color: str = INK
+    dash: str = "4 3"
+
+
+Layer = Line | Band | Area | Points | Rule
+Series = Line | Band | Area  # layers over a shared x
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Layers between two axes. `desc` tells in words what they show, for readers who cannot see them."""
+
+    title: str
+    desc: str
+    x_label: str
+    y_label: str
+    layers: tuple[Layer, ...]
+    x_is_time: bool = False
+    x_ticks: Sequence[float] = ()  # the values that exist, where they are few; else round numbers
+    y_from_zero: bool = True
+    y_to: float | None = None  # None: a little above the greatest value
+    y_digits: int = 2  # after the point, at most
+    most_named: int = 8  # lines of nodes in a live legend; of more, names are shown on hover alone
+    name: str = ""  # by which a reader chooses it, where one panel is shown at a time
+    width: int = 680
+    height: int = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of pieces: an entry of the legend."""
+
+    label: str
+    color: str
+    hatch: str = ""  # a name of Bokeh's patterns
+    is_marked: bool = False  # with a cross
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Where a kind lies; of its `words`, from long to short, the first that fits is shown; `tip` on hover."""
+
+    start: float
+    stop: float
+    kind: Kind
+    words: tuple[str, ...] = ()
+    tip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Strips:
+    """Rows of colored pieces, one row a node. `desc` tells in words what they show."""
+
+    title: str
+    desc: str
+    x_label: str
+    rows: tuple[tuple[str, tuple[Piece, ...]], ...]
+    kinds: tuple[Kind, ...]
+    x0: float
+    x1: float
+    x_is_time: bool = False
+    unit: str = ""  # after each number of the axis
+    width: int = 680
+
+
+Panel = Plot | Strips
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A whole chart: its panels, row by row, and why it is empty where it is."""
+
+    title: str
+    desc: str
+    panels: tuple[Panel, ...]
+    empty: str = ""  # a sentence instead of the panels, as long as there are no data
+    n_column: int = 1
+    one_at_a_time: bool = False  # a live view shows the panel that is chosen by its name
+
+
+def has_rows(layer: Layer) -> bool:
+    """Whether there is anything to draw: an area needs two rows."""
+    if isinstance(layer, Rule):
+        return True
+    return len(layer.x) > (1 if isinstance(layer, (Band, Area)) else 0)

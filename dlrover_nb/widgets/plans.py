@@ -22,8 +22,8 @@ def plans_view(snapshot: JobSnapshot) -> View:
     """Return the proposal that is open, what it was weighed against, and what came of earlier ones."""
     blocks: list[Block] = [
         *proposal_blocks(snapshot),
-        *((CHARTS["front"].picture(snapshot, None),) if snapshot.front else ()),
-        *((CHARTS["curve"].picture(snapshot, None),) if snapshot.curves else ()),
+        *((CHARTS["front"].static(snapshot, None),) if snapshot.front else ()),
+        *((CHARTS["curve"].static(snapshot, None),) if snapshot.curves else ()),
         *fit_blocks(snapshot),
         *past_blocks(snapshot),
     ]

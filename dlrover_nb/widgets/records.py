@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
-from dlrover_nb.widgets import svg, units
+from dlrover_nb.widgets import svg, svg_drawing, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import curve, front
+from dlrover_nb.widgets.marks import Band, Line, Orientation, Plot, Rule
+from dlrover_nb.widgets.palette import INK, RED
 from dlrover_nb.widgets.plans import (
     change_facts,
     decision_words,
@@ -74,14 +76,14 @@ def front_view(pareto: ParetoFront) -> View:
     data = front.of_front(pareto)
     empty = (Paragraph(f"No other plan is possible: {pareto.why_empty}."),) if pareto.why_empty else ()
     title = f"Pareto front: {len(data.front)} of {pareto.n_plan:,} plans"
-    return View(title, (*empty, StaticChart(front.static(data), front.data_table(data))))
+    return View(title, (*empty, StaticChart(svg_drawing.draw(front.marks(data)), front.data_table(data))))
 
 
 def curve_view(fitted: Curve) -> View:
     """Return the fitted curve along one axis."""
-    data = curve.columns(fitted)
+    data = curve.axis_columns(fitted)
     name = curve.AXIS_NAMES.get(data.axis, data.axis)
-    picture = StaticChart(svg.draw(curve.plot(data)), curve.data_table((data,)))
+    picture = StaticChart(svg.draw(curve.plot(data)).svg, curve.data_table((data,)))
     return View(f"Throughput along {name}", (picture,))
 
 
@@ -98,21 +100,21 @@ def _fan_picture(line: MemoryLine) -> StaticChart:
     low, mid, high = ([getattr(p, f"{name}_mib") for p in line.fan] for name in ("low", "mid", "high"))
     limit = f"limit: {units.memory(line.limit_mib)}"
     layers = (
-        svg.Band(t_s, low, high, svg.RED, "90 % band"),
-        svg.Line(t_s, mid, svg.RED, "forecast", "1 4"),
-        svg.Rule(line.limit_mib, limit, svg.Orientation.HORIZONTAL, svg.INK, "8 4"),
+        Band(t_s, low, high, RED, "90 % band"),
+        Line(t_s, mid, RED, "forecast", "1 4"),
+        Rule(line.limit_mib, limit, Orientation.HORIZONTAL, INK, "8 4"),
     )
     words = f"Memory of the largest {line.role} from now to the end of the job; {limit}."
-    plot = svg.Plot(
-        "Memory from now to the end", words, "from now", "MiB", layers, x_is_time=True, height=250
-    )
+    plot = Plot("Memory from now to the end", words, "from now", "MiB", layers, x_is_time=True, height=250)
     step = max(1, len(line.fan) // 8)
     kept = [*line.fan[:-1:step], line.fan[-1]]
     rows = tuple(
         (units.elapsed(p.in_s), units.memory(p.mid_mib), units.memory(p.low_mib), units.memory(p.high_mib))
         for p in kept
     )
-    return StaticChart(svg.draw(plot), Table("Memory ahead", ("in (m:ss)", "forecast", "5 %", "95 %"), rows))
+    return StaticChart(
+        svg.draw(plot).svg, Table("Memory ahead", ("in (m:ss)", "forecast", "5 %", "95 %"), rows)
+    )
 
 
 def decision_view(decision: Decision) -> View:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets import units
+from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import Block, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import scores as charts
 
@@ -32,9 +32,9 @@ def scores_view(scoreboard: Scoreboard) -> View:
     table = Table("Predicted against measured, by job", HEAD, tuple(rows), NOTE)
     blocks: list[Block] = [Paragraph(charts.score_words(scoreboard.total)), table]
     if scoreboard.total.n_predicted:
-        data = charts.columns(scoreboard.outcomes)
+        data = charts.columns_of(scoreboard.outcomes)
         twin = replace(charts.data_table(data, "job"), note="")  # it stands above
-        blocks.insert(1, StaticChart(charts.static(data), twin))
+        blocks.insert(1, StaticChart(svg_drawing.draw(charts.marks(data)), twin))
     return View("Prediction scoreboard", tuple(blocks))
 
 

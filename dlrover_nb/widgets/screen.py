@@ -67,7 +67,7 @@ class Screen:
     ) -> None:
         self._feed = feed
         lock = lock or threading.RLock()
-        self.gallery = ChartGrid(self._tapped, self.flush)
+        self.gallery = ChartGrid(feed.picture().snapshot, self._tapped, self.flush)
         self.sliders = Sliders(feed, lock, self.flush)
         self.verdicts = DecisionButtons(feed, lock)
         self._make_texts()
@@ -192,5 +192,4 @@ class Screen:
 
 def tables_html(picture: ViewState) -> str:
     """Return the table twins of all charts."""
-    pictures = (chart.picture(picture.snapshot, picture.series) for chart in CHARTS.values())
-    return "".join(table_html(p.twin) for p in pictures)
+    return "".join(table_html(c.data_table(picture.snapshot, picture.series)) for c in CHARTS.values())

@@ -66,15 +66,15 @@ def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     told = series is not None and bool(series.job.get("at_s"))
     reported = series is not None and bool(series.node.get("at_s"))
     if told:
-        blocks.append(CHARTS["throughput"].picture(snapshot, series))
+        blocks.append(CHARTS["throughput"].static(snapshot, series))
     blocks += nodes_blocks(snapshot)
     if any(node.last is not None for node in snapshot.nodes):
-        blocks.append(breakdown.bars(snapshot, series))
+        blocks.append(breakdown.static_bars(snapshot, series))
     if reported:
         blocks += stragglers_blocks(snapshot, series)
     blocks += memory_blocks(snapshot)
     if reported:
-        blocks.append(CHARTS["memory"].picture(snapshot, series))
+        blocks.append(CHARTS["memory"].static(snapshot, series))
     return View(f"Job {snapshot.title}: {snapshot.phase}", tuple(blocks))
 
 
@@ -83,7 +83,7 @@ def stragglers_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tupl
     data = stragglers.columns(snapshot, series)
     if not data.now:
         return ()
-    return (Paragraph(data.state, Tone.WARNING), CHARTS["stragglers"].picture(snapshot, series))
+    return (Paragraph(data.state, Tone.WARNING), CHARTS["stragglers"].static(snapshot, series))
 
 
 def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""A small static plotter: data in, one SVG string out, nothing else needed to see it.
+"""The static renderer of plots: a `Plot` in, one SVG string out, nothing else needed to see it.
 
 Why our own: a saved notebook must show its plots with neither kernel, network nor script, and stay small.
 Matplotlib would add 60 MB of dependency and 30-100 kB a chart; this draws what the charts need in a
@@ -13,31 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.widgets import extent
 from dlrover_nb.widgets import ticks as tick
 from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.layers import (
-    BLACK,
-    BLUE,
-    CYCLE,
-    DASHES,
-    GREEN,
-    GRID,
-    INK,
-    ORANGE,
-    PURPLE,
-    RED,
-    SKY,
-    Area,
-    Band,
-    Layer,
-    Line,
-    Orientation,
-    Points,
-    Rule,
-    line_look,
-    node_line,
-)
-from dlrover_nb.widgets.marks import CHAR, Tile, card, ink_on, marker, swatch, text, tile
+from dlrover_nb.widgets.marks import Area, Band, Layer, Line, Orientation, Plot, Points, Rule, has_rows
+from dlrover_nb.widgets.palette import GRID, INK
+from dlrover_nb.widgets.svg_elements import CHAR, Tile, card, ink_on, marker, swatch, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -46,51 +27,6 @@ _LEFT, _RIGHT, _BOTTOM, _TITLE, _ROW = 62, 22, 40, 22, 14
 _MOST_TICKS = 10
 _MOST_LABEL_ROWS = 3
 _OPACITY = 0.16
-
-
-__all__ = [
-    "BLACK",
-    "BLUE",
-    "CYCLE",
-    "DASHES",
-    "GREEN",
-    "GRID",
-    "INK",
-    "ORANGE",
-    "PURPLE",
-    "RED",
-    "SKY",
-    "Area",
-    "Band",
-    "Layer",
-    "Line",
-    "Orientation",
-    "Plot",
-    "Points",
-    "Rule",
-    "draw",
-    "grid",
-    "line_look",
-    "node_line",
-    "nothing",
-]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """What to draw. `desc` tells in words what the chart shows, for who cannot see it."""
-
-    title: str
-    desc: str
-    x_label: str
-    y_label: str
-    layers: tuple[Layer, ...]
-    x_is_time: bool = False
-    x_ticks: Sequence[float] = ()  # the values that exist, where they are few; else round numbers
-    y_from_zero: bool = True
-    y_to: float | None = None  # None: a little above the greatest value
-    width: int = 680
-    height: int = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +52,7 @@ class _Frame:
         return self.x0 <= x <= self.x1 and self.y0 <= y <= self.y1
 
 
-def draw(plot: Plot) -> str:
+def draw(plot: Plot) -> Tile:
     """Return the plot as one ``<svg>`` element."""
     frame = _frame(plot)
     inner = "".join(
@@ -128,53 +64,16 @@ def draw(plot: Plot) -> str:
             _legend(plot),
         ]
     )
-    return card(plot.title, plot.desc, plot.width, plot.height, inner)
-
-
-def nothing(title: str, words: str) -> str:
-    """Return what stands where a chart has no data yet: its title, and why."""
-    inner = text(_LEFT, 15, title, size=12, weight="600") + text(_LEFT, 33, words, size=11)
-    return card(title, words, 680, 44, inner)
-
-
-def grid(title: str, desc: str, plots: Sequence[Plot], *, n_column: int = 2) -> str:
-    """Return several plots of equal size as one ``<svg>``."""
-    return tile(title, desc, [Tile(draw(plot), plot.width, plot.height) for plot in plots], n_column=n_column)
+    return Tile(card(plot.title, plot.desc, plot.width, plot.height, inner), plot.width, plot.height)
 
 
 # the plot area
 
 
 def _frame(plot: Plot) -> _Frame:
-    xs = [v for layer in plot.layers for v in _xs(layer) if math.isfinite(v)] or [0.0, 1.0]
-    ys = [v for layer in plot.layers for v in _ys(layer) if math.isfinite(v)] or [0.0, 1.0]
-    x0, x1 = tick.padded(min(xs), max(xs), 0.0 if plot.x_is_time else 0.04)
-    y0, y1 = tick.padded(min(ys), max(ys), 0.06)
-    if plot.y_from_zero and min(ys) >= 0:
-        y0 = 0.0
-    y1 = plot.y_to if plot.y_to is not None else y1
+    (x0, x1), (y0, y1) = extent.x_range(plot), extent.y_range(plot)
     flat = _Frame(_LEFT, plot.width - _RIGHT, 0.0, plot.height - _BOTTOM, x0, x1, y0, y1)
     return replace(flat, top=_TITLE + _ROW * (_legend_rows(plot) + _label_rows(plot, flat.px)) + 4)
-
-
-def _xs(layer: Layer) -> Sequence[float]:
-    if isinstance(layer, Rule):
-        return [layer.at] if layer.along is Orientation.VERTICAL else []
-    return layer.x
-
-
-def _ys(layer: Layer) -> Iterable[float]:
-    match layer:
-        case Rule():
-            return [layer.at] if layer.along is Orientation.HORIZONTAL else []
-        case Line():
-            return layer.y
-        case Band() | Area():
-            return [*layer.low, *layer.high]
-        case Points():
-            return [*layer.y, *layer.low, *layer.high]
-        case _:
-            assert_never(layer)
 
 
 def _axes(plot: Plot, frame: _Frame) -> str:
@@ -269,11 +168,15 @@ def _line(line: Line, frame: _Frame) -> str:
 def _band(band: Band | Area, frame: _Frame) -> str:
     opacity = _OPACITY if isinstance(band, Band) else 1
     path = ""
-    for run in _runs((band.x, band.low, band.high)):
+    for run in _runs((band.x, _low(band), band.high)):
         edge = [(frame.px(x), frame.py(high)) for x, _, high in run]
         back = [(frame.px(x), frame.py(low)) for x, low, _ in reversed(run)]
         path += _path([*edge, *back]) + "Z"
     return f'<path d="{path}" fill="{band.color}" fill-opacity="{opacity}"/>' if path else ""
+
+
+def _low(band: Band | Area) -> Sequence[float]:
+    return band.low or [0.0] * len(band.x)
 
 
 def _area(area: Area, frame: _Frame) -> str:
@@ -283,7 +186,7 @@ def _area(area: Area, frame: _Frame) -> str:
 
 
 def _name_inside(area: Area, frame: _Frame) -> str:
-    runs = list(_runs((area.x, area.low, area.high))) if area.name else []
+    runs = list(_runs((area.x, _low(area), area.high))) if area.name else []
     if not runs:
         return ""
     run = max(runs, key=lambda r: r[-1][0] - r[0][0])  # the longest: a name must not stand in a gap
@@ -387,7 +290,7 @@ def _legend_places(plot: Plot) -> list[tuple[float, int, Line | Band | Area | Po
     places: list[tuple[float, int, Line | Band | Area | Points]] = []
     x, row = float(_LEFT), 0
     for layer in plot.layers:
-        if isinstance(layer, Rule) or not layer.label:
+        if isinstance(layer, Rule) or not (layer.label and has_rows(layer)):
             continue
         width = 26 + len(layer.label) * CHAR + 12
         if x + width > plot.width - _RIGHT and x > _LEFT:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets import units
+from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, front
 from dlrover_nb.widgets.plans import band_words, currency, gain_facts, plans_table
@@ -42,7 +42,7 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
     if e.evidence:
         blocks.append(evidence_table(e.evidence))
     if snapshot.curves:
-        blocks.append(CHARTS["curve"].picture(snapshot, None))
+        blocks.append(CHARTS["curve"].static(snapshot, None))
     return View(_why_title(e, snapshot), tuple(blocks))
 
 
@@ -298,4 +298,4 @@ def _is_far(asked: Candidate, snapshot: JobSnapshot) -> bool:
 def _asked_picture(candidates: Sequence[Candidate], snapshot: JobSnapshot) -> StaticChart:
     asked = tuple(front.Dot(c, ("asked about",)) for c in candidates)
     data = replace(front.columns(snapshot), asked=asked)
-    return StaticChart(front.static(data), front.data_table(data, named_only=True))
+    return StaticChart(svg_drawing.draw(front.marks(data)), front.data_table(data, named_only=True))

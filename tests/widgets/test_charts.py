@@ -6,12 +6,17 @@ from itertools import pairwise
 import builders as b
 import pytest
 from bokeh.document import Document
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, SeriesChunk
-from dlrover_nb.widgets.charts import CHARTS, curve, front, kit, memory, throughput
+from dlrover_nb.widgets.charts import CHARTS, curve, front, memory, throughput
+from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
+from dlrover_nb.widgets.live_charts.live_series import keyed
+from dlrover_nb.widgets.live_charts.sources import with_gaps
+from dlrover_nb.widgets.live_charts.throttle import Throttle
+from dlrover_nb.widgets.marks import Area, Band, Line
 from dlrover_nb.widgets.series import Window
 
 
@@ -29,7 +34,7 @@ from dlrover_nb.widgets.series import Window
     ids=["full", "no telemetry", "just started"],
 )
 def test_each_chart_draws_well_formed_svg_of_less_than_30_kb(name, snapshot, series):
-    picture = CHARTS[name].picture(snapshot, series)
+    picture = CHARTS[name].static(snapshot, series)
     ET.fromstring(picture.svg)
     assert len(picture.svg) < 30_000
 
@@ -38,7 +43,7 @@ def test_each_chart_draws_well_formed_svg_of_less_than_30_kb(name, snapshot, ser
 def test_a_day_of_telemetry_still_gives_less_than_30_kb(name):
     day = 86_400
     snapshot = b.snapshot(at_s=b.START_S + day)
-    assert len(CHARTS[name].picture(snapshot, b.series(day)).svg) < 30_000
+    assert len(CHARTS[name].static(snapshot, b.series(day)).svg) < 30_000
 
 
 def test_throughput_level_lasts_until_the_next_plan():
@@ -59,10 +64,10 @@ def test_predicted_levels_are_separate_lines():
 
 
 def test_two_limits_alike_have_one_name_at_their_line():
-    apart = memory.static(memory.columns(b.snapshot(), b.series()))
+    apart = CHARTS["memory"].static(b.snapshot(), b.series()).svg
     assert "limit of a worker: 1.00 GiB" in apart
     plan = replace(b.NOW_PLAN, ps=replace(b.NOW_PLAN.ps, memory_mib=1024))
-    alike = memory.static(memory.columns(replace(b.snapshot(), target=plan), b.series()))
+    alike = CHARTS["memory"].static(replace(b.snapshot(), target=plan), b.series()).svg
     assert "limit of a worker and of a ps: 1.00 GiB" in alike
     assert "limit of a worker:" not in alike
 
@@ -84,10 +89,13 @@ def test_memory_that_cannot_be_forecast_yet_has_no_fan():
 
 
 def test_the_fan_is_drawn_live_and_in_the_picture():
-    figure = memory.Figure()
+    figure = LiveFigure(memory.CHART, b.snapshot())
     figure.update(b.snapshot(), b.series())
-    assert len(figure._band.model.data["t"]) == 2
-    assert "forecast, 90 % band" in memory.picture(b.snapshot(), b.series()).svg
+    labels = {item.label.value for item in figure.root.legend[0].items}
+    assert "forecast (90 %)" in labels
+    bands = [r for r in figure.root.renderers if r.name in {"band", "band 2"}]
+    assert [len(band.data_source.data["t"]) > 1 for band in bands] == [True, True]
+    assert "forecast (90 %)" in memory.CHART.static(b.snapshot(), b.series()).svg
 
 
 def test_a_finished_job_has_no_forecast():
@@ -95,7 +103,7 @@ def test_a_finished_job_has_no_forecast():
 
 
 def test_curve_parts_cover_the_curve_and_meet():
-    data = curve.columns(b.snapshot().curves[0])
+    data = curve.columns(b.snapshot())[0]
     for y, inside, outside in zip(data.y, data.inside, data.outside, strict=True):
         assert y in (inside, outside)
     assert any(math.isfinite(i) and math.isfinite(o) for i, o in zip(data.inside, data.outside, strict=True))
@@ -110,9 +118,54 @@ def test_front_names_its_picks_and_shows_the_open_proposal():
     assert front.columns(b.snapshot(proposals=())).proposal is None
 
 
+@pytest.mark.parametrize("name", [name for name in CHARTS if name not in {"breakdown", "stragglers"}])
+def test_a_layer_has_the_same_color_dash_and_label_live_and_saved(name):
+    """Both renderers are given the same marks."""
+    rounds = tuple(EvaluationRound(i, b.START_S + i, Evaluation(0.9, 0.1, 100)) for i in (1, 2, 3))
+    snapshot, series = b.snapshot(rounds=rounds), b.series()
+    figure = LiveFigure(CHARTS[name], snapshot)
+    figure.update(snapshot, series)
+    saved = CHARTS[name].static(snapshot, series).svg
+    plot, root = CHARTS[name].drawing(snapshot, series).panels[0], figure.panels[0].root
+    assert root.title.text == plot.title
+    drawn = {r.name: r.glyph for r in root.renderers if r.name and r.visible}
+    series_layers = keyed([la for la in plot.layers if isinstance(la, (Line, Band, Area)) and len(la.x)])
+    assert drawn.keys() == series_layers.keys()
+    for key, layer in series_layers.items():
+        assert layer.color in saved
+        assert layer.label in saved
+        if isinstance(layer, Line):
+            glyph = drawn[key]
+            assert (glyph.line_color, glyph.line_dash) == (layer.color, [int(d) for d in layer.dash.split()])
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.sampled_from([f"worker-{i}" for i in range(20)]), unique=True, min_size=1))
+def test_a_node_keeps_its_look_when_others_join_or_leave(names):
+    all_names = [f"worker-{i}" for i in range(20)]
+    few = CHARTS["memory"].drawing(b.snapshot(memory=()), b.series(5, nodes=tuple(names))).panels[0]
+    many = CHARTS["memory"].drawing(b.snapshot(memory=()), b.series(5, nodes=tuple(all_names))).panels[0]
+    look = {layer.label: (layer.color, layer.dash) for layer in many.layers if isinstance(layer, Line)}
+    for layer in few.layers:
+        if isinstance(layer, Line):
+            assert look[layer.label] == (layer.color, layer.dash)
+    assert len(set(look.values())) == len(look)
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_drawing_lists_all_of_its_panels_before_the_first_row(name):
+    empty = b.snapshot(
+        nodes=(), memory=(), curves=(), front=None, proposals=(), outcomes=(), markers=(), rounds=()
+    )
+    first, later = CHARTS[name].drawing(empty, None), CHARTS[name].drawing(b.snapshot(), b.series())
+    assert first.panels
+    if not later.one_at_a_time:
+        assert [type(p) for p in first.panels] == [type(p) for p in later.panels]
+
+
 @pytest.mark.parametrize("name", CHARTS)
 def test_live_figure_shows_nothing_new_as_no_change_and_new_rows_as_one(name):
-    figure = CHARTS[name].figure()
+    figure = LiveFigure(CHARTS[name], b.snapshot())
     two = b.series(nodes=("worker-0", "worker-1", "ps-0"))
     figure.update(b.snapshot(), two)
     assert not figure.update(b.snapshot(), two)
@@ -129,7 +182,7 @@ def test_live_figure_shows_nothing_new_as_no_change_and_new_rows_as_one(name):
 
 
 def test_live_throughput_appends_instead_of_sending_all_again():
-    figure = throughput.Figure()
+    figure = LiveFigure(throughput.CHART, b.snapshot())
     window = Window()
     window.add(b.series(200))
     figure.update(b.snapshot(), window.chunk())
@@ -150,7 +203,7 @@ def test_live_throughput_appends_instead_of_sending_all_again():
 @pytest.mark.parametrize("n_worker", [2, 50])
 def test_new_rows_are_appended_to_the_wide_source_of_any_number_of_nodes(name, n_worker):
     nodes = tuple(f"worker-{i}" for i in range(n_worker))
-    figure, window = CHARTS[name].figure(), Window()
+    figure, window = LiveFigure(CHARTS[name], b.snapshot()), Window()
     window.add(b.series(41, nodes=nodes))
     figure.update(b.snapshot(), window.chunk())
     sent: list[str] = []
@@ -164,7 +217,7 @@ def test_new_rows_are_appended_to_the_wide_source_of_any_number_of_nodes(name, n
 
 
 def test_a_joining_node_gets_its_own_line_from_the_same_source():
-    figure = memory.Figure()
+    figure = LiveFigure(memory.CHART, b.snapshot())
     figure.update(b.snapshot(), b.series())
     figure.update(b.snapshot(), b.series(nodes=("worker-0", "worker-1", "ps-0")))
     lines = [r for r in figure.root.renderers if r.name in {"worker-0", "worker-1", "ps-0"}]
@@ -174,16 +227,20 @@ def test_a_joining_node_gets_its_own_line_from_the_same_source():
 
 def test_a_tap_tells_which_candidate():
     tapped = []
-    figure = front.Figure(tapped.append)
+    figure = LiveFigure(front.CHART, b.snapshot(), tapped.append)
     figure.update(b.snapshot(), None)
-    figure._dots.model.selected.indices = [2]
-    assert tapped == [b.snapshot().front.candidates[2]]
+    sources = {r.data_source for r in figure.root.renderers if "words" in r.data_source.data}
+    by_plan = {words: (source, i) for source in sources for i, words in enumerate(source.data["words"])}
+    third = front.columns(b.snapshot()).front[2]
+    source, i = by_plan[front.words(third, "USD/h")]
+    source.selected.indices = [i]
+    assert tapped == [third.candidate]
 
 
 @given(st.lists(st.one_of(st.just(math.nan), st.floats(1, 100)), max_size=20))
 def test_live_areas_have_no_height_in_a_gap_and_keep_every_value(y):
     t_s = [float(i) for i in range(len(y))]
-    columns = kit.with_gaps(t_s, {"high": y}, {"mid": y})
+    columns = with_gaps(t_s, {"high": y}, {"mid": y})
     assert [v for v in columns["high"] if v] == [v for v in y if math.isfinite(v)]
     assert all(
         math.isnan(mid) == (high == 0) for mid, high in zip(columns["mid"], columns["high"], strict=True)
@@ -202,27 +259,27 @@ def test_hover_on_the_front_tells_plan_speed_band_and_cost():
 
 
 def test_a_few_reports_are_drawn_as_they_come_and_many_in_turns_but_never_left_out():
-    pace = kit.Throttle()
+    pace = Throttle()
     assert [pace.is_due(b.series(t, cursor=t)) for t in (1, 2, 3)] == [True] * 3
 
     def crowd(t: int) -> SeriesChunk:
         return SeriesChunk(t, {}, {"at_s": [b.START_S + t] * 10_000})
 
-    pace = kit.Throttle()
+    pace = Throttle()
     assert [pace.is_due(crowd(t)) for t in range(6)] == [True, False, True, False, True, False]
     assert pace.is_due(crowd(5))  # no more comes: what was left out is drawn, once
     assert not pace.is_due(crowd(5))
 
 
 def test_rows_that_start_anew_are_drawn_at_once():
-    pace = kit.Throttle()
+    pace = Throttle()
     assert pace.is_due(SeriesChunk(9, {}, {"at_s": [b.START_S + 99] * 10_000}))
     assert pace.is_due(SeriesChunk(1, {}, {"at_s": [b.START_S] * 10_000}))
 
 
 @pytest.mark.parametrize("name", ["throughput", "memory", "curve", "workers", "shards"])
 def test_entries_of_a_legend_refer_to_nothing_that_ticks(name):
-    figure = CHARTS[name].figure()
+    figure = LiveFigure(CHARTS[name], b.snapshot())
     figure.update(b.snapshot(), b.series(60))
     items = [item for legend in figure.root.legend for item in legend.items]
     sources = [renderer.data_source for item in items for renderer in item.renderers]

@@ -15,8 +15,9 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.shards import ShardCounts
 from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodePhase, SeriesChunk
-from dlrover_nb.widgets import oom
+from dlrover_nb.widgets import oom, svg_drawing
 from dlrover_nb.widgets.charts import CHARTS, memory, rounds, scores, shards, stragglers, throughput, workers
+from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.series import MOST_LINES, MOST_ROWS, N_STATIC
 from dlrover_nb.widgets.status import memory_blocks, nodes_blocks, status_view
 
@@ -49,7 +50,7 @@ def test_a_dead_worker_leaves_a_gap_in_its_line():
 @pytest.mark.parametrize("n", [MOST_LINES, MOST_LINES + 1])
 def test_a_few_workers_have_a_line_each_and_many_a_band(n):
     told = [(float(t), f"worker-{i}", 100.0 + i) for t in range(20) for i in range(n)]
-    picture = workers.picture(b.snapshot(), rows(told, "samples_per_s"))
+    picture = workers.CHART.static(b.snapshot(), rows(told, "samples_per_s"))
     assert ("median worker" in picture.svg) == (n > MOST_LINES)
     assert (f"slowest, median and fastest of {n}" in picture.svg) == (n > MOST_LINES)
 
@@ -71,14 +72,14 @@ def test_the_band_of_many_workers_holds_each_of_them(speeds):
 
 def test_the_table_of_many_workers_names_the_slowest():
     told = [(float(t), f"worker-{i}", 100.0 - i) for t in range(20) for i in range(40)]
-    twin = workers.picture(b.snapshot(), rows(told, "samples_per_s")).twin
+    twin = workers.CHART.static(b.snapshot(), rows(told, "samples_per_s")).twin
     assert len(twin.rows) == MOST_ROWS
     assert twin.rows[0][0] == "worker-39"
     assert "24 more workers" in twin.note
 
 
 def test_a_live_chart_that_gets_crowded_hides_its_lines_behind_the_band():
-    figure = workers.Figure()
+    figure = LiveFigure(workers.CHART, b.snapshot())
     figure.update(b.snapshot(), b.series(30, nodes=("worker-0", "worker-1")))
     lines = [r for r in figure.root.renderers if r.name and r.name.startswith("worker")]
     assert [line.visible for line in lines] == [True] * 2
@@ -97,7 +98,7 @@ def test_nodes_named_after_their_job_are_shown_without_its_name():
 
 def test_the_clock_counts_down_with_its_band_in_title_table_and_status():
     words = "a ps is full in 1.72 min (5 %: 85 s, 95 %: 2.17 min)"
-    picture = memory.picture(b.snapshot(), b.series())
+    picture = memory.CHART.static(b.snapshot(), b.series())
     assert "Memory: a ps is full in 1.72 min</text>" in picture.svg, "short: charts may be narrow"
     assert words in picture.twin.note
     assert words in " ".join(status_view(b.snapshot(), b.series()).text().split())
@@ -107,7 +108,7 @@ def test_the_clock_counts_down_with_its_band_in_title_table_and_status():
 @pytest.mark.parametrize(("n_node", "named"), [(3, True), (8, False)])
 def test_a_live_legend_names_nodes_as_long_as_they_fit(n_node, named):
     told = [(float(t), f"worker-{i}", 100.0) for t in range(5) for i in range(n_node)]
-    figure = memory.Figure()
+    figure = LiveFigure(memory.CHART, b.snapshot())
     figure.update(b.snapshot(memory=()), rows(told, "memory_mib"))
     assert figure.root.legend[0].visible is named
     assert len(figure.root.title.text) < 50
@@ -135,7 +136,7 @@ def test_the_smallest_change_that_avoids_it_is_named_where_a_proposal_says_it():
 
 
 def test_memory_of_many_nodes_is_a_range_and_the_table_lists_the_fullest():
-    picture = memory.picture(b.snapshot(), b.series(60, nodes=FIFTY))
+    picture = memory.CHART.static(b.snapshot(), b.series(60, nodes=FIFTY))
     assert "largest ps" in picture.svg
     assert len(picture.twin.rows) == MOST_ROWS
     assert "42 more nodes" in picture.twin.note
@@ -156,7 +157,7 @@ def iterations(slow: dict[str, float], n_worker: int = 4, n_s: int = 60) -> Seri
 
 
 def test_a_slow_worker_is_marked_and_named_in_words():
-    picture = stragglers.picture(b.snapshot(), iterations({"worker-2": 0.02}))
+    picture = stragglers.CHART.static(b.snapshot(), iterations({"worker-2": 0.02}))
     assert "Stragglers: worker-2" in picture.svg
     assert "in the last window worker-2" in picture.twin.note
     assert picture.twin.rows[0][0] == "worker-2"
@@ -168,7 +169,7 @@ def test_cells_are_over_exactly_from_the_threshold_on_and_each_has_a_cross():
     assert all(cell.is_over == (cell.ratio >= data.threshold) for cell in data.cells)
     over = sum(cell.is_over for cell in data.cells)
     assert over
-    crosses = stragglers.static(data).count("l6 6m0 -6l-6 6")
+    crosses = svg_drawing.draw(stragglers.marks(data)).count("l6 6m0 -6l-6 6")
     assert crosses == over + 1  # and one in the legend
 
 
@@ -179,7 +180,7 @@ def test_waiting_for_a_slow_peer_makes_no_straggler():
 
 
 def test_one_worker_alone_has_nobody_to_be_compared_with():
-    assert "alone" in stragglers.picture(b.snapshot(), iterations({}, 1)).svg
+    assert "alone" in stragglers.CHART.static(b.snapshot(), iterations({}, 1)).svg
 
 
 def test_of_many_workers_the_slowest_are_shown():
@@ -225,7 +226,7 @@ def test_the_queue_of_a_finished_job_promises_no_end():
 def test_counts_of_an_older_master_are_no_counts():
     chunk = b.series()
     old = SeriesChunk(1, {k: v for k, v in chunk.job.items() if k not in {"todo", "doing", "done"}}, {})
-    assert "No counts over time yet." in shards.picture(b.snapshot(), old).svg
+    assert "No counts over time yet." in shards.CHART.static(b.snapshot(), old).svg
 
 
 # scores and rounds
@@ -234,10 +235,10 @@ def test_counts_of_an_older_master_are_no_counts():
 def test_a_hit_and_a_miss_differ_in_shape_and_words():
     hit = b.snapshot().outcomes[0]
     miss = replace(hit, decision="d9", measured_samples_per_s=2 * hit.measured_samples_per_s)
-    data = scores.of_job(b.snapshot(outcomes=(hit, miss)))
+    data = scores.columns(b.snapshot(outcomes=(hit, miss)))
     assert [d.is_hit for d in data.dots] == [True, False]
     assert "1 of 2 measurements" in data.words
-    svg = scores.static(data)
+    svg = svg_drawing.draw(scores.marks(data))
     assert "measured inside the 90 % band" in svg
     assert "outside" in svg
     assert [row[-1] for row in scores.data_table(data).rows] == ["yes", "no"]
@@ -245,21 +246,21 @@ def test_a_hit_and_a_miss_differ_in_shape_and_words():
 
 def test_outcomes_without_a_prediction_are_counted_and_not_drawn():
     bare = Outcome("d1", b.NOW_PLAN, None, 100.0, None, 5, b.START_S, 0.0)
-    data = scores.of_job(b.snapshot(outcomes=(bare,)))
+    data = scores.columns(b.snapshot(outcomes=(bare,)))
     assert data.dots == ()
-    assert "none of them with a prediction" in scores.static(data)
+    assert "none of them with a prediction" in svg_drawing.draw(scores.marks(data))
 
 
 def test_a_job_that_stood_still_has_no_error():
     still = replace(b.snapshot().outcomes[0], measured_samples_per_s=0.0)
-    assert scores.data_table(scores.of_job(b.snapshot(outcomes=(still,)))).rows[0][5] == "-"
+    assert scores.data_table(scores.columns(b.snapshot(outcomes=(still,)))).rows[0][5] == "-"
 
 
 def test_each_evaluation_stands_in_the_table():
     three = tuple(
         EvaluationRound(i, b.START_S + i, Evaluation(0.9 + i / 100, 0.2 - i / 100, 500)) for i in (1, 2, 3)
     )
-    picture = rounds.picture(b.snapshot(rounds=three), None)
+    picture = rounds.CHART.static(b.snapshot(rounds=three), None)
     assert [row[1] for row in picture.twin.rows] == ["0.9100", "0.9200", "0.9300"]
     assert "AUC: last 0.9300" in picture.svg
 
@@ -271,8 +272,8 @@ def test_each_evaluation_stands_in_the_table():
 def test_fifty_workers_fit_into_every_chart_live_and_saved(name):
     names = tuple(b.node(n, Role.PS if n.startswith("ps") else Role.WORKER, memory=400.0) for n in FIFTY)
     snapshot, series = b.snapshot(nodes=names), b.series(60, nodes=FIFTY)
-    assert len(CHARTS[name].picture(snapshot, series).svg) < 40_000
-    figure = CHARTS[name].figure()
+    assert len(CHARTS[name].static(snapshot, series).svg) < 40_000
+    figure = LiveFigure(CHARTS[name], b.snapshot())
     figure.update(snapshot, series)
     assert not figure.update(snapshot, series)
 
@@ -282,7 +283,7 @@ def test_a_chart_without_any_data_says_so_in_words(name):
     empty = b.snapshot(
         nodes=(), memory=(), curves=(), front=None, fit=None, proposals=(), outcomes=(), markers=(), rounds=()
     )
-    picture = CHARTS[name].picture(empty, None)
+    picture = CHARTS[name].static(empty, None)
     words = ("yet", "nothing", "No ", "only where", "alone")
     assert any(word in picture.svg for word in words)
 
@@ -313,21 +314,21 @@ def test_thinning_for_a_picture_keeps_the_greatest_value_of_every_node():
 
 
 def test_throughput_without_rows_says_that_nothing_was_measured():
-    assert "nothing measured yet" in throughput.picture(b.snapshot(), None).svg
+    assert "nothing measured yet" in throughput.CHART.static(b.snapshot(), None).svg
 
 
 @pytest.mark.parametrize("chart", [workers, memory])
 def test_nodes_that_come_one_by_one_get_lines_that_differ(chart):
-    figure = chart.Figure()
+    figure = LiveFigure(chart.CHART, b.snapshot())
     for names in (("worker-2",), ("worker-1", "worker-2")):
         figure.update(b.snapshot(), b.series(30, nodes=names))
-    lines = [r.glyph for r in figure.root.renderers if r.name and r.name.startswith("worker")]
+    lines = [r.glyph for r in figure.root.renderers if r.name and r.name.startswith("worker-")]
     assert len({(line.line_color, tuple(line.line_dash)) for line in lines}) == 2
 
 
 @pytest.mark.parametrize("chart", [workers, memory])
 def test_a_legend_is_in_its_place_before_the_first_node_comes(chart):
-    figure = chart.Figure()
+    figure = LiveFigure(chart.CHART, b.snapshot())
     before = [*figure.root.above]
     figure.update(b.snapshot(), b.series(30, nodes=("worker-1",)))
     assert [*figure.root.legend] == before

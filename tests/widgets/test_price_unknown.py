@@ -8,6 +8,7 @@ from rich.console import Console
 
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.terminal import render
+from dlrover_nb.widgets import svg_drawing
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.plans import plans_view
 from dlrover_nb.widgets.report import write_report
@@ -55,7 +56,7 @@ def test_no_view_shows_money_where_a_price_is_unknown(tmp_path):
 def test_front_draws_cores_with_the_reason_where_money_tells_no_plans_apart():
     data = front.columns(snapshot(None))
     assert data.cost_label == "cores (8 GiB as one), price unknown"
-    assert "price unknown" in front.static(data)
+    assert "price unknown" in svg_drawing.draw(front.marks(data))
     row = next(r for r in front.data_table(data).rows if "now" in r[0])
     assert float(row[2]) == pytest.approx(builders.NOW_PLAN.effort, rel=0.01)
     assert front.columns(snapshot(0.0)).cost_label == "cores (8 GiB as one), which cost nothing"

@@ -214,7 +214,7 @@ def test_the_cross_lies_where_the_plan_of_the_sliders_does(screen):
 def test_a_chart_that_is_not_shown_is_not_updated(screen, monkeypatch):
     updated = []
     for name, figure in screen.gallery.figures.items():
-        monkeypatch.setattr(type(figure), "update", lambda *_, name=name: updated.append(name))
+        monkeypatch.setattr(figure, "update", lambda *_, name=name: updated.append(name))
     screen.gallery.more.value = NO_MORE
     updated.clear()
     for _ in range(FIT_EVERY):
@@ -227,7 +227,7 @@ def test_charts_of_the_fit_are_drawn_every_few_ticks_and_at_once_when_something_
 ):
     updated = []
     for name, figure in screen.gallery.figures.items():
-        monkeypatch.setattr(type(figure), "update", lambda *_, name=name: updated.append(name))
+        monkeypatch.setattr(figure, "update", lambda *_, name=name: updated.append(name))
     for _ in range(4 * FIT_EVERY):
         screen._show(view.feed.picture())
     assert [updated.count(name) for name in ("front", "curve", "memory")] == [4, 4, 4 * FIT_EVERY]

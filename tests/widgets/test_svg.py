@@ -7,7 +7,7 @@ from builders import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.widgets import svg, ticks
+from dlrover_nb.widgets import marks, svg, ticks
 
 reals = st.floats(-1e7, 1e7, allow_nan=False)
 ys = st.lists(st.one_of(reals, st.just(math.nan)), min_size=1, max_size=30)
@@ -22,13 +22,13 @@ def texts(xml: str) -> list[str]:
 def test_any_data_and_any_label_give_well_formed_svg(y, label):
     x = [float(i) for i in range(len(y))]
     layers = (
-        svg.Line(x, y, label=label),
-        svg.Band(x, y, y),
-        svg.Points(x, y, low=y, high=y, titles=[label] * len(y)),
-        svg.Rule(0.5, label),
-        svg.Rule(1.0, label, svg.Orientation.HORIZONTAL),
+        marks.Line(x, y, label=label),
+        marks.Band(x, y, y),
+        marks.Points(x, y, low=y, high=y, titles=[label] * len(y)),
+        marks.Rule(0.5, label),
+        marks.Rule(1.0, label, marks.Orientation.HORIZONTAL),
     )
-    root = ET.fromstring(svg.draw(svg.Plot(label, label, label, label, layers)))
+    root = ET.fromstring(svg.draw(marks.Plot(label, label, label, label, layers)).svg)
     assert root.get("role") == "img"
     assert root[0].tag.endswith("title")
     assert root[1].tag.endswith("desc")
@@ -36,23 +36,23 @@ def test_any_data_and_any_label_give_well_formed_svg(y, label):
 
 def test_hostile_text_cannot_become_markup():
     out = svg.draw(
-        svg.Plot(
-            HOSTILE, HOSTILE, HOSTILE, HOSTILE, (svg.Rule(1, HOSTILE), svg.Line([0], [1], label=HOSTILE))
+        marks.Plot(
+            HOSTILE, HOSTILE, HOSTILE, HOSTILE, (marks.Rule(1, HOSTILE), marks.Line([0], [1], label=HOSTILE))
         )
-    )
+    ).svg
     assert "<script" not in out
     assert HOSTILE in texts(out)
 
 
 def test_nan_breaks_a_line_in_two():
-    out = svg.draw(svg.Plot("t", "d", "x", "y", (svg.Line([0, 1, 2, 3, 4], [1, 2, math.nan, 2, 1]),)))
+    out = svg.draw(marks.Plot("t", "d", "x", "y", (marks.Line([0, 1, 2, 3, 4], [1, 2, math.nan, 2, 1]),))).svg
     path = next(e.get("d") for e in ET.fromstring(out).iter() if e.get("stroke-width") == "1.7")
     assert path.count("M") == 2
 
 
 def test_labels_of_close_rules_stand_in_rows_and_never_overlap():
-    rules = tuple(svg.Rule(at, f"plan number {at}") for at in (10.0, 11.0, 12.0))
-    out = svg.draw(svg.Plot("t", "d", "x", "y", (svg.Line([0, 100], [0, 1]), *rules), x_is_time=True))
+    rules = tuple(marks.Rule(at, f"plan number {at}") for at in (10.0, 11.0, 12.0))
+    out = svg.draw(marks.Plot("t", "d", "x", "y", (marks.Line([0, 100], [0, 1]), *rules), x_is_time=True)).svg
     places = {
         e.text: e.get("y")
         for e in ET.fromstring(out).iter()

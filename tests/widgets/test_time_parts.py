@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.snapshot import SeriesChunk
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.charts import breakdown
 from dlrover_nb.widgets.charts.breakdown import PARTS
+from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.series import MOST_ROWS
 
 NODES = ("worker-0", "worker-1", "ps-0")
@@ -94,12 +95,12 @@ def test_silence_is_a_gap_in_every_part():
 def test_without_telemetry_the_last_reports_speak():
     data = breakdown.columns(b.snapshot(), None)
     assert [s.name for s in data.nodes] == ["worker-0", "ps-0"]
-    assert data.courses == ()
+    assert not any(course.t_s for course in data.courses)
 
 
 def test_nothing_reported_says_so_in_words():
     idle = tuple(replace(n, last=replace(n.last, split=TimeSplit())) for n in b.snapshot().nodes)
-    picture = breakdown.picture(b.snapshot(nodes=idle), None)
+    picture = breakdown.CHART.static(b.snapshot(nodes=idle), None)
     assert "No node has reported an iteration yet." in picture.svg
     assert picture.twin.rows == ()
 
@@ -116,7 +117,7 @@ def test_of_many_nodes_the_slowest_have_a_bar_among_them_some_ps_and_the_rest_is
 
 
 def test_the_table_holds_each_percent_that_a_bar_shows():
-    picture = breakdown.picture(b.snapshot(), b.series(nodes=NODES))
+    picture = breakdown.CHART.static(b.snapshot(), b.series(nodes=NODES))
     shown = {
         text.split()[-2] for e in ET.fromstring(picture.svg).iter() if (text := e.text or "").endswith(" %")
     }
@@ -127,7 +128,7 @@ def test_the_table_holds_each_percent_that_a_bar_shows():
 
 
 def test_a_live_update_with_the_same_rows_sends_nothing_and_with_new_ones_does():
-    figure = breakdown.Figure()
+    figure = LiveFigure(breakdown.CHART, b.snapshot())
     assert figure.update(b.snapshot(), b.series())
     assert not figure.update(b.snapshot(), b.series())
     assert figure.update(b.snapshot(), b.series(nodes=NODES))

@@ -14,11 +14,11 @@ from dlrover_nb.widgets.charts import (
     throughput,
     workers,
 )
-from dlrover_nb.widgets.charts.chart import Chart, LiveFigure
+from dlrover_nb.widgets.charts.chart import Chart, chart
 
 CHARTS: dict[str, Chart] = {
     module.CHART.name: module.CHART
     for module in (throughput, workers, memory, breakdown, stragglers, shards, front, curve, scores, rounds)
 }
 
-__all__ = ["CHARTS", "Chart", "LiveFigure"]
+__all__ = ["CHARTS", "Chart", "chart"]

@@ -8,36 +8,36 @@ a report's parts leave of its iteration counts as `other`, and printed percents 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import series as rows_of
-from dlrover_nb.widgets import strips, svg, units
+from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import StaticChart, Table
-from dlrover_nb.widgets.charts.chart import Chart
-from dlrover_nb.widgets.marks import Tile, tile
+from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.marks import Area, Drawing, Kind, Panel, Piece, Plot, Strips
+from dlrover_nb.widgets.palette import BLUE, GREEN, ORANGE, PURPLE, RED, SKY
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Sequence
 
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.series import Flags, Floats, NodeRows
 
 TITLE = "Where an iteration's time goes"
 PARTS = ("data", "lookup", "compute", "update", "peers", "idle", "other")
-LABELS = (
-    "data: waits for data",
-    "lookup: embedding rows",
-    "compute",
-    "update: gradients",
-    "peers: waits for peers",
-    "idle: waits for requests",
-    "other",
+KINDS = (
+    Kind("data: waits for data", SKY, "right_diagonal_line"),
+    Kind("lookup: embedding rows", BLUE, "dot"),
+    Kind("compute", GREEN),
+    Kind("update: gradients", ORANGE, "left_diagonal_line"),
+    Kind("peers: waits for peers", RED, "cross"),
+    Kind("idle: waits for requests", "#d0d5db", "horizontal_line"),
+    Kind("other", PURPLE, "ring"),
 )
-_COLORS = (svg.SKY, svg.BLUE, svg.GREEN, svg.ORANGE, svg.RED, "#d0d5db", svg.PURPLE)
-_HATCHES = ("right_diagonal_line", "dot", "blank", "left_diagonal_line", "cross", "horizontal_line", "ring")
 LAST_S = 60.0
 _N_BUCKET = 48  # of the picture over time: seven parts each
 _MOST_PS = 4  # of the rows, where there is no room for all nodes
@@ -92,16 +92,16 @@ class Columns:
         return f"The {len(self.shown)} longest iterations; {n} more nodes are not shown." if n else ""
 
 
-def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
-    """Return the chart's data."""
+def columns(
+    snapshot: JobSnapshot, series: SeriesChunk | None, *, roles: Sequence[Role] = tuple(Role)
+) -> Columns:
+    """Return the chart's data; over time, of these roles."""
     rows = rows_of.node_rows(series, snapshot.spec.name)
     seconds = np.array([rows.column(f"{part}_s") for part in PARTS]).reshape(len(PARTS), -1)
     seconds[_OTHER] += np.fmax(rows.column("iter_s") - seconds.sum(axis=0), 0.0)
     told = np.nan_to_num(seconds.sum(axis=0)) > 0
-    if not told.any():
-        return Columns(_last_reports(snapshot), ())
-    courses = (_course(rows, seconds, told, role, snapshot.started_at_s) for role in Role)
-    return Columns(_nodes(snapshot, rows, seconds, told), tuple(c for c in courses if c is not None))
+    courses = tuple(_course(rows, seconds, told, role, snapshot.started_at_s) for role in roles)
+    return Columns(_nodes(snapshot, rows, seconds, told) if told.any() else _last_reports(snapshot), courses)
 
 
 def _last_reports(snapshot: JobSnapshot) -> tuple[Spent, ...]:
@@ -136,10 +136,10 @@ def _spent(name: str, seconds: Floats, *, is_ps: bool) -> Spent:
     return Spent(name, float(1.0 / n_iter_per_s), tuple((shares / shares.sum()).tolist()), is_ps)
 
 
-def _course(rows: NodeRows, seconds: Floats, told: Flags, role: Role, start_s: float) -> Course | None:
+def _course(rows: NodeRows, seconds: Floats, told: Flags, role: Role, start_s: float) -> Course:
     keep = told & (rows.is_ps == (role is Role.PS))
     if not keep.any():
-        return None
+        return Course(role, (), ((),) * len(PARTS))
     names = rows.kept(keep)
     code = rows_of.codes(names, sorted(set(names)))
     t_s, bucket = rows_of.on_grid(rows.at_s[keep] - start_s, code, _N_BUCKET)
@@ -150,15 +150,17 @@ def _course(rows: NodeRows, seconds: Floats, told: Flags, role: Role, start_s: f
     return Course(role, tuple(t_s.tolist()), tuple(tuple(row) for row in means.tolist()))
 
 
-def static(data: Columns) -> str:
-    """Return the bars by node and the stacks over time as one SVG."""
-    if not data.nodes:
-        return svg.nothing(TITLE, "No node has reported an iteration yet.")
-    by_node = bar_strips(data)
-    tiles = [Tile(strips.draw(by_node), by_node.width, by_node.height)]
-    plots = [_plot(course, data) for course in data.courses if len(course.t_s) > 1]
-    tiles += [Tile(svg.draw(plot), plot.width, plot.height) for plot in plots]
-    return tile(TITLE, by_node.desc, tiles)
+def marks(data: Columns) -> Drawing:
+    """Describe the chart: a bar for each node, and below it a stack over time for each role."""
+    bars = bar_strips(data)
+    panels: tuple[Panel, ...] = (bars, *(_plot(course, used_parts(data)) for course in data.courses))
+    return Drawing(TITLE, bars.desc, panels, "" if data.nodes else "No node has reported an iteration yet.")
+
+
+def static_bars(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
+    """Return the bars by node alone, with their table: what a status has room for."""
+    data = columns(snapshot, series)
+    return StaticChart(svg_drawing.draw_panel(bar_strips(data)).svg, data_table(data))
 
 
 def used_parts(data: Columns) -> tuple[int, ...]:
@@ -166,30 +168,36 @@ def used_parts(data: Columns) -> tuple[int, ...]:
     most = np.zeros(len(PARTS))
     for stack in (*(s.shares for s in data.nodes), *(c.shares for c in data.courses)):
         shares = np.nan_to_num(np.array(stack, float)).reshape(len(PARTS), -1)
-        most = np.fmax(most, shares.max(axis=1))
+        most = np.fmax(most, shares.max(axis=1, initial=0.0))
     return tuple(np.flatnonzero(most > 0).tolist())
 
 
-def bar_strips(data: Columns) -> strips.Strips:
+def bar_strips(data: Columns) -> Strips:
     """Return one bar a node."""
-    used = used_parts(data)
-    return strips.Strips(
-        title=f"{TITLE}: last {units.duration(LAST_S)}" if data.courses else f"{TITLE}: last report",
+    has_courses = any(course.t_s for course in data.courses)
+    return Strips(
+        title=f"{TITLE}: last {units.duration(LAST_S)}" if has_courses else f"{TITLE}: last report",
         desc=_words(data),
         x_label="share of the time",
         rows=tuple((s.name, tuple(_pieces(s))) for s in data.shown),
-        legend=tuple((_COLORS[i], LABELS[i], False) for i in used),
+        kinds=tuple(KINDS[i] for i in used_parts(data)),
         x0=0.0,
         x1=100.0,
         unit=" %",
     )
 
 
-def _pieces(spent: Spent) -> list[strips.Piece]:
-    ends = np.cumsum((0.0, *spent.shares)) * 100
-    labels = units.percents(spent.shares)
+def _pieces(spent: Spent) -> list[Piece]:
+    ends = np.cumsum((0.0, *spent.shares)).round(4) * 100
+    labels, cells = units.percents(spent.shares), _cells(spent)
     return [
-        strips.Piece(float(ends[i]), float(ends[i + 1]), _COLORS[i], (f"{part} {labels[i]}", labels[i]))
+        Piece(
+            round(float(ends[i]), 2),
+            round(float(ends[i + 1]), 2),
+            KINDS[i],
+            (f"{part} {labels[i]}", labels[i]),
+            f"{spent.name}: {part} {cells[i]}",
+        )
         for i, part in enumerate(PARTS)
         if spent.shares[i] > 0
     ]
@@ -203,16 +211,16 @@ def _words(data: Columns) -> str:
     return "Shares of the mean iteration. " + "; ".join(parts) + "."
 
 
-def _plot(course: Course, data: Columns) -> svg.Plot:
-    ends = np.cumsum(np.vstack([np.zeros(len(course.t_s)), course.shares]), axis=0) * 100
+def _plot(course: Course, used: tuple[int, ...]) -> Plot:
+    shares = np.array(course.shares).reshape(len(PARTS), -1)[list(used)]
+    edges = (np.cumsum(shares, axis=0) * 100).tolist()
     layers = tuple(
-        svg.Area(course.t_s, ends[i].tolist(), ends[i + 1].tolist(), _COLORS[i], name=PARTS[i])
-        for i in used_parts(data)
-        if np.nansum(course.shares[i]) > 0
+        Area(course.t_s, low, high, KINDS[i].color, name=PARTS[i], hatch=KINDS[i].hatch)
+        for i, low, high in zip(used, [[], *edges], edges, strict=False)
     )
     who = "workers" if course.role is Role.WORKER else "parameter servers"
     words = f"Mean share of each part over all {who}, over time; all parts sum to 100 %."
-    return svg.Plot(
+    return Plot(
         f"Over time: {who}", words, "time since start", "% of the time", layers, x_is_time=True, y_to=100.0,
         height=200,
     )  # fmt: skip
@@ -231,84 +239,12 @@ def _cells(spent: Spent) -> tuple[str, ...]:
     return tuple(f"{share}, {units.unbroken(units.duration(s))}" if s else "0 %" for share, s in pairs)
 
 
-class Figure:
-    """Live drawing: a bar for each node, and the workers' stack over time below."""
-
-    def __init__(self) -> None:
-        from bokeh.layouts import column  # noqa: PLC0415 - bokeh only when drawn live
-        from bokeh.models import FactorRange, Range1d  # noqa: PLC0415
-
-        from dlrover_nb.widgets.charts import kit  # noqa: PLC0415
-
-        self._bars = kit.plain_figure(
-            TITLE, "% of the time, last minute", "", tools="", y_range=FactorRange(), x_range=Range1d(0, 100)
-        )
-        self._over_time = kit.time_figure("Workers over time", "% of the time")
-        self._over_time.y_range.update(start=0, end=100)
-        self._over_time.height = kit.HEIGHT - 60
-        self._with_gaps, self._pace = kit.with_gaps, kit.Throttle()
-        self._nodes = kit.Source(node=[], words=[], **{part: [] for part in PARTS})
-        self._course = kit.Source(t=[], **{part: [] for part in PARTS})
-        self._draw(kit)
-        self.root = column(self._bars, self._over_time, sizing_mode="stretch_width")
-
-    def _draw(self, kit: Any) -> None:  # noqa: ANN401 - a module
-        look = {
-            "color": list(_COLORS),
-            "hatch_pattern": list(_HATCHES),
-            "hatch_color": "#ffffff",
-            "hatch_alpha": 0.55,
-        }
-        bars_of = self._bars.hbar_stack(
-            PARTS, y="node", height=0.8, source=self._nodes.model, line_color="#ffffff",
-            legend_label=list(PARTS), **look,
-        )  # fmt: skip
-        self._over_time.varea_stack(PARTS, x="t", source=self._course.model, **look)
-        self._bars.add_tools(kit.words_hover(*bars_of))
-        kit.place_legend(self._bars)
-
-    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
-        """Show new data."""
-        if not self._pace.is_due(series):
-            return False
-        data = columns(snapshot, series)
-        shown = data.shown[::-1]  # bokeh counts rows from below
-        names = [s.name for s in shown]
-        if self._bars.y_range.factors != names:
-            self._bars.y_range.factors = names
-            self._bars.height = 110 + 20 * len(names)
-        bars: dict[str, list[object]] = {
-            part: [100 * s.shares[i] for s in shown] for i, part in enumerate(PARTS)
-        }
-        words: list[object] = [f"{s.name}: {', '.join(_named_cells(s))}" for s in shown]
-        changed = [
-            self._nodes.show({"node": [*names], "words": words, **bars}),
-            self._course.show(self._with_gaps(*_course_columns(data))),
-        ]
-        return any(changed)
-
-
-def _named_cells(spent: Spent) -> list[str]:
-    return [f"{part} {cell}" for part, cell in zip(PARTS, _cells(spent), strict=True) if cell != "0 %"]
-
-
-def _course_columns(data: Columns) -> tuple[tuple[float, ...], dict[str, list[float]]]:
-    course = next(
-        (c for c in data.courses if c.role is Role.WORKER), Course(Role.WORKER, (), ((),) * len(PARTS))
-    )
-    return course.t_s, {part: [100 * v for v in course.shares[i]] for i, part in enumerate(PARTS)}
-
-
-def bars(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
-    """Return the bars by node alone, with their table: what a status has room for."""
-    data = columns(snapshot, series)
-    return StaticChart(strips.draw(bar_strips(data)), data_table(data))
-
-
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
-    """Return the static chart with its table."""
-    data = columns(snapshot, series)
-    return StaticChart(static(data), data_table(data))
-
-
-CHART = Chart("breakdown", TITLE, picture, Figure)
+CHART = chart(
+    "breakdown",
+    TITLE,
+    columns=partial(columns, roles=(Role.WORKER,)),  # a live view has no room for more
+    marks=marks,
+    data_table=data_table,
+    static_columns=columns,
+    is_heavy=True,
+)

@@ -1,35 +1,83 @@
-"""What a chart is: pure columns, a static picture with its table, and a live figure that takes updates."""
+"""What a chart is: pure columns, the marks and the data table that are functions of them.
+
+A chart is one file with three functions and one line in the table of `charts`:
+
+- ``columns(snapshot, series)`` returns what is shown, as a frozen record;
+- ``marks(columns)`` describes the drawing, see `dlrover_nb.widgets.marks`;
+- ``data_table(columns)`` returns the same numbers as a table.
+
+`chart` joins them. Both renderers take the joined functions, so a chart imports neither.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeVar
+
+from dlrover_nb.widgets import svg_drawing
+from dlrover_nb.widgets.blocks import StaticChart, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
-    from dlrover_nb.widgets.blocks import StaticChart
+    from dlrover_nb.widgets.marks import Drawing
 
-
-class LiveFigure(Protocol):
-    """A drawn figure; `root` is its Bokeh model."""
-
-    @property
-    def root(self) -> object:
-        """The Bokeh model to lay out."""
-        ...
-
-    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
-        """Show new data; return whether anything changed."""
-        ...
+C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One line of the table of charts."""
+    """One line of the table of charts; make it with `chart`.
+
+    Attributes
+    ----------
+    drawing
+        Returns what a live view shows of a job and its telemetry.
+    static
+        Returns what a saved copy shows: SVG, and the table that says the same.
+    data_table
+        Returns the table alone.
+    is_heavy
+        Whether drawing it takes long with many reports: then it is not drawn anew each second.
+    """
 
     name: str
     title: str
-    picture: Callable[[JobSnapshot, SeriesChunk | None], StaticChart]
-    figure: Callable[[], LiveFigure]
+    drawing: Callable[[JobSnapshot, SeriesChunk | None], Drawing]
+    static: Callable[[JobSnapshot, SeriesChunk | None], StaticChart]
+    data_table: Callable[[JobSnapshot, SeriesChunk | None], Table]
+    is_heavy: bool = False
+
+
+def chart(  # noqa: PLR0913 - the parts of a chart, by keyword
+    name: str,
+    title: str,
+    *,
+    columns: Callable[[JobSnapshot, SeriesChunk | None], C],
+    marks: Callable[[C], Drawing],
+    data_table: Callable[[C], Table],
+    static_columns: Callable[[JobSnapshot, SeriesChunk | None], C] | None = None,
+    is_heavy: bool = False,
+) -> Chart:
+    """Join the functions of a chart.
+
+    Parameters
+    ----------
+    static_columns
+        The columns of a saved copy, where they differ: coarser, since every kB of a saved file counts.
+    """
+    saved = static_columns or columns
+
+    def static(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
+        data = saved(snapshot, series)
+        return StaticChart(svg_drawing.draw(marks(data)), data_table(data))
+
+    return Chart(
+        name,
+        title,
+        drawing=lambda snapshot, series: marks(columns(snapshot, series)),
+        static=static,
+        data_table=lambda snapshot, series: data_table(saved(snapshot, series)),
+        is_heavy=is_heavy,
+    )

@@ -10,15 +10,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import StaticChart, Table
-from dlrover_nb.widgets.charts.chart import Chart
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Table
+from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.marks import Band, Drawing, Line, Plot, Points, Rule
+from dlrover_nb.widgets.palette import BLACK, BLUE, RED
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import Curve, JobSnapshot, SeriesChunk
 
 TITLE = "Fitted curve"
-_MOST_TICKS = 10  # up to here each value of the axis has its tick
 AXIS_NAMES = {
     "workers": "workers",
     "ps": "parameter servers",
@@ -43,7 +44,12 @@ class Columns:
     measured_y: tuple[float, ...]
 
 
-def columns(curve: Curve) -> Columns:
+def columns(snapshot: JobSnapshot, series: SeriesChunk | None = None) -> tuple[Columns, ...]:  # noqa: ARG001 - one signature for all charts
+    """Return the chart's data, axis by axis."""
+    return tuple(map(axis_columns, snapshot.curves))
+
+
+def axis_columns(curve: Curve) -> Columns:
     """Return one axis' data."""
     beyond = [p.extrapolates for p in curve.predictions]
     y = tuple(p.samples_per_s for p in curve.predictions)
@@ -66,28 +72,31 @@ def _touches(beyond: list[bool], i: int) -> bool:
     return any(beyond[max(0, i - 1) : i + 2])
 
 
-def plot(data: Columns) -> svg.Plot:
-    """Return the static plot of one axis."""
+def plot(data: Columns) -> Plot:
+    """Describe the plot of one axis."""
     name = AXIS_NAMES.get(data.axis, data.axis)
-    has_outside = any(map(math.isfinite, data.outside))
-    layers: tuple[svg.Layer, ...] = (
-        svg.Band(data.x, data.low, data.high, svg.BLUE, "90 % band"),
-        svg.Line(data.x, data.outside, svg.RED, "extrapolated" if has_outside else "", "6 3"),
-        svg.Line(data.x, data.inside, svg.BLUE, "fitted"),
-        svg.Points(data.measured_x, data.measured_y, svg.BLACK, "measured" if data.measured_x else ""),
-        svg.Rule(data.at, f"now: {data.at:g}"),
+    beyond = data.x if any(map(math.isfinite, data.outside)) else ()
+    layers = (
+        Band(data.x, data.low, data.high, BLUE, "90 % band"),
+        Line(beyond, data.outside if beyond else (), RED, "extrapolated", "6 3"),
+        Line(data.x, data.inside, BLUE, "fitted"),
+        Points(data.measured_x, data.measured_y, BLACK, "measured"),
+        Rule(data.at, f"now: {data.at:g}"),
     )
     words = f"Predicted throughput against {name}, now {data.at:g}, with {len(data.measured_x)} samples."
-    return svg.Plot(f"Along {name}", words, name, "samples/s", layers, width=470, height=270, x_ticks=data.x)
+    return Plot(
+        f"{TITLE} along {name}", words, name, "samples/s", layers, name=data.axis, width=470, height=270,
+        x_ticks=data.x,
+    )  # fmt: skip
 
 
-def static(data: tuple[Columns, ...]) -> str:
-    """Return the curves of all axes as one SVG."""
+def marks(data: tuple[Columns, ...]) -> Drawing:
+    """Describe the curves of all axes; a live view shows the one that its reader chooses."""
     words = "Predicted throughput along each axis of the plan space, all else as now."
-    if not data:
-        words = "No curve yet: too few steady samples."
-        return svg.draw(svg.Plot(f"{TITLE}: none yet, too few steady samples", words, "", "", (), height=120))
-    return svg.grid(TITLE, words, [plot(one) for one in data])
+    empty = "" if data else "None yet: too few steady samples."
+    none = Plot(TITLE, words, "workers", "samples/s", (), name="workers", width=470)
+    panels = tuple(map(plot, data)) or (none,)
+    return Drawing(TITLE, words, panels, empty, n_column=2, one_at_a_time=True)
 
 
 def data_table(data: tuple[Columns, ...]) -> Table:
@@ -113,59 +122,4 @@ def _measured_at(one: Columns, x: float) -> str:
     return f"{units.number(sum(here) / len(here))} ({len(here)})" if here else units.MISSING
 
 
-class Figure:
-    """Live drawing of one axis at a time; set `axis` to choose."""
-
-    def __init__(self) -> None:
-        from dlrover_nb.widgets.charts import kit  # noqa: PLC0415 - bokeh only when drawn live
-
-        self.axis = "workers"
-        self.root = kit.plain_figure(TITLE, AXIS_NAMES[self.axis], "samples/s", tools="reset")
-        self._curve = kit.Source(x=[], low=[], high=[], inside=[], outside=[])
-        self._samples = kit.Source(x=[], y=[])
-        self._now = kit.Source(x=[])
-        self._usual, self._each = self.root.xaxis.ticker, kit.fixed_ticker()
-        self._draw(kit.DASH)
-        kit.place_legend(self.root)
-
-    def _draw(self, dash: list[int]) -> None:
-        fig, source = self.root, self._curve.model
-        fig.varea("x", "low", "high", source=source, fill_color=svg.BLUE, fill_alpha=0.14)
-        fig.line(
-            "x", "outside", source=source, color=svg.RED, line_dash=dash, width=2, legend_label="extrapolated"
-        )
-        fig.line("x", "inside", source=source, color=svg.BLUE, width=2, legend_label="fitted, 90 % band")
-        fig.scatter(
-            "x", "y", source=self._samples.model, color=svg.BLACK, size=7, alpha=0.6, legend_label="measured"
-        )
-        fig.vspan("x", source=self._now.model, line_color=svg.INK, line_dash="dotted")
-        fig.y_range.start = 0
-
-    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:  # noqa: ARG002 - one signature
-        """Show the chosen axis."""
-        curve = next((c for c in snapshot.curves if c.axis == self.axis), None)
-        if curve is None:
-            self.root.title.text = "Fitted curve: none yet, the fit waits for steady samples"
-            return False
-        data = columns(curve)
-        name = AXIS_NAMES.get(data.axis, data.axis)
-        self.root.xaxis.axis_label = name
-        self._each.ticks = [*data.x]
-        self.root.xaxis.ticker = self._each if len(data.x) <= _MOST_TICKS else self._usual
-        self.root.title.text = f"Fitted curve along {name} (dotted: now, {data.at:g})"
-        line = {k: [*getattr(data, k)] for k in ("x", "low", "high", "inside", "outside")}
-        changed = [
-            self._curve.show(line),
-            self._samples.show({"x": [*data.measured_x], "y": [*data.measured_y]}),
-            self._now.show({"x": [data.at]}),
-        ]
-        return any(changed)
-
-
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:  # noqa: ARG001 - one signature for all charts
-    """Return the static curves with their table."""
-    data = tuple(columns(curve) for curve in snapshot.curves)
-    return StaticChart(static(data), data_table(data))
-
-
-CHART = Chart("curve", TITLE, picture, Figure)
+CHART = chart("curve", TITLE, columns=columns, marks=marks, data_table=data_table)

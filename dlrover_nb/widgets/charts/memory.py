@@ -1,23 +1,27 @@
 """Memory of every node over time, the limit of its role, and the forecast with its 90 % band.
 
-All nodes come from one wide source on one time grid (see `series.widen`): fifty nodes at one report a second
-cost what one costs, where a figure for each would freeze the browser. A picture of many nodes shows the range
-of each role and its largest node, which is the one that dies first. The title is the OOM clock.
+All nodes share one time grid (see `series.widen`) and so one live source: fifty nodes at one report a second
+cost what one costs, where a figure for each would freeze the browser. A live chart of many nodes names a line
+on hover; a saved copy cannot, and shows the range of each role with its largest node, which is the first to
+run out of memory. The title is the OOM clock.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import StaticChart, Table
-from dlrover_nb.widgets.charts.chart import Chart
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Table
+from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.marks import Band, Drawing, Layer, Line, Orientation, Plot, Rule, node_line
 from dlrover_nb.widgets.oom import countdown, headline, running_out
+from dlrover_nb.widgets.palette import BLUE, GREEN, INK, PURPLE, RED
 from dlrover_nb.widgets.series import (
     MOST_ROWS,
     N_BUCKET,
@@ -30,7 +34,7 @@ from dlrover_nb.widgets.series import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, SeriesChunk
 
@@ -39,7 +43,9 @@ _MOST_NAMED = 6  # nodes in the legend of a live chart
 _LEAST_LOOK_AHEAD_S = 30.0
 _LOOK_AHEAD = 0.5  # of the time so far: the past stays the larger part of the picture
 _FAR = 4.0  # a limit this many times above the greatest use would flatten the lines: it is said in words
-_ROLE_COLOR = {Role.WORKER: svg.RED, Role.PS: svg.PURPLE}
+_ROLE_COLOR = {Role.WORKER: RED, Role.PS: PURPLE}
+_FORECAST_DASH = "1 4"
+_LIMIT_DASH = {Role.WORKER: "8 4", Role.PS: "12 3 2 3"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ class Columns:
     clock: str  # when the first role is full, in short; empty: none will be
     clock_band: str  # the same with its band
     full: tuple[tuple[Role, float], ...]  # when each role is full, as far as the chart reaches
+    as_range: bool = False  # a range for each role instead of a line for each node
 
     @property
     def near_limits(self) -> dict[Role, int]:
@@ -84,8 +91,14 @@ class Columns:
         return f"{TITLE} (limit of a {far[0]} far above)" if far else TITLE
 
 
-def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int = N_BUCKET) -> Columns:
-    """Return the chart's data."""
+def columns(
+    snapshot: JobSnapshot,
+    series: SeriesChunk | None,
+    *,
+    n_bucket: int = N_BUCKET,
+    allow_range: bool = False,
+) -> Columns:
+    """Return the chart's data; with `allow_range`, many nodes are shown as the range of each role."""
     rows = node_rows(series, snapshot.spec.name)
     wide = widen(rows.at_s - snapshot.started_at_s, rows.node, rows.column("memory_mib"), n_bucket=n_bucket)
     now_s = snapshot.at_s - snapshot.started_at_s
@@ -101,6 +114,7 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int 
         clock=headline(out[0]) if out else "",
         clock_band=countdown(out[0]) if out else "",
         full=tuple(_full_at(out, forecasts, now_s)),
+        as_range=allow_range and is_many(wide),
     )
 
 
@@ -142,49 +156,48 @@ def _forecast(line: MemoryLine, now_s: float) -> Forecast:
     return Forecast(line.role, line.limit_mib, tuple(now_s + s for s in t), mid, low, high)
 
 
-def static(data: Columns) -> str:
-    """Return the chart as SVG."""
-    if not data.nodes.t_s:
-        return svg.nothing(data.title, "No node has reported its memory yet.")
-    layers = _many(data) if is_many(data.nodes) else _few(data)
-    labels = _limit_labels(data)
-    layers += [
-        svg.Rule(mib, labels[role], svg.Orientation.HORIZONTAL, _ROLE_COLOR[role], _limit_dash(role))
-        for role, mib in data.near_limits.items()
-    ]
-    for f in data.forecasts:
-        layers += [
-            svg.Band(f.t_s, f.low, f.high, _ROLE_COLOR[f.role]),
-            svg.Line(f.t_s, f.mib, _ROLE_COLOR[f.role], f"{f.role} forecast, 90 % band", "1 4"),
-        ]
-    layers += [
-        svg.Rule(at_s, f"a {role} is full", color=_ROLE_COLOR[role], dash="2 2") for role, at_s in data.full
-    ]
-    plot = svg.Plot(
-        data.title, _words(data), "time since start", "MiB", tuple(layers), x_is_time=True, height=290
+def marks(data: Columns) -> Drawing:
+    """Describe the chart."""
+    layers = (
+        *(_ranges(data) if data.as_range else _lines(data)),
+        *_limits(data),
+        *_forecasts(data),
+        *(Rule(at_s, f"a {role} is full", color=_ROLE_COLOR[role], dash="2 2") for role, at_s in data.full),
     )
-    return svg.draw(plot)
+    plot = Plot(
+        data.title, _words(data), "time since start", "MiB", layers, x_is_time=True, most_named=_MOST_NAMED,
+        height=290,
+    )  # fmt: skip
+    empty = "" if data.nodes.t_s else "No node has reported its memory yet."
+    return Drawing(data.title, plot.desc, (plot,), empty)
 
 
-def _few(data: Columns) -> list[svg.Layer]:
-    lines = enumerate(data.nodes.values.items())
-    return [svg.node_line(i, data.nodes.t_s, y, name) for i, (name, y) in lines]
+def _lines(data: Columns) -> Iterable[Layer]:
+    for name, y in data.nodes.values.items():
+        yield node_line(data.nodes.t_s, y, name, is_ps=data.role_of[name] is Role.PS)
 
 
-def _many(data: Columns) -> list[svg.Layer]:
-    layers: list[svg.Layer] = []
-    for role, color, dash in ((Role.WORKER, svg.BLUE, ""), (Role.PS, svg.GREEN, "6 3")):
+def _ranges(data: Columns) -> Iterable[Layer]:
+    for role, color, dash in ((Role.WORKER, BLUE, ""), (Role.PS, GREEN, "6 3")):
         of_role = {name: y for name, y in data.nodes.values.items() if data.role_of[name] is role}
         if of_role:
             all_of = spread(WideTable(data.nodes.t_s, of_role))
-            label = f"{len(of_role)} {role} nodes: all"
-            layers.append(svg.Band(all_of.t_s, all_of.low, all_of.high, color, label))
-            layers.append(svg.Line(all_of.t_s, all_of.high, color, f"largest {role}", dash))
-    return layers
+            yield Band(all_of.t_s, all_of.low, all_of.high, color, f"{len(of_role)} {role} nodes: all")
+            yield Line(all_of.t_s, all_of.high, color, f"largest {role}", dash)
 
 
-def _limit_dash(role: Role) -> str:
-    return "8 4" if role is Role.WORKER else "12 3 2 3"
+def _limits(data: Columns) -> Iterable[Layer]:
+    labels = _limit_labels(data)
+    for role, mib in data.near_limits.items():
+        yield Rule(mib, labels[role], Orientation.HORIZONTAL, _ROLE_COLOR[role], _LIMIT_DASH[role])
+
+
+def _forecasts(data: Columns) -> Iterable[Layer]:
+    for f in data.forecasts:
+        yield Band(f.t_s, f.low, f.high, _ROLE_COLOR[f.role])
+        yield Line(f.t_s, f.mib, _ROLE_COLOR[f.role], dash=_FORECAST_DASH)
+    if data.forecasts:  # one entry of the legend for all roles, as there is little room
+        yield Line((math.nan,), (math.nan,), INK, "forecast (90 %)", _FORECAST_DASH)
 
 
 def _words(data: Columns) -> str:
@@ -220,114 +233,15 @@ def _row(data: Columns, name: str, mib: list[float], share: float) -> tuple[str,
     return (name, *(units.memory(v) for v in (mib[0], mib[-1], max(mib), limit)), units.percent(share))
 
 
-class Figure:
-    """Live drawing: one wide source for all nodes, one for limits and forecasts."""
-
-    def __init__(self) -> None:
-        from dlrover_nb.widgets.charts import kit  # noqa: PLC0415 - bokeh only when drawn live
-
-        self.root = kit.time_figure(TITLE, "MiB")
-        self._nodes = kit.Source(t=[])
-        self._forecast = kit.Source(t=[], mib=[], color=[])
-        self._band = kit.Source(t=[], mib=[], color=[])
-        self._limit = kit.Source(mib=[], label=[], color=[])
-        self._full = kit.Source(t=[], color=[])
-        self._hover = kit.line_hover("MiB")
-        self.root.add_tools(self._hover)
-        self._drawn: set[str] = set()
-        self._place_legend = kit.place_legend
-        self._draw()
-        self._place_legend(self.root)
-
-    def _draw(self) -> None:
-        limit = self._limit.model
-        self.root.hspan("mib", source=limit, line_color="color", line_dash=[8, 4], line_width=1.5)
-        self.root.text(
-            4, "mib", "label", source=limit, text_font_size="10px", text_color="color", y_offset=-3
-        )
-        full = self._full.model
-        self.root.vspan("t", source=full, line_color="color", line_dash="dotted", line_width=1.5)
-        self.root.patches(
-            "t", "mib", source=self._band.model, fill_color="color", fill_alpha=0.18, line_color=None
-        )
-        self.root.multi_line(
-            "t",
-            "mib",
-            source=self._forecast.model,
-            line_color="color",
-            line_dash="dotted",
-            line_width=2,
-        )
-        self.root.line(
-            [math.nan], [math.nan], line_color=svg.INK, line_dash="dotted", line_width=2,
-            legend_label="forecast, 90 % band",
-        )  # fmt: skip
-
-    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
-        """Show new data; a node that joins gets a line, one that leaves keeps it."""
-        data = columns(snapshot, series)
-        wide: dict[str, list[object]] = {"t": [*data.nodes.t_s]}
-        wide |= {name: [*column] for name, column in data.nodes.values.items()}
-        full: dict[str, list[object]] = {
-            "t": [t for _, t in data.full],
-            "color": [_ROLE_COLOR[role] for role, _ in data.full],
-        }
-        changed = [
-            self._nodes.show(wide),
-            self._show_forecast(data),
-            self._show_limits(data),
-            self._full.show(full),
-        ]
-        self._add_lines(data)
-        self.root.title.text = data.title
-        top = max([*data.near_limits.values(), *_finite(data.nodes)], default=1.0)
-        self.root.y_range.update(start=0, end=1.15 * top)
-        return any(changed)
-
-    def _add_lines(self, data: Columns) -> None:
-        for name in data.nodes.values:
-            if name not in self._drawn:
-                color, dash = svg.line_look(len(self._drawn))
-                line = self.root.line(
-                    "t", name, name=name, source=self._nodes.model, width=2, color=color,
-                    line_dash=[int(d) for d in dash.split()], legend_label=name,
-                )  # fmt: skip
-                self._drawn.add(name)
-                self._hover.renderers = [*self._hover.renderers, line]
-                self._place_legend(self.root)
-        if self._drawn:  # of more nodes the hover tells the name: a legend of all would not fit
-            self.root.legend[0].visible = len(self._drawn) <= _MOST_NAMED
-
-    def _show_forecast(self, data: Columns) -> bool:
-        color = [_ROLE_COLOR[f.role] for f in data.forecasts]
-        times = [[*f.t_s] for f in data.forecasts]
-        around = [[*f.t_s, *reversed(f.t_s)] for f in data.forecasts]
-        edges = [[*f.low, *reversed(f.high)] for f in data.forecasts]
-        band: dict[str, Sequence[object]] = {"t": around, "mib": edges, "color": color}
-        mid: dict[str, Sequence[object]] = {
-            "t": times, "mib": [[*f.mib] for f in data.forecasts], "color": color,
-        }  # fmt: skip
-        changed = [self._band.show(band), self._forecast.show(mid)]
-        return any(changed)
-
-    def _show_limits(self, data: Columns) -> bool:
-        return self._limit.show(
-            {
-                "mib": [*data.near_limits.values()],
-                "label": [*_limit_labels(data).values()],
-                "color": [_ROLE_COLOR[role] for role in data.near_limits],
-            }
-        )
-
-
 def _finite(wide: WideTable) -> list[float]:
     return [v for column in wide.values.values() for v in column if math.isfinite(v)]
 
 
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
-    """Return the static chart with its table."""
-    data = columns(snapshot, series, n_bucket=N_STATIC)
-    return StaticChart(static(data), data_table(data))
-
-
-CHART = Chart("memory", TITLE, picture, Figure)
+CHART = chart(
+    "memory",
+    TITLE,
+    columns=columns,
+    marks=marks,
+    data_table=data_table,
+    static_columns=partial(columns, n_bucket=N_STATIC, allow_range=True),
+)

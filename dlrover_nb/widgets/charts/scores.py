@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import StaticChart, Table
-from dlrover_nb.widgets.charts.chart import Chart
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Table
+from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.marks import Drawing, Line, Plot, Points
+from dlrover_nb.widgets.palette import BLUE, INK, RED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +64,7 @@ class Columns:
     words: str
 
 
-def columns(outcomes: Sequence[tuple[str, Outcome]]) -> Columns:
+def columns_of(outcomes: Sequence[tuple[str, Outcome]]) -> Columns:
     """Return the chart's data of outcomes with their names, oldest first."""
     from dlrover_nb.core.history.scores import score  # noqa: PLC0415 - its package brings the database's client
 
@@ -86,39 +88,39 @@ def score_words(score: Score) -> str:
     )
 
 
-def of_job(snapshot: JobSnapshot) -> Columns:
+def columns(snapshot: JobSnapshot, series: SeriesChunk | None = None) -> Columns:  # noqa: ARG001 - one signature for all charts
     """Return the chart's data of one job."""
-    return columns([(o.decision, o) for o in snapshot.outcomes])
+    return columns_of([(o.decision, o) for o in snapshot.outcomes])
 
 
-def limits(dots: Sequence[Dot]) -> tuple[float, float]:
-    """Return the ends of the diagonal."""
+def limits(dots: Sequence[Dot]) -> tuple[float, ...]:
+    """Return the ends of the diagonal; none without plans."""
     values = [v for d in dots for v in (d.measured, d.predicted.samples_per_s)]
-    return (min(values), max(values)) if values else (0.0, 1.0)
+    return (min(values), max(values)) if values else ()
 
 
-def static(data: Columns) -> str:
-    """Return the chart as SVG."""
-    if not data.dots:
-        return svg.nothing(TITLE, data.words)
+def marks(data: Columns) -> Drawing:
+    """Describe the chart."""
     ends = limits(data.dots)
     layers = (
-        svg.Line(ends, ends, svg.INK, "exactly as predicted", "4 3"),
-        _points([d for d in data.dots if d.is_hit], svg.BLUE, "circle", "measured inside the 90 % band"),
-        _points([d for d in data.dots if not d.is_hit], svg.RED, "diamond", "outside"),
+        Line(ends, ends, INK, "exactly as predicted", "4 3"),
+        _points([d for d in data.dots if d.is_hit], BLUE, "circle", "measured inside the 90 % band"),
+        _points([d for d in data.dots if not d.is_hit], RED, "diamond", "outside"),
     )
-    plot = svg.Plot(
-        TITLE, data.words, "measured samples/s", "predicted samples/s", layers, y_from_zero=False, height=300
+    n_hit = sum(d.is_hit for d in data.dots)
+    title = f"{TITLE}: {n_hit} of {len(data.dots)} in the 90 % band" if data.dots else TITLE
+    plot = Plot(
+        title, data.words, "measured samples/s", "predicted samples/s", layers, y_from_zero=False, height=300
     )
-    return svg.draw(plot)
+    return Drawing(TITLE, data.words, (plot,), "" if data.dots else data.words)
 
 
-def _points(dots: list[Dot], color: str, shape: str, label: str) -> svg.Points:
-    return svg.Points(
+def _points(dots: list[Dot], color: str, shape: str, label: str) -> Points:
+    return Points(
         x=[d.measured for d in dots],
         y=[d.predicted.samples_per_s for d in dots],
         color=color,
-        label=label if dots else "",
+        label=label,
         shape=shape,
         size=4.0 if shape == "circle" else 5.0,
         hollow=shape != "circle",
@@ -146,56 +148,4 @@ def data_table(data: Columns, of: str = "decision") -> Table:
     return Table("Predicted and measured (samples/s)", head, rows, data.words)
 
 
-class Figure:
-    """Live drawing: one source for the plans, one for the diagonal."""
-
-    def __init__(self) -> None:
-        from dlrover_nb.widgets.charts import kit  # noqa: PLC0415 - bokeh only when drawn live
-
-        self.root = kit.plain_figure(TITLE, "measured samples/s", "predicted samples/s", tools="reset")
-        self._dots = kit.Source(x=[], y=[], low=[], high=[], color=[], marker=[], words=[], kind=[])
-        self._diagonal = kit.Source(x=[], y=[])
-        self.root.line(
-            "x", "y", source=self._diagonal.model, color=svg.INK, line_dash=kit.DASH,
-            legend_label="exactly as predicted",
-        )  # fmt: skip
-        self.root.xaxis.formatter = kit.numbers()
-        source = self._dots.model
-        self.root.segment("x", "low", "x", "high", source=source, color="color", alpha=0.6)
-        dots = self.root.scatter(
-            "x", "y", source=source, color="color", marker="marker", size=10, legend_field="kind"
-        )
-        self.root.add_tools(kit.words_hover(dots))
-        kit.place_legend(self.root)
-
-    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:  # noqa: ARG002 - one signature
-        """Show the outcomes so far."""
-        data = of_job(snapshot)
-        n_hit = sum(d.is_hit for d in data.dots)
-        hits = f"{n_hit} of {len(data.dots)} in the 90 % band" if data.dots else "nothing yet"
-        self.root.title.text = f"{TITLE}: {hits}"
-        ends = [*limits(data.dots)] if data.dots else []
-        changed = [self._diagonal.show({"x": ends, "y": ends}), self._dots.show(_columns_of(data.dots))]
-        return any(changed)
-
-
-def _columns_of(dots: Sequence[Dot]) -> dict[str, list[object]]:
-    return {
-        "x": [d.measured for d in dots],
-        "y": [d.predicted.samples_per_s for d in dots],
-        "low": [d.predicted.low for d in dots],
-        "high": [d.predicted.high for d in dots],
-        "color": [svg.BLUE if d.is_hit else svg.RED for d in dots],
-        "marker": ["circle" if d.is_hit else "diamond" for d in dots],
-        "words": [d.words for d in dots],
-        "kind": ["inside the 90 % band" if d.is_hit else "outside" for d in dots],
-    }
-
-
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:  # noqa: ARG001 - one signature for all charts
-    """Return the static chart with its table."""
-    data = of_job(snapshot)
-    return StaticChart(static(data), data_table(data))
-
-
-CHART = Chart("scores", TITLE, picture, Figure)
+CHART = chart("scores", TITLE, columns=columns, marks=marks, data_table=data_table)

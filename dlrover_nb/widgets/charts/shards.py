@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import StaticChart, Table
-from dlrover_nb.widgets.charts.chart import Chart
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Table
+from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.marks import Area, Drawing, Plot
+from dlrover_nb.widgets.palette import GREEN, ORANGE
 from dlrover_nb.widgets.series import bucket_s, trace
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ TITLE = "Shards to train"
 RATE_S = 60.0  # the rate is that of the last minute
 N_TWIN_ROW = 8
 _N_BUCKET = 96
-_KINDS = (("done", svg.GREEN), ("doing", svg.ORANGE), ("to do", "#d0d5db"))
+_KINDS = (("done", GREEN, ""), ("doing", ORANGE, "right_diagonal_line"), ("to do", "#d0d5db", "dot"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +84,21 @@ def _left_s(counts: ShardCounts, per_min: float | None) -> float | None:
     return 60 * (counts.todo + counts.doing) / per_min
 
 
-def static(data: Columns) -> str:
-    """Return the chart as SVG."""
-    if not data.t_s:
-        return svg.nothing(data.title, "No counts over time yet.")
+def marks(data: Columns) -> Drawing:
+    """Describe the chart: three layers of a stack."""
     first = data.done
     second = tuple(a + b for a, b in zip(first, data.doing, strict=True))
     third = tuple(a + b for a, b in zip(second, data.todo, strict=True))
-    lows: tuple[tuple[float, ...], ...] = ((0.0,) * len(first), first, second)
+    lows: tuple[tuple[float, ...], ...] = ((), first, second)
     layers = tuple(
-        svg.Area(data.t_s, low, high, color, name, name)
-        for low, high, (name, color) in zip(lows, (first, second, third), _KINDS, strict=True)
+        Area(data.t_s, low, high, color, name, name, hatch)
+        for low, high, (name, color, hatch) in zip(lows, (first, second, third), _KINDS, strict=True)
     )
-    return svg.draw(
-        svg.Plot(
-            data.title, words(data), "time since start", "shards", layers, x_is_time=True, height=220,
-            y_to=max((v for v in third if math.isfinite(v)), default=1.0) or 1.0,
-        )
+    plot = Plot(
+        data.title, words(data), "time since start", "shards", layers, x_is_time=True, height=220,
+        y_to=max((v for v in third if math.isfinite(v)), default=1.0) or 1.0,
     )  # fmt: skip
+    return Drawing(data.title, plot.desc, (plot,), "" if data.t_s else "No counts over time yet.")
 
 
 def words(data: Columns) -> str:
@@ -130,40 +129,4 @@ def data_table(data: Columns) -> Table:
     return Table("Shards over time", ("at (m:ss)", "done", "doing", "to do"), rows, words(data))
 
 
-class Figure:
-    """Live drawing: one source, three layers."""
-
-    def __init__(self) -> None:
-        from dlrover_nb.widgets.charts import kit  # noqa: PLC0415 - bokeh only when drawn live
-
-        self.root = kit.time_figure(TITLE, "shards")
-        self._with_gaps = kit.with_gaps
-        self._source = kit.Source(t=[], done=[], doing=[], todo=[])
-        self.root.varea_stack(
-            ["done", "doing", "todo"],
-            x="t",
-            source=self._source.model,
-            color=[color for _, color in _KINDS],
-            hatch_pattern=["blank", "right_diagonal_line", "dot"],
-            hatch_color="#ffffff",
-            legend_label=[name for name, _ in _KINDS],
-        )
-        kit.place_legend(self.root)
-
-    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
-        """Show new data."""
-        data = columns(snapshot, series)
-        self.root.title.text = data.title
-        whole = [sum(row) for row in zip(data.done, data.doing, data.todo, strict=True)]
-        self.root.y_range.update(start=0, end=max(filter(math.isfinite, whole), default=1.0) or 1.0)
-        layers = {"done": data.done, "doing": data.doing, "todo": data.todo}
-        return self._source.show(self._with_gaps(data.t_s, layers))
-
-
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
-    """Return the static chart with its table."""
-    data = columns(snapshot, series)
-    return StaticChart(static(data), data_table(data))
-
-
-CHART = Chart("shards", TITLE, picture, Figure)
+CHART = chart("shards", TITLE, columns=columns, marks=marks, data_table=data_table)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.straggler.detect import Heat, heat
-from dlrover_nb.widgets import strips, svg, units
-from dlrover_nb.widgets.blocks import StaticChart, Table
-from dlrover_nb.widgets.charts.chart import Chart
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Table
+from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.marks import Drawing, Kind, Piece, Strips
+from dlrover_nb.widgets.palette import RED, SKY
 from dlrover_nb.widgets.series import MOST_ROWS, node_rows
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ N_WORST = 8
 _WINDOWS_S = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 _MOST_WINDOW = 48
 _SLOWER = 1.15  # from here on a cell is tinted
-_COLORS = {"even": "#e1e4e8", "slower": svg.SKY, "over": svg.RED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,36 +114,33 @@ def _shown(by_node: dict[str, tuple[Cell, ...]]) -> list[str]:
     return [name for name in by_node if name in kept]
 
 
-def _kind(cell: Cell) -> str:
-    return "over" if cell.is_over else "slower" if cell.ratio >= _SLOWER else "even"
-
-
-def static(data: Columns) -> str:
-    """Return the chart as SVG."""
-    if not data.cells:
-        return svg.nothing(TITLE, data.state)
-    over = f"straggler: {data.threshold:g} times the others or more"
-    more = data.n_worker - len(data.rows)
-    return strips.draw(
-        strips.Strips(
-            title=f"{data.title} (the {len(data.rows)} slowest of {data.n_worker})" if more else data.title,
-            desc=data.state,
-            x_label="time since start",
-            rows=tuple((name, tuple(map(_piece, cells))) for name, cells in data.rows),
-            legend=(
-                (_COLORS["even"], "like the others", False),
-                (_COLORS["slower"], f"{_SLOWER:g} times or more", False),
-                (_COLORS["over"], over, True),
-            ),
-            x0=min(c.from_s for c in data.cells),
-            x1=max(c.to_s for c in data.cells),
-            x_is_time=True,
-        )
+def marks(data: Columns) -> Drawing:
+    """Describe the chart: one piece for each worker and window."""
+    kinds = (
+        Kind("like the others", "#e1e4e8"),
+        Kind(f"{_SLOWER:g} times or more", SKY),
+        Kind(f"straggler: {data.threshold:g} times the others or more", RED, is_marked=True),
     )
+    more = data.n_worker - len(data.rows)
+    of = f" (the {len(data.rows)} slowest of {data.n_worker})" if more else ""
+    strips = Strips(
+        title=f"{data.title}{of}",
+        desc=data.state,
+        x_label="time since start",
+        rows=tuple((name, tuple(_piece(c, kinds) for c in cells)) for name, cells in data.rows),
+        kinds=kinds,
+        x0=min((c.from_s for c in data.cells), default=0.0),
+        x1=max((c.to_s for c in data.cells), default=1.0),
+        x_is_time=True,
+    )
+    return Drawing(TITLE, data.state, (strips,), "" if data.cells else data.state)
 
 
-def _piece(cell: Cell) -> strips.Piece:
-    return strips.Piece(cell.from_s, cell.to_s, _COLORS[_kind(cell)], is_marked=cell.is_over)
+def _piece(cell: Cell, kinds: tuple[Kind, Kind, Kind]) -> Piece:
+    even, slower, over = kinds
+    kind = over if cell.is_over else slower if cell.ratio >= _SLOWER else even
+    tip = f"{cell.node}: {cell.ratio:.2f} times the others, {units.duration(cell.iter_s)}"
+    return Piece(cell.from_s, cell.to_s, kind, tip=tip)
 
 
 def data_table(data: Columns) -> Table:
@@ -162,61 +160,4 @@ def data_table(data: Columns) -> Table:
     return Table("Slowest windows", head, rows, data.state)
 
 
-class Figure:
-    """Live drawing: one rectangle for each worker and window, a cross on those over the threshold."""
-
-    def __init__(self) -> None:
-        from bokeh.models import FactorRange  # noqa: PLC0415 - bokeh only when drawn live
-
-        from dlrover_nb.widgets.charts import kit  # noqa: PLC0415
-
-        self.root = kit.time_figure(TITLE, "", y_range=FactorRange())
-        self._pace = kit.Throttle()
-        self._cells = kit.Source(x=[], node=[], width=[], color=[], mark=[], words=[], kind=[])
-        source = self._cells.model
-        cells = self.root.rect(
-            "x", "node", "width", 0.86, source=source, fill_color="color", line_color="#ffffff",
-            legend_field="kind",
-        )  # fmt: skip
-        self.root.scatter("x", "node", marker="x", size="mark", source=source, color=svg.BLACK, line_width=2)
-        self.root.add_tools(kit.words_hover(cells))
-        kit.place_legend(self.root)
-
-    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
-        """Show new data."""
-        if not self._pace.is_due(series):
-            return False
-        data = columns(snapshot, series)
-        names = [name for name, _ in reversed(data.rows)]  # bokeh counts rows from below
-        if self.root.y_range.factors != names:
-            self.root.y_range.factors = names
-            self.root.height = 130 + 18 * len(names)
-        self.root.title.text = data.title if data.cells else f"{TITLE}: {data.state}"
-        cells = sorted((c for _, row in data.rows for c in row), key=lambda c: c.from_s)
-        return self._cells.show(_columns_of(cells, data.threshold))
-
-
-def _columns_of(cells: list[Cell], threshold: float) -> dict[str, list[object]]:
-    kinds = {
-        "even": "like the others",
-        "slower": f"{_SLOWER:g} times or more",
-        "over": f"straggler: {threshold:g} times or more",
-    }
-    return {
-        "x": [(c.from_s + c.to_s) / 2 for c in cells],
-        "node": [c.node for c in cells],
-        "width": [c.to_s - c.from_s for c in cells],
-        "color": [_COLORS[_kind(c)] for c in cells],
-        "mark": [9 if c.is_over else 0 for c in cells],
-        "words": [f"{c.node}: {c.ratio:.2f} times the others, {units.duration(c.iter_s)}" for c in cells],
-        "kind": [kinds[_kind(c)] for c in cells],
-    }
-
-
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
-    """Return the static chart with its table."""
-    data = columns(snapshot, series)
-    return StaticChart(static(data), data_table(data))
-
-
-CHART = Chart("stragglers", TITLE, picture, Figure)
+CHART = chart("stragglers", TITLE, columns=columns, marks=marks, data_table=data_table, is_heavy=True)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets import svg, units
-from dlrover_nb.widgets.blocks import StaticChart, Table
-from dlrover_nb.widgets.charts.chart import Chart
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Table
+from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.marks import Band, Drawing, Line, Plot, node_line
+from dlrover_nb.widgets.palette import BLUE
 from dlrover_nb.widgets.series import (
     MOST_ROWS,
     N_BUCKET,
@@ -60,27 +63,22 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int 
     return Columns(widen(t_s, rows.kept(told), speed, n_bucket=n_bucket, merge=Merge.MEAN))
 
 
-def static(data: Columns) -> str:
-    """Return the chart as SVG."""
-    if not data.workers.t_s:
-        return svg.nothing(TITLE, "No worker has reported yet.")
+def marks(data: Columns) -> Drawing:
+    """Describe the chart."""
     layers = _many(spread(data.workers)) if data.is_many else _few(data.workers)
-    return svg.draw(
-        svg.Plot(
-            data.title, _words(data), "time since start", "samples/s", layers, x_is_time=True, height=250
-        )
-    )
+    plot = Plot(data.title, _words(data), "time since start", "samples/s", layers, x_is_time=True, height=250)
+    empty = "" if data.workers.t_s else "No worker has reported yet."
+    return Drawing(data.title, plot.desc, (plot,), empty)
 
 
-def _few(wide: WideTable) -> tuple[svg.Layer, ...]:
-    lines = enumerate(wide.values.items())
-    return tuple(svg.node_line(i, wide.t_s, y, name) for i, (name, y) in lines)
+def _few(wide: WideTable) -> tuple[Line, ...]:
+    return tuple(node_line(wide.t_s, y, name) for name, y in wide.values.items())
 
 
-def _many(all_of: Spread) -> tuple[svg.Layer, ...]:
+def _many(all_of: Spread) -> tuple[Band | Line, ...]:
     return (
-        svg.Band(all_of.t_s, all_of.low, all_of.high, svg.BLUE, "slowest to fastest"),
-        svg.Line(all_of.t_s, all_of.mid, svg.BLUE, "median worker"),
+        Band(all_of.t_s, all_of.low, all_of.high, BLUE, "slowest to fastest"),
+        Line(all_of.t_s, all_of.mid, BLUE, "median worker"),
     )
 
 
@@ -110,74 +108,12 @@ def _row(name: str, y: list[float]) -> tuple[str, ...]:
     return (name, *(units.number(v) for v in (y[-1], fmean(y), min(y), max(y))))
 
 
-class Figure:
-    """Live drawing: one wide source; lines for a few workers, a band for many."""
-
-    def __init__(self) -> None:
-        from dlrover_nb.widgets.charts import kit  # noqa: PLC0415 - bokeh only when drawn live
-
-        self.root = kit.time_figure(TITLE, "samples/s")
-        self._source = kit.Source(t=[], low=[], mid=[], high=[])
-        self._drawn: set[str] = set()
-        self._place_legend = kit.place_legend
-        source = self._source.model
-        self.root.varea("t", "low", "high", source=source, fill_color=svg.BLUE, fill_alpha=0.18)
-        self.root.line("t", "mid", source=source, color=svg.BLUE, width=2)
-        self._hover = kit.line_hover("samples/s")
-        self.root.add_tools(self._hover)
-        self._place_legend(self.root)
-        self._band = self.root.renderers[:]
-        self._with_gaps, self._pace = kit.with_gaps, kit.Throttle()
-
-    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
-        """Show new data; a worker that joins gets a line, one that leaves keeps it."""
-        if not self._pace.is_due(series):
-            return False
-        data = columns(snapshot, series)
-        changed = self._source.show(self._columns_of(data))
-        self._add_lines(data)
-        self.root.title.text = data.title
-        top = max((v for y in data.workers.values.values() for v in y if math.isfinite(v)), default=1.0)
-        self.root.y_range.update(start=0, end=1.15 * top)
-        return changed
-
-    def _columns_of(self, data: Columns) -> dict[str, list[object]]:
-        """Return the band of many, or the lines of a few; what is drawn once stays a column."""
-        wide = data.workers
-        if data.is_many:
-            all_of = spread(wide)
-            columns = self._with_gaps(
-                all_of.t_s, {"low": all_of.low, "high": all_of.high}, {"mid": all_of.mid}
-            )
-        else:
-            columns = {"t": [*wide.t_s], **{name: [*y] for name, y in wide.values.items()}}
-        blank: list[object] = [math.nan] * len(columns["t"])
-        return dict.fromkeys(("low", "mid", "high", *self._drawn), blank) | columns
-
-    def _add_lines(self, data: Columns) -> None:
-        for line in self.root.renderers[len(self._band) :]:
-            line.visible = not data.is_many
-        if self._drawn:
-            self.root.legend[0].visible = not data.is_many
-        for name in () if data.is_many else data.workers.values:
-            if name not in self._drawn:
-                line = self._add_line(len(self._drawn), name)
-                self._drawn.add(name)
-                self._hover.renderers = [*self._hover.renderers, line]
-                self._place_legend(self.root)
-
-    def _add_line(self, i: int, name: str) -> object:
-        color, dash = svg.line_look(i)
-        return self.root.line(
-            "t", name, name=name, source=self._source.model, width=2, color=color,
-            line_dash=[int(d) for d in dash.split()], legend_label=name,
-        )  # fmt: skip
-
-
-def picture(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
-    """Return the static chart with its table."""
-    data = columns(snapshot, series, n_bucket=N_STATIC)
-    return StaticChart(static(data), data_table(data))
-
-
-CHART = Chart("workers", TITLE, picture, Figure)
+CHART = chart(
+    "workers",
+    TITLE,
+    columns=columns,
+    marks=marks,
+    data_table=data_table,
+    static_columns=partial(columns, n_bucket=N_STATIC),
+    is_heavy=True,
+)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, HoverTool
 
-from dlrover_nb.widgets.charts import kit
+from dlrover_nb.widgets.live_charts import kit
 from dlrover_nb.widgets.many.look import look
 
 if TYPE_CHECKING:

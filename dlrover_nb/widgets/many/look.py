@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlrover_nb.widgets.layers import CYCLE, DASHES
+from dlrover_nb.widgets.palette import CYCLE, DASHES
 
 N_LOOK = len(CYCLE) * len(DASHES)  # 49 lines differ; the job's name is in the tool tip and the table
 

@@ -10,6 +10,7 @@ from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Tabl
 from dlrover_nb.widgets.many.columns import HEAD, columns
 from dlrover_nb.widgets.many.grid import moved_most
 from dlrover_nb.widgets.many.look import look
+from dlrover_nb.widgets.marks import Line, Plot
 
 if TYPE_CHECKING:
     from dlrover_nb.widgets.many import columns as shown
@@ -55,9 +56,9 @@ def chart(picture: shown.JobsViewState) -> str:
     lines = []
     for name, y in wide.y.items():
         color, dash = look(wide.slot[name])
-        lines.append(svg.Line(t, _thinned(y, groups), color, name if name in fastest else "", dash))
+        lines.append(Line(t, _thinned(y, groups), color, name if name in fastest else "", dash))
     desc = f"Throughput of {len(lines)} jobs over time; the table lists their last values."
-    return svg.draw(svg.Plot(TITLE, desc, x_label(picture), "samples/s", tuple(lines), x_is_time=True))
+    return svg.draw(Plot(TITLE, desc, x_label(picture), "samples/s", tuple(lines), x_is_time=True)).svg
 
 
 def _groups(t_s: list[float]) -> list[tuple[int, int]]:

@@ -1,0 +1,78 @@
+"""Bokeh figures of one look.
+
+Canvas drawing, never webgl: without a GPU webgl is 50 times slower to pan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bokeh.models import AdaptiveTicker, FactorRange, HoverTool, NumeralTickFormatter, Range1d
+from bokeh.plotting import figure
+
+from dlrover_nb.widgets.palette import GRID, INK
+
+if TYPE_CHECKING:
+    from typing import Any
+
+HEIGHT, LOW_HEIGHT = 260, 200
+
+
+def plain_figure(
+    title: str, x_label: str, y_label: str, *, tools: str = "xpan,xwheel_zoom,reset", **ranges: object
+) -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return an empty figure in the house's look; `ranges` are its `x_range` and `y_range`."""
+    fig = figure(
+        title=title,
+        height=HEIGHT,
+        sizing_mode="stretch_width",
+        min_width=320,
+        tools=tools,
+        active_drag=None,
+        active_scroll=None,
+        toolbar_location="above",
+        x_axis_label=x_label,
+        y_axis_label=y_label,
+        output_backend="canvas",
+        background_fill_color="#ffffff",
+        border_fill_color="#ffffff",
+        **ranges,
+    )
+    fig.toolbar.logo = None
+    fig.toolbar.autohide = True
+    if not isinstance(ranges.get("y_range"), FactorRange):
+        fig.yaxis.formatter = numbers()
+    fig.axis.axis_label_text_font_style = "normal"
+    fig.axis.axis_label_text_color = INK
+    fig.grid.grid_line_color = GRID
+    return fig
+
+
+def time_figure(title: str, y_label: str, **ranges: object) -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return an empty figure over seconds since the job's start; the owner sets the range of y."""
+    fig = plain_figure(title, "time since start (h:mm:ss)", y_label, **{"y_range": Range1d(0, 1), **ranges})
+    fig.xaxis.formatter = NumeralTickFormatter(format="00:00:00")
+    fig.xaxis.ticker = AdaptiveTicker(
+        base=60, mantissas=[1, 2, 5, 10, 15, 30], min_interval=1, desired_num_ticks=5
+    )
+    return fig
+
+
+def numbers(n_digit: int = 2) -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return the formatter of an axis of numbers, with at most so many digits after the point."""
+    return NumeralTickFormatter(format="0,0[.]" + "0" * n_digit)
+
+
+def dashes(dash: str) -> list[int]:
+    """Return a dash pattern as Bokeh's glyphs take it."""
+    return [int(part) for part in dash.split()]
+
+
+def words_hover() -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return a hover tool that shows the column `words` as a line of text; `renderers` are added later."""
+    return HoverTool(tooltips="@words", renderers=[], visible=False)
+
+
+def line_hover(unit: str) -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return a hover tool for lines that are named after their column; `renderers` are added later."""
+    return HoverTool(tooltips=[("node", "$name"), (unit, "@$name{0,0}")], renderers=[], visible=False)
