@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import CheckpointError, NotFoundError
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, CheckpointFolder
-from dlrover_nb.core.runtime.flash import checkpoint_root, part_url, place_of, told
+from dlrover_nb.core.runtime.flash import as_checkpoint_error, checkpoint_root, part_url, place_of
 from dlrover_nb.core.runtime.orders import Manifest  # noqa: TC001 - decoded by its annotations
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def lay_out(parcel: CheckpointBundle, folder: Path) -> None:
 
 
 def _read(url: str) -> bytes:
-    with told(f"cannot read the checkpoint {url}", "try again"):
+    with as_checkpoint_error(f"cannot read the checkpoint {url}", "try again"):
         fs, path, _ = place_of(url)
         data: bytes = fs.cat_file(path)
     return data

@@ -21,7 +21,7 @@ import numpy as np
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.rundir.journal import JOURNAL
-from dlrover_nb.core.runtime.flash import checkpoint_root, place_of, told, write_url
+from dlrover_nb.core.runtime.flash import as_checkpoint_error, checkpoint_root, place_of, write_url
 from dlrover_nb.core.runtime.orders import Manifest
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class CheckpointFolder:
         """
         self._n_journal[number] = self._journal.stat().st_size if self._journal.exists() else 0
         url = f"{self._root}/{number}"
-        with told(f"cannot make the folder {url}", "choose another place for checkpoints"):
+        with as_checkpoint_error(f"cannot make the folder {url}", "choose another place for checkpoints"):
             fs, path, is_local = place_of(url)
             if not is_local:
                 fs.makedirs(path, exist_ok=True)
@@ -89,7 +89,7 @@ class CheckpointFolder:
             When there is none, or it is none of this release.
         """
         url = self._manifest(number)
-        with told(f"checkpoint {number} is not complete", "use another one"):
+        with as_checkpoint_error(f"checkpoint {number} is not complete", "use another one"):
             fs, path, _ = place_of(url)
             data = fs.cat_file(path)
         try:
@@ -105,7 +105,7 @@ class CheckpointFolder:
         CheckpointError
             When their place cannot be looked at.
         """
-        with told(f"cannot list the checkpoints in {self._root}", "check the place"):
+        with as_checkpoint_error(f"cannot list the checkpoints in {self._root}", "check the place"):
             fs, path, _ = place_of(self._root)
             fs.invalidate_cache()
             names = [PurePosixPath(found).parent.name for found in fs.glob(f"{path}/*/{MANIFEST}")]
@@ -121,7 +121,9 @@ class CheckpointFolder:
         url = f"{self._root}/{number}"
         self._n_journal.pop(number, None)
         try:
-            with told(f"cannot delete checkpoint {url}", "delete it when that is possible again"):
+            with as_checkpoint_error(
+                f"cannot delete checkpoint {url}", "delete it when that is possible again"
+            ):
                 _delete(url)
         except CheckpointError as error:  # it is in nobody's way
             logger.warning("%s", error)

@@ -55,8 +55,8 @@ def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: 
     else:
         went_back = state.stage is Stage.ASSEMBLING and node.role is Role.PS
         where = f"going on from {checkpoint_coordinator.source_name(state)}" if went_back else ""
-        told = "; ".join(part for part in (why, where, isolated) if part)
-        _emit_loss(state, f"{node.id} was lost: {told}", at_s)
+        text = "; ".join(part for part in (why, where, isolated) if part)
+        _emit_loss(state, f"{node.id} was lost: {text}", at_s)
 
 
 def _n_sample_done(state: JobState) -> int:

@@ -372,8 +372,8 @@ class JobMaster:
         return self._take_orders()
 
     def _emit_progress(self, at_s: float) -> None:
-        told_at_s, told = self._progress_emitted
+        emitted_at_s, n_emitted = self._progress_emitted
         n_done = self._state.train.counts().n_sample_done
-        if n_done != told and at_s >= told_at_s + PROGRESS_EVERY_S:
+        if n_done != n_emitted and at_s >= emitted_at_s + PROGRESS_EVERY_S:
             self._progress_emitted = at_s, n_done
             self._state.orders.append(Emit(ProgressMade(at_s, n_done)))

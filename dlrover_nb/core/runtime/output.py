@@ -192,10 +192,10 @@ class Tail:
         return "" if text.startswith(_RAY_MARKS) else text
 
     def _log_line(self, text: str, at_s: float) -> LogLine:
-        told = read_head(text) if self._stream == "stderr" else None
+        parsed = read_head(text) if self._stream == "stderr" else None
         level = self._stream
-        if told is not None and told[1] in _LEVELS:
-            at_s, level, text = told
+        if parsed is not None and parsed[1] in _LEVELS:
+            at_s, level, text = parsed
         if len(text) > MOST_LETTERS:
             text = f"{text[:MOST_LETTERS]} ({len(text) - MOST_LETTERS} more letters)"
         return LogLine(at_s, self._node, level, text)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
-from dlrover_nb.core.runtime.flash import place_of, told
+from dlrover_nb.core.runtime.flash import as_checkpoint_error, place_of
 from dlrover_nb.core.structs.job import DataFormat
 from dlrover_nb.core.structs.pods import CODE_BYTES, CODE_FOLDER
 from dlrover_nb.core.usercode import Packed, file_of
@@ -123,7 +123,9 @@ def sees_rows(spec: JobSpec) -> bool:
 
 def _upload(url: str, content: bytes) -> None:
     try:
-        with told(f"cannot write code to {url}", "set kubernetes.code_url to a folder that you may write to"):
+        with as_checkpoint_error(
+            f"cannot write code to {url}", "set kubernetes.code_url to a folder that you may write to"
+        ):
             fs, path, _ = place_of(url)
             fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             fs.pipe_file(path, content)
@@ -133,7 +135,7 @@ def _upload(url: str, content: bytes) -> None:
 
 def _download(url: str) -> bytes:
     try:
-        with told(
+        with as_checkpoint_error(
             f"cannot read the job's code at {url}", "give pods what they need in kubernetes.env_secrets"
         ):
             fs, path, _ = place_of(url)

@@ -159,7 +159,7 @@ class PsClient:
         return answers[0][1][0] if len(answers) == 1 else np.concatenate([rows for _, (rows, _) in answers])
 
     def _measure(self, answers: list[tuple[Any, Arrays]]) -> None:
-        """Say where the time of the exchange went, as the PS that worked longest tells it."""
+        """Record how the time of the exchange divides, as reported by the slowest PS."""
         received = sum(array.nbytes for _, arrays in answers for array in arrays)
         slowest = max((answer for answer, _ in answers), key=lambda answer: answer.update_s + answer.lookup_s)
         took_s = time.monotonic() - self._asked_s

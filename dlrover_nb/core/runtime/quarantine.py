@@ -63,7 +63,7 @@ def resolve(state: JobState, choice: ShardChoice, at_s: float) -> None:
 
 
 def _holds(ledger: ShardLedger, shard: int) -> bool:
-    return any(told.shard == shard for told in ledger.quarantined())
+    return any(each.shard == shard for each in ledger.quarantined())
 
 
 def _present(state: JobState) -> ShardLedger:

@@ -73,9 +73,9 @@ class RoundBarrier:
     def join(self, worker: str) -> tuple[Release, ...]:
         """Add a member at the open round (SSP: the slowest's); a member that joins again starts over."""
         self._members.pop(worker, None)
-        told = self._release()
+        released = self._release()
         self._members[worker] = _Member(self._round)
-        return (*told, Release(worker, self._go(worker)))
+        return (*released, Release(worker, self._go(worker)))
 
     def leave(self, worker: str) -> tuple[Release, ...]:
         """Remove a member; return the workers that this releases."""

@@ -185,8 +185,8 @@ class Serving:
             case _:
                 assert_never(message)
 
-    def _send_releases(self, told: tuple[Release, ...]) -> None:
-        for each in told:
+    def _send_releases(self, releases: tuple[Release, ...]) -> None:
+        for each in releases:
             identity, step = self._asked[each.worker]
             self._send(identity, Proceed(self.epoch, step, each.go))
 

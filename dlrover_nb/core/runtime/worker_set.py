@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetChange:
-    """How many workers to start, and which ones to let go (drain those that train, stop the others)."""
+    """How many workers to start, and which ones to remove (drain those that train, stop the others)."""
 
     n_start: int = 0
     leave: tuple[Node, ...] = ()
@@ -42,8 +42,8 @@ def worker_set_change(workers: Sequence[Node], want: RolePlan, room: int) -> Wor
 
     Notes
     -----
-    A worker of the wanted shape is surplus beyond the count: the newest goes first, and one that is not
-    up yet before one that trains. A worker of another shape stays until others do its work.
+    A worker of the wanted shape is surplus beyond the count: the newest leaves first, and one that is not
+    up yet before one that trains. A worker of another shape stays until its replacement trains.
     """
     staying = [w for w in workers if not w.is_draining]
     fitting = [w for w in staying if w.has_shape(want)]
@@ -64,28 +64,28 @@ def _leaving_order(workers: Sequence[Node]) -> list[Node]:
 
 
 def _is_stuck(workers: Sequence[Node], fitting: Sequence[Node], *, n_missing: int, n_start: int) -> bool:
-    """Whether workers are missing, none can be started, and no room is about to become free."""
+    """Whether workers are missing, none can be started, and no capacity is about to become free."""
     someone_moves = any(w.is_draining for w in workers) or any(not w.is_up for w in fitting)
     return n_missing > 0 and n_start == 0 and not someone_moves
 
 
 def reconcile_workers(state: JobState, at_s: float) -> None:
-    """Take the next step towards the crew that the target says.
+    """Take the next step towards the workers of the target.
 
-    While the PS change over, paused workers of a shape that goes may be stopped: they told exactly how
-    far they are. In an evaluation, which is short, only a lost last worker is replaced.
+    During a change of PS, paused workers of an outdated shape may be stopped: their position is known
+    exactly. In an evaluation, which is short, only a lost last worker is replaced.
     """
     if state.stage not in {Stage.SERVING, Stage.ASSEMBLING} or state.stop_reason:
         return
     if not state.roster.is_complete:
-        return  # a worker that came through the loss of a master trains, though this one does not know
+        return  # an adopted worker may train before its Hello arrives
     want = state.target.worker
     if state.is_evaluating:
         state.start_nodes(Role.WORKER, 0 if state.roster.workers else 1, at_s)
         return
     workers = state.roster.workers
     if len(workers) == want.count and all(w.has_shape(want) and not w.is_draining for w in workers):
-        return  # all that is wanted is there or on its way
+        return  # complete, or starting
     change = worker_set_change(workers, want, _room(state, want))
     state.start_nodes(Role.WORKER, change.n_start, at_s)
     for worker in change.leave:
@@ -93,7 +93,7 @@ def reconcile_workers(state: JobState, at_s: float) -> None:
 
 
 def _room(state: JobState, want: RolePlan) -> int:
-    """Return how many workers fit in, with room kept for the PS that are still to come."""
+    """Return how many workers fit, with capacity reserved for missing PS."""
     ps = state.target.ps
     n_coming = ps.count - sum(node.has_shape(ps) for node in state.roster.ps)
     taken = [*state.roster.needs, *[(ps.cpu, ps.memory_mib)] * max(0, n_coming)]

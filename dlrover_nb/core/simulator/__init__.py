@@ -1,7 +1,7 @@
-"""Many jobs on a simulated cluster: the same events as real jobs tell, on a virtual clock.
+"""Many jobs on a simulated cluster: the same events as real jobs emit, on a virtual clock.
 
-It knows no controller and no planner: it obeys instructions and tells events. Whoever shows anything of it
-says that it is simulated.
+It contains no controller and no planner: it executes instructions and emits events. Every view of it is
+marked as simulated.
 """
 
 from dlrover_nb.core.simulator.cluster import SimCluster

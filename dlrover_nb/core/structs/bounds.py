@@ -78,7 +78,7 @@ class Pins:
         return ", ".join(f"{name} = {value:g}" for name, value in fixed if value is not None) or "nothing"
 
     def allows(self, plan: ResourcePlan) -> bool:
-        """Whether a plan keeps to every pin."""
+        """Whether a plan satisfies every pin."""
         return self.applied(plan) == plan
 
     def applied(self, plan: ResourcePlan) -> ResourcePlan:
@@ -95,7 +95,7 @@ def _pinned(role: RolePlan, pins: tuple[int | None, float | None, int | None]) -
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The most that a whole plan may use of a cluster that others use too; None: as much as it finds."""
+    """The most that a whole plan may use of a shared cluster; None: no limit."""
 
     cpu: float | None = None
     memory_mib: int | None = None
@@ -111,6 +111,6 @@ class Quota:
         return " and ".join(part for part in (cpu, memory) if part) or "no quota"
 
     def allows(self, plan: ResourcePlan) -> bool:
-        """Whether a plan keeps to it."""
+        """Whether a plan is within the quota."""
         cpu_fits = self.cpu is None or plan.total_cpu <= self.cpu + CPU_STEP / 2
         return cpu_fits and (self.memory_mib is None or plan.total_memory_mib <= self.memory_mib)

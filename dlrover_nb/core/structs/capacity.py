@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """What one machine offers to jobs, and how many such machines there are."""
+    """Cores and memory of one machine, and the number of such machines."""
 
     cpu: float
     memory_mib: int
@@ -27,7 +27,7 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a job may use at the most: machine shapes, largest first.
+    """The most that a job may use: machine shapes, largest first.
 
     A job's nodes must each fit on a machine, and all of them together on all machines (first-fit,
     decreasing: the test that the plan space makes).
@@ -61,10 +61,10 @@ def plan_needs(plan: ResourcePlan) -> list[Need]:
 
 
 def fits(capacity: Capacity, needs: Iterable[Need]) -> bool:
-    """Whether nodes with these needs all find a place: first fit, largest first.
+    """Whether nodes with these needs all fit: first fit, largest first.
 
     Size is the larger share of all cores and of all memory. First fit is no optimal packing; it errs on
-    the safe side: what it places can be placed.
+    the safe side: a placement that it finds exists.
     """
     free = [[in_steps(s.cpu), s.memory_mib] for s in capacity.shapes for _ in range(s.count)]
     total_cpu, total_mib = (max(sum(column), 1) for column in zip(*free, strict=True)) if free else (1, 1)
@@ -90,12 +90,12 @@ def n_more(capacity: Capacity, present: Sequence[Need], need: Need, *, at_most: 
 
 
 def check_fits(plan: ResourcePlan, capacity: Capacity) -> None:
-    """Refuse a plan whose nodes do not all find a place.
+    """Refuse a plan whose nodes do not all fit.
 
     Raises
     ------
     CapacityError
-        It says what was asked, what there is, and how many workers of this size would fit.
+        With the requested plan, the machines, and how many workers of this size would fit.
     """
     if fits(capacity, plan_needs(plan)):
         return
@@ -107,7 +107,7 @@ def check_fits(plan: ResourcePlan, capacity: Capacity) -> None:
 
 
 def _possible(plan: ResourcePlan, capacity: Capacity) -> str:
-    """Say of a plan without room how much of it would fit."""
+    """Return how much of a plan that does not fit would fit."""
     worker, ps = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
     for name, (cpu, mib) in (("worker", worker), ("PS", ps)):
         if not fits(capacity, [(cpu, mib)]):

@@ -47,7 +47,7 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A node is up. `endpoint` is where a PS serves. `limits` says whether its CPU limit is enforced."""
+    """A node is up. `endpoint` is where a PS serves; the rest tells which limits are enforced."""
 
     node: str
     role: Role

@@ -9,10 +9,10 @@ from dlrover_nb.core.structs import _check
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Money per resource and hour; None is a price that nobody knows.
+    """Money per resource and hour; None is an unknown price.
 
     The default is a rounded list price of general-purpose virtual machines; it is an assumption,
-    shown as such, until the user gives the prices that they pay. With an unknown price no money is shown
+    shown as such, until the user sets actual prices. With an unknown price no money is shown
     for any plan: a sum with a part left out would be a wrong number.
     """
 

@@ -1,7 +1,7 @@
-"""What a job runs on: roles, plans, and the difference between two plans.
+"""Roles, plans, and the difference between two plans.
 
 A plan says how many nodes of each role run and what each may use. It is homogeneous per role, as in
-DLRover-RM's plan space (w, p, lambda_w, lambda_p); a single node's exception belongs to a mitigation.
+DLRover-RM's plan space (w, p, lambda_w, lambda_p); an exception for a single node belongs to a mitigation.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from enum import StrEnum
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.structs import _check
 
-CPU_STEP = 0.01  # cores; finer differences mean nothing to any scheduler
-# Beyond any cluster, and small enough that placing so many nodes in thought costs neither memory nor time.
+CPU_STEP = 0.01  # cores; schedulers ignore finer differences
+# Beyond any cluster, and small enough to compute a placement of so many nodes.
 MOST_NODES = 100_000
 MOST_CPU = 10_000
 MOST_MEMORY_MIB = 1 << 30
@@ -87,7 +87,7 @@ class ResourcePlan:
 
     @property
     def effort(self) -> float:
-        """Cores, with 8 GiB of memory as one: the size of a plan where money does not tell it."""
+        """Cores, with 8 GiB of memory as one: the size of a plan where prices are unknown."""
         return self.total_cpu + self.total_memory_mib / 1024 / GIB_PER_CORE
 
     def role(self, role: Role) -> RolePlan:
@@ -139,7 +139,7 @@ class ScalePlan:
 
     @property
     def inverse(self) -> ScalePlan:
-        """The way back."""
+        """The reverse change."""
         return ScalePlan(tuple(RoleChange(c.role, c.after, c.before) for c in self.changes))
 
 
@@ -163,7 +163,7 @@ def apply_scale(current: ResourcePlan, scale: ScalePlan) -> ResourcePlan:
             raise StaleDecisionError(
                 f"the change expects {change.role} {change.before}, "
                 f"but the job runs {plan.role(change.role)}; "
-                "look at the current plan and decide again"
+                "check the current plan and decide again"
             )
         plan = (
             replace(plan, worker=change.after)

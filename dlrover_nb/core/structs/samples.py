@@ -14,8 +14,8 @@ class TimeSplit:
 
     A worker waits for data (`data`), for the rows that it pulls (`lookup`) and the gradients that it pushes
     (`update`), for its peers where they keep in step (`peers`), computes, and does the rest. Push and pull
-    travel in one message; its wait is shared out by what the PS says it worked on each, and the way there and
-    back by their bytes. A wait that is hidden behind computing is not counted. A PS serves: `lookup` is
+    travel in one message; its wait is divided by the working times that the PS reports, and the transfer time
+    by their bytes. A wait that overlaps with computing is not counted. A PS serves: `lookup` is
     gathering rows, `update` applying gradients, `idle` waiting for requests.
     """
 

@@ -103,8 +103,8 @@ class World:
         self.job, self.rows, self.at_s = job, rows or features(), 0.0
         self.capacity = Capacity((NodeShape(cpu, 65536),))
         self.master = self._new_master()
-        self.diary = WriteAheadLog(self.master)
-        self.entries = [to_json(self.diary.first())]
+        self.log = WriteAheadLog(self.master)
+        self.entries = [to_json(self.log.first())]
         self.nodes: dict[str, FakeNode] = {}
         self.ps: dict[str, FakePs] = {}
         self.network = Network()
@@ -133,7 +133,7 @@ class World:
         return JobMaster(self.job, self.rows, self.capacity, folder=self.folder, evaluate=self._evaluate)
 
     def crash(self, *, n_kept: int = 0, dead: Iterable[str] = ()) -> None:
-        """Kill the master, and let another one go on from the diary.
+        """Kill the master, and let another one continue from the write-ahead log.
 
         Of what each node had said and nobody had read, the last `n_kept` messages are still to come; nodes
         that died meanwhile are told of when the backend is asked.
@@ -146,7 +146,7 @@ class World:
         self.master = self._new_master()
         entries = [from_json(entry, Entry) for entry in self.entries]
         record, kept = read_back(self.master, entries)
-        self.diary = WriteAheadLog(self.master)
+        self.log = WriteAheadLog(self.master)
         self.do(self.master.resume(record, kept, self.at_s))
         for node in self.nodes.values():
             if node.is_alive and node.has_come_up:
@@ -161,7 +161,7 @@ class World:
 
     def do(self, orders: Iterable[Order]) -> None:  # noqa: C901, PLR0912 - one flat branch per order
         orders = tuple(orders)
-        if entry := self.diary.entry(orders):
+        if entry := self.log.entry(orders):
             self.entries.append(to_json(entry))
         for order in orders:
             match order:

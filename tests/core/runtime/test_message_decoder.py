@@ -98,11 +98,11 @@ def test_another_version_and_another_program_are_told_apart() -> None:
 
 
 def test_an_intake_counts_what_it_drops_and_logs_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
-    intake = MessageDecoder("worker-0", FromNode)
+    decoder = MessageDecoder("worker-0", FromNode)
     for n in range(200):
-        assert intake.read([b"noise"] if n % 2 else encode(Drain())) is None
-    assert intake.read(encode(ShardAsked("a"))) == (ShardAsked("a"), [])
-    assert intake.n_dropped == 200
+        assert decoder.read([b"noise"] if n % 2 else encode(Drain())) is None
+    assert decoder.read(encode(ShardAsked("a"))) == (ShardAsked("a"), [])
+    assert decoder.n_dropped == 200
     assert [record.args[1] for record in caplog.records] == [1, 10, 100]  # type: ignore[index]
 
 

@@ -71,7 +71,7 @@ class Paces(RuleBasedStateMachine):
         self.pushed = {}  # (number, worker) -> rows
         self.changes = []
 
-    def hear(self, told):
+    def receive(self, told):
         for worker, go in [(each.worker, each.go) for each in told]:
             assert go.round == self.round.setdefault(worker, go.round)
             self.waiting.discard(worker)
@@ -97,7 +97,7 @@ class Paces(RuleBasedStateMachine):
         self.waiting.discard(worker)
         self.taken.pop(worker, None)  # what it had taken it takes again
         told = self.barrier.join(worker)
-        self.hear(told)
+        self.receive(told)
         assert worker in {each.worker for each in told}
 
     @precondition(lambda self: len(self.round) > len(self.waiting))
@@ -108,7 +108,7 @@ class Paces(RuleBasedStateMachine):
         number = self.round[worker]
         self.round[worker] += 1
         self.waiting.add(worker)
-        self.hear(self.barrier.arrive(worker, number, n_row))
+        self.receive(self.barrier.arrive(worker, number, n_row))
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
@@ -121,7 +121,7 @@ class Paces(RuleBasedStateMachine):
         self.round.pop(worker, None)
         self.waiting.discard(worker)
         self.taken.pop(worker, None)
-        self.hear(self.barrier.leave(worker))
+        self.receive(self.barrier.leave(worker))
 
     @rule(sizes=st.dictionaries(WORKERS, st.integers(1, 9), min_size=1))
     def adjust(self, sizes):

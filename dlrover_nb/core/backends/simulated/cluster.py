@@ -130,8 +130,10 @@ class SimulatedCluster:
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first."""
-        told = self._commands.ask(lambda: [run.summary(self._world.now_s) for run in self._runs.values()])
-        return tuple(sorted(told, key=lambda s: s.started_at_s, reverse=True))
+        summaries = self._commands.ask(
+            lambda: [run.summary(self._world.now_s) for run in self._runs.values()]
+        )
+        return tuple(sorted(summaries, key=lambda s: s.started_at_s, reverse=True))
 
     def live_jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: none of them is past."""

@@ -1,7 +1,7 @@
 """Flash checkpoints: training waits for one copy in memory, files are written in the background."""
 
 from dlrover_nb.core.runtime.flash.buffer import memory_image
-from dlrover_nb.core.runtime.flash.files import Written, place_of, read_url, told, write_url
+from dlrover_nb.core.runtime.flash.files import Written, as_checkpoint_error, place_of, read_url, write_url
 from dlrover_nb.core.runtime.flash.image import Image, Layout
 from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint, Persisted, PersistFailed
 from dlrover_nb.core.runtime.flash.names import MemoryClaim, free_memory, sweep_memory
@@ -15,6 +15,7 @@ __all__ = [
     "PersistFailed",
     "Persisted",
     "Written",
+    "as_checkpoint_error",
     "checkpoint_root",
     "free_memory",
     "memory_image",
@@ -22,6 +23,5 @@ __all__ = [
     "place_of",
     "read_url",
     "sweep_memory",
-    "told",
     "write_url",
 ]

@@ -1,15 +1,14 @@
-"""One buffer of shared memory: a page of control, then an image.
+"""One buffer of shared memory: a control page, then an image.
 
-Whether a buffer holds a whole copy is said by one word, which goes to WRITING before the first byte is
-touched and to COMPLETE after the last; a writer killed in between leaves WRITING behind, and no reader takes
-that. A random token tells one copy from the next, so that a reader that was promised the one is refused the
-other, also when the buffer is used again while it reads (`memory_image` looks twice). The SHA-256 of the
-image is added in the background, by whoever writes it to a file: until then the word alone vouches, which is
-enough against every death of the writer; the checksum then also shows a stray write.
+One word states whether a buffer holds a complete copy: it is set to WRITING before the first byte is changed
+and to COMPLETE after the last. A writer that is killed in between leaves WRITING, which readers refuse. A
+random token identifies each copy, so a reader of one copy is refused another, also if the buffer is reused
+while it reads (`memory_image` checks twice). The SHA-256 of the image is added in the background by the
+writer of the file. Until then the word alone guarantees the copy, which suffices against any death of the
+writer; the checksum also detects stray writes.
 
-The kernel gives the memory when it is asked (posix_fallocate): a full /dev/shm is an error of one line, and
-not a SIGBUS amid copying. The pages are touched as they are taken, and stay: later copies go at the speed of
-memory.
+Memory is allocated with posix_fallocate: a full /dev/shm is an error of one line, and not a SIGBUS during the
+copy. The pages are touched at allocation and kept: later copies run at the speed of memory.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ _CONTROL = struct.Struct("<8sI4xqq16s32s")  # mark, state, number, bytes, token,
 _STATE_AT = 8
 _NO_SHA = bytes(32)
 _TOUCH_BYTES = 8 << 20
-_STEP = 1 << 20  # buffers grow in whole MiB
-_SPARE = 8  # and get one part in so many more than is needed: parameters grow
+_STEP = 1 << 20  # buffers grow by whole MiB
+_SPARE = 8  # reserve of one part in this many: parameters grow
 HASH_BYTES = 8 << 20
 
 
 class State(IntEnum):
-    """What a buffer holds."""
+    """State of a buffer."""
 
     EMPTY = 0
     WRITING = 1
@@ -75,20 +74,20 @@ class SharedBuffer:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.number = -1  # of the copy that is whole; -1: none
+        self.number = -1  # of the complete copy; -1: none
         self._handle = -1
         self._map: mmap.mmap | None = None
         self._bytes: NDArray[np.uint8] = np.empty(0, np.uint8)
 
     @property
     def n_byte(self) -> int:
-        """Bytes of memory that it takes."""
+        """Allocated bytes."""
         return len(self._bytes)
 
     def reserve(
         self, n_byte: int, *, most_bytes: int | None = None, between: Callable[[], None] = nothing
     ) -> None:
-        """Take memory for an image of `n_byte`, and some more, unless it is there; then it is empty.
+        """Allocate memory for an image of `n_byte` and a reserve, unless present; the buffer is empty then.
 
         Parameters
         ----------
@@ -128,26 +127,26 @@ class SharedBuffer:
         body[done : layout.n_byte] = 0
         control = (_MARK, State.WRITING, number, layout.n_byte, token, _NO_SHA)
         _CONTROL.pack_into(self._bytes.data, 0, *control)
-        self._set_state(State.COMPLETE)  # the last word
+        self._set_state(State.COMPLETE)  # after the last byte
         self.number = number
         return MemoryPart(self.path.name, number, token.hex(), layout.n_byte)
 
     def seal(self, sha256: str) -> None:
-        """Note the checksum of the image that it holds."""
+        """Record the checksum of its image."""
         end = _CONTROL.size
         self._bytes[end - 32 : end] = np.frombuffer(bytes.fromhex(sha256), np.uint8)
 
     def image(self) -> NDArray[np.uint8]:
-        """Return all bytes of the image that it holds, as a view."""
+        """Return all bytes of its image, as a view."""
         n_byte = _CONTROL.unpack_from(self._bytes.data)[3]
         return self._bytes[CONTROL_BYTES : CONTROL_BYTES + n_byte]
 
     def close(self, *, unlink: bool) -> None:
-        """Let go of the memory; with `unlink` of its name too, which frees it."""
+        """Unmap the memory; with `unlink` also delete its name, which frees it."""
         self.number = -1
         self._bytes = np.empty(0, np.uint8)
         if self._map is not None:
-            with contextlib.suppress(BufferError):  # somebody still looks; it goes with the last view
+            with contextlib.suppress(BufferError):  # a view exists; unmapped with the last one
                 self._map.close()
         self._map = None
         if self._handle >= 0:
@@ -173,7 +172,7 @@ class SharedBuffer:
 
 
 def _size(n_byte: int, most_bytes: int) -> int:
-    """Return how large a buffer for an image of `n_byte` should be."""
+    """Return the size of a buffer for an image of `n_byte`."""
     need = CONTROL_BYTES + n_byte
     if need > most_bytes:
         raise OSError(errno.ENOMEM, "the node's memory is needed for its parameters")
@@ -182,7 +181,7 @@ def _size(n_byte: int, most_bytes: int) -> int:
 
 
 def _create(path: Path) -> int:
-    """Make the file, closed to others, and hold it: a lock that nobody holds says that its writer is dead."""
+    """Create the private file and lock it: a free lock means that the writer is dead."""
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -193,7 +192,7 @@ def _create(path: Path) -> int:
 def memory_image(
     part: MemoryPart, *, shm: Path = SHM, between: Callable[[], None] = nothing
 ) -> Iterator[Image]:
-    """Show a copy in shared memory, its arrays as read-only views.
+    """Map a copy in shared memory, its arrays as read-only views.
 
     Raises
     ------
@@ -222,7 +221,7 @@ def _mapped(path: Path) -> Iterator[NDArray[np.uint8]]:
 
 
 def _check(data: NDArray[np.uint8], part: MemoryPart) -> bytes:
-    """Return the checksum of a buffer that holds this very copy; zeros while there is none."""
+    """Return the checksum of a buffer that holds this copy; zeros while there is none."""
     if len(data) < CONTROL_BYTES:
         raise CheckpointError(f"{part.name} has {len(data)} bytes: no buffer of a checkpoint")
     mark, state, number, n_byte, token, sha256 = _CONTROL.unpack_from(data.data)
@@ -252,7 +251,7 @@ def written_number(path: Path) -> int | None:
 
 
 def sha256_of(data: NDArray[np.uint8], between: Callable[[], None]) -> bytes:
-    """Return the checksum; `between` is called now and then."""
+    """Return the checksum; `between` is called between blocks."""
     digest = hashlib.sha256()
     for start in range(0, len(data), HASH_BYTES):
         digest.update(data[start : start + HASH_BYTES].data)

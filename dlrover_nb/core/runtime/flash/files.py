@@ -1,12 +1,13 @@
-"""Images in files: atomic when written, verified when read, at a path or any URL that fsspec knows.
+"""Image files: atomic writes, verified reads, at a path or any URL that fsspec supports.
 
-On a local disk an image is written under another name, forced to the disk and renamed, so that a crash or a
-full disk leaves the last good file as it was; the reader compares the SHA-256 of the whole file with the one
-that was noted and maps the arrays: neither way holds a second copy of the parameters.
+On a local disk an image is written under another name, synced and renamed, so that a crash or a full disk
+leaves the last good file intact. The reader compares the SHA-256 of the whole file with the recorded one and
+maps the arrays; neither side holds a second copy of the parameters.
 
 Elsewhere it is written under another name and moved (object stores copy and delete for that, on their side),
-and read into memory. Committing an upload would save that copy but not every file system has it, and one that
-has not would show half a file. Either way a checkpoint counts only with its manifest, which comes last.
+and read into memory. Committing an upload would save that copy, but not every file system supports it, and
+one that does not would show half a file. Either way a checkpoint is valid only with its manifest, written
+last.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _WRITE_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A finished file: what to note of it."""
+    """A finished file: its checksum and size."""
 
     sha256: str
     n_byte: int
@@ -53,17 +54,17 @@ def write_url(
     Parameters
     ----------
     url
-        A path or a URL; folders on the way are made.
+        A path or a URL; missing folders are created.
     between
         Called after every few MiB; what it raises ends the writing.
 
     Raises
     ------
     CheckpointError
-        When it cannot be written; what was at `url` is as it was before.
+        When it cannot be written; the content of `url` is unchanged.
     """
-    advice = "the last good one is untouched. Free space there or choose another place"
-    with told(f"cannot write the checkpoint {url}", advice):
+    advice = "the last good one is unchanged; free space there or choose another place"
+    with as_checkpoint_error(f"cannot write the checkpoint {url}", advice):
         fs, path, is_local = place_of(url)
         if is_local:
             return _write_local(Path(path), chunks, between)
@@ -76,9 +77,9 @@ def read_url(url: str, sha256: str, *, between: Callable[[], None] = nothing) ->
     Raises
     ------
     CheckpointError
-        When the file is missing, not what was written, or of another format.
+        When the file is missing, changed, or of another format.
     """
-    with told(f"cannot read the checkpoint {url}", "use an earlier one"):
+    with as_checkpoint_error(f"cannot read the checkpoint {url}", "use an earlier one"):
         fs, path, is_local = place_of(url)
         data = _mapped(path) if is_local else _download(fs, path, between)
     found = sha256_of(data, between).hex()
@@ -93,15 +94,15 @@ def read_url(url: str, sha256: str, *, between: Callable[[], None] = nothing) ->
 def place_of(url: str) -> tuple[Any, str, bool]:
     """Return the file system of a URL, the path in it, and whether it is a disk of this machine.
 
-    What has no scheme is a path of this machine.
+    Without a scheme it is a local path.
     """
     fs, path = fsspec.core.url_to_fs(url) if "://" in url else (LocalFileSystem(), url)
     return fs, path, isinstance(fs, LocalFileSystem)
 
 
 @contextlib.contextmanager
-def told(what: str, advice: str) -> Iterator[None]:
-    """Turn whatever a file system raises into a `CheckpointError` of one line."""
+def as_checkpoint_error(what: str, advice: str) -> Iterator[None]:
+    """Convert any error of a file system into a `CheckpointError` of one line."""
     try:
         yield
     except CheckpointError:
@@ -141,7 +142,7 @@ def _write_remote(
             written = _write(file, chunks, between)
         fs.mv(temporary, path)
     except BaseException:
-        with contextlib.suppress(Exception):  # the first error is the one to tell
+        with contextlib.suppress(Exception):  # the first error is reported
             fs.rm(temporary)
         raise
     return written
@@ -160,14 +161,14 @@ def _write(file: BinaryIO, chunks: Iterable[NDArray[np.uint8]], between: Callabl
 
 
 def _write_all(file: BinaryIO, data: memoryview) -> None:
-    """Write all of `data`: a nearly full disk takes a part of it first."""
+    """Write all of `data`: a nearly full disk may accept a part only."""
     while data:
         data = data[file.write(data) :]
 
 
 def _mapped(path: str) -> NDArray[np.uint8]:
     if Path(path).stat().st_size == 0:
-        return np.empty(0, np.uint8)  # nothing can be mapped of it
+        return np.empty(0, np.uint8)  # an empty file cannot be mapped
     return np.memmap(path, np.uint8, "r")
 
 
@@ -185,7 +186,7 @@ def _download(fs: Any, path: str, between: Callable[[], None]) -> NDArray[np.uin
 
 
 def _sync_folder(folder: Path) -> None:
-    """Force the new name to the disk as well, not only the data."""
+    """Sync the folder, so that the new name is on the disk too."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,9 +1,9 @@
-"""A checkpoint part as one row of bytes: the same in shared memory and in a file.
+"""The binary image of a checkpoint part: the same bytes in shared memory and in a file.
 
-An image is a mark with the number of this format, the length of a JSON head, the head (a small header of the
-caller; name, type, shape and place of each array), and the arrays' memory, each at a multiple of 64 bytes.
-So a buffer is written to a file as it lies, and either is mapped without a copy. No pickle, so an image
-cannot run anything; only arrays of plain numbers come out, and only from inside its bounds.
+An image is a magic number with the version of this format, the length of a JSON head, the head (a small
+header of the caller; name, type, shape and position of each array), and the arrays' memory, each at a
+multiple of 64 bytes. So a buffer is written to a file unchanged, and either is mapped without a copy. There
+is no pickle, so an image cannot execute code; it yields only arrays of plain numbers, from inside its bounds.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Header = dict[str, int | float | str | bool]
 
 _MARK = b"DLNBCKP"
 _FORMAT = b"3"
-_ALIGN = 64  # a cache line; each array may then be used where it lies
+_ALIGN = 64  # a cache line; arrays can be used in place
 _LENGTH_AT = len(_MARK) + len(_FORMAT)
 _HEAD_AT = _LENGTH_AT + 4
 _MAX_HEAD_BYTES = 1 << 16
 _DTYPES = frozenset({"|b1", "|u1", "|i1", "<i4", "<i8", "<u4", "<u8", "<f4", "<f8"})
-_COPY_BYTES = 64 << 20  # between two of these the caller may do something else
+_COPY_BYTES = 64 << 20  # size of the blocks between which the caller gets control
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """Where one array lies, from the start of the image."""
+    """Position of one array, from the start of the image."""
 
     name: str
     dtype: str
@@ -56,14 +56,14 @@ class _Head:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What was saved: the caller's header and its arrays; read-only views when it was read."""
+    """The caller's header and its arrays; read-only views after a read."""
 
     header: Header
     arrays: Mapping[str, NDArray[Any]]
 
 
 class Layout:
-    """The bytes of an image, before a single one of its arrays is copied.
+    """The layout of an image, computed before any array is copied.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Layout:
             if array.dtype.str not in _DTYPES:
                 raise CheckpointError(f"{name} has the type {array.dtype}, expected one of {sorted(_DTYPES)}")
         length = 0
-        while True:  # the head holds places that depend on its own length
+        while True:  # positions in the head depend on its length
             head = self._head(image.header, length)
             if len(head) <= length:
                 break
@@ -148,7 +148,7 @@ def parse(data: NDArray[np.uint8], where: str) -> Image:
         flat = data[field.at : field.at + field.n_byte].view(field.dtype)
         arrays[field.name] = flat.reshape(field.shape)
     if end != len(data):
-        raise CheckpointError(f"{where} is damaged: it has {len(data)} bytes, its head says {end}")
+        raise CheckpointError(f"{where} is damaged: it has {len(data)} bytes, its head announces {end}")
     return Image(head.header, arrays)
 
 

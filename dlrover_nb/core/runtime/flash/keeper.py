@@ -1,13 +1,13 @@
-"""Checkpoints of one PS: one copy into shared memory while training stands still, the file in the background.
+"""Checkpoints of one PS: a copy into shared memory during a pause, the file in the background.
 
 There are two buffers. A copy goes into the older one that is not being written to a file, so that at every
-moment one whole copy is in memory, and what is on its way to a file never changes. When both are on
-their way the copy waits for the first: a save is late then, and never lost. Files are written one after
-the other, in the order of the saves, by one thread of low priority; writing and hashing let go of the
-interpreter, so the PS serves on.
+moment one complete copy is in memory, and a copy being written never changes. When both are being written the
+copy waits for the first: a save may be late, but is never lost. Files are written one after the other, in the
+order of the saves, by one thread of low priority; writing and hashing release the interpreter lock, so the PS
+goes on serving.
 
-The buffers are a luxury. Where there is no room for one (a small /dev/shm, or parameters that need the
-node's memory themselves), the file is written from the parameters directly, and training waits for it.
+The buffers are optional. Where memory does not suffice (a small /dev/shm, or parameters that need the node's
+memory themselves), the file is written from the parameters directly, and training waits for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NICE = 10  # of the thread that writes files: serving comes first
 
 @dataclass(frozen=True, slots=True)
 class Persisted:
-    """A checkpoint part is in its file."""
+    """A checkpoint part was written to its file."""
 
     number: int
     url: str
@@ -54,7 +54,7 @@ class Persisted:
 
 @dataclass(frozen=True, slots=True)
 class PersistFailed:
-    """A checkpoint part could not be written, and why; the last good file is untouched."""
+    """A checkpoint part could not be written; the last good file is unchanged."""
 
     number: int
     url: str
@@ -83,7 +83,7 @@ class FlashCheckpoint:
     job, folder, node
         Name of the job, its run folder, and the node: they name the shared memory.
     most_bytes
-        How much shared memory may be taken now; None: all that there is.
+        The most shared memory to use now; None: no limit.
     shm
         Where shared memory lies.
     """
@@ -115,7 +115,7 @@ class FlashCheckpoint:
 
     @property
     def n_byte(self) -> int:
-        """Bytes of shared memory that are taken."""
+        """Bytes of shared memory in use."""
         return sum(buffer.n_byte for buffer in self._buffers)
 
     def fileno(self) -> int:
@@ -123,9 +123,9 @@ class FlashCheckpoint:
         return self._woken
 
     def give_way(self) -> None:
-        """Free copies while more memory is taken than may be, the older first; their files are there.
+        """Free copies while they exceed the limit, the older first; their files exist.
 
-        To be called now and then: between two checkpoints parameters grow.
+        To be called periodically: parameters grow between two checkpoints.
         """
         if self._most_bytes is None or self.n_byte <= self._most_bytes():
             return
@@ -137,15 +137,15 @@ class FlashCheckpoint:
                 buffer.close(unlink=True)
 
     def expect(self, n_byte: int) -> None:
-        """Take memory for a next copy of some `n_byte` in the background, so that the copy need not wait.
+        """Reserve memory for the next copy of about `n_byte` in the background, so that it need not wait.
 
-        To be called now and then: while files are written nothing is taken.
+        To be called periodically: nothing is reserved while files are written.
         """
         with self._freed:
             if self._busy or n_byte <= self._n_expected:
                 return
             self._is_reserving = True
-        self._n_expected = n_byte + n_byte // 8  # parameters grow; not each step of that is worth a try
+        self._n_expected = n_byte + n_byte // 8  # parameters grow; reserve in steps
         buffer = min(self._buffers, key=lambda buffer: buffer.number)
         self._do(_Reserve(buffer, n_byte, self._most_for(buffer)))
 
@@ -157,7 +157,7 @@ class FlashCheckpoint:
         *,
         between: Callable[[], None] = nothing,
     ) -> MemoryPart | None:
-        """Copy a part into shared memory: all that training must wait for.
+        """Copy a part into shared memory: the only step that training waits for.
 
         Parameters
         ----------
@@ -184,12 +184,12 @@ class FlashCheckpoint:
         return None
 
     def persist(self, number: int, url: str, *, between: Callable[[], None] = nothing) -> None:
-        """Write what was copied last under `number` to `url`; `poll` tells how it went.
+        """Write the copy of checkpoint `number` to `url`; `poll` returns the result.
 
         Raises
         ------
         CheckpointError
-            When that copy is no longer there.
+            When that copy does not exist any more.
         """
         if self._direct is not None and self._direct[0] == number:
             layout, self._direct = self._direct[1], None
@@ -201,7 +201,7 @@ class FlashCheckpoint:
         self._do(_Write(buffer, number, url))
 
     def poll(self) -> tuple[Persisted | PersistFailed, ...]:
-        """Return what became of files since the last call, in the order of the saves."""
+        """Return the results of files since the last call, in the order of the saves."""
         if not self._results:
             return ()
         with contextlib.suppress(BlockingIOError):
@@ -213,7 +213,7 @@ class FlashCheckpoint:
         return tuple(results)
 
     def close(self, *, unlink: bool) -> None:
-        """End; a file amid writing is given up. `unlink` frees the memory, else the next PS may read it."""
+        """End; an unfinished file is given up. `unlink` frees the memory, else the next PS may read it."""
         self._ends = True
         if self._thread is not None:
             self._tasks.put(None)
@@ -224,14 +224,14 @@ class FlashCheckpoint:
         os.close(self._wake)
 
     def _free_buffers(self, between: Callable[[], None]) -> list[SharedBuffer]:
-        """Return the buffers that are not on their way to a file, the older first; wait for one.
+        """Return the buffers that are not being written, the older first; wait for one.
 
-        The newer one is for when there is no room for two: what it holds is in a file by then.
+        The newer one is used where memory suffices for one buffer only: its content is in a file by then.
         """
         while True:
             with self._freed:
                 free = [buffer for buffer in self._buffers if buffer not in self._busy]
-                if free and not self._is_reserving:  # what is being reserved is for this very copy
+                if free and not self._is_reserving:  # a reservation in progress is for this copy
                     return sorted(free, key=lambda buffer: buffer.number)
                 self._freed.wait(_LOOK_EVERY_S)
             between()
@@ -251,7 +251,7 @@ class FlashCheckpoint:
         return self._most_bytes() - (self.n_byte - buffer.n_byte)
 
     def _do(self, task: _Write | _Reserve) -> None:
-        """Hand a buffer to the thread."""
+        """Pass a task to the thread."""
         with self._freed:
             self._busy.append(task.buffer)
         self._tasks.put(task)
@@ -282,7 +282,7 @@ class FlashCheckpoint:
                     buffer.seal(result.sha256)
                 return result
             case _Reserve(buffer, n_byte, most_bytes):
-                with contextlib.suppress(OSError, ValueError, CheckpointError):  # the copy will tell why
+                with contextlib.suppress(OSError, ValueError, CheckpointError):  # the copy reports the reason
                     buffer.reserve(n_byte, most_bytes=most_bytes, between=self._go_on)
                 return None
             case _ as never:
@@ -294,11 +294,11 @@ class FlashCheckpoint:
 
     def _tell(self, result: Persisted | PersistFailed) -> None:
         self._results.append(result)
-        with contextlib.suppress(BlockingIOError):  # full of wake-ups that nobody has read yet
+        with contextlib.suppress(BlockingIOError):  # full of unread wake-ups
             os.write(self._wake, b"1")
 
     def _free_old(self, number: int) -> None:
-        """Free what dead PS of this job left on this host and nobody will load any more."""
+        """Free buffers of dead PS of this job on this host that will not be loaded any more."""
         for path in buffers_of(self._run, shm=self._shm):
             with contextlib.suppress(OSError):  # another PS frees it at this moment
                 left = written_number(path)

@@ -1,13 +1,13 @@
-"""Names of a job's shared memory, and who may free it.
+"""Names of a job's shared memory, and when it may be freed.
 
 Each process of a job claims the job's memory on its host: it holds a shared lock (flock) on a small file
-that lies beside the buffers. The kernel lets go of it when the process ends, however it ends. So memory
-whose claim nobody holds belongs to a job that is dead on this host, and `sweep_memory` frees it; pids, which
-come again, are not asked. One process that is left, or a master that will come back to its living nodes,
-keeps all of it: what a killed PS left is there for the one that follows it.
+beside the buffers. The kernel releases it when the process ends, for any reason. So memory without a claim
+belongs to a job that is dead on this host, and `sweep_memory` frees it; process ids, which are reused, are
+not used. One remaining process, or a master that will restart with living nodes, keeps all of it: the memory
+of a killed PS is available to its successor.
 
-`multiprocessing.shared_memory` was rejected: its tracker unlinks the memory of a process that was killed,
-which is the memory that we want to find again.
+`multiprocessing.shared_memory` was rejected: its tracker unlinks the memory of a killed process, which is the
+memory that must be found again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(rf"(?P<run>{_PREFIX}-.+-[0-9a-f]{{12}})(?:-(?P<node>.+)-[ab]|
 
 
 def run_name(job: str, folder: Path | str) -> str:
-    """Return what the names of all shared memory of one run of a job begin with."""
+    """Return the common prefix of the names of a run's shared memory."""
     run = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
     return f"{_PREFIX}-{job}-{run}"
 
@@ -41,7 +41,7 @@ class MemoryClaim:
     job, folder
         Name of the job and its run folder.
     shm
-        Where shared memory lies; without such a folder there is nothing to keep.
+        Folder of shared memory; without it there is nothing to claim.
     """
 
     def __init__(self, job: str, folder: Path | str, *, shm: Path = SHM) -> None:
@@ -49,11 +49,11 @@ class MemoryClaim:
         self._handle = _claim(shm / f"{self._run}.claim") if shm.is_dir() else -1
 
     def close(self) -> None:
-        """Let go; calling it again does nothing. Who goes last and leaves no buffers leaves nothing."""
+        """Release the claim; idempotent. The last process removes it if no buffers are left."""
         handle, self._handle = self._handle, -1
         if handle < 0:
             return
-        with contextlib.suppress(BlockingIOError):  # others hold it
+        with contextlib.suppress(BlockingIOError):  # claimed by others
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(handle).st_nlink and not buffers_of(self._run, shm=self._shm):
                 _unlink_run(self._run, self._shm)
@@ -81,7 +81,7 @@ def sweep_memory(*, shm: Path = SHM) -> tuple[str, ...]:
 
 
 def free_memory(job: str, folder: Path | str, *, shm: Path = SHM) -> None:
-    """Free all shared memory of a run that has ended, whoever may still hold it."""
+    """Free all shared memory of a run that has ended, also if it is claimed."""
     _unlink_run(run_name(job, folder), shm)
 
 

@@ -11,9 +11,9 @@ def checkpoint_root(url: str, folder: str) -> str:
     Parameters
     ----------
     url
-        Where the user wants checkpoints (`JobSpec.checkpoint_url`); empty: in the run folder.
+        `JobSpec.checkpoint_url`; empty: in the run folder.
     folder
-        The run folder, whose name tells runs at one URL apart.
+        The run folder, whose name distinguishes runs at one URL.
     """
     return f"{url.rstrip('/')}/{PurePath(folder).name}" if url else f"{folder}/checkpoints"
 

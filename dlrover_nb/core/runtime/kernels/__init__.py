@@ -1,8 +1,7 @@
-"""The inner loops of a parameter server and of a worker's batches, compiled where that was possible.
+"""The inner loops of a parameter server and of a worker's batches, compiled where possible.
 
 `numpy_kernel` is the definition and works everywhere; `compiled` gives the same bits several times as fast,
-when the package was installed where there is a C compiler. ``DLROVER_NB_KERNEL`` set to ``numpy`` or ``c``
-asks for one of them.
+if the package was installed with a C compiler. ``DLROVER_NB_KERNEL`` set to ``numpy`` or ``c`` selects one.
 """
 
 from __future__ import annotations

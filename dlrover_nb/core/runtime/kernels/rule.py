@@ -1,7 +1,7 @@
-"""What an optimizer keeps beside each parameter, and the numbers of its step.
+"""Optimizer state per parameter, and the constants of an optimizer step.
 
-SGD keeps nothing. Adagrad keeps a sum of squares per parameter; it needs no epsilon, since the sums start
-above zero and only grow. Adam keeps two moments, and of each row how often it was pushed: rows are updated
+SGD has no state. Adagrad keeps a sum of squares per parameter; it needs no epsilon, since the sums start
+above zero and only grow. Adam keeps two moments, and for each row its number of pushes: rows are updated
 lazily, so the bias of a row's moments follows from the row's own count and not from the job's.
 """
 

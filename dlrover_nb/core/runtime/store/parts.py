@@ -1,4 +1,4 @@
-"""How parameters are cut among PS, and what one cut holds."""
+"""How parameters are divided among PS, and the content of one part."""
 
 from __future__ import annotations
 

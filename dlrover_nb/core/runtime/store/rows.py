@@ -1,12 +1,13 @@
-"""Rows of the embedding table that one PS holds, in one slab that grows and shrinks.
+"""Rows of the embedding table that one PS holds, in one array that grows and shrinks.
 
-A row comes into being when it is first pushed; until then its value is a pure function of its id and the
-model's seed, which a look-up computes. So memory grows with the ids that are trained, the layout over PS
-never shows in a value, and evaluation allocates nothing.
+A row is created when it is first pushed; until then its value is a pure function of its id and the model's
+seed, which a lookup computes. So memory grows with the trained ids, values do not depend on the layout over
+PS, and evaluation allocates nothing.
 
-Rows lie in the order of their first push, values and optimizer state side by side (an update touches one run
-of memory); a map says where. Growing and shrinking is `ndarray.resize` in place, which the allocator does by
-moving pages: no second copy of the parameters ever exists, and what is dropped goes back to the system.
+Rows are in the order of their first push, values and optimizer state side by side (an update touches one run
+of memory); a map gives their slots. The array grows and shrinks with `ndarray.resize` in place, which the
+allocator does by moving pages: there is never a second copy of the parameters, and dropped rows are returned
+to the system.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _GROWTH = 1.25  # the share of allocated rows that may lie unused is 1 - 1/1.25
 _MOST_GROWTH = 1 << 18  # rows: to fill a quarter of a large table with zeros would keep workers waiting
 _FIRST_CAPACITY = 1024
-_CHUNK = 1 << 15  # rows looked at or moved at a time, so that no copy of all is made
+_CHUNK = 1 << 15  # rows processed at a time, to avoid a copy of all
 
 
 class RowTable:
@@ -45,13 +46,13 @@ class RowTable:
     n_id
         Ids are in [0, n_id) for a fixed table; a hashed one takes any.
     kernel
-        What looks up and fills rows.
+        The kernel of lookups and updates.
 
     Attributes
     ----------
     table, ids, marked
-        float32 [capacity, width + state], int64 [capacity], and a mark of each row (a byte) for whoever
-        needs one; the first `n` are rows.
+        float32 [capacity, width + state], int64 [capacity], and a mark of each row (a byte) for the caller;
+        the first `n` are rows.
     """
 
     def __init__(self, model: ModelSpec, rule: Rule, n_id: int, kernel: Kernel) -> None:
@@ -72,7 +73,7 @@ class RowTable:
         return self._map.n_byte + sum(array.nbytes for array in self._arrays)
 
     def find(self, ids: Ids) -> Slots:
-        """Return the slot of each id, -1 for one that is not here yet.
+        """Return the slot of each id, -1 for a new one.
 
         Raises
         ------
@@ -89,11 +90,11 @@ class RowTable:
             raise WireError(f"rows must be in [0, {limit}), got [{ids.min()}, {ids.max()}]")
 
     def gather(self, ids: Ids) -> Floats:
-        """Return the values of rows, float32 [n, width]; nothing comes into being."""
+        """Return the values of rows, float32 [n, width]; no row is created."""
         return self._kernel.gather(self.table, self.find(ids), ids, self.width, self._seed)
 
     def find_or_create(self, ids: Ids, *, fill: bool = True) -> Slots:
-        """Return the slots of distinct ids; new rows get their first values when `fill` says so."""
+        """Return the slots of distinct ids; `fill`: initialize new rows."""
         slots = self.find(ids)
         new = slots < 0
         if new.any():
@@ -101,7 +102,7 @@ class RowTable:
         return slots
 
     def remove(self, buckets: Buckets) -> int:
-        """Drop the rows of `buckets`, give their memory back; return how many they were."""
+        """Drop the rows of `buckets`, free their memory; return how many."""
         gone = self.rows_of(buckets)
         n_gone = int(np.count_nonzero(gone))
         self._fill_holes(gone, self.n - n_gone)
@@ -109,7 +110,7 @@ class RowTable:
         self._resize(max(self.n, _FIRST_CAPACITY))
         self._map = self._new_map()
         self._map.insert(self.ids[: self.n], 0)
-        self._front = 0  # rows moved, under the feet of a removal in steps
+        self._front = 0  # rows moved, so a removal in steps starts over
         return n_gone
 
     def begin_removal(self, buckets: Buckets) -> None:

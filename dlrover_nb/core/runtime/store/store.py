@@ -1,8 +1,8 @@
-"""Parameters of one PS, as its data plane and its master see them: look up, update, save, load, move.
+"""The parameters of one PS: look up, update, save, load, and migrate.
 
-Moving rows to other PS while training goes on: `begin_move` marks all rows of some buckets as pending,
-`take_pending` hands out copies and takes the mark off, and an update marks its rows again. So when nothing is
-pending, the receiver has exactly what is here; `drop` then frees it.
+Migration of rows while training goes on: `begin_move` marks all rows of some buckets as pending,
+`take_pending` returns copies and clears the marks, and an update marks its rows again. So when nothing is
+pending, the receiver has exactly the same rows; `drop` then frees them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import ModelSpec
 
 _CHUNK = 1 << 15  # rows taken from a part at a time: it may be a file larger than free memory
-_DROP = 1 << 13  # rows looked at in one step of a drop
-_SCAN = 1 << 20  # marks looked at in one go
+_DROP = 1 << 13  # rows scanned in one step of a drop
+_SCAN = 1 << 20  # marks scanned at a time
 
 
 class ParameterStore:
@@ -38,9 +38,9 @@ class ParameterStore:
     Parameters
     ----------
     model
-        Widths, seed, optimizer, and how ids find their row.
+        Widths, seed, optimizer, and how ids map to rows.
     n_table_row
-        Rows of the whole table; not looked at where ids are hashed.
+        Rows of the whole table; unused where ids are hashed.
     dense_length
         Elements of the whole flat dense vector.
     index, n_ps
@@ -52,7 +52,7 @@ class ParameterStore:
     ) -> None:
         self._kernel, self._rule = kernel(), Rule.of(model)
         self._corrections = Corrections(self._rule) if model.optimizer is Optimizer.ADAM else None
-        self._most_steps = 0  # no parameter was updated more often
+        self._most_steps = 0  # the largest number of updates of any parameter
         self._rows = RowTable(model, self._rule, n_table_row, self._kernel)
         self._dense = DenseSlice(self._rule, dense_length, index, n_ps)
         self._moving: Buckets = np.zeros(N_BUCKET, np.bool_)
@@ -61,7 +61,7 @@ class ParameterStore:
 
     @property
     def n_row(self) -> int:
-        """Rows that are held."""
+        """Number of rows."""
         return self._rows.n
 
     @property
@@ -82,17 +82,17 @@ class ParameterStore:
 
     @property
     def dense_range(self) -> slice:
-        """Where the dense slice lies in the vector."""
+        """Position of the dense slice in the vector."""
         return self._dense.range
 
     def init_dense(self, values: Floats) -> bool:
-        """Start the dense slice from `values` unless it has some; whether it did."""
+        """Initialize the dense slice with `values` unless it has values; return whether it did."""
         if values.shape != self._dense.table[0].shape:
             raise WireError(f"expected a dense slice of {self._dense.table[0].shape}, got {values.shape}")
         return self._dense.init(values)
 
     def pull(self, ids: Ids) -> Floats:
-        """Return the values of rows, float32 [n, width]; nothing comes into being."""
+        """Return the values of rows, float32 [n, width]; no row is created."""
         return self._rows.gather(ids)
 
     def push(self, ids: Ids, gradients: Floats) -> None:
@@ -114,7 +114,7 @@ class ParameterStore:
         self._check_dense(dense)
 
     def export(self) -> StorePart:
-        """Return all that is held; the arrays are views, valid until the next change."""
+        """Return all parameters; the arrays are views, valid until the next change."""
         rows, dense = self._rows, self._dense
         n_dense = dense.table.shape[1] if dense.ready else 0
         return StorePart(
@@ -133,7 +133,7 @@ class ParameterStore:
         self.load_dense(part)
 
     def absorb(self, part: StorePart) -> None:
-        """Take all rows of `part`, new or in place of those that are here; nothing of its dense slice."""
+        """Insert or replace all rows of `part`; ignore its dense slice."""
         self._take_rows(part, np.ones(N_BUCKET, np.bool_))
 
     def load_dense(self, part: StorePart) -> None:
@@ -149,7 +149,7 @@ class ParameterStore:
             self._saw_steps(part.dense[-1])
 
     def place_dense(self, index: int, n_ps: int) -> None:
-        """Hold the dense slice of PS `index` of `n_ps` from now on; what both have in common stays."""
+        """Hold the dense slice of PS `index` of `n_ps` from now on; the overlap is kept."""
         self._dense.place(index, n_ps)
 
     def begin_move(self, buckets: Buckets) -> int:
@@ -162,7 +162,7 @@ class ParameterStore:
         return self.n_pending
 
     def take_pending(self, limit: int) -> StorePart:
-        """Return copies of at most `limit` pending rows, which are pending no longer; no dense slice."""
+        """Return copies of at most `limit` pending rows, and clear their marks; without the dense slice."""
         slots = self._pending_slots(min(limit, self.n_pending))
         rows = self._rows
         rows.marked[slots] = False
@@ -170,7 +170,7 @@ class ParameterStore:
         return StorePart(rows.ids[slots], rows.table[slots], 0, self._dense.table[:, :0])
 
     def cancel_move(self) -> None:
-        """Forget about moving; all rows are here still."""
+        """Cancel a migration; all rows are kept."""
         self.begin_move(np.zeros(N_BUCKET, np.bool_))
 
     def drop(self, buckets: Buckets) -> int:
@@ -182,7 +182,7 @@ class ParameterStore:
         return n_gone
 
     def begin_drop(self, buckets: Buckets) -> None:
-        """Free the rows of `buckets`, which nobody asks for any more, in the steps that follow."""
+        """Free the rows of `buckets`, which are not requested any more, in the following steps."""
         self._moving &= ~buckets
         self._rows.begin_removal(buckets)
 
@@ -234,7 +234,7 @@ class ParameterStore:
             marked[changed] = True
 
     def _pending_slots(self, wanted: int) -> NDArray[np.int64]:
-        """Return `wanted` slots of pending rows, going round so that no row waits for long."""
+        """Return `wanted` slots of pending rows, round-robin, so that no row waits for long."""
         found: list[NDArray[np.int64]] = []
         while wanted:
             stop = min(self._scan_from + _SCAN, self._rows.n)
