@@ -87,7 +87,7 @@ def test_a_full_disk_leaves_the_last_good_file(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CheckpointError, match=r"No space left.*untouched"):
+    with pytest.raises(CheckpointError, match=r"No space left.*unchanged"):
         checkpoint.write(path, part(seed=2))
     assert names(tmp_path) == ["a"]
     assert_equal(checkpoint.read(path, good.sha256), part(seed=1))

@@ -59,7 +59,7 @@ def test_a_part_of_an_image_is_refused(data):
 
 def test_a_longer_image_is_refused():
     image = bytes_of(Image({}, {"a": np.arange(100)}))
-    with pytest.raises(CheckpointError, match="its head says"):
+    with pytest.raises(CheckpointError, match="its head announces"):
         parse(np.append(image, np.zeros(64, np.uint8)), "it")
 
 
