@@ -57,7 +57,7 @@ def test_an_address_of_ipv6_stands_in_brackets():
 
 @pytest.mark.parametrize("name", sorted(TOLD))
 def test_a_pod_that_was_told_too_little_says_what_is_missing(name):
-    with pytest.raises(InvalidValueError, match=f"variable {name} is not set"):
+    with pytest.raises(InvalidValueError, match=f"variable {name} must be set"):
         node_config(JOB, {n: v for n, v in TOLD.items() if n != name}, master=MASTER)
 
 
