@@ -1,15 +1,15 @@
-"""Nodes as pods: what a job wishes is put down at once, and one thread brings the cluster to it.
+"""Nodes as pods: calls change the desired state, and one thread reconciles the cluster with it.
 
-The master's loop never waits for the API server: its calls change the `book`, and read what it says. The
-worker looks at the mirror of the job's pods whenever something changed, carries out what the book orders, and
-begins anew after each failure, a little later each time: an API server that is away for minutes costs
-nothing but these minutes, and what runs, runs on.
+The master's loop never waits for the API server: its calls change and read a `PodReconciler`. The worker
+passes it the pods of the informer whenever something changed, carries out its orders, and retries after each
+failure with a growing delay. An API server that is away for minutes delays changes by these minutes; what
+runs is not affected.
 
-Everything is worked out from what is there, so a second backend takes over with no more than the names of the
-nodes (`adopt`), and an order that is carried out twice changes nothing.
+All orders are computed from the pods that there are. So a second backend takes over with no more than the
+names of the nodes (`adopt`), and an order that is carried out twice changes nothing.
 
-A plan that changes a node's cores or memory replaces its pod. To resize it in place (``pods/resize``, served
-by default since Kubernetes 1.33) is left undone: the job's plans replace nodes anyway, with no step lost, and
+A plan that changes a node's cores or memory replaces its pod. Resizing it in place (``pods/resize``, served
+by default since Kubernetes 1.33) was rejected: the job's plans replace nodes anyway, with no step lost, and
 what a node computes with (threads, room for rows) is fixed at its start.
 """
 
@@ -98,8 +98,8 @@ class KubernetesBackend:
     def __init__(self, job: PodJob, site: Site) -> None:
         self._job, self._site = job, site
         self._name = job.spec.name
-        self._book, self._lock = PodReconciler(), threading.Lock()
-        self._mirror = Informer(site.api, POD, node_selector(self._name, job.run))
+        self._reconciler, self._lock = PodReconciler(), threading.Lock()
+        self._informer = Informer(site.api, POD, node_selector(self._name, job.run))
         tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
         self._lookout = CapacityInformer(site.api, tenant, job.capacity, self._mine)
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
@@ -127,49 +127,49 @@ class KubernetesBackend:
         """Note that a pod is wanted."""
         if self._closed.is_set():
             raise BackendError(f"the backend of job {self._name} is closed: {config.node} cannot be started")
-        if self._book.knows(config.node):
+        if self._reconciler.knows(config.node):
             raise InvalidValueError(f"node ids must be new, got {config.node} again; use the next number")
         try:
             pod = node_pod(self._job, _node_of(config), master=config.master)
         except DlroverError as error:
             with self._lock:
-                self._book.never(config.node, str(error))
+                self._reconciler.add_failed(config.node, str(error))
             return
         if self._site.owner is not None:
             pod["metadata"]["ownerReferences"] = owned_by(self._site.owner)
         with self._lock:
-            self._book.want(config.node, pod)
-            self._book.meet(config.master)
+            self._reconciler.add_node(config.node, pod)
+            self._reconciler.set_master_endpoint(config.master)
         self._wake()
 
     def adopt(self, nodes: Collection[str]) -> None:
         """Take over the run's pods of these nodes; all others of the run go."""
         with self._lock:
             names = {node: pod_name(self._name, self._job.run, node) for node in nodes}
-            self._book.adopt(names, time.monotonic())
+            self._reconciler.adopt(names, time.monotonic())
         self._wake()
 
     def meet(self, endpoint: str) -> None:
         """Have the pods' annotation changed, which their nodes read."""
         with self._lock:
-            self._book.meet(endpoint)
+            self._reconciler.set_master_endpoint(endpoint)
         self._wake()
 
     def stop_node(self, node: str) -> None:
         """Note that a pod is to go."""
         with self._lock:
-            self._book.unwant(node)
+            self._reconciler.remove_node(node)
         self._wake()
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes that ended."""
         with self._lock:
-            return self._book.exits()
+            return self._reconciler.exits()
 
     def waiting(self) -> Mapping[str, str]:
         """Return the nodes without a machine, an image, or a place in the quota, and the cluster's reason."""
         with self._lock:
-            return self._book.waiting(time.monotonic())
+            return self._reconciler.waiting(time.monotonic())
 
     def close(self) -> None:
         """Have all pods of the run go and wait until nothing of them runs."""
@@ -177,34 +177,34 @@ class KubernetesBackend:
             return
         self._closed.set()
         with self._lock:
-            self._book.close()
+            self._reconciler.close()
         self._wake()
         self._thread.join(CLOSE_LIMIT_S)
         if self._thread.is_alive():
             logger.warning("pods of job %s are left: %s; they go with its Job", self._name, self._why_left())
             self._given_up.set()
-        self._mirror.close()
+        self._informer.close()
         self._lookout.close()
 
     # the worker's thread
 
     def _run(self) -> None:
         while not (self._given_up.is_set() or self._is_over()):
-            self._mirror.changed.wait(LOOK_EVERY_S)
-            self._mirror.changed.clear()
-            if self._mirror.is_synced:
+            self._informer.changed.wait(LOOK_EVERY_S)
+            self._informer.changed.clear()
+            if self._informer.is_synced:
                 self._bring()
             else:
                 self._see_silence()
 
     def _is_over(self) -> bool:
         with self._lock:
-            return self._book.is_done and self._mirror.is_synced
+            return self._reconciler.is_done and self._informer.is_synced
 
     def _bring(self) -> None:
         """Carry out what is due; what failed is due again."""
         with self._lock:
-            actions = self._book.see(self._mirror.items(), time.monotonic())
+            actions = self._reconciler.reconcile(self._informer.items(), time.monotonic())
         for action in actions:
             try:
                 if not self._do(action):
@@ -252,7 +252,7 @@ class KubernetesBackend:
             return True
         self._n_forbidden = 0
         with self._lock:
-            self._book.created(order.node, time.monotonic())
+            self._reconciler.pod_created(order.node, time.monotonic())
         return True
 
     def _is_there(self, order: Create, error: Conflict) -> bool:
@@ -268,7 +268,7 @@ class KubernetesBackend:
             self._refuse(order.node, why)
             return True
         with self._lock:
-            self._book.created(order.node, time.monotonic())
+            self._reconciler.pod_created(order.node, time.monotonic())
         return True
 
     def _forbidden(self, order: Create, error: Forbidden) -> bool:
@@ -284,7 +284,7 @@ class KubernetesBackend:
             self._site.api.get(POD, pod)
         except NotThere:
             with self._lock:
-                self._book.missing(node)
+                self._reconciler.pod_missing(node)
 
     def _ask_why(self, node: str, pod: str) -> None:
         about = f"involvedObject.kind=Pod,involvedObject.name={pod}"
@@ -293,15 +293,15 @@ class KubernetesBackend:
         except Forbidden:
             return  # it takes long all the same
         with self._lock:
-            self._book.heard(node, why)
+            self._reconciler.pod_explained(node, why)
 
     def _hold(self, node: str, why: str, pause_s: float) -> None:
         with self._lock:
-            self._book.held_up(node, why, until_s=time.monotonic() + pause_s)
+            self._reconciler.pod_delayed(node, why, until_s=time.monotonic() + pause_s)
 
     def _refuse(self, node: str, why: str) -> None:
         with self._lock:
-            self._book.refused(node, why)
+            self._reconciler.pod_refused(node, why)
 
     def _back_off(self, action: Action, error: ApiError) -> None:
         """Wait a little longer each time before a server is asked again that does not answer."""
@@ -319,7 +319,7 @@ class KubernetesBackend:
 
         Who may not list them will not be able to run any: that is their end, once it has been so for a while.
         """
-        error, now_s = self._mirror.error, time.monotonic()
+        error, now_s = self._informer.error, time.monotonic()
         if error is None:
             return
         if not isinstance(error, Forbidden):
@@ -328,18 +328,18 @@ class KubernetesBackend:
             self._forbidden_since_s = now_s
         elif now_s >= self._forbidden_since_s + FORBIDDEN_S:
             with self._lock:
-                self._book.refuse_all(str(error))
+                self._reconciler.refuse_all_pods(str(error))
             return
         self._hold("", str(error), 0.0)
 
     def _mine(self) -> tuple[Doc, ...] | None:
-        return tuple(self._mirror.items().values()) if self._mirror.is_synced else None
+        return tuple(self._informer.items().values()) if self._informer.is_synced else None
 
     def _wake(self) -> None:
-        self._mirror.changed.set()
+        self._informer.changed.set()
 
     def _why_left(self) -> str:
-        return str(self._mirror.error or f"they did not end within {CLOSE_LIMIT_S:g} s")
+        return str(self._informer.error or f"they did not end within {CLOSE_LIMIT_S:g} s")
 
 
 def _node_of(config: NodeConfig) -> PodNode:

@@ -103,4 +103,4 @@ class ExternalPods(KubernetesBackend):
 
     def _pods(self) -> dict[str, Doc]:
         """Return the run's pods by node."""
-        return {pod["metadata"]["labels"][NODE_LABEL]: pod for pod in self._mirror.items().values()}
+        return {pod["metadata"]["labels"][NODE_LABEL]: pod for pod in self._informer.items().values()}

@@ -113,7 +113,7 @@ class Informer:
         self._listed_s = 0.0
         self._synced = threading.Event()
         self.changed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"mirror-{kind.plural}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"informer-{kind.plural}", daemon=True)
         self._thread.start()
 
     @property

@@ -140,8 +140,8 @@ class OperatorManagedPods:
         seen = self.seen()
         if seen is None or not seen.phase.is_final:
             self._end_job()
-        for mirror in (self._jobs, self._pods_seen, *filter(None, [self._scales])):
-            mirror.close()
+        for informer in (self._jobs, self._pods_seen, *filter(None, [self._scales])):
+            informer.close()
         self._pod_logs.close()
         self._lookout.close()
 

@@ -1,4 +1,4 @@
-"""What a job's book orders of the API server."""
+"""The orders of a `PodReconciler` to the API server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make the pod of a node."""
+    """Create the pod of a node."""
 
     node: str
     pod: Doc
@@ -19,7 +19,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a pod, that very one."""
+    """Delete the pod of this name and uid."""
 
     pod: str
     uid: str
@@ -28,7 +28,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Write into a pod where the master is."""
+    """Write the master's endpoint to a pod."""
 
     pod: str
     endpoint: str
@@ -36,7 +36,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class LookFor:
-    """Ask for a pod that was made and is not seen."""
+    """Look up a pod that was created and is not observed."""
 
     node: str
     pod: str
@@ -44,7 +44,7 @@ class LookFor:
 
 @dataclass(frozen=True, slots=True)
 class AskWhy:
-    """Ask for the events of a pod: its machine takes long to make its container, and only they say why."""
+    """Query the events of a pod whose container takes long: only they say why."""
 
     node: str
     pod: str

@@ -1,4 +1,4 @@
-"""The book of a job's pods: whatever happens in whatever order, wishes come true and each end is told once."""
+"""The reconciler of a job's pods: whatever happens in whatever order, wishes come true and each end is told once."""
 
 import copy
 from itertools import pairwise
@@ -71,25 +71,25 @@ class Cluster:
 
 
 class Job:
-    """A book and what carries its orders out."""
+    """A reconciler and what carries its orders out."""
 
-    def __init__(self, book=None, cluster=None):
-        self.book, self.cluster = book or PodReconciler(), cluster or Cluster()
+    def __init__(self, reconciler=None, cluster=None):
+        self.reconciler, self.cluster = reconciler or PodReconciler(), cluster or Cluster()
         self.ended = []
         self.n_unheard = 0  # pods that were made, and the answer was lost
 
     def want(self, node):
-        self.book.want(node, document(node))
+        self.reconciler.add_node(node, document(node))
 
     def turn(self, *, fresh=True, works=True, answers=True, after_s=1.0):
         """Let time pass, look, and carry out what is due; return it."""
         self.cluster.at_s += after_s
         if fresh:
             self.cluster.shown = copy.deepcopy(self.cluster.pods)
-        actions = self.book.see(self.cluster.shown, self.cluster.at_s)
+        actions = self.reconciler.reconcile(self.cluster.shown, self.cluster.at_s)
         for action in actions if works else ():
             self.carry_out(action, answers=answers)
-        self.ended += self.book.exits()
+        self.ended += self.reconciler.exits()
         return actions
 
     def carry_out(self, action, *, answers):
@@ -98,7 +98,7 @@ class Job:
                 self.cluster.make(pod)
                 self.n_unheard += not answers
                 if answers:
-                    self.book.created(node, self.cluster.at_s)
+                    self.reconciler.pod_created(node, self.cluster.at_s)
             case Delete(pod, uid, grace_s):
                 if self.cluster.pods.get(pod, {}).get("metadata", {}).get("uid") == uid:
                     self.cluster.delete(pod, grace_s)
@@ -107,7 +107,7 @@ class Job:
                     self.cluster.pods[pod]["metadata"]["annotations"] = {"dlrover-nb/master": endpoint}
             case LookFor(node, pod):
                 if pod not in self.cluster.pods:
-                    self.book.missing(node)
+                    self.reconciler.pod_missing(node)
 
     @property
     def told(self):
@@ -144,7 +144,7 @@ def test_an_order_that_was_lost_is_given_again(job):
 
 def test_a_node_that_is_not_wanted_any_more_before_it_was_made_is_told_and_not_made(job):
     job.want("ps-0")
-    job.book.unwant("ps-0")
+    job.reconciler.remove_node("ps-0")
     assert job.turn() == ()
     assert job.told == {"ps-0": "it was stopped"}
 
@@ -163,7 +163,7 @@ def test_a_pod_that_went_before_it_was_seen_is_looked_for_and_told(job):
 def test_a_pod_that_was_made_though_nobody_heard_goes_when_its_node_is_stopped(job):
     job.want("ps-0")
     job.turn(answers=False)
-    job.book.unwant("ps-0")
+    job.reconciler.remove_node("ps-0")
     job.turn(fresh=False)
     assert job.told == {"ps-0": "it was stopped"}
     (order,) = job.turn()
@@ -171,7 +171,7 @@ def test_a_pod_that_was_made_though_nobody_heard_goes_when_its_node_is_stopped(j
 
 
 def test_a_stopped_node_gets_a_little_grace_and_is_told_when_its_container_has_ended(running):
-    running.book.unwant("ps-0")
+    running.reconciler.remove_node("ps-0")
     (order,) = running.turn()
     assert (order.pod, order.grace_s) == ("ps-0", 1)
     running.turn()
@@ -182,7 +182,7 @@ def test_a_stopped_node_gets_a_little_grace_and_is_told_when_its_container_has_e
 
 
 def test_a_stopped_node_that_does_not_end_is_removed_by_force(running):
-    running.book.unwant("ps-0")
+    running.reconciler.remove_node("ps-0")
     running.turn()
     assert running.turn(after_s=FORCE_AFTER_S - 2) == ()
     (order,) = running.turn(after_s=3)
@@ -234,8 +234,8 @@ def test_a_quota_holds_up_all_pods_that_are_not_made_and_lets_another_try_first(
     for node in ("worker-0", "worker-1"):
         job.want(node)
     first = job.turn(works=False)[0].node
-    job.book.held_up(first, "exceeded quota: small", until_s=job.cluster.at_s + 15)
-    assert job.book.waiting(job.cluster.at_s) == dict.fromkeys(
+    job.reconciler.pod_delayed(first, "exceeded quota: small", until_s=job.cluster.at_s + 15)
+    assert job.reconciler.waiting(job.cluster.at_s) == dict.fromkeys(
         ("worker-0", "worker-1"), "exceeded quota: small"
     )
     assert job.turn() == ()
@@ -246,13 +246,13 @@ def test_a_quota_holds_up_all_pods_that_are_not_made_and_lets_another_try_first(
     ]
     job.turn()
     job.turn()
-    assert job.book.waiting(job.cluster.at_s) == {}
+    assert job.reconciler.waiting(job.cluster.at_s) == {}
 
 
 def test_what_another_pod_gave_back_is_tried_for_at_once(running):
     running.want("ps-1")
     running.turn(works=False)
-    running.book.held_up("ps-1", "exceeded quota: small", until_s=running.cluster.at_s + 15)
+    running.reconciler.pod_delayed("ps-1", "exceeded quota: small", until_s=running.cluster.at_s + 15)
     running.cluster.end("ps-0")
     running.turn(works=False)
     assert Create in map(type, running.turn(works=False))
@@ -265,11 +265,11 @@ def test_a_pod_without_a_place_says_why_for_as_long_as_it_takes(job):
     job.cluster.pods["ps-0"]["status"] = {"phase": "Pending", "conditions": [unplaced]}
     for _ in range(3):
         job.turn(after_s=10_000)
-        assert job.book.waiting(job.cluster.at_s) == {"ps-0": INSUFFICIENT}
+        assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": INSUFFICIENT}
     assert job.told == {}
     job.cluster.run("ps-0")
     job.turn()
-    assert job.book.waiting(job.cluster.at_s) == {}
+    assert job.reconciler.waiting(job.cluster.at_s) == {}
 
 
 def test_an_image_that_cannot_be_pulled_is_given_up_with_the_first_reason(job):
@@ -280,7 +280,7 @@ def test_an_image_that_cannot_be_pulled_is_given_up_with_the_first_reason(job):
     for _ in range(3):
         job.cluster.set("ps-0", "Pending", waiting={"reason": "ImagePullBackOff", "message": "Back-off"})
         job.turn(after_s=PULL_LIMIT_S / 4)
-        assert job.book.waiting(job.cluster.at_s) == {"ps-0": "ErrImagePull: no such host"}
+        assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "ErrImagePull: no such host"}
     job.turn(after_s=PULL_LIMIT_S / 3)
     (exited,) = job.ended
     assert exited.why == "it could not begin within 3 minutes: ErrImagePull: no such host"
@@ -295,12 +295,12 @@ def test_a_container_that_takes_long_to_make_is_told_and_not_for_ever(job):
     job.turn()
     job.cluster.set("ps-0", "Pending", waiting={"reason": "ContainerCreating"})
     job.turn()
-    assert job.book.waiting(job.cluster.at_s) == {}
+    assert job.reconciler.waiting(job.cluster.at_s) == {}
     job.turn(after_s=SLOW_S)
-    assert job.book.waiting(job.cluster.at_s) == {"ps-0": "node1 makes its container"}
-    job.book.heard("ps-0", "FailedMount: no such secret")
+    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "node1 makes its container"}
+    job.reconciler.pod_explained("ps-0", "FailedMount: no such secret")
     told = {"ps-0": "node1 makes its container: FailedMount: no such secret"}
-    assert job.book.waiting(job.cluster.at_s) == told
+    assert job.reconciler.waiting(job.cluster.at_s) == told
     job.turn(after_s=PREPARE_LIMIT_S)
     assert job.ended[0].retryable
     assert "15 minutes" in job.ended[0].why
@@ -327,13 +327,13 @@ def test_why_pods_take_long_is_asked_seldom_and_of_each_in_its_turn(job):
 def test_a_refusal_is_the_end_of_a_node_that_no_other_can_replace(job):
     job.want("ps-0")
     job.turn(works=False)
-    job.book.refused("ps-0", "pods may not")
+    job.reconciler.pod_refused("ps-0", "pods may not")
     assert job.turn() == ()
     assert [(e.why, e.retryable) for e in job.ended] == [("pods may not", False)]
 
 
 def test_pods_are_told_where_the_master_is_until_they_know(running):
-    running.book.meet("tcp://10.0.0.2:7070")
+    running.reconciler.set_master_endpoint("tcp://10.0.0.2:7070")
     assert running.turn(after_s=AGAIN_S, works=False) == (Point("ps-0", "tcp://10.0.0.2:7070"),)
     assert running.turn() == ()
     assert running.turn(after_s=AGAIN_S) == (Point("ps-0", "tcp://10.0.0.2:7070"),)
@@ -342,7 +342,7 @@ def test_pods_are_told_where_the_master_is_until_they_know(running):
 
 def test_a_pod_that_is_made_later_knows_the_master_that_moved(job):
     job.want("ps-0")
-    job.book.meet("tcp://10.0.0.2:7070")
+    job.reconciler.set_master_endpoint("tcp://10.0.0.2:7070")
     (order,) = job.turn()
     assert order.pod["metadata"]["annotations"] == {"dlrover-nb/master": "tcp://10.0.0.2:7070"}
 
@@ -354,11 +354,11 @@ def test_a_successor_adopts_what_it_knows_and_removes_what_it_does_not(running):
     running.cluster.run("ps-1")
     running.cluster.end("ps-2")
     second = Job(cluster=running.cluster)
-    second.book.adopt({"ps-0": "ps-0", "ps-2": "ps-2", "ps-9": "ps-9"}, second.cluster.at_s)
+    second.reconciler.adopt({"ps-0": "ps-0", "ps-2": "ps-2", "ps-9": "ps-9"}, second.cluster.at_s)
     orders = second.turn() + second.turn()
     assert [order.pod for order in orders] == ["ps-1"]
     assert second.told == {"ps-2": "exit code 1", "ps-9": "it ended while its master was away"}
-    assert second.book.knows("ps-9")
+    assert second.reconciler.knows("ps-9")
 
 
 def test_before_it_adopts_a_successor_touches_nothing(running):
@@ -369,13 +369,13 @@ def test_before_it_adopts_a_successor_touches_nothing(running):
 
 def test_close_is_done_when_nothing_runs(running):
     running.want("ps-1")
-    running.book.close()
-    assert not running.book.is_done
+    running.reconciler.close()
+    assert not running.reconciler.is_done
     running.turn()
-    assert not running.book.is_done
+    assert not running.reconciler.is_done
     running.cluster.end("ps-0", 137)
     running.turn()
-    assert running.book.is_done
+    assert running.reconciler.is_done
     assert sorted(running.told) == ["ps-0", "ps-1"]
 
 
@@ -401,7 +401,7 @@ class AnyCourse(RuleBasedStateMachine):
     def stop(self, data):
         name = data.draw(st.sampled_from(self.wanted))
         self.stopped.add(name)
-        self.job.book.unwant(name)
+        self.job.reconciler.remove_node(name)
 
     @rule(
         fresh=st.booleans(),
@@ -429,7 +429,7 @@ class AnyCourse(RuleBasedStateMachine):
     @rule(why=st.just("exceeded quota: small"), data=st.data())
     def refuse_for_now(self, why, data):
         name = data.draw(st.sampled_from(self.wanted or [""]))
-        self.job.book.held_up(name, why, until_s=self.job.cluster.at_s + 5)
+        self.job.reconciler.pod_delayed(name, why, until_s=self.job.cluster.at_s + 5)
 
     @invariant()
     def each_end_is_told_once(self):
