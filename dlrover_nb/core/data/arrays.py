@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pyarrow as pa
 
-from dlrover_nb.core.data.source import kind_of
+from dlrover_nb.core.data.kinds import kind_of
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:

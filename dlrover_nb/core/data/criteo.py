@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dlrover_nb.core.data.source import Kind
+from dlrover_nb.core.data.kinds import Kind
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:

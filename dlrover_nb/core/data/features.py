@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.data.encode import MISSING, distinct, labels_of, scale_of
-from dlrover_nb.core.data.source import Kind, open_source
+from dlrover_nb.core.data.kinds import Kind
+from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.job import CategoricalColumn, Embedding, FeatureSpec
 

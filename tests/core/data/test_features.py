@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 from dlrover_nb.core.data import Batch, ShardReader, make_features
 from dlrover_nb.core.data.encode import distinct
 from dlrover_nb.core.data.features import ROOM, SMALL_TABLE, table_size
-from dlrover_nb.core.data.source import open_source
+from dlrover_nb.core.data.source import SOURCES, open_source
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, Embedding, ModelSpec
 
@@ -55,6 +55,10 @@ def one_hot(batch: Batch, n_row: int) -> np.ndarray[Any, Any]:
     hot = np.zeros((len(batch), n_row), np.float32)
     np.put_along_axis(hot, batch.ids, 1, axis=1)
     return np.hstack([hot, batch.dense])
+
+
+def test_every_format_has_a_source() -> None:
+    assert set(SOURCES) == set(DataFormat)
 
 
 def test_logistic_regression_on_the_census_rows_reaches_auc_above_0_9() -> None:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.data import source, spill
-from dlrover_nb.core.data.source import ParquetSource
+from dlrover_nb.core.data import parquet, spill
+from dlrover_nb.core.data.parquet import ParquetSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def test_a_large_group_is_decoded_once(
     reads, decoded = ParquetSource(tmp_path / "rows.parquet"), []
     decode = pq.ParquetFile.read_row_group
     monkeypatch.setattr(
-        source.pq.ParquetFile,
+        parquet.pq.ParquetFile,
         "read_row_group",
         lambda file, group, **options: decoded.append(group) or decode(file, group, **options),
     )
