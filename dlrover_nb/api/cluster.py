@@ -15,7 +15,7 @@ from dlrover_nb.widgets.poller import Poller
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlrover_nb.api.exports import ImportView
+    from dlrover_nb.api.imports import ImportView
     from dlrover_nb.api.submission import JobText
     from dlrover_nb.api.views import HistoryView, LogsView, RunsView, ScoresView, Shown
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
@@ -227,9 +227,9 @@ class Cluster:
         --------
         >>> cluster.import_file("elasticjob.yaml").apply(why="as agreed")
         """
-        from dlrover_nb.api.exports import import_file  # noqa: PLC0415 - exports load when asked for
+        from dlrover_nb.api.imports import import_file  # noqa: PLC0415 - exports load when asked for
 
-        return import_file(path, self)
+        return import_file(path, start=self.submit, find=self.job)
 
     def history(self, job: str | None = None, run: str | None = None) -> HistoryView | RunsView:
         """Look back on one run of a job, or, where none is named, on the list of all runs.

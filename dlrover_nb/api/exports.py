@@ -1,13 +1,12 @@
-"""Plans on their way to other systems and back: documents of a plan, and what a file of them says.
+"""Documents of a plan for other systems, and the check of a file of them.
 
-Every export is held against the real schema before anybody sees it: a document that an API server refuses
-is of no use. `check` says so in words, for a file that somebody edited.
+Every export is validated against the real schema before it is returned: a document that an API server refuses
+is of no use. `check_file` validates a file, which may have been edited since.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dlrover_nb.api.submission import read_text
@@ -19,29 +18,20 @@ from dlrover_nb.core.export import (
     check,
     documents_in,
     provenance_of,
-    read_export,
     to_yaml,
     write,
 )
-from dlrover_nb.core.export.alone import PICKLED
-from dlrover_nb.core.jobfile import check_known, dump_job, load_mapping
+from dlrover_nb.core.jobfile import check_known
 from dlrover_nb.core.structs.resources import ResourcePlan
-from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Verbatim, View
-from dlrover_nb.widgets.records import decision_view, plan_view
+from dlrover_nb.widgets.blocks import Paragraph, Verbatim, View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
-    from dlrover_nb.api.cluster import Cluster
-    from dlrover_nb.api.job import Job
-    from dlrover_nb.api.views import DecisionView
-    from dlrover_nb.core.export import Imported, Provenance
-    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 CURRENT = "current"
-_OWN = {"plan", "owner"}  # keys of a job that an import compares otherwise, or not
 
 
 @runtime_checkable
@@ -101,104 +91,6 @@ class CheckView(Shown):
         return View(f"Check of {self.path}", tuple(Paragraph(words) for words in told))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ImportView(Shown):
-    """What a file of exported documents says, beside the running job of that name where there is one.
-
-    Parameters
-    ----------
-    path
-        The file.
-    imported
-        What it says.
-    running
-        The job of that name as it is; None where there is none, or no cluster is connected.
-    cluster
-        Where it may go; None while not connected.
-    """
-
-    path: str
-    imported: Imported
-    running: JobSnapshot | None = None
-    cluster: Cluster | None = None
-
-    def submit(self, *, model: object = None, data: object = None) -> Job:
-        """Start the job anew, on the imported plan.
-
-        Parameters
-        ----------
-        model, data
-            Your own, where the job needs them: their code is not in the file.
-
-        Raises
-        ------
-        InvalidValueError
-            When the file does not say enough of the job, or as `Cluster.submit`.
-        """
-        spec = self.imported.to_submit
-        if spec is None:
-            raise InvalidValueError(
-                f"{self.path} does not hold the whole job ({'; '.join(self.imported.unknown)}); "
-                "submit it from its own job file"
-            )
-        own = (("model", spec.model.code, model), ("data", spec.data.path, data))
-        for what, code, given in own:
-            if code.startswith(PICKLED) and given is None:
-                raise InvalidValueError(
-                    f"the user's own {what} is not in {self.path}: only its fingerprint is; give it again, "
-                    f"as in cluster.import_file({self.path!r}).submit({what}=...)"
-                )
-        return self._connected().submit(spec, model=model, data=data)
-
-    def apply(self, *, why: str = "") -> DecisionView:
-        """Scale the running job of that name to the imported plan.
-
-        Raises
-        ------
-        NotFoundError
-            When no job of that name runs.
-        InvalidValueError
-            When the file says nothing of a plan.
-        CapacityError
-            When the plan breaks a quota or a pin, or does not fit.
-        """
-        job = self._connected().job(self.imported.name)
-        why = why or f"imported from {Path(self.path).name}"
-        return job.scale(self._plan(job.snapshot().target), why=why)
-
-    def view(self) -> View:
-        """Return the content."""
-        told = self.imported
-        listed = (*_listed("changed since", told.differs), *_listed("not in the file", told.unknown))
-        blocks: list[Block] = [Facts((*_facts(told), *listed))]
-        if told.plan is not None:
-            blocks += plan_view(told.plan).blocks
-        blocks += _provenance_blocks(told.provenance)
-        return View(f"Import of {self.path}", (*blocks, *self._beside()))
-
-    def _beside(self) -> tuple[Block, ...]:
-        """Return how it differs from the job that runs under that name."""
-        if self.running is None:
-            return ()
-        name = self.running.title
-        rows = tuple(differences(self.imported, self.running))
-        if not rows:
-            return (Paragraph(f"Job {name} runs just so."),)
-        return (Table(f"Different from job {name} as it runs", ("what", "in the file", "now"), rows),)
-
-    def _plan(self, current: ResourcePlan) -> ResourcePlan:
-        if self.imported.plan is not None:
-            return self.imported.plan
-        if not self.imported.parts:
-            raise InvalidValueError(f"{self.path} says nothing of a plan; name another file")
-        return self.imported.parts.applied(current)
-
-    def _connected(self) -> Cluster:
-        if self.cluster is None:
-            raise NotFoundError("not connected; connect first, then import the file again")
-        return self.cluster
-
-
 def export(
     snapshot: JobSnapshot,
     kind: str,
@@ -229,10 +121,10 @@ def written(view: ExportView, path: Path | str, *, force: bool) -> ExportView:
     return replace(view, path=str(write(path, view.text, force=force)))
 
 
-def check_file(path: Path | str, cluster: Cluster | None = None) -> CheckView:
-    """Hold a file of exported documents against the real schemas, strictly; no cluster is needed.
+def check_file(path: Path | str, server: object = None) -> CheckView:
+    """Validate a file of exported documents against the real schemas, strictly; no cluster is needed.
 
-    Where one of Kubernetes is connected, its API server is asked too, which makes nothing.
+    Where `server` is a `Judge`, its API server is asked too, in a dry run.
 
     Raises
     ------
@@ -246,7 +138,7 @@ def check_file(path: Path | str, cluster: Cluster | None = None) -> CheckView:
         raise InvalidValueError(f"{path} is empty; expected exported YAML")
     refuse_invalid(documents, str(path), "correct it there, or export again")
     kinds = tuple(str(d["kind"]) for d in documents)
-    return CheckView(str(path), kinds, server_words(cluster and cluster.core, documents, str(path)))
+    return CheckView(str(path), kinds, server_words(server, documents, str(path)))
 
 
 def server_words(server: object, documents: Sequence[dict[str, Any]], what: str) -> tuple[str, ...]:
@@ -269,12 +161,6 @@ def server_words(server: object, documents: Sequence[dict[str, Any]], what: str)
     n_doc = "all" if len(taken) == len(judged) else str(len(taken))
     head = f"In a dry run the cluster's API server would take {n_doc} of {len(judged)}."
     return (head, *(f"{each.what}: {each.words}" for each in judged if each.words))
-
-
-def import_file(path: Path | str, cluster: Cluster | None = None) -> ImportView:
-    """Read a file of exported documents; see `Cluster.import_file`."""
-    imported = read_export(read_text(path, "file"))
-    return ImportView(str(path), imported, _running(cluster, imported.name), cluster)
 
 
 def plan_named(snapshot: JobSnapshot, name: str) -> ResourcePlan:
@@ -300,68 +186,3 @@ def valid_words(kinds: tuple[str, ...]) -> str:
     """Say that documents are valid."""
     counted = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     return f"Valid against the real schemas, unknown fields refused: {counted}."
-
-
-def differences(told: Imported, running: JobSnapshot) -> Iterable[tuple[str, str, str]]:
-    """Yield (what, in the file, now) for each part of the plan and the job that is not the same."""
-    plan = told.plan or told.parts.applied(running.target)
-    for role in ("worker", "ps"):
-        for field in fields(getattr(plan, role)):
-            here, now = (getattr(getattr(p, role), field.name) for p in (plan, running.target))
-            if here != now:
-                yield f"plan.{role}.{field.name}", f"{here:g}", f"{now:g}"
-    if told.job is not None:
-        here_job, now_job = _leaves(told.job), _leaves(running.spec)
-        for key in here_job.keys() | now_job.keys():
-            if here_job.get(key) != now_job.get(key):
-                yield key, str(here_job.get(key, units.MISSING)), str(now_job.get(key, units.MISSING))
-
-
-def _leaves(job: JobSpec) -> dict[str, object]:
-    return dict(sorted(_flat(load_mapping(dump_job(job)))))
-
-
-def _flat(group: Mapping[str, object], path: str = "") -> Iterable[tuple[str, object]]:
-    for key, value in group.items():
-        if not path and key in _OWN:
-            continue
-        if isinstance(value, dict):
-            yield from _flat(value, f"{path}{key}.")
-        else:
-            yield f"{path}{key}", value
-
-
-def _running(cluster: Cluster | None, name: str) -> JobSnapshot | None:
-    if cluster is None or not name or name not in {j.name for j in cluster.jobs() if j.live}:
-        return None
-    return cluster.job(name).snapshot()
-
-
-def _facts(told: Imported) -> tuple[tuple[str, str], ...]:
-    scale = {True: "DLRover may plan again (autoScale: true)", False: "fixed (autoScale: false)"}
-    job = told.job
-    facts = (
-        ("job", told.name or units.MISSING),
-        ("kind", told.kind),
-        ("exported by", f"dlrover-nb {told.version}" if told.version else "another system"),
-        *((("replicas are", scale[told.auto_scale]),) if told.auto_scale is not None else ()),
-    )
-    if job is None:
-        return facts
-    data = f"{job.data.format} {job.data.path}".strip()
-    training = f"{job.model.name}, batch {job.batch_size:,}, {job.n_epoch:,} epochs"
-    return (*facts, ("data", data), ("training", training))
-
-
-def _provenance_blocks(told: Provenance) -> list[Block]:
-    blocks: list[Block] = []
-    if told.decision is not None:
-        blocks += [Heading("Where the plan came from"), *decision_view(told.decision).blocks]
-    if (p := told.prediction) is not None:
-        band = f"{units.rate(p.samples_per_s)}, 90 % band {units.number(p.low)} to {units.number(p.high)}"
-        blocks.append(Facts((("predicted", band),)))
-    return blocks
-
-
-def _listed(title: str, lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((title if i == 0 else "", line) for i, line in enumerate(lines))

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api import past
+from dlrover_nb.api.results import Results
 from dlrover_nb.api.sizes import Sizes
-from dlrover_nb.api.steering import Steering
 from dlrover_nb.api.views import (
-    HistoryView,
-    LogsView,
     Note,
     PlansView,
     ShardsView,
     StatusView,
     WhatIfView,
     WhyView,
-    logs_title,
 )
 from dlrover_nb.core.client.handle import Until
-from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.files import write
+from dlrover_nb.core.errors import DlroverError, InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from dlrover_nb.api.exports import ExportView
     from dlrover_nb.api.views import Shown
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -42,7 +31,7 @@ if TYPE_CHECKING:
 NEW_S = 2.0  # a job's master takes a moment to start; till then the first display must not wait for it
 
 
-class Job(Steering):
+class Job(Results):
     """A job under its name; shows its present state.
 
     Every method asks the job's master anew, so that a `Job` never grows stale, and raises `BackendError`, one
@@ -167,61 +156,6 @@ class Job(Steering):
         asked = tuple(sizes.applied_to(plan) for plan in plans) or (self._plan(None, sizes),)
         return WhatIfView(self.handle.weigh(*asked), self.handle.snapshot())
 
-    def logs(self, node: str | None = None, *, n: int = 100) -> LogsView:
-        """Return what nodes wrote, the newest last; nodes that are gone are among them.
-
-        Where the job's master is gone too, these are the lines that it left on this machine.
-
-        Parameters
-        ----------
-        node
-            Name of one, such as ``"worker-0"``; None: all.
-        n
-            How many lines.
-
-        Raises
-        ------
-        NotFoundError
-            When no node of that name is known; it names the nearest.
-        InvalidValueError
-            When `n` is below 1.
-        BackendError
-            When the master cannot be reached, and nothing of the job is on this machine.
-
-        Examples
-        --------
-        >>> job.logs("worker-0", n=20)
-        """
-        try:
-            return LogsView(logs_title(self.name, node), self.handle.logs(node, n_line=n))
-        except BackendError as gone:
-            if self.handle.simulated:
-                raise
-            return past.logs(self.name, node, n=n, gone=gone)
-
-    def history(self, run: str | None = None) -> HistoryView:
-        """Look back on this run of the job, or on an earlier one, as the history keeps it.
-
-        Parameters
-        ----------
-        run
-            Id of the run, as `Cluster.history` lists it; None: the newest.
-
-        Raises
-        ------
-        NotFoundError
-            When there is no such run, or the job is simulated: nothing of that is kept.
-
-        Examples
-        --------
-        >>> job.history().history.outcomes
-        """
-        from dlrover_nb.core.client.past_runs import run_history  # noqa: PLC0415 - SQLAlchemy loads when asked for
-
-        if run is None and self.handle.snapshot().simulated:
-            raise NotFoundError(f"job {self.name} is simulated: no history is kept of it; see its status")
-        return HistoryView(run_history(self.name, run))
-
     # its rows
 
     def shards(self) -> ShardsView:
@@ -325,113 +259,6 @@ class Job(Steering):
     def __await__(self) -> Generator[object, None, StatusView]:
         """Wait for the end of the job; a cancelled wait leaves the job alone."""
         return self._state((yield from self.handle.__await__()))
-
-    # what it leaves
-
-    def export(  # noqa: PLR0913 - what the plan does not say, each by its name
-        self,
-        kind: str = "elasticjob",
-        plan: ResourcePlan | str = "current",
-        *,
-        path: Path | str | None = None,
-        force: bool = False,
-        auto_scale: bool = False,
-        check: bool = False,
-        image: str | None = None,
-        namespace: str | None = None,
-    ) -> ExportView:
-        """Return a plan as YAML for another system, with where it came from in annotations.
-
-        Parameters
-        ----------
-        kind
-            ``"elasticjob"``, ``"elasticjob-0"`` (the older schema), ``"scaleplan"``, ``"tfjob"``,
-            ``"pytorchjob"``, ``"rayjob"``, ``"jobset"`` or ``"pods"``.
-        plan
-            A plan, ``"current"``, or the id of a proposal such as ``"p3"``.
-        path
-            File to write; None: it is only shown.
-        force
-            Overwrite the file where it is there.
-        auto_scale
-            Let DLRover plan again from there; by default the plan that was accepted is what runs.
-        check
-            Say what it was held against, and what the API server says in a dry run where the job runs on
-            Kubernetes. It is held against the real schema in any case.
-        image
-            Of the pods.
-        namespace
-            Where it goes; None leaves it to ``kubectl``.
-
-        Returns
-        -------
-        ExportView
-            ``.text`` is the YAML, ``.path`` the file.
-
-        Raises
-        ------
-        InvalidValueError
-            For an unknown kind, what the schema refuses (with its path), or a file that is there already.
-        NotFoundError
-            When there is no such proposal, or no such folder.
-
-        Examples
-        --------
-        >>> job.export(plan="p3", path="elasticjob.yaml")
-        """
-        from dlrover_nb.api.exports import export, written  # noqa: PLC0415 - exports load when asked for
-        from dlrover_nb.core.export import Options  # noqa: PLC0415 - as above
-
-        options = Options(namespace=namespace, auto_scale=auto_scale)
-        if image:
-            options = replace(options, image=image)
-        shown = export(self.handle.snapshot(), kind, plan, options, checked=check, server=self.handle.link)
-        return shown if path is None else written(shown, path, force=force)
-
-    def predict(self, rows: object) -> NDArray[np.float32]:
-        """Return the probability of each row by the model of the last checkpoint.
-
-        Parameters
-        ----------
-        rows
-            A pandas or pyarrow table, or a file, with the columns that were trained on.
-
-        Raises
-        ------
-        NotFoundError
-            When there is no checkpoint yet.
-        InvalidValueError
-            When a column is missing.
-
-        Examples
-        --------
-        >>> job.predict("new.parquet").mean()
-        """
-        return self.handle.predict(rows)
-
-    def report(self, path: Path | str, *, force: bool = False) -> Note:
-        """Write a self-contained HTML report.
-
-        Parameters
-        ----------
-        path
-            File to write.
-        force
-            Overwrite it where it is there.
-
-        Raises
-        ------
-        InvalidValueError, NotFoundError
-            When it is there already or cannot be written, or its folder is not there.
-
-        Examples
-        --------
-        >>> job.report("report.html", force=True)
-        """
-        from dlrover_nb.widgets.report import report_html  # noqa: PLC0415 - views load when asked for
-
-        html = report_html(self.handle.snapshot(), self.handle.series())
-        return Note(f"Report of {self.name}", f"written to {write(path, html, force=force)}")
 
     def _state(self, snapshot: JobSnapshot) -> StatusView:
         return StatusView(snapshot, self.handle.series())

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from pathlib import Path
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from dlrover_nb.core.client.link import MasterLink
-    from dlrover_nb.core.client.trained_model import TrainedModel
     from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.job import Mode
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
@@ -254,16 +250,6 @@ class JobHandle:
     def __await__(self) -> Generator[object, None, JobSnapshot]:
         """Wait without blocking the event loop: ``await job``."""
         return self._await_final().__await__()
-
-    def model(self) -> TrainedModel:
-        """Return the model of the last checkpoint, to predict and to evaluate with; see `load_model`."""
-        from dlrover_nb.core.client.trained_model import load_model  # noqa: PLC0415 - it loads data readers and torch
-
-        return load_model(self)
-
-    def predict(self, rows: object) -> NDArray[np.float32]:
-        """Return the probability of each row by the model of the last checkpoint; see `TrainedModel`."""
-        return self.model().predict(rows)
 
     def _open_proposal(self) -> str:
         snapshot = self._alive()

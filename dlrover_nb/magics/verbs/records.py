@@ -12,7 +12,8 @@ from dlrover_nb.magics.verb import Verb, argument
 from dlrover_nb.magics.words import number, one_of, whole
 
 if TYPE_CHECKING:
-    from dlrover_nb.api.exports import CheckView, ExportView, ImportView
+    from dlrover_nb.api.exports import CheckView, ExportView
+    from dlrover_nb.api.imports import ImportView
     from dlrover_nb.api.job import Job
     from dlrover_nb.api.views import DecisionView, HistoryView, LogsView, RunsView, ScoresView
     from dlrover_nb.magics.commands import Commands
@@ -127,14 +128,14 @@ def import_(
     commands: Commands, *, file: str, check: bool, submit: bool, apply: bool
 ) -> ImportView | CheckView | Job | DecisionView:
     """Read an exported file; check it, start its job, or scale the running one to its plan."""
-    from dlrover_nb.api.exports import check_file, import_file  # noqa: PLC0415 - see the package
+    from dlrover_nb.api.exports import check_file  # noqa: PLC0415 - see the package
+    from dlrover_nb.api.imports import import_file  # noqa: PLC0415 - as above
     from dlrover_nb.magics.submission import own_code  # noqa: PLC0415 - as above
 
+    cluster = commands.cluster(start=submit) if submit or apply else commands.cluster_if_any()
     if check:
-        return check_file(file, commands.cluster_if_any())
-    shown = import_file(
-        file, commands.cluster(start=submit) if submit or apply else commands.cluster_if_any()
-    )
+        return check_file(file, cluster and cluster.core)
+    shown = import_file(file) if cluster is None else cluster.import_file(file)
     if submit:
         spec = shown.imported.job
         job = shown.submit(**(own_code(spec, commands.namespace) if spec else {}))

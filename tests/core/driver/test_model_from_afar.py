@@ -111,7 +111,7 @@ def way_of(job: Job, prepared, **changes) -> Way:
 
 def test_a_model_on_a_volume_of_the_pods_is_sent_by_their_master(ended: Job, prepared) -> None:
     way = way_of(ended, prepared, kubernetes=KEPT)
-    assert way.handle().model().evaluate() == load_model(ended.folder).evaluate()
+    assert load_model(way.handle()).evaluate() == load_model(ended.folder).evaluate()
     assert way.n_asked == 1
 
 
@@ -156,20 +156,20 @@ def test_no_key_of_the_job_is_written_where_its_model_is_loaded(ended: Job, prep
 def test_a_model_at_a_url_is_read_there_without_a_master(ended: Job, prepared, tmp_path: Path) -> None:
     (tmp_path / "real-0a1b2c3d").symlink_to(ended.folder / "checkpoints")
     way = way_of(ended, prepared, checkpoint_url=f"file://{tmp_path}")
-    assert way.handle().model().evaluate() == load_model(ended.folder).evaluate()
+    assert load_model(way.handle()).evaluate() == load_model(ended.folder).evaluate()
     assert way.n_asked == 0
 
 
 def test_a_job_that_keeps_nothing_says_what_to_do(ended: Job, prepared) -> None:
     with pytest.raises(NotFoundError, match=r"no model is left; set checkpoint_url, or mount a volume at"):
-        way_of(ended, prepared).handle().model()
+        load_model(way_of(ended, prepared).handle())
 
 
 def test_a_master_without_a_checkpoint_says_so(ended: Job, prepared, tmp_path: Path) -> None:
     way = way_of(ended, prepared, kubernetes=KEPT)
     way.driver = type("Driver", (), {"snapshot": lambda _: type("S", (), {"folder": str(tmp_path)})})()
     with pytest.raises(NotFoundError, match="no checkpoint in"):
-        way.handle().model()
+        load_model(way.handle())
 
 
 def test_a_model_that_is_too_large_to_be_sent_is_refused_with_the_way_out(ended: Job) -> None:
@@ -186,4 +186,4 @@ def test_what_a_master_sends_is_verified(ended: Job, prepared) -> None:
 
     honest = way_of(ended, prepared, kubernetes=KEPT)
     with pytest.raises(CheckpointError, match="is damaged"):
-        Liar(honest.job, ended.driver, **honest.code).handle().model()
+        load_model(Liar(honest.job, ended.driver, **honest.code).handle())

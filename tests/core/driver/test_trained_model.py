@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from real_job import Job, plan
 
-from dlrover_nb import load_model
+from dlrover_nb import api, load_model
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.data.source import CENSUS_FILE
@@ -20,6 +20,7 @@ from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.structs.job import DataSpec, Embedding, ModelSpec
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
+from dlrover_nb.widgets.poller import Poller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,9 +72,9 @@ def test_rows_score_the_same_in_every_form(ended: Job, rows: Path) -> None:
     np.testing.assert_allclose(model.predict(table.slice(7, 1)), want[7:8], rtol=1e-5)
 
 
-def test_a_handle_predicts_with_the_last_checkpoint(ended: Job, rows: Path) -> None:
-    handle = JobHandle("real", ended.driver, user="ada")
-    np.testing.assert_array_equal(handle.predict(rows), load_model(ended.folder).predict(rows))
+def test_a_job_of_the_api_predicts_with_the_last_checkpoint(ended: Job, rows: Path) -> None:
+    job = api.Job(JobHandle("real", ended.driver, user="ada"), Poller())
+    np.testing.assert_array_equal(job.predict(rows), load_model(ended.folder).predict(rows))
 
 
 def test_the_verb_writes_scores_and_finds_the_job_by_its_name(

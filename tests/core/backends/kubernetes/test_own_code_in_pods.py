@@ -11,6 +11,7 @@ from kube import host_files
 from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
+from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.kubernetes import STATE, Volume
@@ -66,5 +67,5 @@ def test_a_notebooks_model_is_trained_in_pods_and_predicts_here(
     assert last.evaluation is not None
     (folder,) = state.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert job.model().evaluate().auc == pytest.approx(last.evaluation.auc, abs=1e-5)
+    assert load_model(job).evaluate().auc == pytest.approx(last.evaluation.auc, abs=1e-5)
     cluster.delete("own")

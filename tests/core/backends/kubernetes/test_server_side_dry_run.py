@@ -102,15 +102,15 @@ def test_export_and_import_ask_the_server_where_one_is_connected(api, tmp_path) 
     documents = _documents("pods", JOB, api)
     path = tmp_path / "job.yaml"
     path.write_text(to_yaml(*documents), encoding="utf-8")
-    shown = str(check_file(path, cluster))
+    shown = str(check_file(path, cluster.core))
     assert "the cluster's API server" in shown
     assert "would take all of 6" in shown
     path.write_text(to_yaml(*documents).replace("completions: 1", "completions: -1"), encoding="utf-8")
     with pytest.raises(InvalidValueError, match=r"Job ctr-daily: .*completions"):
-        check_file(path, cluster)
+        check_file(path, cluster.core)
     rayjob = EXPORTERS["rayjob"](JOB, PLAN, Provenance(), Options(namespace=api.namespace))
     path.write_text(to_yaml(*rayjob), encoding="utf-8")
-    assert "RayJob is not installed" in str(check_file(path, cluster))
+    assert "RayJob is not installed" in str(check_file(path, cluster.core))
 
 
 @pytest.mark.parametrize(("kind", "job"), CASES)

@@ -1,0 +1,208 @@
+"""What a file of exported documents says: its job, its plan, and what differs from the job that runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlrover_nb.api.submission import read_text
+from dlrover_nb.api.views import Shown
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.export import read_export
+from dlrover_nb.core.export.alone import PICKLED
+from dlrover_nb.core.jobfile import dump_job, load_mapping
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, View
+from dlrover_nb.widgets.records import decision_view, plan_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from dlrover_nb.api.job import Job
+    from dlrover_nb.api.views import DecisionView
+    from dlrover_nb.core.export import Imported, Provenance
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+_OWN = {"plan", "owner"}  # keys of a job that an import compares otherwise, or not
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ImportView(Shown):
+    """What a file of exported documents says, beside the running job of that name where there is one.
+
+    Parameters
+    ----------
+    path
+        The file.
+    imported
+        What it says.
+    running
+        The job of that name as it is; None where there is none, or no cluster is connected.
+    start, find
+        Start a job, and find one by name, on the connected cluster; None while not connected.
+    """
+
+    path: str
+    imported: Imported
+    running: JobSnapshot | None = None
+    start: Callable[..., Job] | None = None
+    find: Callable[[str], Job] | None = None
+
+    def submit(self, *, model: object = None, data: object = None) -> Job:
+        """Start the job anew, on the imported plan.
+
+        Parameters
+        ----------
+        model, data
+            Your own, where the job needs them: their code is not in the file.
+
+        Raises
+        ------
+        InvalidValueError
+            When the file does not say enough of the job, or as `Cluster.submit`.
+        """
+        spec = self.imported.to_submit
+        if spec is None:
+            raise InvalidValueError(
+                f"{self.path} does not hold the whole job ({'; '.join(self.imported.unknown)}); "
+                "submit it from its own job file"
+            )
+        own = (("model", spec.model.code, model), ("data", spec.data.path, data))
+        for what, code, given in own:
+            if code.startswith(PICKLED) and given is None:
+                raise InvalidValueError(
+                    f"the user's own {what} is not in {self.path}: only its fingerprint is; give it again, "
+                    f"as in cluster.import_file({self.path!r}).submit({what}=...)"
+                )
+        return _connected(self.start)(spec, model=model, data=data)
+
+    def apply(self, *, why: str = "") -> DecisionView:
+        """Scale the running job of that name to the imported plan.
+
+        Raises
+        ------
+        NotFoundError
+            When no job of that name runs.
+        InvalidValueError
+            When the file says nothing of a plan.
+        CapacityError
+            When the plan breaks a quota or a pin, or does not fit.
+        """
+        job = _connected(self.find)(self.imported.name)
+        why = why or f"imported from {Path(self.path).name}"
+        return job.scale(self._plan(job.snapshot().target), why=why)
+
+    def view(self) -> View:
+        """Return the content."""
+        told = self.imported
+        listed = (*_listed("changed since", told.differs), *_listed("not in the file", told.unknown))
+        blocks: list[Block] = [Facts((*_facts(told), *listed))]
+        if told.plan is not None:
+            blocks += plan_view(told.plan).blocks
+        blocks += _provenance_blocks(told.provenance)
+        return View(f"Import of {self.path}", (*blocks, *self._beside()))
+
+    def _beside(self) -> tuple[Block, ...]:
+        """Return how it differs from the job that runs under that name."""
+        if self.running is None:
+            return ()
+        name = self.running.title
+        rows = tuple(differences(self.imported, self.running))
+        if not rows:
+            return (Paragraph(f"Job {name} runs just so."),)
+        return (Table(f"Different from job {name} as it runs", ("what", "in the file", "now"), rows),)
+
+    def _plan(self, current: ResourcePlan) -> ResourcePlan:
+        if self.imported.plan is not None:
+            return self.imported.plan
+        if not self.imported.parts:
+            raise InvalidValueError(f"{self.path} says nothing of a plan; name another file")
+        return self.imported.parts.applied(current)
+
+
+def import_file(
+    path: Path | str,
+    *,
+    start: Callable[..., Job] | None = None,
+    find: Callable[[str], Job] | None = None,
+) -> ImportView:
+    """Read a file of exported documents; see `Cluster.import_file`, and `ImportView` for the parameters."""
+    imported = read_export(read_text(path, "file"))
+    return ImportView(str(path), imported, _running(find, imported.name), start, find)
+
+
+def _running(find: Callable[[str], Job] | None, name: str) -> JobSnapshot | None:
+    if find is None or not name:
+        return None
+    try:
+        return find(name).snapshot()
+    except NotFoundError:
+        return None
+
+
+def _connected(function: Callable[..., Job] | None) -> Callable[..., Job]:
+    if function is None:
+        raise NotFoundError("not connected; connect first, then import the file again")
+    return function
+
+
+def differences(told: Imported, running: JobSnapshot) -> Iterable[tuple[str, str, str]]:
+    """Yield (what, in the file, now) for each part of the plan and the job that is not the same."""
+    plan = told.plan or told.parts.applied(running.target)
+    for role in ("worker", "ps"):
+        for field in fields(getattr(plan, role)):
+            here, now = (getattr(getattr(p, role), field.name) for p in (plan, running.target))
+            if here != now:
+                yield f"plan.{role}.{field.name}", f"{here:g}", f"{now:g}"
+    if told.job is not None:
+        here_job, now_job = _leaves(told.job), _leaves(running.spec)
+        for key in here_job.keys() | now_job.keys():
+            if here_job.get(key) != now_job.get(key):
+                yield key, str(here_job.get(key, units.MISSING)), str(now_job.get(key, units.MISSING))
+
+
+def _leaves(job: JobSpec) -> dict[str, object]:
+    return dict(sorted(_flat(load_mapping(dump_job(job)))))
+
+
+def _flat(group: Mapping[str, object], path: str = "") -> Iterable[tuple[str, object]]:
+    for key, value in group.items():
+        if not path and key in _OWN:
+            continue
+        if isinstance(value, dict):
+            yield from _flat(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def _facts(told: Imported) -> tuple[tuple[str, str], ...]:
+    scale = {True: "DLRover may plan again (autoScale: true)", False: "fixed (autoScale: false)"}
+    job = told.job
+    facts = (
+        ("job", told.name or units.MISSING),
+        ("kind", told.kind),
+        ("exported by", f"dlrover-nb {told.version}" if told.version else "another system"),
+        *((("replicas are", scale[told.auto_scale]),) if told.auto_scale is not None else ()),
+    )
+    if job is None:
+        return facts
+    data = f"{job.data.format} {job.data.path}".strip()
+    training = f"{job.model.name}, batch {job.batch_size:,}, {job.n_epoch:,} epochs"
+    return (*facts, ("data", data), ("training", training))
+
+
+def _provenance_blocks(told: Provenance) -> list[Block]:
+    blocks: list[Block] = []
+    if told.decision is not None:
+        blocks += [Heading("Where the plan came from"), *decision_view(told.decision).blocks]
+    if (p := told.prediction) is not None:
+        band = f"{units.rate(p.samples_per_s)}, 90 % band {units.number(p.low)} to {units.number(p.high)}"
+        blocks.append(Facts((("predicted", band),)))
+    return blocks
+
+
+def _listed(title: str, lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((title if i == 0 else "", line) for i, line in enumerate(lines))
