@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import JOB_FILE
+from dlrover_nb.core.export.groups import Group, child, group, items
 from dlrover_nb.core.export.nodes import JOB_LABEL, JOB_VARIABLE, ROLE_LABEL
 from dlrover_nb.core.export.quantities import MIB, amount
-from dlrover_nb.core.export.replicas import Group, child, group, items, misfits, replicas_of
+from dlrover_nb.core.export.replicas import misfits
 from dlrover_nb.core.export.scaleplan import JOB_LABELS
+from dlrover_nb.core.export.table import BY_RESOURCE, READERS
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import Role
@@ -27,17 +29,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
 
+JOBS = tuple(READERS)
 KINDS = {  # resource -> kind of export; of several the first is whose file it is
-    "ElasticJob": "elasticjob",
-    "TFJob": "tfjob",
-    "PyTorchJob": "pytorchjob",
-    "RayJob": "rayjob",
-    "JobSet": "jobset",
+    **{resource: BY_RESOURCE[resource][0] for resource in JOBS},
     "ScalePlan": "scaleplan",
     "Pod": "pods",
     "Job": "pods",
 }
-JOBS = tuple(kind for kind in KINDS if kind not in {"ScalePlan", "Pod", "Job"})
 FIELDS = {  # of `Pins`, in the documents' words
     "workers": "worker replicas",
     "worker_cpu": "worker cpu",
@@ -164,7 +162,7 @@ def _job(document: Group, said: Said) -> None:
         return
     said.names.append(str(metadata(document).get("name") or ""))
     flags, by_role = [], dict[Role, list[Nodes]]()
-    for key, replica, template in replicas_of(document):
+    for key, replica, template in READERS[document["kind"]](document):
         if (role := _role_of(key)) is None:
             said.unknown.append(f"{key}: no role that this product has")
             continue

@@ -14,6 +14,7 @@ import json
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.export.alone import job_file, whole
+from dlrover_nb.core.export.groups import child, group, items
 from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, head, program
 from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
 from dlrover_nb.core.manifests.podspec import pod_spec
@@ -21,6 +22,9 @@ from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlrover_nb.core.export.groups import Group, Replicas
     from dlrover_nb.core.structs.external import ExternalSpec
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -126,3 +130,16 @@ def _document(told: Context, options: Options, spec: dict[str, object]) -> dict[
         "metadata": {**head(told.job.name, options), "annotations": notes_of(told)},
         "spec": spec,
     }
+
+
+def replicas(document: Group) -> Iterator[Replicas]:
+    """Yield the groups of a JobSet's pods."""
+    for each in items(child(document, "spec"), "replicatedJobs"):
+        job = child(child(group(each, "replicated job"), "template"), "spec")
+        n_pod = _times(each.get("replicas", 1), job.get("parallelism", 1))
+        yield str(each.get("name")), {"replicas": n_pod}, child(job, "template")
+
+
+def _times(n_job: object, n_pod: object) -> object:
+    """Return the pods of all jobs; what is no number is returned as it stands, for the error."""
+    return n_job * n_pod if isinstance(n_job, int) and isinstance(n_pod, int) else n_pod

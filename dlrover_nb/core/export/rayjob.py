@@ -27,12 +27,16 @@ from dlrover_nb.core.export.alone import (
     submitter,
     volumes,
 )
+from dlrover_nb.core.export.groups import child, group, items
 from dlrover_nb.core.export.nodes import Options, fixed_plan, guaranteed, head
 from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
 from dlrover_nb.core.export.quantities import MIB
 from dlrover_nb.core.manifests.podspec import container_of, image_of, pod_spec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlrover_nb.core.export.groups import Group, Replicas
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -116,6 +120,14 @@ def _nodes(told: Context, options: Options) -> dict[str, object]:
         "rayStartParams": {"num-cpus": str(cpu), "memory": str(memory_mib * MIB), **_STORE},
         "template": _template(told.job, main, [_TMP, _SHM]),
     }
+
+
+def replicas(document: Group) -> Iterator[Replicas]:
+    """Yield the groups of a RayJob's pods."""
+    cluster = child(child(document, "spec"), "rayClusterSpec")
+    for each in items(cluster, "workerGroupSpecs"):
+        replica = group(each, "worker group")
+        yield str(replica.get("groupName")), replica, child(replica, "template")
 
 
 def size(plan: ResourcePlan) -> tuple[int, int, int]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dlrover_nb.core.export.gathering import Said
-    from dlrover_nb.core.export.replicas import Group
+    from dlrover_nb.core.export.groups import Group
     from dlrover_nb.core.structs.job import JobSpec
 
 

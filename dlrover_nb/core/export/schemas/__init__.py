@@ -8,24 +8,19 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.export.provenance import MAX_TOTAL, PREFIX
+from dlrover_nb.core.export.table import BY_RESOURCE, EXPORTERS
 from dlrover_nb.core.yamltext import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from importlib.resources.abc import Traversable
 
     from jsonschema import Draft202012Validator
 
-# resource -> schemas of which it has to fit one, the most usual first
-KINDS = {
-    "ElasticJob": ("elasticjob", "elasticjob-0"),
-    "ScalePlan": ("scaleplan",),
-    "TFJob": ("tfjob",),
-    "PyTorchJob": ("pytorchjob",),
-    "RayJob": ("rayjob",),
-    "JobSet": ("jobset",),
-    "Pod": ("Pod",),
-    "Job": ("Job",),
-    **{kind: (kind,) for kind in ("ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding")},
+_CORE = ("ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding")
+KINDS = {  # resource -> schemas of which it has to fit one, the most usual first
+    **{resource: kinds for resource, kinds in BY_RESOURCE.items() if EXPORTERS[kinds[0]].schema is not None},
+    **{kind: (kind,) for kind in ("Pod", "Job", *_CORE)},
 }
 
 
@@ -98,16 +93,22 @@ def _schema_of(kind: str) -> dict[str, Any]:
         case "Job":
             template = _part(_schema("jobset"), "spec.replicatedJobs.*.template")
             return _resource("jobset", "batch/v1", "Job", template["properties"]["spec"])
-        case "ConfigMap" | "Secret" | "ServiceAccount" | "Role" | "RoleBinding":
-            core: dict[str, Any] = _schema("core")[kind]
-            return core
+    if kind in _CORE:
+        core: dict[str, Any] = _read(resources.files(__name__).joinpath("core.schema.json"))[kind]
+        return core
     return _schema(kind)
 
 
 @cache
-def _schema(name: str) -> dict[str, Any]:
-    text = resources.files(__name__).joinpath(f"{name}.schema.json").read_text("utf-8")
-    schema: dict[str, Any] = json.loads(text)
+def _schema(kind: str) -> dict[str, Any]:
+    """Return the schema of a kind of export."""
+    file = EXPORTERS[kind].schema
+    assert file is not None  # KINDS names only kinds that have one
+    return _read(file)
+
+
+def _read(file: Traversable) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return schema
 
 

@@ -1,0 +1,89 @@
+"""The exporters: what makes the documents of each kind, how they are checked, and how they are read back.
+
+A new kind is a module with a function of the signature `Make`, its schema beside the others, and a line here.
+Where the resource has replicas, the module also says where they are, so that an import reads what was edited
+in them; otherwise an import reads what the annotations say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.export import elasticjob, jobset, kubeflow, rayjob
+from dlrover_nb.core.export.groups import Group, Replicas, replicas_under
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.pods import pods
+from dlrover_nb.core.export.provenance import Provenance
+from dlrover_nb.core.export.scaleplan import scaleplan
+from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.resources import ResourcePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
+
+Documents = tuple[dict[str, object], ...]
+Make = Callable[[JobSpec, ResourcePlan, Provenance, Options], Documents]
+_SCHEMAS = resources.files("dlrover_nb.core.export").joinpath("schemas")  # `schemas` itself imports this
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """One kind of export; calling it makes the documents.
+
+    Parameters
+    ----------
+    make
+        Makes the documents of a job and a plan; raises `InvalidValueError` where the kind cannot run the job.
+    resource
+        Kind of the resource that holds the plan, as its ``kind`` says.
+    schema
+        File with the JSON schema of the resource; None where `schemas` derives it from another one.
+    replicas
+        Yields the replicas of the resource; None where an import does not read them.
+    """
+
+    make: Make
+    resource: str
+    schema: Traversable | None = None
+    replicas: Callable[[Group], Iterator[Replicas]] | None = None
+
+    def __call__(
+        self, job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
+    ) -> Documents:
+        """Return the documents of a job with a plan, those that it needs first."""
+        return self.make(job, plan, provenance, options)
+
+
+def _schema(name: str) -> Traversable:
+    return _SCHEMAS.joinpath(f"{name}.schema.json")
+
+
+_ELASTIC = replicas_under("replicaSpecs")
+EXPORTERS: Mapping[str, Exporter] = MappingProxyType(
+    {
+        "elasticjob": Exporter(elasticjob.present, "ElasticJob", _schema("elasticjob"), _ELASTIC),
+        "elasticjob-0": Exporter(elasticjob.older, "ElasticJob", _schema("elasticjob-0"), _ELASTIC),
+        "scaleplan": Exporter(scaleplan, "ScalePlan", _schema("scaleplan")),
+        "tfjob": Exporter(kubeflow.tfjob, "TFJob", _schema("tfjob"), replicas_under("tfReplicaSpecs")),
+        "pytorchjob": Exporter(
+            kubeflow.pytorchjob, "PyTorchJob", _schema("pytorchjob"), replicas_under("pytorchReplicaSpecs")
+        ),
+        "rayjob": Exporter(rayjob.rayjob, "RayJob", _schema("rayjob"), rayjob.replicas),
+        "jobset": Exporter(jobset.jobset, "JobSet", _schema("jobset"), jobset.replicas),
+        "pods": Exporter(pods, "Job"),
+    }
+)
+BY_RESOURCE: Mapping[
+    str, tuple[str, ...]
+] = {  # the kinds that a resource may come from, the most usual first
+    each.resource: tuple(kind for kind, other in EXPORTERS.items() if other.resource == each.resource)
+    for each in EXPORTERS.values()
+}
+READERS: Mapping[str, Callable[[Group], Iterator[Replicas]]] = {
+    exporter.resource: exporter.replicas for exporter in EXPORTERS.values() if exporter.replicas is not None
+}
