@@ -58,7 +58,7 @@ def main(words: Sequence[str] | None = None, *, commands: Commands | None = None
         sys.stderr.write(f"{CLI}: {error}\n")
         return 1
     except DlroverError as error:
-        sys.stderr.write(f"{CLI}: {error.told}\n")
+        sys.stderr.write(f"{CLI}: {error.text}\n")
         return MISTAKE
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
@@ -69,7 +69,7 @@ def _run(words: Sequence[str], commands: Commands) -> int:
     call = GRAMMAR.parse(words)
     shown = commands.run(call)
     if isinstance(shown, JobSnapshot):
-        return _exit_code(shown)  # of a verb that has drawn it already
+        return _exit_code(shown)  # the verb has drawn it already
     sys.stdout.write(f"{shown}\n")
     return _exit_code(shown.snapshot) if call.verb.exits_by_phase and isinstance(shown, StatusView) else 0
 
@@ -79,7 +79,7 @@ def _exit_code(snapshot: JobSnapshot) -> int:
 
 
 def watch(handle: JobHandle, console: Console | None = None) -> JobSnapshot:
-    """Redraw the job each second until it ends; Ctrl-C lets go of it.
+    """Redraw the job each second until it ends; Ctrl-C ends the display and leaves the job running.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def _connect(commands: Commands, *, kind: str, address: str | None, **options: U
     """Start or join a cluster that outlives this process."""
     if kind == "sim":
         raise InvalidValueError(
-            "a simulated cluster lives in one process; connect sim in a notebook or in Python"
+            "a simulated cluster lives in one process; use `connect sim` in a notebook, or dlrover_nb.connect"
         )
     return commands.connect(kind, address, **options)
 

@@ -1,9 +1,9 @@
-"""The main job, end to end, on this machine: `dlrover-nb demo`.
+"""The demonstration, end to end, on this machine: `dlrover-nb demo`.
 
-Nothing is simulated: a local Ray head, a job of real processes on real rows, proposals from the model that
-is fitted while it trains, each accepted after a few seconds on screen, as a user would. Later a parameter
-server is added and taken away by hand, while training goes on. Then predicted and measured are compared,
-pauses shown, and the plan is written as ElasticJob YAML beside a self-contained HTML report.
+Nothing is simulated: it starts a local Ray head and a job of real processes on real rows. Proposals come
+from the model that is fitted during training; each is accepted after a few seconds on the screen. Later a
+parameter server is added and removed while training continues. At the end it compares predicted with measured
+throughput, shows the pauses, and writes the plan as ElasticJob YAML beside a self-contained HTML report.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def run_demo(out: Path) -> JobSnapshot:
     """
     out.mkdir(parents=True, exist_ok=True)
     console = Console()
-    console.print("starting a local Ray on this machine (some ten seconds) ...")
+    console.print("starting a local Ray on this machine (about ten seconds) ...")
     cluster = connect("ray")
     console.print(cluster.description)
     try:
@@ -78,17 +78,19 @@ def run_demo(out: Path) -> JobSnapshot:
 
 
 def _leave(cluster: Cluster, console: Console) -> None:
-    """End our Ray, unless somebody else's job runs on it."""
+    """Stop the local Ray, unless other jobs run on it."""
     try:
         others = [j.name for j in cluster.jobs() if j.live and j.name != "demo" and not j.phase.is_final]
-        console.print(f"left Ray running for {', '.join(others)}" if others else cluster.shutdown(force=True))
+        console.print(
+            f"Ray is left running for {', '.join(others)}" if others else cluster.shutdown(force=True)
+        )
     except BackendError as error:
-        console.print(f"Ray was gone already: {error}")
+        console.print(f"Ray had already stopped: {error}")
 
 
 @dataclass
 class _Watch:
-    """Redraws the job each half second and accepts what it proposes, after a moment's look."""
+    """Redraws the job each half second, and accepts each proposal a few seconds after it is shown."""
 
     job: JobHandle
     console: Console
@@ -101,7 +103,7 @@ class _Watch:
         end = time.monotonic() + LIMIT_S
         with Live(console=self.console, refresh_per_second=2, transient=False) as live:
             while True:
-                snapshot = self._look()
+                snapshot = self._fetch()
                 live.update(render(snapshot, self.rates))
                 if snapshot.phase.is_final:
                     return snapshot
@@ -113,7 +115,7 @@ class _Watch:
                 self._move_when_due(snapshot)
                 time.sleep(POLL_S)
 
-    def _look(self) -> JobSnapshot:
+    def _fetch(self) -> JobSnapshot:
         chunk = self.job.series(self.cursor)
         self.cursor = chunk.cursor
         self.rates += chunk.job["samples_per_s"]
@@ -127,12 +129,12 @@ class _Watch:
         if time.monotonic() - seen_at_s < THINK_S:
             return
         try:
-            self.job.accept(proposal.id, why="the demo accepts what is proposed")
-        except DlroverError as error:  # it was superseded while we looked, or the job has just ended
+            self.job.accept(proposal.id, why="the demonstration accepts each proposal")
+        except DlroverError as error:  # superseded in the meantime, or the job has just ended
             self.console.print(f"{proposal.id}: {error}")
 
     def _move_when_due(self, snapshot: JobSnapshot) -> None:
-        """Change the number of parameter servers, as a user would by hand."""
+        """Change the number of parameter servers by a manual decision."""
         if self.n_moved == len(MOVES) or snapshot.running is None or snapshot.open_proposal is not None:
             return
         share, n_ps = MOVES[self.n_moved]
@@ -143,7 +145,9 @@ class _Watch:
         if plan == snapshot.running:
             return
         try:
-            self.job.scale(plan, why=f"the demo moves the parameters to {n_ps} PS while training goes on")
+            self.job.scale(
+                plan, why=f"the demonstration moves the parameters to {n_ps} PS while training continues"
+            )
         except DlroverError as error:
             self.console.print(f"{plan.short}: {error}")
 

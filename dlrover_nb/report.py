@@ -1,14 +1,14 @@
-"""Tell dlrover-nb how training goes, from any program: two lines.
+"""Report training progress to dlrover-nb from any program, in two lines.
 
 ::
 
     from dlrover_nb.report import step   # or copy this one file into the image, and import it from there
     step(samples=512, loss=loss)         # after each step
 
-In a pod of a job it finds its job's master by itself; anywhere else, and where the master is away, it does
-nothing. It never waits, never raises, and needs nothing but Python, 3.7 or newer.
+In a pod of a job it finds the job's master by itself; anywhere else, and while the master is unreachable, it
+does nothing. It never blocks, never raises, and needs only Python 3.7 or newer.
 
-What is told are totals since the program began, once a second: a lost word is made up for by the next.
+It reports totals since the program started, once a second, so a lost report is covered by the next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MIB = 1 << 20
 
 
 class _Reporter:
-    """Counts steps, and tells the totals from a thread of its own."""
+    """Counts steps, and reports the totals from a thread of its own."""
 
     def __init__(self) -> None:
         self._node = os.environ.get("DLROVER_NB_NODE", "")
@@ -43,14 +43,14 @@ class _Reporter:
         self._at_s, self._n_iter, self._n_sample = 0.0, 0, 0
         self._loss: float | None = None
         self._n_done: int | None = None
-        self._n_told = 0
+        self._n_sent = 0
         self._ends, self._has_ended = threading.Event(), threading.Event()
-        # the machine's own proxies are for the world outside of the cluster
+        # proxies of the machine are for hosts outside of the cluster
         self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
     @property
-    def is_asked(self) -> bool:
-        """Whether there is a master to tell."""
+    def has_master(self) -> bool:
+        """Whether there is a master to report to."""
         return bool(self._node and self._token and self._file)
 
     def add(self, n_iter: int, n_sample: int, loss: float | None, n_done: int | None) -> None:
@@ -68,16 +68,16 @@ class _Reporter:
             threading.Thread(target=self._run, name="dlrover-nb-report", daemon=True).start()
             atexit.register(self._end)
 
-    def _tell(self) -> None:
-        """Tell what is new; whether it was heard is all the same."""
+    def _send_totals(self) -> None:
+        """Report new totals; a failure is ignored."""
         n_iter, totals = self._n_iter, self._totals()
-        if n_iter == self._n_told:
+        if n_iter == self._n_sent:
             return
         try:
             self._post(json.dumps(totals).encode())
         except Exception:  # noqa: BLE001 - whatever is wrong with the way to the master, training goes on
             return
-        self._n_told = n_iter
+        self._n_sent = n_iter
 
     def _totals(self) -> dict[str, object]:
         times = os.times()
@@ -97,13 +97,13 @@ class _Reporter:
 
     def _run(self) -> None:
         while not self._ends.is_set():
-            self._tell()
+            self._send_totals()
             self._ends.wait(_EVERY_S)
-        self._tell()
+        self._send_totals()
         self._has_ended.set()
 
     def _end(self) -> None:
-        """Give the last word a little time; a fork inherits this call, but not the thread."""
+        """Allow a short time for the last report; a fork inherits this call, but not the thread."""
         if self._process == os.getpid():
             self._ends.set()
             self._has_ended.wait(_LIMIT_S)
@@ -129,7 +129,7 @@ _reporters: dict[int, _Reporter] = {}  # by process: a fork inherits the counts 
 
 
 def step(samples: int, loss: float | None = None, *, done: int | None = None, steps: int = 1) -> None:
-    """Say that steps of training are done.
+    """Report finished training steps.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def step(samples: int, loss: float | None = None, *, done: int | None = None, st
         process = os.getpid()
         if process not in _reporters:
             _reporters[process] = _Reporter()
-        if _reporters[process].is_asked:
+        if _reporters[process].has_master:
             n_done = None if done is None else int(done)
             _reporters[process].add(int(steps), int(samples), None if loss is None else float(loss), n_done)
     except Exception:  # noqa: BLE001 - a report is never worth a training

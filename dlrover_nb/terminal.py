@@ -1,6 +1,6 @@
-"""A job in a terminal: one renderable made from a snapshot, redrawn by whoever watches.
+"""A job in a terminal: one renderable made from a snapshot, redrawn by the caller.
 
-It takes the width that there is: bars stretch, sentences wrap, and nothing is cut off at 80 columns or more.
+It fills the terminal: bars stretch, sentences wrap, and nothing is cut off at 80 columns or more.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A record on its own is encoded by its fields. Where the reader cannot know the type (wire, journal), the
 record travels as a pair (name of its type, fields) and the reader passes the types that it expects:
-anything else is refused, so no input can make it build an object that nobody foresaw.
+anything else is refused, so no input can make it build an object of another type.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# msgspec passes on what it meets itself: text that is no UTF-8 (a ValueError), a thousand brackets.
+# msgspec lets some errors through: text that is not UTF-8 (ValueError), deep nesting (RecursionError).
 _REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, KeyError, DlroverError)
 
 

@@ -1,7 +1,7 @@
-"""Errors that a person can act on: what was expected, what came, what to do.
+"""Errors that a person can act on: what was expected, what was found, what to do.
 
-One base class, so that the edges (magics, command line, dashboard) can show any error of ours as
-one line and let everything else, which is a bug, keep its traceback.
+One base class, so that front ends (magics, command line, dashboard) can show any error of this package as one
+line; any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class DlroverError(Exception):
-    """Base of all errors that are meant for the user; a note, where there is one, is something to use."""
+    """Base of all errors that are meant for the user; a note, where there is one, holds text to copy."""
 
     @property
-    def told(self) -> str:
-        """All there is to show: the one line, and below it the notes."""
+    def text(self) -> str:
+        """The text to show: the message, and below it the notes."""
         return "\n".join((str(self), *getattr(self, "__notes__", ())))
 
 
 class InvalidValueError(DlroverError, ValueError):
-    """A value is outside what it may be: wrong input, nothing was changed."""
+    """A value is not valid: nothing was changed."""
 
 
 class NotFoundError(DlroverError, LookupError):
@@ -35,7 +35,7 @@ class StaleDecisionError(DlroverError):
     Parameters
     ----------
     message
-        What was asked and why it cannot be done any more.
+        The request, and why it is no longer possible.
     story
         Lines of what happened to the proposal since it was shown, oldest first.
     """
@@ -46,11 +46,11 @@ class StaleDecisionError(DlroverError):
 
 
 class CapacityError(DlroverError):
-    """The cluster or the job's bounds cannot hold what was asked."""
+    """The request exceeds the cluster or the bounds of the job."""
 
 
 class BackendError(DlroverError):
-    """The cluster did not do what it was told, or cannot be reached."""
+    """The cluster refused or failed a request, or cannot be reached."""
 
 
 class JobFailedError(DlroverError):

@@ -1,13 +1,12 @@
-"""Job files: what a user writes in YAML, to a `JobSpec` and back.
+"""Job files: from YAML to a `JobSpec` and back.
 
-The file's keys are the record's fields (``n_epoch`` is written ``epochs``), groups are nested, everything but
-the name has a default, and a group that is given in part keeps the defaults of the rest. ``null`` stands
-where none is a value: no budget, no quota, no pin, a price that nobody knows. The readers below are driven by
-the records' own types, so a new field needs no second place. `dump_job` writes every value out:
-``parse_job(dump_job(spec)) == spec``.
+The file's keys are the record's fields (``n_epoch`` is written ``epochs``), groups are nested, every key but
+``name`` has a default, and a group that is given in part keeps the defaults of the rest. ``null`` means none:
+no budget, no quota, no pin, an unknown price. The types of the records drive the readers below, so a new
+field needs no second place. `dump_job` writes every value: ``parse_job(dump_job(spec)) == spec``.
 
-Each mistake is one line with the path of the field: nothing is guessed, except the data's format from its
-file's ending.
+Each error is one line with the path of the field. Nothing is guessed, except the format of the data from the
+extension of its file.
 """
 
 from __future__ import annotations
@@ -64,10 +63,12 @@ def parse_job(text: str, *, base: Path | None = None) -> JobSpec:
 
 
 def load_mapping(text: str) -> dict[str, object]:
-    """Read YAML text that holds one mapping, without looking at its keys; empty text is an empty one."""
+    """Read YAML text that holds one mapping, without checking its keys; empty text is an empty mapping."""
     documents = load_documents(text)
     if len(documents) > 1:
-        raise InvalidValueError(f"a job file holds one job, got {len(documents)} documents (parted by ---)")
+        raise InvalidValueError(
+            f"a job file holds one job, got {len(documents)} documents (separated by ---)"
+        )
     content = documents[0] if documents else None
     if content is None:
         return {}
@@ -99,7 +100,7 @@ def known_keys(group: str = "") -> tuple[str, ...]:
 
 @cache
 def known_values(path: str) -> tuple[str, ...]:
-    """Return the words that may stand at a key such as ``model.optimizer``; none where any text may."""
+    """Return the values that a key such as ``model.optimizer`` accepts; empty where any text is accepted."""
     kind = _kind_at(path)
     if path == "model.name":
         return tuple(sorted(MODELS))
@@ -134,7 +135,7 @@ def check_known(what: str, name: str, known: tuple[str, ...]) -> None:
 
 
 def data_format(path: Path) -> DataFormat | None:
-    """Return the format that a file's ending tells; None where it tells none."""
+    """Return the format of a file by its extension; None where the extension is unknown."""
     return ENDINGS.get(path.suffix.lower())
 
 
@@ -144,7 +145,7 @@ def is_code(path: str) -> bool:
 
 
 def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, object]:
-    """Complete the data group: its format by the file's ending, its path made absolute."""
+    """Complete the data group: its format by the extension of the file, its path made absolute."""
     data = content.get("data")
     path = data.get("path") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(path, str) or not path:
@@ -157,7 +158,8 @@ def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, ob
         if kind is None:
             formats = ", ".join(f for f in DataFormat if f is not DataFormat.CENSUS)
             raise InvalidValueError(
-                f"data.format is missing and {path!r} does not tell; give one of {formats}"
+                f"data.format is missing, and the extension of {path!r} is unknown; "
+                f"set it to one of {formats}"
             )
         data = {"format": kind.value, **data}
     return {**content, "data": {**data, "path": str(full)}}
@@ -178,7 +180,7 @@ def _record(content: Mapping[str, object], default: T, path: str) -> T:
     """Return `default` with the values of `content`."""
     given = _values(content, type(default), default, path)
     if path == "prices" and content.keys() & {"cpu_hour", "gib_hour"}:
-        given.setdefault("assumed", False)  # a price that the user gives is none that we assumed
+        given.setdefault("assumed", False)  # a price that the user gives is not an assumption
     with _placed(path):
         return replace(default, **given)  # type: ignore[type-var]  # only records come here
 
@@ -206,7 +208,7 @@ def _values(content: Mapping[str, object], kind: type, default: object, path: st
 
 @contextmanager
 def _placed(path: str) -> Iterator[None]:
-    """Say of what a record refuses where in the file it stands."""
+    """Add the path in the file to the error of a record."""
     try:
         yield
     except InvalidValueError as error:

@@ -1,7 +1,7 @@
 """Recent measurements of a job, bounded, readable by cursor.
 
-Rows of all nodes and of the job share one numbering, so that one number says what a client has seen, and
-the rows that left the ring before it came back can be counted instead of silently missing.
+Rows of all nodes and of the job share one numbering, so that one number is a client's read position, and rows
+that left the ring since its last read can be counted instead of being lost silently.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class JobTelemetry:
     def record_job(
         self, at_s: float, samples_per_s: float, workers: int, ps: int, *, shards: ShardCounts | None = None
     ) -> None:
-        """Add a row of the job: throughput, nodes of each role, and its shards (NaN where nobody told)."""
+        """Add a row of the job: throughput, nodes of each role, and its shards (NaN where not reported)."""
         counts = (shards.todo, shards.doing, shards.done) if shards else (math.nan,) * 3
         self._job.append((self._number(), (at_s, samples_per_s, *map(float, (workers, ps, *counts)))))
 

@@ -1,9 +1,9 @@
-"""How a user's own class, function or object gets to the nodes, and how they know that it is that one.
+"""How a user's own class, function or object reaches the nodes, and how they verify it.
 
 Code is named in one of two ways. ``package.module:name`` is imported on each node, which must have it
-installed. ``pickle:SHA256`` is a file in the job's run folder, which only its user may enter: whatever is not
-installed (a notebook's cell, a script beside it) is pickled by value at submit, and a node unpickles it only
-when the file's SHA-256 is the one that the job's own record says. Such files never travel over a socket.
+installed. ``pickle:SHA256`` is a file in the job's run folder, which only its user may enter: code that is
+not installed (a notebook's cell, a script beside it) is pickled by value at submit, and a node unpickles it
+only if the SHA-256 of the file is the one in the job's record. Such files are never sent over a socket.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def is_import(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Code as it is named in a job, and what must lie in the run folder for that (empty: nothing)."""
+    """Code as it is named in a job, and the file that it needs in the run folder (empty: none)."""
 
     code: str
     content: bytes
 
     def write(self, folder: Path) -> None:
-        """Put the file into the run folder, for its owner's eyes only; one that is there already stays."""
+        """Write the file to the run folder, readable for its owner alone; an existing one is kept."""
         path = _path(self.code, folder)
         if path is None or path.exists():
             return
@@ -62,7 +62,7 @@ class Packed:
 
 
 def pack(thing: object) -> Packed:
-    """Make a user's class, function or object ready to travel; text names what is to be imported.
+    """Pack a user's class, function or object for the nodes; text names code to import.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def file_of(code: str) -> str:
 
 
 def name_of(thing: object) -> str:
-    """Return what to call a user's code in a text."""
+    """Return the name of a user's code for messages."""
     return getattr(thing, "__name__", None) or (thing if isinstance(thing, str) else type(thing).__name__)
 
 
@@ -168,7 +168,7 @@ def _unpickled(code: str, path: Path) -> object:
 
 @contextmanager
 def _by_value(module: ModuleType | None) -> Iterator[None]:
-    """Let cloudpickle take along a module that nodes cannot be expected to have."""
+    """Let cloudpickle include a module that is not installed on the nodes."""
     import cloudpickle  # noqa: PLC0415 - as above
 
     if module is None or module.__name__ == "__main__" or _is_installed(module):
@@ -212,6 +212,6 @@ def _functions(thing: object) -> list[Any]:
 
 
 def _line(error: BaseException) -> str:
-    """Return an error of somebody else as one line."""
+    """Return an error of other code as one line."""
     text = str(error).strip().splitlines()
     return text[0].rstrip(".") if text else type(error).__name__

@@ -1,7 +1,7 @@
-"""YAML as this package writes and reads it: for people to read and edit, and to come back exactly.
+"""YAML as this package writes and reads it: for people to read and edit, without loss.
 
-A mistake is one line with its line and column. Keys given twice are refused; YAML itself would silently keep
-the last one.
+An error is one line with line and column. Duplicate keys are refused; YAML itself would silently keep the
+last one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def load_documents(text: str) -> list[Any]:
 
 
 def named(value: object) -> str:
-    """Return what a value that is not as expected is, for people."""
+    """Describe an unexpected value for an error message."""
     match value:
         case None:
             return "nothing"
@@ -82,7 +82,7 @@ def named(value: object) -> str:
 
 
 def _n_value(value: object, known: dict[int, float]) -> float:
-    """Return how many values there are, an alias counted as often as it stands; inf if it contains itself."""
+    """Count the values, an alias each time that it occurs; inf if it contains itself."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     if parts is None:
         return 1
@@ -93,7 +93,7 @@ def _n_value(value: object, known: dict[int, float]) -> float:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML's safe reader, refusing a key that stands twice in one group."""
+    """YAML's safe reader that refuses a duplicate key in a group."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002 - the base's signature
         seen = set()
@@ -101,7 +101,9 @@ class _UniqueKeys(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 continue  # no key of ours; the base refuses what cannot be one
             if key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"{key.value!r} stands twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"duplicate key {key.value!r}", problem_mark=key.start_mark
+                )
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
@@ -112,7 +114,7 @@ def _place(error: yaml.YAMLError) -> str:
 
 
 def _near(error: yaml.YAMLError, text: str) -> str:
-    """Return the text at fault; of a file that ends too early, its last line."""
+    """Return the faulty text; of a truncated file, its last line."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     lines = [line.strip() for line in text.splitlines()[: mark.line + 1]] if mark else []
     near = next((line for line in reversed(lines) if line), "")

@@ -12,9 +12,9 @@ import shlex
 from typing import TYPE_CHECKING, NoReturn
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.magics.parser import Parser, did_you_mean
 from dlrover_nb.magics.verb import MAGIC, Verb, argument
 from dlrover_nb.magics.verbs import VERBS
-from dlrover_nb.magics.words import Parser, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
 """The body of a `%%dlrover submit` cell: a job file in YAML, or Python whose last expression is the job.
 
-Both may be legal at once: ``name: x`` is a YAML mapping and an annotated name in Python, and
-``class Net(Module):`` with an indented line is Python and a YAML mapping. A mapping under plain words that
-are no keywords of Python is YAML; anything else that Python can read is Python. What neither can read is
-refused in the language that it looks like.
+Both may be valid at once: ``name: x`` is a YAML mapping and an annotated name in Python, and
+``class Net(Module):`` with an indented line is Python and a YAML mapping. A mapping with plain keys that are
+no keywords of Python is YAML; anything else that Python can parse is Python. For text that neither can parse,
+the error is that of the language that it resembles.
 """
 
 from __future__ import annotations

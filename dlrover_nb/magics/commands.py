@@ -1,7 +1,6 @@
 """What the handlers of the verbs share: the cluster, the session, and how a job is found.
 
-The same commands serve the notebook and the command line. They hold the little state that a session has: the
-cluster, names seen lately (for completion, which must do no I/O), and the proposals that were shown last.
+The same class serves the notebook and the command line.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ class Commands:
     connector
         Opens a cluster.
     command
-        What the user types before a verb, for texts.
+        What the user types before a verb, for messages.
     auto_connect, address
-        Whether a verb that needs a cluster connects by itself, as each call of the command line must (a
-        notebook says `connect` once), and where to, as `read_address` reads it; None is this machine.
+        Whether a verb that needs a cluster connects by itself, as each call of the command line must (in a
+        notebook, `connect` runs once), and where to, in the form of `read_address`; None is this machine.
     namespace
         The user's variables: a cell in Python runs among them, and a job may name its own model or data.
     """
@@ -88,7 +87,7 @@ class Commands:
         is_again = previous is not None and target == self.session.target
         cluster = Cluster(core, previous.poller if previous is not None and is_again else None)
         self.session.cluster, self.session.target = cluster, target
-        with contextlib.suppress(BackendError):  # what is shown says it, and what is allowed
+        with contextlib.suppress(BackendError):  # the cluster's own display reports the error
             self.session.note_jobs(cluster.jobs())
         return cluster
 

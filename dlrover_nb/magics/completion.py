@@ -1,9 +1,8 @@
-"""What may come next in a line of `%dlrover` or a cell of `%%dlrover submit`, from names already known.
+"""Completions for a line of `%dlrover` or a cell of `%%dlrover submit`, from names already known.
 
-A matcher runs at each key stroke, so nobody is asked here: jobs, plans, nodes, shards and runs are those that
-verbs such as `jobs`, `status` and `history` told of. Files are the one exception, and the names in a
-kubeconfig with them: they are worth nothing from memory, and a look at the disk is what a shell does at the
-same key too.
+A matcher runs at each key stroke, so it makes no request: jobs, plans, nodes, shards and runs are those that
+verbs such as `jobs`, `status` and `history` returned. Files and the names in a kubeconfig are the exception:
+they are read from the disk, as a shell does at the same key.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from dlrover_nb.core.connect.kinds import kind_names
 from dlrover_nb.core.jobfile import known_keys, known_values
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.cell import looks_like_yaml
+from dlrover_nb.magics.parser import OneOf
 from dlrover_nb.magics.session import Names
-from dlrover_nb.magics.words import OneOf
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable
 
+    from dlrover_nb.magics.parser import Parser
     from dlrover_nb.magics.session import Session
-    from dlrover_nb.magics.words import Parser
 
-N_FILE = 200  # names of one folder that are looked at
+N_FILE = 200  # entries of one folder that are considered
 _LINE = re.compile(r"(?:^|=)\s*%%?dlrover(?:\s+(?P<words>.*))?$", re.DOTALL)
 _CELL = re.compile(r"\s*%%dlrover\s+submit\b")
 _KEY = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_]+) *:")
@@ -50,7 +49,7 @@ def complete(session: Session, text: str, line: int, column: int) -> tuple[str, 
     Parameters
     ----------
     session
-        Names seen lately.
+        Names from earlier results.
     text
         The whole cell.
     line, column
@@ -74,7 +73,7 @@ def _candidates(session: Session, words: list[str], fragment: str) -> Iterable[s
         return ()
     parser = GRAMMAR.parser_of(words[0])
     job = next((word for word in words[1:] if word in session.jobs), None)
-    if (taken := parser.taken_by(words[-1])) is not None:
+    if (taken := parser.action_of(words[-1])) is not None:
         return _values(session, taken, job, fragment)
     if fragment.startswith("-"):
         return (flag for flag in parser.flags if flag not in words)
@@ -99,11 +98,11 @@ def _values(session: Session, action: argparse.Action, job: str | None, fragment
             return _settings(fragment)
         case "KIND" | "VERB" | "MODEL" | "YES|NO" | "CONTEXT" | "NAMESPACE" as fixed:
             return _FIXED[fixed]()
-    return _seen(session, str(action.metavar), job)
+    return _known(session, str(action.metavar), job)
 
 
-def _seen(session: Session, metavar: str, job: str | None) -> Iterable[str]:
-    """Return what verbs told of."""
+def _known(session: Session, metavar: str, job: str | None) -> Iterable[str]:
+    """Return names from the results of earlier verbs."""
     if metavar == "JOB":
         return sorted(session.jobs)
     if metavar == "RUN":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api.sizes import Sizes, check_given
+from dlrover_nb.magics.parser import number, whole
 from dlrover_nb.magics.verb import argument
-from dlrover_nb.magics.words import number, whole
 
 if TYPE_CHECKING:
     import re
@@ -42,12 +42,12 @@ def flags_of(table: FlagTable, *, by_path: bool) -> tuple[Argument, ...]:
     )
 
 
-JOB = argument("job", metavar="JOB", nargs="?", help="its name; not needed while one job runs")
-PROPOSAL = argument("proposal", metavar="PROPOSAL", nargs="?", help="its id, such as p3")
-WHY = argument("--why", metavar="TEXT", default="", help="reason, kept with the decision")
+JOB = argument("job", metavar="JOB", nargs="?", help="name of the job; optional while only one runs")
+PROPOSAL = argument("proposal", metavar="PROPOSAL", nargs="?", help="id of the proposal, such as p3")
+WHY = argument("--why", metavar="TEXT", default="", help="reason, stored with the decision")
 SIZES = flags_of(SIZE_FLAGS, by_path=False)
 OUTPUT_HELP = "file to write"
-FORCE = argument("--force", action="store_true", help="overwrite it")
+FORCE = argument("--force", action="store_true", help="overwrite an existing file")
 OUTPUT = (argument("-o", "--output", metavar="FILE", required=True, help=OUTPUT_HELP), FORCE)
 
 

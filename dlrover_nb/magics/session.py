@@ -1,7 +1,7 @@
-"""What a notebook, or one call of the command line, knows: its cluster, and names seen lately.
+"""The state of a notebook, or of one call of the command line: its cluster, and names from earlier results.
 
-The names are for completion, which runs at each key stroke and must ask nobody; the proposal that was shown
-last is what an `accept` without an id means.
+The names are for completion, which runs at each key stroke and must make no request. The proposal that was
+shown last is the one that an `accept` without an id accepts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a job's latest picture named."""
+    """The names in the latest snapshot of a job."""
 
     proposals: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Session:
 
     cluster: Cluster | None = None
     target: object = None  # kind, address and options that `cluster` was connected by; None: not by `connect`
-    jobs: dict[str, bool] = field(default_factory=dict)  # name -> whether it runs, as seen last
+    jobs: dict[str, bool] = field(default_factory=dict)  # name -> whether it ran when last listed
     shown: dict[str, str] = field(default_factory=dict)  # job -> id of the proposal that was shown last
     names: dict[str, Names] = field(default_factory=dict)
     runs: dict[str, tuple[str, ...]] = field(default_factory=dict)  # job -> its runs in the history
@@ -48,17 +48,17 @@ class Session:
         self.jobs = {j.name: not j.phase.is_final for j in jobs if j.live}
 
     def note_names(self, snapshot: JobSnapshot) -> None:
-        """Remember what a picture names."""
+        """Remember the names in a snapshot."""
         self.jobs[snapshot.spec.name] = not snapshot.phase.is_final
         self.names[snapshot.spec.name] = Names(
             tuple(p.id for p in snapshot.proposals),
             tuple(n.id for n in snapshot.nodes),
-            tuple(str(told.shard) for told in snapshot.quarantined),
+            tuple(str(shard.shard) for shard in snapshot.quarantined),
             tuple(d.id for d in snapshot.decisions),
         )
 
     def note_shown(self, snapshot: JobSnapshot) -> None:
-        """Remember which proposal the user has just seen as the open one."""
+        """Remember which proposal was just shown as the open one."""
         self.note_names(snapshot)
         name, proposal = snapshot.spec.name, snapshot.open_proposal
         if proposal is None:
@@ -67,17 +67,17 @@ class Session:
             self.shown[name] = proposal.id
 
     def note_submitted(self, job: str) -> None:
-        """Remember a new job; what an earlier one of that name had shown is no longer meant."""
+        """Remember a new job; a proposal of an earlier job of that name no longer counts."""
         self.jobs[job] = True
         self.shown.pop(job, None)
 
     def note_decided(self, snapshot: JobSnapshot) -> None:
-        """Remember a picture taken after a decision: the proposal that was shown last is answered."""
+        """Remember the snapshot after a decision: the proposal that was shown last is answered."""
         self.note_names(snapshot)
         self.shown.pop(snapshot.spec.name, None)
 
-    def meant(self, job: str, proposal: str | None) -> str | None:
-        """Return the proposal that is meant: the one named, else the one shown last; None: the open one."""
+    def proposal_for(self, job: str, proposal: str | None) -> str | None:
+        """Return the id that was given, else that of the proposal shown last; None: the open one."""
         return proposal or self.shown.get(job)
 
     def forget(self, job: str) -> None:

@@ -1,11 +1,11 @@
-"""`%dlrover` and `%%dlrover` for IPython: the thin edge between a shell and the commands.
+"""`%dlrover` and `%%dlrover` for IPython: a thin layer between a shell and the commands.
 
-Every verb returns an object that shows itself and prints nothing. Mistakes end as a `UsageError`, one line
-without a traceback; anything else that is raised is a bug of ours and keeps its traceback. IPython's
-expansion of ``{x}`` and ``$x`` stays on, so that ``--file {path}`` can use a variable of the notebook; text
-that is no such expression is left as it is. A cell's body is never expanded.
+Every verb returns an object that displays itself and prints nothing. Errors of the user become a
+`UsageError`, one line without a traceback; any other exception is a bug of this package and keeps its
+traceback. IPython's expansion of ``{x}`` and ``$x`` stays on, so that ``--file {path}`` can use a variable of
+the notebook; text that is no such expression is left as it is. A cell's body is never expanded.
 
-What the verbs do loads with the first verb: loading the extension takes a moment, not a second.
+The handlers of the verbs load with the first verb: loading the extension takes a moment, not a second.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
 
     @cached_property
     def commands(self) -> Commands:
-        """The commands behind the verbs, made for the first of them."""
+        """The commands behind the verbs, created at the first verb."""
         from dlrover_nb.magics.commands import Commands  # noqa: PLC0415 - half a second, at the first verb
 
         return Commands(namespace=self.shell.user_ns)
@@ -54,7 +54,7 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
         except DetachedError as detached:
             return Note("Detached", str(detached))
         except DlroverError as error:
-            raise UsageError(error.told) from error
+            raise UsageError(error.text) from error
 
     dlrover.__doc__ = GRAMMAR.help_text()
 
@@ -62,7 +62,7 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
 def _matcher_of(magics: DlroverMagics) -> object:
     @context_matcher(identifier="dlrover_nb")  # type: ignore[untyped-decorator]  # as above
     def dlrover_matcher(context: CompletionContext) -> SimpleMatcherResult:
-        from dlrover_nb.magics.completion import complete  # noqa: PLC0415 - at the first key that asks
+        from dlrover_nb.magics.completion import complete  # noqa: PLC0415 - at the first completion
 
         fragment, found = complete(
             magics.commands.session, context.full_text, context.cursor_line, context.cursor_position

@@ -1,4 +1,4 @@
-"""The job that a `submit` asks for: a file or a cell, with the line's flags on top."""
+"""The job of a `submit`: a file or a cell, overridden by the flags of the line."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def spec_of(
     cell: str | None,
     namespace: dict[str, object],
 ) -> JobSpec:
-    """Return the job of a file or a cell, with the flags on top; Python in the cell has run then."""
+    """Return the job of a file or a cell, overridden by the flags; runs the Python of the cell."""
     if file is not None and cell is not None and cell.strip():
-        raise InvalidValueError("the job is given twice, in --file and in the cell; drop one of them")
+        raise InvalidValueError("the job is given twice, in --file and in the cell; remove one of them")
     if file is not None:
         text, folder = _job_text(file)
         job: JobSpec | Mapping[str, object] = load_mapping(text)

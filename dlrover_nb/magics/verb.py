@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import DlroverError
 
 if TYPE_CHECKING:
-    from dlrover_nb.magics.words import Parser
+    from dlrover_nb.magics.parser import Parser
 
 MAGIC = "%dlrover"
 Values = Mapping[str, object]  # the arguments of a call, by name

@@ -64,7 +64,7 @@ def test_what_only_python_means_is_python(cell: str) -> None:
     [
         ("name: x\nplan: {worker: [", "malformed YAML in line 2, column 17: .*, near `plan: {worker: \\["),
         ("name: x\n  epochs: 3", "malformed YAML in line 2, column 9: .*, near `epochs: 3`"),
-        ("name: x\nname: y", "malformed YAML in line 2, column 1: 'name' stands twice, near `name: y`"),
+        ("name: x\nname: y", "malformed YAML in line 2, column 1: duplicate key 'name', near `name: y`"),
         ("# my job\nname: 'x\n", "malformed YAML in line 3, column 1: .*, near `name: 'x`"),
         (
             "name ctr\nepochs",

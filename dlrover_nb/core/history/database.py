@@ -1,4 +1,4 @@
-"""The way to the database: opening, upserting, and telling a person what to do when it does not work.
+"""Access to the database: open, upsert, and errors that say what to do.
 
 SQLite is opened anew for each statement group (no pool): a connection costs some hundred microseconds, a
 master writes a few records a minute, and nothing is left open across forks and threads. Write-ahead logging
@@ -6,7 +6,8 @@ and a busy time-out let several masters and readers share one file; each writing
 write lock when it begins, because one that reads first and writes later cannot wait for another writer.
 
 Other databases than SQLite and PostgreSQL are refused, not served by plain SQL: MySQL's FLOAT holds 24 bits,
-too few for a time in seconds, and what no test runs on should not keep what cannot be had again.
+too few for a time in seconds, and a database that no test covers should not hold data that cannot be
+restored.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ def default_url() -> str:
 
 
 def is_there(url: str) -> bool:
-    """Whether a history was begun at `url`; of a server we only know by asking it, so yes.
+    """Whether there is a history at `url`; True for a server, which only a connection could tell.
 
     Raises
     ------
     InvalidValueError
-        When the URL is of no database that we know.
+        When the database of the URL is not supported.
     """
     parsed = _parse(url)
     if parsed.get_backend_name() != "sqlite" or not parsed.database or "uri" in parsed.query:
@@ -64,7 +65,7 @@ def is_there(url: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        return True  # opening it says why not
+        return True  # the error of opening it says why
 
 
 class Database:
@@ -78,7 +79,7 @@ class Database:
     Raises
     ------
     InvalidValueError
-        When the URL is of no database that we know.
+        When the database of the URL is not supported.
     BackendError
         When it cannot be opened, or a newer release of this software made its tables.
     """
@@ -86,7 +87,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self._url = _parse(url)
         self._is_postgresql = self._url.get_backend_name() == "postgresql"
-        with self.told("open"):
+        with self._translated_errors("open"):
             self._engine = _engine(self._url)
             schema.bring_up_to_date(self._engine, str(self))
 
@@ -94,12 +95,12 @@ class Database:
         return self._url.render_as_string(hide_password=True)
 
     @contextmanager
-    def told(self, what: str) -> Iterator[None]:
-        """Turn errors of the database into ours, with what to do."""
+    def _translated_errors(self, what: str) -> Iterator[None]:
+        """Turn errors of the database into a `BackendError` that says what to do."""
         try:
             yield
         except (SQLAlchemyError, OSError) as error:
-            raise BackendError(f"the history must let us {what}, got: {self._cause(error)}") from error
+            raise BackendError(f"cannot {what} the history: {self._cause(error)}") from error
 
     def _cause(self, error: Exception) -> str:
         text = " ".join(str(getattr(error, "orig", None) or error).split())
@@ -108,11 +109,11 @@ class Database:
         elif "not a database" in text or "malformed" in text:
             advice = "the file is damaged; move it away to start a new history, or restore it from a backup"
         elif "readonly" in text or "Permission denied" in text:
-            advice = "it may not be written; change its rights, or use another address"
+            advice = "it is not writable; change its permissions, or use another address"
         elif "is full" in text or "No space left" in text:
-            advice = "make room, the job goes on without its history"
+            advice = "free some space; the job continues without its history"
         else:
-            advice = "check the address, that it may be written, and that there is room"
+            advice = "check the address, the write permission, and the free space"
         return f"{text} ({self}); {advice}"
 
     def upsert(self, table: Table, row: Mapping[str, object], *, update: bool = False) -> None:
@@ -138,13 +139,13 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Open a transaction that may write: all of it happens or nothing."""
-        with self.told("write"), self._engine.begin() as connection:
+        with self._translated_errors("write"), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Open a transaction that reads, and waits for no writer."""
-        with self.told("read"), self._engine.connect() as connection:
+        with self._translated_errors("read"), self._engine.connect() as connection:
             yield connection.execution_options(**schema.READS)
 
     def rows(self, statement: Executable) -> Sequence[Any]:
@@ -153,7 +154,7 @@ class Database:
             return connection.execute(statement).all()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
 
@@ -177,12 +178,17 @@ def _parse(url: str) -> URL:
         parsed = make_url(url)
     except ArgumentError as error:
         raise InvalidValueError(
-            "history URL must be like sqlite:////path/history.db or postgresql://host/name, got none of them"
+            "history URL must be like sqlite:////path/history.db or postgresql://host/name; correct it"
         ) from error
-    if parsed.drivername in {"postgresql", "postgres"}:  # the second is libpq's and many a provider's word
+    if parsed.drivername in {
+        "postgresql",
+        "postgres",
+    }:  # the second is the scheme of libpq and of many providers
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() not in {"sqlite", "postgresql"}:
-        raise InvalidValueError(f"history must be in sqlite or postgresql, got {parsed.drivername!r}")
+        raise InvalidValueError(
+            f"history must be in sqlite or postgresql, got {parsed.drivername!r}; use one of these"
+        )
     return parsed
 
 

@@ -1,6 +1,6 @@
 """Finished jobs as warm start reads them: traits, first and final plan, newest fit.
 
-Only runs that SUCCEEDED and whose traits are known count: a plan under which a job failed is no example.
+Only runs that SUCCEEDED and whose traits are known count: a plan under which a job failed is not used.
 The final plan is the last of which there is evidence that it ran: a measured outcome, or a proposal that was
 applied. A plan ordered by hand has neither when the job ended before two steady windows; it counts when the
 series ends on its counts. With no evidence of any change, the first plan is the final one.
@@ -46,7 +46,7 @@ def past_jobs(connection: Connection, *, limit: int, owner: str | None) -> tuple
                 PastJob(traits, spec.plan, evidence.final_plan(row.run, spec), evidence.fit(row.run))
             )
         except BackendError as error:
-            logger.warning("run %s is no example for new jobs: %s", row.run, error)
+            logger.warning("run %s is not used for the warm start of new jobs: %s", row.run, error)
     return tuple(found)
 
 
@@ -66,7 +66,7 @@ def _finished(limit: int, owner: str | None) -> Select[Any]:
 
 
 class _Evidence:
-    """What some runs left, read with one query per table."""
+    """Records of some runs, read with one query per table."""
 
     def __init__(self, connection: Connection, names: Sequence[str]) -> None:
         proposals = tables.proposals

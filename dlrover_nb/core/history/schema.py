@@ -1,7 +1,7 @@
-"""Bring a database to the newest schema, once, whoever opens it first.
+"""Migrate a database to the newest schema when it is first opened.
 
-Opening is cheap where nothing is to be done: one query for the revision, and Alembic (a quarter of a second
-to import) is not touched. Otherwise the steps run in one transaction under a lock that other processes
+Opening an up-to-date database is cheap: one query for the revision, and Alembic (a quarter of a second to
+import) is not loaded. Otherwise the steps run in one transaction under a lock that other processes
 wait for: on PostgreSQL an advisory one, on SQLite the write lock itself, which the transaction takes when
 it begins. Both databases undo their DDL, so a crash leaves the old schema or the new one.
 
@@ -50,7 +50,7 @@ def bring_up_to_date(engine: Engine, place: str) -> None:
 
 
 def revision(connection: Connection) -> str | None:
-    """Return the revision of a database; None where Alembic was never at work."""
+    """Return the revision of a database; None where Alembic never migrated it."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     name: str | None = connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
@@ -68,7 +68,7 @@ def _check(connection: Connection, found: str | None, place: str) -> None:
 
 
 def _check_first_release(connection: Connection, place: str) -> None:
-    """Refuse tables that only share our names, and a number that release 0.1.0 never wrote."""
+    """Refuse tables of other programs with the same names, and a number that release 0.1.0 never wrote."""
     inspector = inspect(connection)
     present = [t for t in metadata.sorted_tables if inspector.has_table(t.name)]
     for ours in present:

@@ -1,6 +1,6 @@
 """How good predictions were: the share of measurements inside the 90 % band, and the median error.
 
-A share is given with the number behind it, and not at all where nothing was predicted: 0 of 0 is no score.
+A share is given with its count, and is None where nothing was predicted: 0 of 0 is no score.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a run's series becomes as it ages: fewer, longer rows with the same totals.
+"""Compaction of the series of a run with its age: fewer, longer rows with the same totals.
 
-A row per minute of every job of a team for ever is more than anyone reads, and what is asked of an old series
-is how much was trained, on what, and how high memory rose. So rows merge: spans and samples add up (speed is
-their quotient, so Σ speed x span stays what it was), memory keeps its maximum. Rows merge only where they
-touch and the job ran the same counts, so that neither a pause nor a change of plan is blurred.
+A row per minute of every job of a team is more than is ever read. Of an old series, three facts matter: how
+much was trained, on which nodes, and the maximum of memory. So rows merge: spans and samples are summed
+(speed is their quotient, so Σ speed x span is unchanged), memory keeps its maximum. Rows merge only where
+they are adjacent and the node counts are the same, so that pauses and changes of plan remain visible.
 
 Deleting old rows was rejected: merged to a day each they cost about as much as the run's own row.
 """

@@ -1,8 +1,8 @@
 """`HistoryStore`: jobs, plans, decisions with who and why, predicted against measured, fits, series.
 
-A job's name may be used again and again, so everything belongs to a *run*: the name and when it was
-submitted. Writing is idempotent per id within a run; a master that comes back from its journal writes
-everything once more, and nothing is there twice: not even rows of a series that were merged meanwhile.
+The name of a job may be used again, so every record belongs to a *run*: the name and the time of submission.
+Writing is idempotent per id within a run: a master that restarts from its journal writes everything again,
+and no record is stored twice, not even rows of a series that were merged in the meantime.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SERIES_LOCK = 0x646C  # first half of an advisory lock; the run is the other
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One run of a job: `phase` is the last that was heard of; `traits` is None where nobody told."""
+    """One run of a job: `phase` is the last that was recorded; `traits` is None where unknown."""
 
     run: str
     job: str
@@ -69,7 +69,7 @@ class HistoryStore:
     Raises
     ------
     InvalidValueError
-        When the URL is of no database that we know.
+        When the database of the URL is not supported.
     BackendError
         When the database cannot be opened, read or written, or is of a newer release; the text says
         what to do.
@@ -81,12 +81,12 @@ class HistoryStore:
 
     @classmethod
     def existing(cls, url: str | None = None) -> HistoryStore | None:
-        """Return the history to read, or None where no job has begun one: nothing is made."""
+        """Return an existing history; None where there is none: nothing is created."""
         url = url or default_url()
         return cls(url) if is_there(url) else None
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._database.close()
 
     # writing
@@ -126,7 +126,9 @@ class HistoryStore:
             for table in (*tables.OF_A_RUN, runs):
                 connection.execute(delete(table).where(table.c.run.in_(names)))
         if not names:
-            raise NotFoundError(f"the history must know the run, got job {job!r}, run {run!r}; see its jobs")
+            raise NotFoundError(
+                f"no run {run!r} of job {job!r} in the history; list its runs with %dlrover history"
+            )
         self._runs.pop(job, None)
         return len(names)
 
@@ -136,7 +138,7 @@ class HistoryStore:
         Of the fits of a run that are older than the first level, the newest stays.
         """
         if not levels:
-            raise InvalidValueError("compact needs at least one level of thinning, got none")
+            raise InvalidValueError("compact needs at least one level of thinning, got none; give one")
         before_s = at_s - min(level.older_s for level in levels)
         return sum(
             self._compact(run, at_s, levels) for run in self._old_runs(before_s, levels)
@@ -228,7 +230,7 @@ class HistoryStore:
         query = select(runs.c.run).where(runs.c.job == job).order_by(runs.c.started_at_s.desc()).limit(1)
         found = self._database.rows(query)
         if not found:
-            raise NotFoundError(f"the history must know the job, got {job!r}; see which ones it has")
+            raise NotFoundError(f"no job {job!r} in the history; list its jobs with %dlrover history")
         return str(found[0].run)
 
     def _read(

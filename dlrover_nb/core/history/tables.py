@@ -1,12 +1,11 @@
 """The tables: columns to search by, and beside them each record whole, as JSON.
 
-The JSON is the truth and gives back the frozen record; the columns are for questions in SQL ("who
-decided what last week"), which must not depend on how a record is encoded. Text in a column may be cut to
+The JSON is authoritative and restores the frozen record; the columns are for queries in SQL ("who decided
+what last week"), which must not depend on how a record is encoded. Text in a column may be cut to
 the column's length, the JSON never is. Rows of a series are the exception: they are many, small and made to
 be added up, so they are columns alone.
 
-What stands here is the newest schema; how older databases get there stands in `migrations`, and a test
-holds the two against each other.
+This is the newest schema; `migrations` holds the steps from older ones, and a test compares the two.
 """
 
 from __future__ import annotations

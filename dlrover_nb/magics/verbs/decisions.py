@@ -1,7 +1,7 @@
 """Verbs that show plans and decide about them.
 
-An `accept` without an id accepts the proposal that its user has seen last, so it is refused, with the reason,
-when a better one has taken its place since; only where none was shown it means the open one.
+An `accept` without an id accepts the proposal that was shown last, so it is refused, with the reason, when a
+better one has replaced it since. Only where none was shown, it accepts the open one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.magics.flags import JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
+from dlrover_nb.magics.parser import one_of
 from dlrover_nb.magics.verb import Verb, argument
-from dlrover_nb.magics.words import one_of
 
 if TYPE_CHECKING:
     from dlrover_nb.api.sizes import Sizes
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 ANSWER = (JOB, PROPOSAL, WHY)
 MODE = argument("mode", metavar="MODE", type=one_of("mode", Mode), help="manual, suggest or auto")
-CLEAR = argument("--clear", action="store_true", help="let go of what is fixed so far")
-DECISION = argument("decision", metavar="DECISION", nargs="?", help="the latest as you saw it, such as d3")
+CLEAR = argument("--clear", action="store_true", help="remove the existing pins first")
+DECISION = argument(
+    "decision", metavar="DECISION", nargs="?", help="id of the latest decision that you know, such as d3"
+)
 _job_or_proposal = job_or("proposal", re.compile(r"p\d+"))
 _job_or_decision = job_or("decision", re.compile(r"d\d+"))
 
@@ -38,7 +40,7 @@ def plans(commands: Commands, *, job: str | None) -> PlansView:
 def why(commands: Commands, *, job: str | None, proposal: str | None) -> WhyView:
     """Say why a plan is proposed: the one named, the one shown last, or the open one."""
     found = commands.job(job)
-    shown = found.why(commands.session.meant(found.name, proposal))
+    shown = found.why(commands.session.proposal_for(found.name, proposal))
     commands.session.note_names(shown.snapshot)
     return shown
 
@@ -51,7 +53,7 @@ def whatif(commands: Commands, *, job: str | None, sizes: Sizes) -> WhatIfView:
 def accept(commands: Commands, *, job: str | None, proposal: str | None, why: str) -> DecisionView:
     """Accept a proposal."""
     found = commands.job(job)
-    return commands.decided(found.accept(commands.session.meant(found.name, proposal), why=why))
+    return commands.decided(found.accept(commands.session.proposal_for(found.name, proposal), why=why))
 
 
 def override(
@@ -59,14 +61,14 @@ def override(
 ) -> DecisionView:
     """Answer a proposal with another plan; what is not given stays as it runs."""
     found = commands.job(job)
-    proposal = commands.session.meant(found.name, proposal)
+    proposal = commands.session.proposal_for(found.name, proposal)
     return commands.decided(found.override(**asdict(sizes), proposal=proposal, why=why))
 
 
 def reject(commands: Commands, *, job: str | None, proposal: str | None, why: str) -> DecisionView:
     """Reject a proposal."""
     found = commands.job(job)
-    return commands.decided(found.reject(commands.session.meant(found.name, proposal), why=why))
+    return commands.decided(found.reject(commands.session.proposal_for(found.name, proposal), why=why))
 
 
 def pin(commands: Commands, *, job: str | None, sizes: Sizes, clear: bool, why: str) -> DecisionView:

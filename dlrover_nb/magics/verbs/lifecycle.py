@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.client.handle import Until
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.magics.flags import JOB, WHY
+from dlrover_nb.magics.parser import number, one_of, whole
 from dlrover_nb.magics.verb import Verb, argument
-from dlrover_nb.magics.words import number, one_of, whole
 
 if TYPE_CHECKING:
     from dlrover_nb.api.job import Job
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WAIT = (
     JOB,
-    argument("--timeout", type=number, metavar="SECONDS", help="give up waiting after this long"),
+    argument("--timeout", type=number, metavar="SECONDS", help="stop waiting after this time"),
     argument(
         "--for",
         dest="until",
@@ -29,13 +29,15 @@ WAIT = (
     ),
 )
 DELETE = (
-    argument("job", metavar="JOB", help="its name"),
-    argument("--force", action="store_true", help="even while it runs"),
+    argument("job", metavar="JOB", help="name of the job"),
+    argument("--force", action="store_true", help="stop the job first if it runs"),
 )
 SHARDS = (
     JOB,
-    argument("--retry", type=whole, metavar="SHARD", help="train it again, its rows are mended"),
-    argument("--skip", type=whole, metavar="SHARD", help="go on without it"),
+    argument(
+        "--retry", type=whole, metavar="SHARD", help="train this shard again, after its rows were repaired"
+    ),
+    argument("--skip", type=whole, metavar="SHARD", help="continue without this shard"),
     WHY,
 )
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.export import EXPORTERS
 from dlrover_nb.magics.flags import FORCE, JOB, OUTPUT_HELP, job_or
+from dlrover_nb.magics.parser import number, one_of, whole
 from dlrover_nb.magics.verb import Verb, argument
-from dlrover_nb.magics.words import number, one_of, whole
 
 if TYPE_CHECKING:
     from dlrover_nb.api.exports import CheckView, ExportView
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 LOGS = (
     JOB,
-    argument("node", metavar="NODE", nargs="?", help="its name, such as worker-0; left out: all nodes"),
-    argument("-n", "--lines", type=whole, metavar="N", default=100, help="how many lines; 100"),
+    argument("node", metavar="NODE", nargs="?", help="name of a node, such as worker-0; default: all nodes"),
+    argument("-n", "--lines", type=whole, metavar="N", default=100, help="number of lines; default: 100"),
 )
-HISTORY = (JOB, argument("--run", metavar="RUN", help="id of a run; left out: the newest"))
+HISTORY = (JOB, argument("--run", metavar="RUN", help="id of a run; default: the newest"))
 SCORE = (
-    argument("--owner", metavar="WHO", help="whose jobs; left out: everybody's"),
-    argument("--days", type=number, metavar="N", help="plans of the last N days; left out: all"),
+    argument("--owner", metavar="WHO", help="owner of the jobs; default: all owners"),
+    argument("--days", type=number, metavar="N", help="plans of the last N days; default: all"),
 )
 EXPORT = (
     JOB,
@@ -41,15 +41,17 @@ EXPORT = (
     argument("--plan", metavar="PLAN", default="current", help="current, or a proposal's id"),
     argument("-o", "--output", metavar="FILE", help=OUTPUT_HELP),
     FORCE,
-    argument("--auto-scale", action="store_true", help="let DLRover plan again; else this plan stays"),
-    argument("--check", action="store_true", help="say what it was held against: the real schemas"),
-    argument("--image", metavar="IMAGE", help="of the pods"),
-    argument("--namespace", metavar="NAMESPACE", help="where the job goes"),
+    argument(
+        "--auto-scale", action="store_true", help="let DLRover change the plan; default: the plan is fixed"
+    ),
+    argument("--check", action="store_true", help="report the validation against the real schemas"),
+    argument("--image", metavar="IMAGE", help="image of the pods"),
+    argument("--namespace", metavar="NAMESPACE", help="namespace of the job"),
 )
 IMPORT = (
-    argument("file", metavar="FILE", help="YAML that was exported, edited or not"),
-    argument("--check", action="store_true", help="only hold it against the real schemas"),
-    argument("--submit", action="store_true", help="start its job, on its plan"),
+    argument("file", metavar="FILE", help="exported YAML; it may have been edited"),
+    argument("--check", action="store_true", help="only validate it against the real schemas"),
+    argument("--submit", action="store_true", help="submit its job with its plan"),
     argument("--apply", action="store_true", help="scale the running job of that name to its plan"),
 )
 
@@ -68,7 +70,7 @@ def logs(commands: Commands, *, job: str | None, node: str | None, lines: int) -
 
 
 def history(commands: Commands, *, job: str | None, run: str | None) -> HistoryView | RunsView:
-    """Look back; no cluster is needed."""
+    """Show past runs, or one of them; no cluster is needed."""
     from dlrover_nb.api import past  # noqa: PLC0415 - see the package
     from dlrover_nb.api.views import RunsView  # noqa: PLC0415 - see the package
 
@@ -117,7 +119,7 @@ def export(  # noqa: PLR0913 - what the plan does not say, each by its name
 
 
 def one_action(values: Values) -> Values:
-    """Refuse more than one of the actions of an import."""
+    """Refuse more than one action of an import."""
     chosen = [f"--{name}" for name in ("check", "submit", "apply") if values[name]]
     if len(chosen) > 1:
         raise InvalidValueError(f"{' and '.join(chosen)} do not go together; give one of them")
@@ -155,7 +157,7 @@ VERBS = (
     ),
     Verb(
         "history",
-        "look back on past runs, or on one of them",
+        "show past runs, or one of them",
         history,
         HISTORY,
         "quick-start",

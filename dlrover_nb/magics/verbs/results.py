@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.many import ManyJobs
 
 PREDICT = (
-    argument("job", metavar="JOB", help="its name, also after its end, or its run folder"),
-    argument("rows", metavar="ROWS", help="file with the columns that were trained on"),
+    argument("job", metavar="JOB", help="name of a job, which may have ended, or its run folder"),
+    argument("rows", metavar="ROWS", help="file with the columns of the training data"),
     *OUTPUT,
 )
-SHUTDOWN = (argument("--force", action="store_true", help="even while jobs run"),)
+SHUTDOWN = (argument("--force", action="store_true", help="stop jobs that still run"),)
 
 
 def report(commands: Commands, *, job: str | None, output: str, force: bool) -> Note:
@@ -40,12 +40,12 @@ def predict(commands: Commands, *, job: str, rows: str, output: str, force: bool
 
 
 def _trained(commands: Commands, name: str) -> JobHandle | str:
-    """Return the job where only its own nodes see its files; else the name, to be found on this machine."""
+    """Return the job where only its own nodes can read its files; else the name, to find on this machine."""
     if commands.session.cluster is None and read_address(commands.address)[0] != "kubernetes":
         return name
     try:
         handle = commands.cluster().job(name).handle
-    except DlroverError:  # it may be the run folder of one that ran here
+    except DlroverError:  # it may be the run folder of a job that ran here
         return name
     return handle if handle.is_far else name
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.job import DataFormat, Embedding, Metric, Migration, Mode, Optimizer, Sync
 from dlrover_nb.magics.flags import JOB, SIZE_FLAGS, flags_of
+from dlrover_nb.magics.parser import columns, number, one_of, setting, whole, widths, yes_no
 from dlrover_nb.magics.verb import Verb, argument
-from dlrover_nb.magics.words import columns, number, one_of, setting, whole, widths, yes_no
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -22,16 +22,20 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.live import LiveView
 
 CONNECT = (
-    argument("kind", metavar="KIND", nargs="?", default="ray", help="ray, kubernetes, local, or sim"),
-    argument("address", metavar="ADDRESS", nargs="?", help="of a Ray; left out: this machine"),
-    argument("--cpus", type=number, metavar="N", help="cores that a Ray of our own offers"),
-    argument("--machines", type=whole, metavar="N", help="of a simulated cluster"),
-    argument("--speed", type=number, metavar="X", help="simulated seconds in a second"),
-    argument("--context", metavar="CONTEXT", help="of the kubeconfig; left out: its current one"),
-    argument("--namespace", metavar="NAMESPACE", help="where jobs go; left out: the context's"),
+    argument(
+        "kind", metavar="KIND", nargs="?", default="ray", help="ray, kubernetes, local, or sim (simulated)"
+    ),
+    argument(
+        "address", metavar="ADDRESS", nargs="?", help="of an existing Ray; default: a Ray on this machine"
+    ),
+    argument("--cpus", type=number, metavar="N", help="cores of a Ray that is started here"),
+    argument("--machines", type=whole, metavar="N", help="number of simulated machines"),
+    argument("--speed", type=number, metavar="X", help="simulated seconds per second"),
+    argument("--context", metavar="CONTEXT", help="of the kubeconfig; default: its current one"),
+    argument("--namespace", metavar="NAMESPACE", help="where jobs run; default: that of the context"),
 )
 SUBMIT_FLAGS: FlagTable = (
-    ("--data", "data.path", str, "FILE", "rows to train on; left out: the census rows that ship"),
+    ("--data", "data.path", str, "FILE", "rows to train on; default: the census rows of the package"),
     (
         "--format",
         "data.format",
@@ -39,48 +43,50 @@ SUBMIT_FLAGS: FlagTable = (
         "FORMAT",
         "census, parquet, criteo, numpy or own",
     ),
-    ("--label", "data.label", str, "COLUMN", "column with 0 or 1"),
-    ("--numeric", "data.numeric", columns, "A,B", "number columns; none named: all, by type"),
+    ("--label", "data.label", str, "COLUMN", "column with the label, 0 or 1"),
+    ("--numeric", "data.numeric", columns, "A,B", "number columns; default: chosen by type"),
     ("--categorical", "data.categorical", columns, "A,B", "columns of ids"),
-    ("--exclude", "data.exclude", columns, "A,B", "columns to leave out"),
+    ("--exclude", "data.exclude", columns, "A,B", "columns to ignore"),
     ("--holdout", "data.holdout", number, "SHARE", "share of rows kept for evaluation"),
     ("--mode", "mode", one_of("mode", Mode), "MODE", "who decides: manual, suggest or auto"),
     ("--batch-size", "batch_size", whole, "N", "samples of one mini-batch"),
     ("--epochs", "epochs", whole, "N", "passes over the rows"),
-    ("--seed", "seed", whole, "N", "of the order of rows"),
-    ("--model", "model.name", str, "MODEL", "wide_deep, dcn_v2, xdeepfm, or your own: a name"),
+    ("--seed", "seed", whole, "N", "seed of the order of rows"),
+    ("--model", "model.name", str, "MODEL", "wide_deep, dcn_v2, xdeepfm, or the name of your own"),
     ("--embedding-dim", "model.embedding_dim", whole, "N", "width of an embedding"),
     ("--hidden", "model.hidden", widths, "A,B", "widths of the deep part's layers"),
     ("--cross-layers", "model.cross_layers", whole, "N", "cross layers of dcn_v2"),
     ("--cin", "model.cin", widths, "A,B", "feature maps of xdeepfm's layers"),
     ("--embedding", "model.embedding", one_of("embedding", Embedding), "KIND", "fixed tables, or hash"),
-    ("--hash-size", "model.hash_size", whole, "N", "most rows of one column of fixed tables"),
+    ("--hash-size", "model.hash_size", whole, "N", "maximum rows of one column of a fixed table"),
     ("--optimizer", "model.optimizer", one_of("optimizer", Optimizer), "NAME", "sgd, adagrad or adam"),
-    ("--learning-rate", "model.learning_rate", number, "X", "of the optimizer"),
+    ("--learning-rate", "model.learning_rate", number, "X", "step size of the optimizer"),
     ("--beta1", "model.beta1", number, "X", "of adam"),
     ("--beta2", "model.beta2", number, "X", "of adam"),
     ("--epsilon", "model.epsilon", number, "X", "of adam"),
     ("--sync", "sync", one_of("sync", Sync), "KIND", "asp, bsp or ssp: how far workers may run ahead"),
-    ("--staleness", "staleness", whole, "N", "the bound of ssp, in iterations"),
+    ("--staleness", "staleness", whole, "N", "bound of ssp, in iterations"),
     ("--overlap", "overlap", yes_no, "YES|NO", "whether a worker computes while gradients travel"),
     ("--migration", "migration", one_of("migration", Migration), "KIND", "seamless or restart"),
-    ("--checkpoint-url", "checkpoint_url", str, "URL", "where checkpoints are kept"),
+    ("--checkpoint-url", "checkpoint_url", str, "URL", "where checkpoints are stored"),
     ("--early-stopping", "early_stopping.metric", one_of("metric", Metric), "METRIC", "auc or log_loss"),
     ("--patience", "early_stopping.patience", whole, "N", "passes without gain before training ends"),
-    ("--min-gain", "early_stopping.min_gain", number, "X", "what counts as a gain"),
+    ("--min-gain", "early_stopping.min_gain", number, "X", "smallest improvement that counts"),
     *SIZE_FLAGS,
 )
 SUBMIT = (
-    argument("name", metavar="NAME", nargs="?", help="of the job"),
-    argument("--file", metavar="FILE", help="job file (YAML); flags win over it"),
+    argument("name", metavar="NAME", nargs="?", help="name of the job"),
+    argument("--file", metavar="FILE", help="job file (YAML); flags override it"),
     *flags_of(SUBMIT_FLAGS, by_path=True),
     argument(
-        "--warm-start", action="store_true", help="begin on what jobs like it ended with, if there are any"
+        "--warm-start",
+        action="store_true",
+        help="start with the final plan of similar jobs, where there are any",
     ),
     argument(
         "--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="any key of a job file"
     ),
-    argument("--wait", action="store_true", help="block until it has ended; exit code 1 when it failed"),
+    argument("--wait", action="store_true", help="block until the job has ended; exit code 1 if it failed"),
 )
 
 
@@ -112,7 +118,7 @@ def submit(
     wait: bool,
     cell: str | None,
 ) -> Job | StatusView:
-    """Start a job, and wait for its end where that was asked."""
+    """Start a job, and wait for its end with ``--wait``."""
     from dlrover_nb.api.job import Job  # noqa: PLC0415 - see the package
     from dlrover_nb.api.views import Note  # noqa: PLC0415 - see the package
     from dlrover_nb.magics.submission import own_code, spec_of  # noqa: PLC0415 - see the package

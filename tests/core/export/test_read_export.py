@@ -281,7 +281,7 @@ CPU = ROLE % "{template: {spec: {containers: [{resources: {limits: {%s}}}]}}}"
         ("name: clicks\n", f"an import reads {KINDS}, got a document without kind"),
         ("kind: MPIJob\n", f"an import reads {KINDS}, got MPIJob"),
         ("kind: ElasticJob\nspec: {a: [1}\n", "malformed YAML in line 2, column 13: "),
-        ("kind: ElasticJob\nkind: Pod\n", "malformed YAML in line 2, column 1: 'kind' stands twice"),
+        ("kind: ElasticJob\nkind: Pod\n", "malformed YAML in line 2, column 1: duplicate key 'kind'"),
         ("kind: Pod\n---\n- 1\n", "document 2 must be a group of keys and values, got a list"),
         ("text", "document 1 must be a group of keys and values, got 'text'"),
         ("\0", "malformed YAML"),

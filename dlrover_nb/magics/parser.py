@@ -1,4 +1,4 @@
-"""The parser of one verb, and the kinds of words it reads; a mistake is one line with what is possible."""
+"""The parser of one verb, and the types of its arguments; an error is one line with the accepted values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
     """Parser of one verb that raises `InvalidValueError` instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the mistake as one line."""
+        """Raise the error as one line."""
         verb = self.prog.split()[-1]
         raise InvalidValueError(
             f"{message.removeprefix('argument ')}; see {self.prog.split()[0]} help {verb}"
@@ -30,14 +30,14 @@ class Parser(argparse.ArgumentParser):
         """Return all long flags."""
         return tuple(s for action in self._actions for s in action.option_strings if s.startswith("--"))
 
-    def taken_by(self, flag: str) -> argparse.Action | None:
-        """Return what reads the word after a flag; None where the flag is unknown or takes no word."""
+    def action_of(self, flag: str) -> argparse.Action | None:
+        """Return the action of a flag that takes a value; None where the flag is unknown or takes none."""
         action = self._option_string_actions.get(flag)
         return None if action is None or action.nargs == 0 else action
 
     @property
     def positionals(self) -> tuple[argparse.Action, ...]:
-        """Return what reads the words that stand without a flag."""
+        """Return the actions of the positional arguments."""
         return tuple(action for action in self._actions if not action.option_strings)
 
 
@@ -59,21 +59,21 @@ def number(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """The type of an argument that is one of a few words, which completion offers.
+    """The type of an argument with a fixed set of values, which completion offers.
 
     Parameters
     ----------
     what
-        What the word is, for texts.
+        What the value is, for messages.
     known
-        The words.
+        The accepted values.
     """
 
     what: str
     known: tuple[str, ...]
 
     def __call__(self, text: str) -> str:
-        """Return the word, or refuse it with the nearest known one."""
+        """Return the value, or refuse it with the nearest accepted one."""
         if text not in self.known:
             raise argparse.ArgumentTypeError(
                 f"unknown {self.what} {text!r}; {did_you_mean(text, self.known)}"
@@ -93,7 +93,7 @@ def did_you_mean(text: str, known: Sequence[str]) -> str:
 
 
 def columns(text: str) -> list[str]:
-    """Return the parts of a list with commas."""
+    """Return the items of a comma-separated list."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
@@ -109,12 +109,12 @@ def setting(text: str) -> tuple[str, object]:
 
 
 def widths(text: str) -> list[int]:
-    """Return whole numbers from a list with commas."""
+    """Return the whole numbers of a comma-separated list."""
     return [whole(part) for part in columns(text)]
 
 
 def yes_no(text: str) -> bool:
-    """Return whether it says yes."""
+    """Return a yes or no as a bool."""
     known = {"yes": True, "no": False, "true": True, "false": False}
     if text not in known:
         raise argparse.ArgumentTypeError(f"must be yes or no, got {text!r}")
