@@ -12,11 +12,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dlrover_nb.api.cluster import Cluster, connect
+    from dlrover_nb.api.cluster import Cluster
+    from dlrover_nb.api.connection import connect
     from dlrover_nb.api.job import Job
 
 __all__ = ["Cluster", "Job", "connect"]
-_WHERE = {"Cluster": "cluster", "Job": "job", "connect": "cluster"}
+_WHERE = {"Cluster": "cluster", "Job": "job", "connect": "connection"}
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Where jobs run, as Python sees it: `dlrover_nb.connect` returns one of these."""
+"""The Python API of a cluster: `dlrover_nb.connect` returns it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dlrover_nb.api import past
 from dlrover_nb.api.job import Job
 from dlrover_nb.api.submission import job_of
 from dlrover_nb.api.views import ConnectionView, JobsView, Note
-from dlrover_nb.core.connect import connect as connect_core
 from dlrover_nb.core.errors import DlroverError, NotFoundError
 from dlrover_nb.widgets.poller import Poller
 
@@ -24,70 +23,8 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.many import ManyJobs
 
 
-def connect(  # noqa: PLR0913 - each kind of cluster has its two options, and help() shows them
-    kind: str = "ray",
-    address: str | None = None,
-    *,
-    cpus: float | None = None,
-    start: bool = True,
-    machines: int | None = None,
-    speed: float | None = None,
-    context: str | None = None,
-    namespace: str | None = None,
-) -> Cluster:
-    """Connect to a place where jobs run.
-
-    Parameters
-    ----------
-    kind
-        ``"ray"``, ``"kubernetes"``, ``"local"`` for processes of this machine without Ray, or ``"sim"`` for a
-        simulated cluster in this process, of which nothing is real.
-    address
-        ``host:port`` of an existing Ray; None for one of our own on this machine, started when there is none.
-    cpus
-        Cores that a Ray of our own, or a job of local processes, may use; all by default.
-    start
-        Whether one of our own may be started when none runs.
-    machines, speed
-        Of a simulated cluster: how many, and how many of its seconds pass in a real one.
-    context, namespace
-        Of Kubernetes: a context of the kubeconfig, and the namespace where jobs go; each the current one by
-        default. Without a kubeconfig, in a pod, the cluster around it is meant.
-
-    Returns
-    -------
-    Cluster
-        To submit jobs to, and to find them again on.
-
-    Raises
-    ------
-    InvalidValueError
-        For an unknown kind, or an option that the kind does not have.
-    BackendError
-        When it cannot be reached or started.
-    NotFoundError
-        When there is none of our own and none may be started.
-
-    Examples
-    --------
-    >>> cluster = dlrover_nb.connect("sim", machines=4, speed=600)
-    >>> job = cluster.submit("name: ads-ctr", epochs=100)
-    """
-    core = connect_core(
-        kind,
-        address,
-        start=start,
-        cpus=cpus,
-        machines=machines,
-        speed=speed,
-        context=context,
-        namespace=namespace,
-    )
-    return Cluster(core)
-
-
 class Cluster:
-    """Where jobs run; shows itself as what it is and what it offers.
+    """A cluster; displays its kind and its capacity.
 
     Parameters
     ----------
@@ -104,7 +41,7 @@ class Cluster:
 
     @property
     def simulated(self) -> bool:
-        """Whether nothing here is real."""
+        """Whether the cluster is simulated."""
         return self.core.simulated
 
     @property
@@ -135,7 +72,7 @@ class Cluster:
         Returns
         -------
         Job
-            The job, to watch, to steer and to await.
+            The submitted job.
 
         Raises
         ------
@@ -227,12 +164,12 @@ class Cluster:
         --------
         >>> cluster.import_file("elasticjob.yaml").apply(why="as agreed")
         """
-        from dlrover_nb.api.imports import import_file  # noqa: PLC0415 - exports load when asked for
+        from dlrover_nb.api.imports import import_file  # noqa: PLC0415 - exports load on demand
 
         return import_file(path, start=self.submit, find=self.job)
 
     def history(self, job: str | None = None, run: str | None = None) -> HistoryView | RunsView:
-        """Look back on one run of a job, or, where none is named, on the list of all runs.
+        """Return one run of a job, or, where none is named, the list of all runs.
 
         Parameters
         ----------
@@ -278,7 +215,7 @@ class Cluster:
         return past.score(owner, days)
 
     def logs(self, job: str, node: str | None = None, *, n: int = 100) -> LogsView:
-        """Return what the nodes of a job wrote, after its master is gone too.
+        """Return the log lines of the nodes of a job, also after its master has ended.
 
         Parameters
         ----------
@@ -322,19 +259,19 @@ class Cluster:
         --------
         >>> cluster.dash()
         """
-        from dlrover_nb.widgets.many import ManyJobs  # noqa: PLC0415 - views load when asked for
+        from dlrover_nb.widgets.many import ManyJobs  # noqa: PLC0415 - views load on demand
 
         return ManyJobs(self.core, self.poller)
 
     def delete(self, name: str, *, force: bool = False) -> Note:
-        """Remove a job and all that it left, also where it is over; its history is kept.
+        """Remove a job and all its files, also after its end; its history is kept.
 
         Parameters
         ----------
         name
             Of the job.
         force
-            Remove it even while it runs; it is stopped.
+            Stop it first if it runs.
 
         Raises
         ------
@@ -350,12 +287,12 @@ class Cluster:
         return Note(f"Deleted {name}", self.core.delete(name, force=force))
 
     def shutdown(self, *, force: bool = False) -> Note:
-        """End the cluster if this product started it, else only let go of it; live views keep what they saw.
+        """Stop the cluster if this product started it, else disconnect; live views keep their last state.
 
         Parameters
         ----------
         force
-            End it even while jobs run; they are stopped.
+            Stop jobs that still run.
 
         Raises
         ------
@@ -373,7 +310,7 @@ class Cluster:
         return Note("Shutdown", done)
 
     def standing(self) -> ClusterAccess:
-        """Return what you are told of the cluster beside its capacity, and what you may do there.
+        """Return facts about the cluster beside its capacity, and your rights there.
 
         Raises
         ------

@@ -36,15 +36,15 @@ CURRENT = "current"
 
 @runtime_checkable
 class Judge(Protocol):
-    """What has an API server to ask: a cluster of Kubernetes, and the way to a job there."""
+    """A connection with an API server: a cluster of Kubernetes, and the link to a job there."""
 
     def judge(self, documents: Sequence[dict[str, Any]]) -> Sequence[Judged]:
-        """Say what the server would do with each document."""
+        """Return the result of a dry run of each document."""
         ...
 
 
 class Judged(Protocol):
-    """What it says of one."""
+    """The result of a dry run of one document."""
 
     @property
     def what(self) -> str:
@@ -53,12 +53,12 @@ class Judged(Protocol):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it refuses it."""
+        """Whether the server refuses it."""
         ...
 
     @property
     def words(self) -> str:
-        """Why, or why it cannot judge it; empty: it would take it."""
+        """The reason, or why there is no result; empty: the server would accept it."""
         ...
 
 
@@ -68,12 +68,12 @@ class ExportView(Shown):
 
     path: str | None
     text: str
-    checked: str = ""  # what they were held against, where that was asked
+    checked: str = ""  # result of the validation, where it was requested
 
     def view(self) -> View:
         """Return the content."""
         where = f"Exported to {self.path}" if self.path else "Export (not written to a file)"
-        checked = tuple(Paragraph(words) for words in self.checked.splitlines())
+        checked = tuple(Paragraph(line) for line in self.checked.splitlines())
         return View(where, (*checked, Verbatim(self.text)))
 
 
@@ -83,12 +83,12 @@ class CheckView(Shown):
 
     path: str
     kinds: tuple[str, ...]
-    server: tuple[str, ...] = ()  # what the connected cluster's API server says of it
+    server: tuple[str, ...] = ()  # result of the connected cluster's API server
 
     def view(self) -> View:
         """Return the content."""
-        told = (valid_words(self.kinds), *self.server)
-        return View(f"Check of {self.path}", tuple(Paragraph(words) for words in told))
+        lines = (valid_text(self.kinds), *self.server)
+        return View(f"Check of {self.path}", tuple(Paragraph(line) for line in lines))
 
 
 def export(
@@ -102,7 +102,7 @@ def export(
 ) -> ExportView:
     """Return a plan as the documents of another system; see `Job.export`.
 
-    Where it is to be checked and `server` is a `Judge`, that is asked too.
+    With `checked`, and a `server` that is a `Judge`, the result of a dry run is included.
     """
     check_known("kind of export", kind, tuple(EXPORTERS))
     plan = plan if isinstance(plan, ResourcePlan) else plan_named(snapshot, plan)
@@ -110,10 +110,10 @@ def export(
     refuse_invalid(
         documents, f"the export of {snapshot.spec.name}", "change the job or the option it comes from"
     )
-    told = [valid_words(tuple(str(d["kind"]) for d in documents))] if checked else []
+    lines = [valid_text(tuple(str(d["kind"]) for d in documents))] if checked else []
     if checked:
-        told += server_words(server, documents, f"the export of {snapshot.spec.name}")
-    return ExportView(None, to_yaml(*documents), "\n".join(told))
+        lines += dry_run_lines(server, documents, f"the export of {snapshot.spec.name}")
+    return ExportView(None, to_yaml(*documents), "\n".join(lines))
 
 
 def written(view: ExportView, path: Path | str, *, force: bool) -> ExportView:
@@ -124,7 +124,7 @@ def written(view: ExportView, path: Path | str, *, force: bool) -> ExportView:
 def check_file(path: Path | str, server: object = None) -> CheckView:
     """Validate a file of exported documents against the real schemas, strictly; no cluster is needed.
 
-    Where `server` is a `Judge`, its API server is asked too, in a dry run.
+    Where `server` is a `Judge`, its API server also validates them in a dry run.
 
     Raises
     ------
@@ -138,11 +138,11 @@ def check_file(path: Path | str, server: object = None) -> CheckView:
         raise InvalidValueError(f"{path} is empty; expected exported YAML")
     refuse_invalid(documents, str(path), "correct it there, or export again")
     kinds = tuple(str(d["kind"]) for d in documents)
-    return CheckView(str(path), kinds, server_words(server, documents, str(path)))
+    return CheckView(str(path), kinds, dry_run_lines(server, documents, str(path)))
 
 
-def server_words(server: object, documents: Sequence[dict[str, Any]], what: str) -> tuple[str, ...]:
-    """Return what the API server of a connected cluster says of documents, in a dry run.
+def dry_run_lines(server: object, documents: Sequence[dict[str, Any]], what: str) -> tuple[str, ...]:
+    """Return the result of a dry run of documents by the API server of a connected cluster.
 
     Raises
     ------
@@ -175,14 +175,14 @@ def plan_named(snapshot: JobSnapshot, name: str) -> ResourcePlan:
 
 
 def refuse_invalid(documents: Iterable[object], what: str, fix: str) -> None:
-    """Raise the first thing that the real schemas refuse; all others are counted."""
+    """Raise the first violation of the real schemas; the others are counted."""
     problems = check(documents)
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise InvalidValueError(f"{what} is not valid: {problems[0]}{more}; {fix}")
 
 
-def valid_words(kinds: tuple[str, ...]) -> str:
-    """Say that documents are valid."""
+def valid_text(kinds: tuple[str, ...]) -> str:
+    """Return the message that documents are valid."""
     counted = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     return f"Valid against the real schemas, unknown fields refused: {counted}."

@@ -97,12 +97,12 @@ class ImportView(Shown):
 
     def view(self) -> View:
         """Return the content."""
-        told = self.imported
-        listed = (*_listed("changed since", told.differs), *_listed("not in the file", told.unknown))
-        blocks: list[Block] = [Facts((*_facts(told), *listed))]
-        if told.plan is not None:
-            blocks += plan_view(told.plan).blocks
-        blocks += _provenance_blocks(told.provenance)
+        found = self.imported
+        listed = (*_listed("changed since", found.differs), *_listed("not in the file", found.unknown))
+        blocks: list[Block] = [Facts((*_facts(found), *listed))]
+        if found.plan is not None:
+            blocks += plan_view(found.plan).blocks
+        blocks += _provenance_blocks(found.provenance)
         return View(f"Import of {self.path}", (*blocks, *self._beside()))
 
     def _beside(self) -> tuple[Block, ...]:
@@ -112,14 +112,14 @@ class ImportView(Shown):
         name = self.running.title
         rows = tuple(differences(self.imported, self.running))
         if not rows:
-            return (Paragraph(f"Job {name} runs just so."),)
+            return (Paragraph(f"Job {name} runs exactly this plan."),)
         return (Table(f"Different from job {name} as it runs", ("what", "in the file", "now"), rows),)
 
     def _plan(self, current: ResourcePlan) -> ResourcePlan:
         if self.imported.plan is not None:
             return self.imported.plan
         if not self.imported.parts:
-            raise InvalidValueError(f"{self.path} says nothing of a plan; name another file")
+            raise InvalidValueError(f"{self.path} holds no plan; name another file")
         return self.imported.parts.applied(current)
 
 
@@ -149,16 +149,16 @@ def _connected(function: Callable[..., Job] | None) -> Callable[..., Job]:
     return function
 
 
-def differences(told: Imported, running: JobSnapshot) -> Iterable[tuple[str, str, str]]:
+def differences(imported: Imported, running: JobSnapshot) -> Iterable[tuple[str, str, str]]:
     """Yield (what, in the file, now) for each part of the plan and the job that is not the same."""
-    plan = told.plan or told.parts.applied(running.target)
+    plan = imported.plan or imported.parts.applied(running.target)
     for role in ("worker", "ps"):
         for field in fields(getattr(plan, role)):
             here, now = (getattr(getattr(p, role), field.name) for p in (plan, running.target))
             if here != now:
                 yield f"plan.{role}.{field.name}", f"{here:g}", f"{now:g}"
-    if told.job is not None:
-        here_job, now_job = _leaves(told.job), _leaves(running.spec)
+    if imported.job is not None:
+        here_job, now_job = _leaves(imported.job), _leaves(running.spec)
         for key in here_job.keys() | now_job.keys():
             if here_job.get(key) != now_job.get(key):
                 yield key, str(here_job.get(key, units.MISSING)), str(now_job.get(key, units.MISSING))
@@ -178,14 +178,14 @@ def _flat(group: Mapping[str, object], path: str = "") -> Iterable[tuple[str, ob
             yield f"{path}{key}", value
 
 
-def _facts(told: Imported) -> tuple[tuple[str, str], ...]:
+def _facts(imported: Imported) -> tuple[tuple[str, str], ...]:
     scale = {True: "DLRover may plan again (autoScale: true)", False: "fixed (autoScale: false)"}
-    job = told.job
+    job = imported.job
     facts = (
-        ("job", told.name or units.MISSING),
-        ("kind", told.kind),
-        ("exported by", f"dlrover-nb {told.version}" if told.version else "another system"),
-        *((("replicas are", scale[told.auto_scale]),) if told.auto_scale is not None else ()),
+        ("job", imported.name or units.MISSING),
+        ("kind", imported.kind),
+        ("exported by", f"dlrover-nb {imported.version}" if imported.version else "another system"),
+        *((("replicas are", scale[imported.auto_scale]),) if imported.auto_scale is not None else ()),
     )
     if job is None:
         return facts
@@ -194,11 +194,11 @@ def _facts(told: Imported) -> tuple[tuple[str, str], ...]:
     return (*facts, ("data", data), ("training", training))
 
 
-def _provenance_blocks(told: Provenance) -> list[Block]:
+def _provenance_blocks(provenance: Provenance) -> list[Block]:
     blocks: list[Block] = []
-    if told.decision is not None:
-        blocks += [Heading("Where the plan came from"), *decision_view(told.decision).blocks]
-    if (p := told.prediction) is not None:
+    if provenance.decision is not None:
+        blocks += [Heading("Where the plan came from"), *decision_view(provenance.decision).blocks]
+    if (p := provenance.prediction) is not None:
         band = f"{units.rate(p.samples_per_s)}, 90 % band {units.number(p.low)} to {units.number(p.high)}"
         blocks.append(Facts((("predicted", band),)))
     return blocks

@@ -1,4 +1,4 @@
-"""A job as Python sees it: to look at, to steer and to await."""
+"""The Python API of a job: its state, decisions about it, and its end."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ NEW_S = 2.0  # a job's master takes a moment to start; till then the first displ
 
 
 class Job(Results):
-    """A job under its name; shows its present state.
+    """A job by name; displays its present state.
 
-    Every method asks the job's master anew, so that a `Job` never grows stale, and raises `BackendError`, one
+    Every method asks the job's master anew, so that a `Job` is never stale, and raises `BackendError`, one
     line that says what to do, when the master cannot be reached. ``await job`` waits for its end without
     blocking; an interrupted or cancelled wait leaves the job alone.
 
@@ -57,7 +57,7 @@ class Job(Results):
     # what it is
 
     def snapshot(self) -> JobSnapshot:
-        """Return the newest picture of the job, as a record."""
+        """Return the newest snapshot of the job, as a record."""
         return self.handle.snapshot()
 
     def series(self, cursor: int = 0) -> SeriesChunk:
@@ -76,12 +76,12 @@ class Job(Results):
 
     def status(self) -> StatusView:
         """Return the job's present state: progress, throughput, nodes, memory, the open proposal."""
-        looks = self.handle.with_short_timeout
-        return StatusView(looks.snapshot(), looks.series())
+        handle = self.handle.with_short_timeout
+        return StatusView(handle.snapshot(), handle.series())
 
     def watch(self) -> LiveView:
         """Return a live view; a front end without widgets shows its static form."""
-        from dlrover_nb.widgets.live import LiveView  # noqa: PLC0415 - views load when asked for
+        from dlrover_nb.widgets.live import LiveView  # noqa: PLC0415 - views load on demand
 
         return LiveView(self.handle, self.poller)
 
@@ -153,18 +153,18 @@ class Job(Results):
         >>> job.whatif(workers=4).weighed[0].candidate
         """
         sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
-        asked = tuple(sizes.applied_to(plan) for plan in plans) or (self._plan(None, sizes),)
-        return WhatIfView(self.handle.weigh(*asked), self.handle.snapshot())
+        weighed = tuple(sizes.applied_to(plan) for plan in plans) or (self._plan(None, sizes),)
+        return WhatIfView(self.handle.weigh(*weighed), self.handle.snapshot())
 
     # its rows
 
     def shards(self) -> ShardsView:
         """Return the exact account of rows, and the shards that wait for a decision."""
-        looks = self.handle.with_short_timeout
-        return ShardsView(looks.snapshot(), looks.series())
+        handle = self.handle.with_short_timeout
+        return ShardsView(handle.snapshot(), handle.series())
 
     def retry_shard(self, shard: int, *, why: str = "") -> ShardsView:
-        """Train a shard again that ended its workers, after its rows were mended.
+        """Train a shard again that crashed its workers, after its rows were repaired.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class Job(Results):
         return self.shards()
 
     def skip_shard(self, shard: int, *, why: str = "") -> ShardsView:
-        """Go on without a shard that ended its workers.
+        """Continue without a shard that crashed its workers.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class Job(Results):
         Parameters
         ----------
         timeout_s
-            Give up waiting after so many seconds; None: never.
+            Stop waiting after so many seconds; None: never.
         until
             ``"end"`` of the job, or ``"proposal"``: an open one, or the end.
 
@@ -227,7 +227,7 @@ class Job(Results):
         Raises
         ------
         InvalidValueError
-            For another word than these two.
+            For any other value.
 
         Examples
         --------

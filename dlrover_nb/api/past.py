@@ -1,6 +1,6 @@
-"""What is kept of jobs after their lives: runs, one run in whole, and how good predictions were.
+"""Records of past jobs: all runs, one run, and how good predictions were.
 
-It lies in the history on this machine and needs no cluster.
+They are in the history on this machine; no cluster is needed.
 """
 
 from __future__ import annotations
@@ -128,14 +128,14 @@ def logs(job: str, node: str | None = None, *, n: int = 100, gone: DlroverError 
     >>> dlrover_nb.api.past.logs("ads-ctr", "worker-0", n=20)
     """
     from dlrover_nb.core.rundir.locate import run_folder  # noqa: PLC0415 - as above
-    from dlrover_nb.core.rundir.node_logs import read_logs  # noqa: PLC0415 - what reads a job loads when asked for
+    from dlrover_nb.core.rundir.node_logs import read_logs  # noqa: PLC0415 - it loads on demand
 
     try:
         folder = run_folder(job)
     except NotFoundError as nowhere:
         raise (gone or nowhere) from nowhere
-    told = read_logs(folder, node, n_line=n)
-    return LogsView(f"{logs_title(job, node)}, left in {folder}", told)
+    lines = read_logs(folder, node, n_line=n)
+    return LogsView(f"{logs_title(job, node)}, left in {folder}", lines)
 
 
 def ids(found: tuple[JobRun, ...]) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""How records of the core show themselves in a notebook, once `%load_ext dlrover_nb` has told IPython.
+"""Displays of core records in a notebook, registered by `%load_ext dlrover_nb`.
 
 The core knows nothing of notebooks, so its records have no rich form of their own; here each is given the
 view that the verbs show it with, as text and as HTML with inline SVG, which survives saving. They are named

@@ -25,9 +25,9 @@ class Results(Steering):
     """The results of a job; `Job` is what users hold."""
 
     def logs(self, node: str | None = None, *, n: int = 100) -> LogsView:
-        """Return what nodes wrote, the newest last; nodes that are gone are among them.
+        """Return the log lines of nodes, the newest last, including nodes that have ended.
 
-        Where the job's master is gone too, these are the lines that it left on this machine.
+        Where the job's master has ended too, these are the lines stored on this machine.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class Results(Steering):
             return past.logs(self.name, node, n=n, gone=gone)
 
     def history(self, run: str | None = None) -> HistoryView:
-        """Look back on this run of the job, or on an earlier one, as the history keeps it.
+        """Return this run of the job, or an earlier one, from the history.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class Results(Steering):
         --------
         >>> job.history().history.outcomes
         """
-        from dlrover_nb.core.client.past_runs import run_history  # noqa: PLC0415 - SQLAlchemy loads when asked for
+        from dlrover_nb.core.client.past_runs import run_history  # noqa: PLC0415 - SQLAlchemy loads on demand
 
         if run is None and self.handle.snapshot().simulated:
             raise NotFoundError(f"job {self.name} is simulated: no history is kept of it; see its status")
@@ -101,18 +101,18 @@ class Results(Steering):
         plan
             A plan, ``"current"``, or the id of a proposal such as ``"p3"``.
         path
-            File to write; None: it is only shown.
+            File to write; None: the text is returned only.
         force
-            Overwrite the file where it is there.
+            Overwrite an existing file.
         auto_scale
-            Let DLRover plan again from there; by default the plan that was accepted is what runs.
+            Let DLRover change the plan later; by default the exported plan is fixed.
         check
-            Say what it was held against, and what the API server says in a dry run where the job runs on
-            Kubernetes. It is held against the real schema in any case.
+            Show the result of the validation, and that of a dry run of the API server where the job runs on
+            Kubernetes. Documents are validated against the real schema in any case.
         image
             Of the pods.
         namespace
-            Where it goes; None leaves it to ``kubectl``.
+            Namespace; None leaves it to ``kubectl``.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class Results(Steering):
         --------
         >>> job.export(plan="p3", path="elasticjob.yaml")
         """
-        from dlrover_nb.api.exports import export, written  # noqa: PLC0415 - exports load when asked for
+        from dlrover_nb.api.exports import export, written  # noqa: PLC0415 - exports load on demand
         from dlrover_nb.core.export import Options  # noqa: PLC0415 - as above
 
         options = Options(namespace=namespace, auto_scale=auto_scale)
@@ -170,7 +170,7 @@ class Results(Steering):
         path
             File to write.
         force
-            Overwrite it where it is there.
+            Overwrite an existing file.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class Results(Steering):
         --------
         >>> job.report("report.html", force=True)
         """
-        from dlrover_nb.widgets.report import report_html  # noqa: PLC0415 - views load when asked for
+        from dlrover_nb.widgets.report import report_html  # noqa: PLC0415 - views load on demand
 
         html = report_html(self.handle.snapshot(), self.handle.series())
         return Note(f"Report of {self.name}", f"written to {write(path, html, force=force)}")

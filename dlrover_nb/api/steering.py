@@ -1,4 +1,4 @@
-"""What a user decides about a job: each method makes one decision, in the user's name."""
+"""Decisions about a job: each method makes one decision, in the user's name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Steering:
         Returns
         -------
         DecisionView
-            The decision with its id, and how far it has got.
+            The decision with its id, and its progress.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class Steering:
         return self._decided(self.handle.scale(self._plan(plan, sizes), why=why))
 
     def undo(self, decision: str | None = None, *, why: str = "") -> DecisionView:
-        """Take back the latest decision that changed the plan, the mode or the pins, whoever made it.
+        """Undo the latest decision that changed the plan, the mode or the pins, by any user or by auto mode.
 
         An undo is a decision too: undone again, it is a redo.
 
@@ -221,7 +221,7 @@ class Steering:
         worker_memory_mib, ps_memory_mib
             MiB of each.
         clear
-            Let go of what is fixed so far, first.
+            Remove the existing pins first.
         why
             Reason, kept with the decision.
 
@@ -243,7 +243,7 @@ class Steering:
         return self._decided(self.handle.pin(pins, why=why))
 
     def mode(self, mode: Mode | str, *, why: str = "") -> DecisionView:
-        """Say who decides from now on.
+        """Set who decides from now on.
 
         Parameters
         ----------
@@ -255,7 +255,7 @@ class Steering:
         Raises
         ------
         InvalidValueError
-            For another word.
+            For any other value.
 
         Examples
         --------

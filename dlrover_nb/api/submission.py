@@ -1,4 +1,4 @@
-"""The job that a `submit` asks for: a record, a mapping, YAML or a file, with settings on top."""
+"""The job of a `submit`: a record, a mapping, YAML or a file, overridden by settings."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import dump_job, job_from, known_keys, load_mapping
 from dlrover_nb.core.structs.job import JobSpec
 
-MOST_BYTES = 16 << 20  # of a file that a user named: what is larger is no job file, and may have no end
+MOST_BYTES = 16 << 20  # of a file that a user named: a larger one is not a job file, and may be a device
 
 JobText = JobSpec | Mapping[str, object] | str | Path
 Settings = Iterable[tuple[str, object]]  # (path of a key such as ``plan.worker.count``, value)
 
 
 def job_of(job: JobText, settings: Settings = (), *, base: Path | None = None) -> JobSpec:
-    """Return the job with the settings on top, owned by its user where it names no owner.
+    """Return the job overridden by the settings, owned by its user where it names no owner.
 
     Parameters
     ----------

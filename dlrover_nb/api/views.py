@@ -1,7 +1,7 @@
 """What verbs and methods return: objects that show themselves as text and as static HTML, in any front end.
 
 The HTML holds inline SVG and tables only, so a saved notebook shows every plot and number with neither
-kernel nor network. Nothing here imports panel or bokeh; live views are asked for (`%dlrover watch`).
+kernel nor network. Nothing here imports panel or bokeh; live views are separate (`%dlrover watch`).
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class ScoresView(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DecisionView(Shown):
-    """What was decided, and how far it has got."""
+    """A decision, and its progress."""
 
     decision: Decision
     snapshot: JobSnapshot
@@ -228,7 +228,7 @@ class Note(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextView(Shown):
-    """A text, shown as it stands."""
+    """A text, displayed verbatim."""
 
     title: str
     text: str
@@ -267,7 +267,7 @@ class ShardsView(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ConnectionView(Shown):
-    """Where jobs will run, what is there to use, and what who is connected may do."""
+    """A cluster, its capacity, and the rights of the connected user."""
 
     description: str
     capacity: Capacity | DlroverError  # why nothing is known of it
@@ -275,26 +275,28 @@ class ConnectionView(Shown):
 
     def view(self) -> View:
         """Return the content."""
-        facts, told = self.standing.facts, _allowed_blocks(self.standing)
+        facts, rights = self.standing.facts, _allowed_blocks(self.standing)
         if isinstance(self.capacity, DlroverError):
-            return View(self.description, (Facts(facts), Paragraph(str(self.capacity), Tone.WARNING), *told))
+            return View(
+                self.description, (Facts(facts), Paragraph(str(self.capacity), Tone.WARNING), *rights)
+            )
         c = self.capacity
         total = Facts((*facts, ("in all", f"{c.total_cpu:g} cores, {units.memory(c.total_memory_mib)}")))
         rows = tuple((f"{s.count}", f"{s.cpu:g}", units.memory(s.memory_mib)) for s in c.shapes)
         machines = Table("Machines", ("machines", "cores each", "memory each"), rows)
-        return View(self.description, (total, machines, *told))
+        return View(self.description, (total, machines, *rights))
 
 
-def _allowed_blocks(told: ClusterAccess) -> tuple[Block, ...]:
-    """Say what is allowed, and what to ask for; nothing where everybody may do all."""
-    if not told.allowed:
+def _allowed_blocks(access: ClusterAccess) -> tuple[Block, ...]:
+    """Return the rights, and those to request; nothing where the cluster has no access control."""
+    if not access.allowed:
         return ()
-    rows = tuple((each.what, each.right, _verdict(each)) for each in told.allowed)
+    rows = tuple((each.what, each.right, _verdict(each)) for each in access.allowed)
     table = Table("What you may do here", ("to", "rights to", "allowed"), rows)
-    if not told.ask:
+    if not access.ask:
         return (table,)
-    ask = "Jobs need more rights than you have here; hand this to who administrates the cluster."
-    return (table, Paragraph(ask, Tone.WARNING), Verbatim(told.ask))
+    ask = "Jobs need more rights than you have here; give this to the administrator of the cluster."
+    return (table, Paragraph(ask, Tone.WARNING), Verbatim(access.ask))
 
 
 def _verdict(each: Allowed) -> str:

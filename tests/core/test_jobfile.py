@@ -123,7 +123,10 @@ def test_a_relative_path_starts_from_the_files_folder_and_tells_the_format() -> 
         ("name: x\ndata: day1.parquet", "data must be a group of format, path, label"),
         ("name: x\nmode: autp", "unknown mode 'autp'; did you mean 'auto'?"),
         ("name: x\nmode: 3", "mode must be one of manual, suggest, auto, got 3"),
-        ("name: x\ndata: {path: day1.csv}", "data.format is missing, and the extension of 'day1.csv' is unknown; set it to one of"),
+        (
+            "name: x\ndata: {path: day1.csv}",
+            "data.format is missing, and the extension of 'day1.csv' is unknown; set it to one of",
+        ),
         ("name: x\nplan: {ps: {count: 0}}", "plan.ps: node count must be >= 1, got 0"),
         ("name: x\ndata: {holdout: 2}", "data: holdout must be in [0, 1), got 2.0"),
         ("name: x\nbudget_per_hour: -1", "budget_per_hour must be > 0, got -1"),
