@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from waiting import until
 
+from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
@@ -46,7 +47,10 @@ def trained(handle, n_sample):
     """Wait until a job runs as planned and has trained so much."""
 
     def look():
-        snapshot = handle.snapshot()
+        try:
+            snapshot = handle.snapshot()
+        except BackendError:  # its master starts, or starts again
+            return None
         assert not snapshot.phase.is_final, snapshot.message
         return snapshot if snapshot.running and snapshot.train.n_sample_done >= n_sample else None
 

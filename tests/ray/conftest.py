@@ -1,8 +1,16 @@
 import psutil
 import pytest
-from waiting import until
+from waiting import LIMIT_S, until
 
+from dlrover_nb.core.backends.ray import master
 from dlrover_nb.core.connect import connect
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Let clients wait for a master as long as tests do: on a loaded machine one starts in minutes."""
+    monkeypatch.setattr(master, "CALL_TIMEOUT_S", LIMIT_S)
+    monkeypatch.setattr(master, "BACK_LIMIT_S", LIMIT_S)
 
 
 @pytest.fixture(scope="session")
