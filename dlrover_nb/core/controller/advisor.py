@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller.auto_policy import REPLACEABLE, over_budget
 from dlrover_nb.core.planner import PolicyContext, break_even_of, has_room, post_scale
 from dlrover_nb.core.structs.decisions import Prediction, ProposalKind, ProposalStatus
+from dlrover_nb.core.structs.events import Mitigate, Remember
 from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.shards import BatchChoice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,17 +24,18 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.auto_mode import AutoMode
     from dlrover_nb.core.controller.book import ProposalBook
     from dlrover_nb.core.controller.job_state import JobState
+    from dlrover_nb.core.controller.measurement import Measurement
     from dlrover_nb.core.controller.protection import Protection
     from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.planner import Advice, Analysis, Limits, Policy
     from dlrover_nb.core.structs.decisions import BreakEven, Proposal
-    from dlrover_nb.core.structs.events import Remember
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
 
-Remembered = tuple["Remember", ...]
+Remembered = tuple[Remember, ...]
+Advised = tuple[Remember | Mitigate, ...]
 
 
 class Advisor:
@@ -44,8 +47,8 @@ class Advisor:
         When a plan is worth a proposal.
     state, rollouts, auto
         The job, its plans through time, and what auto mode may do.
-    analyst, protection
-        What is known of its speed and of its need of memory.
+    measured, analyst, protection
+        What is known of its workers, of its speed and of its need of memory.
     book
         Its proposals.
     policy
@@ -59,15 +62,18 @@ class Advisor:
         state: JobState,
         rollouts: Rollouts,
         auto: AutoMode,
+        measured: Measurement,
         analyst: Analyst,
         protection: Protection,
         book: ProposalBook,
         policy: Policy,
     ) -> None:
         self._settings, self._state, self._rollouts, self._auto = settings, state, rollouts, auto
-        self._analyst, self._protection, self._book = analyst, protection, book
+        self._measured, self._analyst = measured, analyst
+        self._protection, self._book = protection, book
         self._policy = policy
         self._break_even: Callable[[], BreakEven | None] | None = None
+        self._batches: tuple[tuple[str, int], ...] = ()  # that were ordered last
         self._n_explored = 0  # experiments proposed since the last improvement or the user's own plan
 
     @property
@@ -84,7 +90,7 @@ class Advisor:
         """Count experiments anew: a user has set a plan or asked for advice."""
         self._n_explored = 0
 
-    def reconsider(self, at_s: float) -> Remembered:
+    def reconsider(self, at_s: float) -> Advised:
         """Propose, keep, replace or withdraw a plan, by the newest analysis of the plan that should run.
 
         Nothing is proposed in manual mode, and while no change of plan can be thought of. Where auto mode
@@ -102,11 +108,11 @@ class Advisor:
             return ()
         return self._renew(analysis, limits, at_s, may_replace=may_replace)
 
-    def _renew(
-        self, analysis: Analysis, limits: Limits | None, at_s: float, *, may_replace: bool
-    ) -> Remembered:
+    def _renew(self, analysis: Analysis, limits: Limits | None, at_s: float, *, may_replace: bool) -> Advised:
         decide = self.decide(limits)
         advice = decide(analysis)
+        if advice is not None and advice.batches:
+            return self._mitigate(advice)
         closed = self._close_open(analysis, advice, at_s, may_replace=may_replace)
         if advice is None or self._book.open is not None:
             return closed
@@ -115,6 +121,14 @@ class Advisor:
         self._break_even = partial(break_even_of, analysis, advice, decide)
         explained = self.explain(at_s) if limits is None else ()
         return (*closed, *(explained or (proposed,)))
+
+    def _mitigate(self, advice: Advice) -> tuple[Mitigate, ...]:
+        """Order other batch sizes in auto mode, each once; the batches of an external job are its own."""
+        is_ordered = advice.batches == self._batches
+        if not self._auto.is_on or is_ordered or self._state.spec.foreign is not None:
+            return ()
+        self._batches = advice.batches
+        return (Mitigate(BatchChoice(advice.batches, "auto", advice.why)),)
 
     def decide(
         self, limits: Limits | None, *, may_explore: bool = True
@@ -127,7 +141,12 @@ class Advisor:
             False leaves out experiments, also where another may be proposed.
         """
         policy, settings = self._policy, self._settings.planner
-        context = PolicyContext(self._book.rejected_plans, may_explore and self._may_explore, limits)
+        context = PolicyContext(
+            self._book.rejected_plans,
+            may_explore and self._may_explore,
+            limits,
+            self._measured.worker_samples_per_s,
+        )
         return lambda analysis: policy(analysis, settings, context)
 
     @property

@@ -107,6 +107,7 @@ class Controller:
             state=self._state,
             rollouts=self._rollouts,
             auto=self._auto,
+            measured=self._measured,
             analyst=self._analyst,
             protection=self._protection,
             book=self._book,

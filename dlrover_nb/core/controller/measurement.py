@@ -13,7 +13,7 @@ from dlrover_nb.core.planner import transition_kind
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, diff
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.structs.job import JobSpec
@@ -49,6 +49,7 @@ class Measurement:
         self._memory: dict[Role, MemorySeries] = {}
         self._node_mib: dict[Role, dict[str, float]] = {}
         self._pauses: list[tuple[str, float]] = []
+        self._worker_samples_per_s: dict[str, float] = {}
         self._published: tuple[MemoryLine, ...] = ()
         self._restarted_s, self._publish_s = 0.0, -inf
         self.plan: ResourcePlan | None = None
@@ -60,6 +61,7 @@ class Measurement:
         self._windows.restart(plan, at_s)
         self._node_mib = {role: {} for role in Role}
         self._memory = {role: MemorySeries() for role in Role}
+        self._worker_samples_per_s = {}
         self._published, self._restarted_s, self._publish_s = (), at_s, -inf
 
     def progress(self, n_sample_done: int) -> None:
@@ -81,12 +83,19 @@ class Measurement:
             nodes = self._node_mib[sample.role]
             nodes[sample.node] = sample.memory_mib
             self._memory[sample.role].add(Report(at_s, self._n_sample_done, max(nodes.values())))
+        if sample.role is Role.WORKER and sample.window_s > 0:
+            self._worker_samples_per_s[sample.node] = sample.n_sample / sample.window_s
         new = self._windows.add(sample, at_s)
         for window in new:
             kept = self._samples.setdefault(window.plan, deque(maxlen=self._settings.n_kept))
             kept.append(window)
             self.n_seen += 1
         return new
+
+    @property
+    def worker_samples_per_s(self) -> Mapping[str, float]:
+        """What each worker of the present plan did in its last report; a copy."""
+        return dict(self._worker_samples_per_s)
 
     @property
     def n_waiting(self) -> int:

@@ -13,15 +13,16 @@ from collections import deque
 from typing import TYPE_CHECKING, Generic, assert_never
 
 from dlrover_nb.core.driver.parts import ActionT
-from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.runtime.orders import Emit
-from dlrover_nb.core.structs.events import Remember, Scale
+from dlrover_nb.core.structs.events import Mitigate, Remember, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from dlrover_nb.core.structs.events import Event, Instruction
     from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.shards import BatchChoice
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ class OrderExecutor(Generic[ActionT]):
         Hands a fact to the controller, records it, and returns the controller's instructions.
     set_target
         Returns the master's orders for a plan.
+    choose
+        Returns the master's orders for other batch sizes; `InvalidValueError` where they cannot be.
     """
 
     def __init__(
@@ -48,9 +51,10 @@ class OrderExecutor(Generic[ActionT]):
         perform: Callable[[ActionT], tuple[ActionT | Emit, ...]],
         record: Callable[[Event], tuple[Instruction, ...]],
         set_target: Callable[[ResourcePlan], tuple[ActionT | Emit, ...]],
+        choose: Callable[[BatchChoice], tuple[ActionT | Emit, ...]],
     ) -> None:
         self._write_ahead, self._perform = write_ahead, perform
-        self._record, self._set_target = record, set_target
+        self._record, self._set_target, self._choose = record, set_target, choose
         self._queue: deque[ActionT | Emit] = deque()
         self._is_busy = False
 
@@ -96,11 +100,22 @@ class OrderExecutor(Generic[ActionT]):
             match instruction:
                 case Scale(_, target):
                     self.carry_out(self._set_target(target))
+                case Mitigate(choice):
+                    self._mitigate(choice)
                 case Remember():
                     pass  # recorded already
                 case _ as never:
                     assert_never(never)
         return instructions
+
+    def _mitigate(self, choice: BatchChoice) -> None:
+        """Give workers other batch sizes, unless the master refuses, for example as one of them has gone."""
+        try:
+            orders = self._choose(choice)
+        except InvalidValueError as error:
+            logger.warning("batch sizes were not changed: %s", error)
+            return
+        self.carry_out(orders)
 
     def _do(self, order: ActionT | Emit) -> None:
         try:

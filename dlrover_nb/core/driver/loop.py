@@ -80,6 +80,7 @@ class JobLoop(Generic[ActionT]):
             perform=parts.perform,
             record=parts.recorded.emit,
             set_target=lambda plan: parts.master.set_target(plan, parts.clock.now_s()),
+            choose=lambda choice: parts.master.choose(choice, parts.clock.now_s()),
         )
         self._commands = CommandQueue(
             f"the master of job {self._spec.name}",

@@ -101,11 +101,20 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to put before the user."""
+    """What to put before the user, or what to do at once in auto mode.
+
+    Parameters
+    ----------
+    kind, candidate, why
+        The plan that is advised, and the reason in one sentence.
+    batches
+        Batch sizes (worker, size) with which the present plan, `candidate`, does better; empty: none.
+    """
 
     kind: ProposalKind
     candidate: Candidate
     why: str
+    batches: tuple[tuple[str, int], ...] = ()
 
 
 def advise(

@@ -7,6 +7,9 @@ memory that nodes need hold whatever a policy says, and in auto mode budget, quo
 the track record of the predictions decide whether advice is applied. Rejected: policies as objects with
 state, which would decide differently after a restart of the master.
 
+Advice with `Advice.batches` changes no plan: it gives slow workers smaller batches. Auto mode orders that at
+once (`Mitigate`); where a user decides it is left out, as nobody has to confirm another batch size.
+
 - ``throughput-model``: the planner of DLRover-RM with its model (`planner.stages.auto_scale`), the default.
 - ``elastic-scheduling``: a worker more while the last one paid (Or et al., MLSys 2020).
 - ``optimus``: one node more or less where that takes most time off the job (EuroSys 2018).
@@ -47,11 +50,14 @@ class PolicyContext:
         False once enough experiments have been proposed in a row.
     limits
         Of auto mode; None where a user decides.
+    worker_samples_per_s
+        What each worker did in its last report.
     """
 
     rejected_plans: Mapping[ResourcePlan, float] = field(default_factory=dict)
     may_explore: bool = True
     limits: Limits | None = None
+    worker_samples_per_s: Mapping[str, float] = field(default_factory=dict)
 
 
 Policy = Callable[["Analysis", PlannerSettings, PolicyContext], Advice | None]

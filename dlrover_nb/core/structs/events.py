@@ -11,6 +11,7 @@ from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample
+from dlrover_nb.core.structs.shards import BatchChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,13 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
+class Mitigate:
+    """Change how the present plan works, and not the plan: give workers other batch sizes."""
+
+    choice: BatchChoice
+
+
+@dataclass(frozen=True, slots=True)
 class Remember:
     """Write to the history; a `JobSpec` starts a run, to which the following records belong."""
 
@@ -144,4 +152,4 @@ class Remember:
     record: JobSpec | JobTraits | PhaseChanged | Proposal | Decision | Outcome | FitSummary | SeriesRow
 
 
-Instruction = Scale | Remember
+Instruction = Scale | Mitigate | Remember

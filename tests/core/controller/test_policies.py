@@ -9,8 +9,9 @@ import pytest
 from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, Advice
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import Scale
+from dlrover_nb.core.structs.events import Mitigate, Scale
 from dlrover_nb.core.structs.job import JobSpec, Mode
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 
 def targets(orders) -> list:
@@ -51,6 +52,23 @@ def test_a_policy_of_ones_own_is_asked_and_overruled_by_the_arbiter(make_job):
     assert "the budget is 0.0001" in dear.open.note
     free = make_job(policy=greedy, mode=Mode.AUTO)
     assert targets(free.train(20))[0].worker.count == 2
+
+
+def halves(analysis, settings, context):
+    """Give half of the workers that report half a batch."""
+    workers = sorted(context.worker_samples_per_s)
+    batches = tuple((worker, 256) for worker in workers[: len(workers) // 2])
+    return Advice(ProposalKind.IMPROVE, analysis.current, "they are slower", batches) if batches else None
+
+
+def test_batch_sizes_are_ordered_once_and_in_auto_mode_alone(make_job):
+    plan = ResourcePlan(RolePlan(2, 0.5, 1024), RolePlan(1, 0.25, 512))
+    for mode, n_order in ((Mode.AUTO, 1), (Mode.SUGGEST, 0), (Mode.MANUAL, 0)):
+        job = make_job(policy=halves, mode=mode, plan=plan)
+        orders = [o for o in job.train(90) if isinstance(o, Mitigate)]
+        assert len(orders) == n_order
+        assert all(o.choice.by == "auto" and o.choice.sizes == (("w0", 256),) for o in orders)
+        assert job.view.proposals == ()
 
 
 def test_a_proposal_that_a_policy_repeats_stays_open(make_job):

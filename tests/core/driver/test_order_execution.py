@@ -12,10 +12,11 @@ from dlrover_nb.core.external import ExternalMaster, OperatorManagedJob, Operato
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import PhaseChanged, Scale
+from dlrover_nb.core.structs.events import Mitigate, PhaseChanged, Scale, Ticked
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
 from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobPhase, JobSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.shards import BatchChoice
 from dlrover_nb.core.structs.snapshot import Evaluation, NodePhase, NodeView
 
 ROOM = Capacity((NodeShape(16, 65536),))
@@ -48,6 +49,7 @@ class Run:
             perform=self.perform,
             record=self.record,
             set_target=lambda target: master.set_target(target, self.at_s),
+            choose=lambda choice: master.choose(choice, self.at_s),
         )
         self.executor.carry_out(master.start(self.at_s))
 
@@ -60,6 +62,8 @@ class Run:
     def record(self, event):
         self.carried_out.append(Emit(event))
         target = self.plans.pop() if self.plans else None
+        if isinstance(target, BatchChoice):
+            return (Mitigate(target),)
         return () if target is None else (Scale("d1", target),)
 
     def take(self, orders) -> None:
@@ -165,3 +169,13 @@ def test_an_order_that_fails_is_not_the_answer_to_a_users_command() -> None:
     n_before = len(run.carried_out)
     run.stop(0)
     assert len(run.carried_out) > n_before, "nothing of the failed order blocks the last ones"
+
+
+def test_batch_sizes_that_the_controller_orders_reach_the_master_and_a_refusal_ends_nothing(caplog) -> None:
+    run = Run(own())
+    run.plans = [BatchChoice((("worker-1", 256),), "auto"), BatchChoice((("worker-9", 256),), "auto")]
+    run.take((Emit(Ticked(run.at_s)),))
+    assert "batch sizes were not changed: expected sizes of worker-0, worker-1" in caplog.text
+    assert not any("batch sizes" in str(each) for each in run.carried_out)
+    run.take((Emit(Ticked(run.at_s)),))
+    assert any("auto sets batch sizes: worker-1 256" in str(each) for each in run.carried_out)
