@@ -104,7 +104,7 @@ def test_driver_that_is_not_installed_is_named():
 
 def test_server_that_is_not_there_is_one_clear_error(postgresql_url):
     gone = make_url(postgresql_url).update_query_dict({"host": "/nowhere"})
-    with pytest.raises(BackendError, match=r"the history must let us open, got: .*check the address"):
+    with pytest.raises(BackendError, match=r"cannot open the history: .*check the address"):
         HistoryStore(gone.render_as_string(hide_password=False))
 
 
@@ -117,7 +117,7 @@ def test_folder_that_cannot_be_made_is_one_clear_error(tmp_path):
 def test_file_that_may_only_be_read_is_read_but_not_written(store, url):
     reader = HistoryStore(f"{url.replace('sqlite:///', 'sqlite:///file:')}?mode=ro&uri=true")
     assert [run.job for run in reader.jobs()] == ["clicks"]
-    with pytest.raises(BackendError, match="it may not be written"):
+    with pytest.raises(BackendError, match="it is not writable"):
         reader.remember("clicks", 21.0, DECISION)
     assert not Path("file:").exists()
 
@@ -142,7 +142,7 @@ for i in range(10_000):
 def test_full_disk_is_one_clear_error_and_what_was_written_stays(store, url):
     store.remember("clicks", 21.0, DECISION)
     done = subprocess.run([sys.executable, "-c", FILL, url], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("the history must let us write, got: ")
+    assert done.stdout.startswith("cannot write the history: ")
     assert DECISION in store.decisions("clicks")
     store.remember("clicks", 99.0, replace(DECISION, id="d99999", at_s=99.0))
     assert store.decisions("clicks")[-1].id == "d99999"

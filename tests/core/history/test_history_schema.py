@@ -138,7 +138,7 @@ def test_table_of_another_program_is_left_alone(url, engine):
 def test_step_that_fails_leaves_the_old_schema_and_its_data(url, engine):
     _fill_as_release_0_1(engine)
     _run(engine, "create table series (run varchar(96), at_s float)")  # in the way of step 0002
-    with pytest.raises(BackendError, match=r"the history must let us open, got: .*series"):
+    with pytest.raises(BackendError, match=r"cannot open the history: .*series"):
         HistoryStore(url)
     names = set(inspect(engine).get_table_names())
     assert "traits" not in names
