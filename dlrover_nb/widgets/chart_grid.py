@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import panel as pn
 
 from dlrover_nb.core.structs.decisions import Candidate
-from dlrover_nb.widgets.charts import CHARTS, curve
+from dlrover_nb.widgets.charts import all_charts, curve
 from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.live_charts.live_plot import LivePlot
 from dlrover_nb.widgets.live_charts.sources import Source
@@ -53,9 +53,10 @@ class ChartGrid:
         on_change: Callable[[], None],
     ) -> None:
         self._on_tap, self._on_change = on_tap, on_change
+        charts = all_charts()
         self.figures = {
             name: LiveFigure(chart, snapshot, self._tapped if name == "front" else None)
-            for name, chart in CHARTS.items()
+            for name, chart in charts.items()
         }
         self._curve, self._front = self.figures["curve"], self.figures["front"]
         self._on_curve, self._on_front = Cross(self._curve), Cross(self._front, "what if")
@@ -66,7 +67,7 @@ class ChartGrid:
             width=220,
         )
         self.axis.param.watch(self._choose_axis, "value")
-        more = {CHARTS[name].title: name for name in CHARTS if name not in ALWAYS}
+        more = {charts[name].title: name for name in charts if name not in ALWAYS}
         self.more = pn.widgets.Select(
             label="More charts", options={"none": NO_MORE, **more}, value=next(iter(more.values()), NO_MORE),
             width=320,
@@ -88,7 +89,7 @@ class ChartGrid:
 
     def others(self) -> object:
         """Return the choice of the other charts, with them."""
-        drawn = (pane(self.figures[name].root) for name in CHARTS if name not in ALWAYS)
+        drawn = (pane(self.figures[name].root) for name in self.figures if name not in ALWAYS)
         return pn.Column(self.more, *drawn, sizing_mode="stretch_width")
 
     @property
@@ -130,7 +131,7 @@ class ChartGrid:
         self._on_change()
 
     def _hide_others(self) -> None:
-        for name in CHARTS:
+        for name in self.figures:
             if name not in ALWAYS:
                 self.figures[name].root.visible = name == self.more.value
 

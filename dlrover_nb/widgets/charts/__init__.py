@@ -1,7 +1,16 @@
-"""Charts, one file each; a new one is added by its file and one line in this table."""
+"""Charts, one file each; a new one is added by its file and one line in the table `CHARTS`.
+
+An installed package adds charts by entry points of the group `dlrover_nb.charts`, each a `Chart` that `chart`
+made. They are offered in live views beside ours.
+"""
 
 from __future__ import annotations
 
+import logging
+from functools import cache
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.extensions import load
 from dlrover_nb.widgets.charts import (
     breakdown,
     curve,
@@ -21,4 +30,22 @@ CHARTS: dict[str, Chart] = {
     for module in (throughput, workers, memory, breakdown, stragglers, shards, front, curve, scores, rounds)
 }
 
-__all__ = ["CHARTS", "Chart", "chart"]
+GROUP = "dlrover_nb.charts"
+_log = logging.getLogger(__name__)
+
+
+@cache
+def all_charts() -> dict[str, Chart]:
+    """Return our charts and those that installed packages add; a broken package is logged and left out."""
+    try:
+        added = load(GROUP)
+    except InvalidValueError as error:
+        _log.warning("charts of other packages are not shown: %s", error)
+        return CHARTS
+    charts = {name: chart for name, chart in added.items() if isinstance(chart, Chart) and name not in CHARTS}
+    for name in added.keys() - charts.keys():
+        _log.warning("%s must be a Chart with a name of its own, got %r by %r", GROUP, added[name], name)
+    return CHARTS | charts
+
+
+__all__ = ["CHARTS", "Chart", "all_charts", "chart"]
