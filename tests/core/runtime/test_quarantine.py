@@ -36,7 +36,7 @@ def test_rows_that_end_every_worker_block_the_end_and_all_others_are_trained(n_w
     assert f"%dlrover shards job --retry {told.shard}" in world.master.message
     notes = str(world.told(PhaseChanged))
     assert notes.count("1 of 10 shards, and no others, wait for a decision") == 1
-    assert notes.count("without it the job cannot finish") == 1
+    assert notes.count("the job cannot finish without it") == 1
     assert set(range(395)) - {row for _, row in world.learnt} <= set(range(told.start, told.stop))
     choose(world, ShardAction.SKIP, why="damaged rows")
     assert f"ada skips shard {told.shard}" in str(world.told(PhaseChanged))
