@@ -114,11 +114,15 @@ def remove(jobs: Path, job: str) -> int:
 
 
 def remove_released(jobs: Path, job: str, *, timeout_s: float = 10.0) -> int:
-    """Delete as `remove`, after waiting for a master that was killed and still holds a folder."""
-    end_s = time.monotonic() + timeout_s
+    """Delete as `remove`, after waiting for a master that was killed and still holds a folder.
+
+    A try that fails has deleted some folders already; they count too.
+    """
+    end_s, n_run = time.monotonic() + timeout_s, sum(run.job == job for run in _folders(jobs))
     while True:
         try:
-            return remove(jobs, job)
+            remove(jobs, job)
+            return n_run  # noqa: TRY300 - only where nothing was raised
         except BackendError:
             if time.monotonic() > end_s:
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
 from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
 from dlrover_nb.core.structs.decisions import Decision, Verdict
@@ -23,6 +25,8 @@ from dlrover_nb.core.structs.resources import Role
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from dlrover_nb.core.perf.windows import Samples
 
 
 def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpoint(
@@ -54,6 +58,24 @@ def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpo
     with pytest.raises(StaleDecisionError):
         job.driver.decide(replace(mode, mode=Mode.MANUAL))
     job.driver.stop("ada", "too late")  # nothing happens
+
+
+def test_publishing_a_snapshot_fits_no_model(
+    start: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_publishing: list[bool] = []
+    fit = ThroughputModel.fit
+
+    def seen(model: ThroughputModel, samples: Samples) -> ThroughputModel:
+        is_publishing.append(any(frame.name == "_publish" for frame in traceback.extract_stack()))
+        return fit(model, samples)
+
+    monkeypatch.setattr(ThroughputModel, "fit", seen)
+    job = start(mode=Mode.SUGGEST, n_epoch=20)
+    job.until(lambda now: now.fit is not None)
+    job.driver.stop("ada")
+    assert is_publishing
+    assert not any(is_publishing)
 
 
 def test_a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact(start: Callable[..., Job]) -> None:

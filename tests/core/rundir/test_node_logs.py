@@ -135,9 +135,9 @@ def test_a_job_that_left_no_logs_or_never_was_is_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locate, "jobs_folder", lambda: tmp_path)
-    for name in ("ads-20260101T000000-1", "ads-20260102T000000-1", "ads-big-20260103T000000-1"):
+    for name in ("ads-20260101T000000-001", "ads-20260102T000000-001", "ads-big-20260103T000000-001"):
         (tmp_path / name).mkdir()
-    NodeLogs(tmp_path / "ads-20260102T000000-1").add(told("newest"))
+    NodeLogs(tmp_path / "ads-20260102T000000-001").add(told("newest"))
     assert texts(read_logs("ads")) == ["newest"]
     with pytest.raises(NotFoundError, match=r"left a log in .*ads-big"):
         read_logs("ads-big")

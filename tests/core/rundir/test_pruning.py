@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.job_file import JobFile, MasterLock, write_job
-from dlrover_nb.core.rundir.pruning import KEPT_S, N_KEPT, RunFolder, prune, remove, too_old
+from dlrover_nb.core.rundir.pruning import KEPT_S, N_KEPT, RunFolder, prune, remove, remove_released, too_old
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 
 NOW_S = 2_000_000_000.0
@@ -146,3 +147,13 @@ def test_all_runs_of_a_deleted_job_go_and_those_of_others_stay(jobs: Path) -> No
     assert sorted(jobs.iterdir()) == sorted([*before, other])
     assert remove(jobs, "ctr") == 0
     assert not first.exists()
+
+
+def test_runs_that_are_deleted_before_one_is_released_count_too(jobs: Path) -> None:
+    for i in (1, 2):
+        _made(jobs, "ctr", i, NOW_S)
+    lock = MasterLock(jobs / max(path.name for path in jobs.glob("ctr-*")))
+    releasing = threading.Timer(0.2, lock.release)
+    releasing.start()
+    assert remove_released(jobs, "ctr", timeout_s=60) == 2
+    releasing.join()
