@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.driver.executor import OrderExecutor
@@ -127,6 +127,7 @@ PLANS = st.lists(st.none() | st.integers(1, 4).map(plan), max_size=12)
 
 
 @pytest.mark.parametrize("kind", MASTERS)
+@settings(deadline=None)  # a busy machine is no failure
 @given(facts=st.lists(FACTS, max_size=12), plans=PLANS, failing=st.lists(st.booleans(), max_size=6))
 def test_orders_are_carried_out_as_they_were_decided_and_nothing_starts_after_its_stop(
     kind: str, facts, plans, failing
