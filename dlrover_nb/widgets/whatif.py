@@ -219,8 +219,5 @@ def _gain_blocks(new: Candidate | None, snapshot: JobSnapshot) -> tuple[Block, .
 def _doubt(new: Candidate) -> tuple[Block, ...]:
     if not new.prediction.extrapolates:
         return ()
-    words = (
-        "Extrapolated: nothing like this plan was measured, so the form of the model speaks. Expect the band,"
-        " not its middle."
-    )
+    words = "Extrapolated: no similar plan was measured; rely on the range, not the midpoint."
     return (Paragraph(words, Tone.WARNING),)

@@ -61,7 +61,7 @@ def test_a_slider_shows_its_consequence_and_the_override_is_exactly_that_plan(ma
     workers.wait_for()
     workers.focus()
     page.keyboard.press("ArrowRight")  # 2 to 3
-    page.get_by_text("Extrapolated: nothing like this plan was measured").wait_for()
+    page.get_by_text("Extrapolated: no similar plan was measured").wait_for()
     override = page.get_by_role("button", name="Override p2 with 3w x 0.5 + 1p x 0.5")
     page.get_by_label("Reason").fill("three fit")
     override.click()

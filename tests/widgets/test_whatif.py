@@ -117,7 +117,7 @@ def test_an_extrapolated_prediction_is_worded_and_red():
     plan = b.plan(4, 2)
     wild = told(plan, prediction=b.prediction(plan, width=0.5, extrapolates=True))
     html = consequence_html(wild, b.snapshot())
-    assert "Extrapolated: nothing like this plan was measured" in html
+    assert "Extrapolated: no similar plan was measured" in html
     assert "color:#B34700" in html
 
 

@@ -1,7 +1,7 @@
 """The fitted resource-performance curve along one axis of the plan space, all else as now.
 
 A curve without its band would claim more than the fit knows, so the band is always there, and the part that
-lies outside what was tried is dashed and red: there the form of the model speaks, not measurements.
+lies outside what was tried is dashed and red: it follows from the form of the model.
 """
 
 from __future__ import annotations

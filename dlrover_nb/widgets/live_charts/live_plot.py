@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.marks import Plot
 
 MOST_TICKS = 10  # up to here each value of an axis has its tick
-_LABEL_ROOM = 0.18  # of the height, above the data, for labels of rules
+_ROOM, _LABEL_ROOM = 0.08, 0.18  # of the height, above the data; with labels of rules
 
 
 class LivePlot:
@@ -70,8 +70,9 @@ class LivePlot:
         """Return the ends of the y axis; where x is time they are set, else the browser finds them."""
         low, high = extent.y_range(plot)
         if plot.x_is_time:
-            if plot.y_to is None and any(map(_is_labelled, plot.layers)):
-                high += _LABEL_ROOM * (high - low)
+            if plot.y_to is None:
+                room = _LABEL_ROOM if any(map(_is_labelled, plot.layers)) else _ROOM
+                high += room * (high - low)
             self.root.y_range.update(start=low, end=high)
         return low, high
 
