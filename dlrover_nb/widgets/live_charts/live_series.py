@@ -108,7 +108,8 @@ class _Grid:
     def _add(self, key: str, layer: Series, look: Look) -> Any:  # noqa: ANN401 - bokeh has no types
         source = {"source": self._source.model, "name": key}
         if not isinstance(layer, Line):
-            return self._figure.varea(x=T, level="underlay", **source, **look)
+            level = "underlay" if isinstance(layer, Band) else "glyph"  # a band never tints a line
+            return self._figure.varea(x=T, level=level, **source, **look)
         if layer.step:
             return self._figure.step(x=T, mode="after", line_width=2, **source, **look)
         line = self._figure.line(x=T, line_width=2, **source, **look)
