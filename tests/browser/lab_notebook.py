@@ -113,7 +113,10 @@ class Live:
         return " ".join(self.output.get_by_role("status").aria_snapshot().split())
 
     def says(self, words):
-        return until(lambda: words in self.said() and self.said(), f"{words!r} in the live view")
+        def told():
+            return f"{words!r} in the live view, which says {self.said()!r},"
+
+        return until(lambda: words in self.said() and self.said(), told)
 
     def head(self):
         return self.output.get_by_text("% trained").first.inner_text()
