@@ -104,10 +104,10 @@ def test_where_nothing_is_remembered_the_first_steps_are_told(
 def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that ran on this machine and left the lines of its nodes."""
     monkeypatch.setattr(locate, "jobs_folder", lambda: tmp_path)
-    folder = tmp_path / "clicks-20260101T000000-1"
+    folder = tmp_path / "clicks-20260101T000000-001"
     folder.mkdir()
     (folder / JOB).touch()
-    NodeLogs(folder).hear(
+    NodeLogs(folder).add(
         LinesWritten("worker-0", (LogLine(START_S, "worker-0", "INFO", "last words"),), (0, 0))
     )
 

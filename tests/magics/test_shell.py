@@ -342,7 +342,7 @@ def test_the_job_may_be_left_out_only_while_one_runs(magic: Magic) -> None:
         ("submit X", None, "job name must be 1-52 lower-case letters"),
         ("submit --file nowhere.yaml", None, "no job file"),
         ("submit --file .", None, "cannot read job file"),
-        ("submit x --data rows.csv", None, "data.format is missing and"),
+        ("submit x --data rows.csv", None, "data.format is missing, and"),
         ("submit x --set data=3 --label y", None, "data must be a group of format, path"),
         ("submit x --set modell.seed=1", None, "unknown key 'modell'; did you mean 'model'?"),
         ("submit", "name: x\nplan: {worker: [", "malformed YAML in line 2, column"),
