@@ -113,5 +113,10 @@ wheel: $(STAMP)dev  ## the wheel in dist/: for any Python 3 from 3.11 on
 	rm -rf build/lib* build/bdist*
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
+.PHONY: second-python
+EXTRAS_THERE ?= notebook,kubernetes
+second-python: $(STAMP)dev  ## the wheel and a part of the tests on another Python, where this machine has one
+	$(BIN)/python tools/second_python.py $(EXTRAS_THERE)
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(OUT)
