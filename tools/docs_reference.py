@@ -29,6 +29,7 @@ Each verb works as `%dlrover VERB` in a notebook and as `dlrover-nb VERB` in a s
 KEYS_INTRODUCTION = """\
 A job file is YAML. Every key but `name` has a default; a group that is given in part keeps the defaults of
 the rest. See [Write a job file](../how-to/job-file.md)."""
+INCLUDED = re.compile(r"^# file: (.+)\n", re.MULTILINE)
 UNDERLINED = re.compile(r"^\s*-{3,}\s*$")
 
 
@@ -42,6 +43,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, config: MkDocsConfig, **_: object) -> str:
+    """Put a file of the example package in the place of its line ``# file: NAME``."""
+    folder = Path(config.docs_dir, "examples", "dlrover-nb-example")
+    return INCLUDED.sub(lambda line: (folder / line[1]).read_text(), markdown)
 
 
 def verbs_page() -> str:

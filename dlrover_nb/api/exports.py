@@ -13,15 +13,15 @@ from dlrover_nb.api.submission import read_text
 from dlrover_nb.api.views import Shown
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.export import (
-    EXPORTERS,
+    Exporter,
     Options,
     check,
     documents_in,
+    find_exporter,
     provenance_of,
     to_yaml,
     write,
 )
-from dlrover_nb.core.jobfile import check_known
 from dlrover_nb.core.structs.resources import ResourcePlan
 from dlrover_nb.widgets.blocks import Paragraph, Verbatim, View
 
@@ -104,11 +104,14 @@ def export(
 
     With `checked`, and a `server` that is a `Judge`, the result of a dry run is included.
     """
-    check_known("kind of export", kind, tuple(EXPORTERS))
+    exporter = find_exporter(kind)
     plan = plan if isinstance(plan, ResourcePlan) else plan_named(snapshot, plan)
-    documents = EXPORTERS[kind](snapshot.spec, plan, provenance_of(snapshot, plan), options)
+    documents = exporter(snapshot.spec, plan, provenance_of(snapshot, plan), options)
     refuse_invalid(
-        documents, f"the export of {snapshot.spec.name}", "change the job or the option it comes from"
+        documents,
+        f"the export of {snapshot.spec.name}",
+        "change the job or the option it comes from",
+        exporter=exporter,
     )
     lines = [valid_text(tuple(str(d["kind"]) for d in documents))] if checked else []
     if checked:
@@ -174,9 +177,11 @@ def plan_named(snapshot: JobSnapshot, name: str) -> ResourcePlan:
     return plans[name]
 
 
-def refuse_invalid(documents: Iterable[object], what: str, fix: str) -> None:
+def refuse_invalid(
+    documents: Iterable[object], what: str, fix: str, *, exporter: Exporter | None = None
+) -> None:
     """Raise the first violation of the real schemas; the others are counted."""
-    problems = check(documents)
+    problems = check(documents, exporter)
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise InvalidValueError(f"{what} is not valid: {problems[0]}{more}; {fix}")

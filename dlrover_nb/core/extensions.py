@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+def names(group: str) -> tuple[str, ...]:
+    """Return the names that installed packages add in a group; nothing is imported."""
+    return tuple(_points(group))
+
+
 def load(group: str) -> dict[str, object]:
     """Import all that installed packages add in a group, and return it by name.
 

@@ -12,7 +12,7 @@ import yaml
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 class Parser(argparse.ArgumentParser):
@@ -67,23 +67,26 @@ class OneOf:
         What the value is, for messages.
     known
         The accepted values.
+    added
+        Returns those that installed packages add; asked only where a value is not among `known`.
     """
 
     what: str
     known: tuple[str, ...]
+    added: Callable[[], Iterable[str]] = tuple
 
     def __call__(self, text: str) -> str:
         """Return the value, or refuse it with the nearest accepted one."""
-        if text not in self.known:
+        if text not in self.known and text not in self.added():
             raise argparse.ArgumentTypeError(
                 f"unknown {self.what} {text!r}; {did_you_mean(text, self.known)}"
             )
         return text
 
 
-def one_of(what: str, known: Iterable[str]) -> OneOf:
+def one_of(what: str, known: Iterable[str], added: Callable[[], Iterable[str]] = tuple) -> OneOf:
     """Return the type of an argument that is one of `known`."""
-    return OneOf(what, tuple(str(word) for word in known))
+    return OneOf(what, tuple(str(word) for word in known), added)
 
 
 def did_you_mean(text: str, known: Sequence[str]) -> str:

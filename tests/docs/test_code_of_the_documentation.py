@@ -23,6 +23,7 @@ FENCE = re.compile(
     r"(?P<note><!-- check: (?P<check>\w+) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
+INCLUDED = re.compile(r"^# file: (.+)\n", re.MULTILINE)
 KINDS = {"python", "yaml", "sh", "text", "dockerfile"}
 OTHER_PROGRAMS = {
     "kubectl",
@@ -48,7 +49,13 @@ class Block:
 
 
 def blocks_of(page):
-    return [Block(m["kind"], m["text"], m["check"] or "") for m in FENCE.finditer(page.read_text())]
+    found = FENCE.finditer(page.read_text())
+    return [Block(m["kind"], INCLUDED.sub(included, m["text"]), m["check"] or "") for m in found]
+
+
+def included(line):
+    """Return the file of the example package that stands in a block."""
+    return (ROOT / "docs/examples/dlrover-nb-example" / line[1]).read_text()
 
 
 def name_of(page):

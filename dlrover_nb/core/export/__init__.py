@@ -8,7 +8,7 @@ from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.export.provenance import Provenance, provenance_of
 from dlrover_nb.core.export.reading import Imported, read_export
 from dlrover_nb.core.export.schemas import check
-from dlrover_nb.core.export.table import EXPORTERS, Exporter
+from dlrover_nb.core.export.table import EXPORTERS, Exporter, find_exporter
 from dlrover_nb.core.files import write
 from dlrover_nb.core.yamltext import to_yaml
 
@@ -20,6 +20,7 @@ __all__ = [
     "Provenance",
     "check",
     "documents_in",
+    "find_exporter",
     "provenance_of",
     "read_export",
     "to_yaml",

@@ -1,6 +1,8 @@
 """The exporters: what makes the documents of each kind, how they are checked, and how they are read back.
 
 A new kind is a module with a function of the signature `Make`, its schema beside the others, and a line here.
+A package of one's own adds a kind by an entry point of the group ``dlrover_nb.exporters``, which names an
+`Exporter`. It is looked up when it is asked for, and does not replace one of these.
 Where the resource has replicas, the module also says where they are, so that an import reads what was edited
 in them; otherwise an import reads what the annotations say.
 """
@@ -13,6 +15,8 @@ from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core import extensions
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import elasticjob, jobset, kubeflow, rayjob
 from dlrover_nb.core.export.groups import Group, Replicas, replicas_under
 from dlrover_nb.core.export.nodes import Options
@@ -42,7 +46,8 @@ class Exporter:
     resource
         Kind of the resource that holds the plan, as its ``kind`` says.
     schema
-        File with the JSON schema of the resource; None where `schemas` derives it from another one.
+        File with the JSON schema of the resource. None where `schemas` derives it from another one; the
+        resource of another package is then not validated.
     replicas
         Yields the replicas of the resource; None where an import does not read them.
     """
@@ -87,3 +92,20 @@ BY_RESOURCE: Mapping[
 READERS: Mapping[str, Callable[[Group], Iterator[Replicas]]] = {
     exporter.resource: exporter.replicas for exporter in EXPORTERS.values() if exporter.replicas is not None
 }
+
+
+GROUP = "dlrover_nb.exporters"
+
+
+def find_exporter(kind: str) -> Exporter:
+    """Return the exporter of a kind, ours or that of an installed package.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is none, with the nearest kind, or the package that adds it is broken.
+    """
+    found = extensions.find(GROUP, kind, EXPORTERS)
+    if not isinstance(found, Exporter):
+        raise InvalidValueError(f"exporter {kind} must be an Exporter, got {type(found).__name__}")
+    return found

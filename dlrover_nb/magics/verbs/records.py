@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.export import EXPORTERS
+from dlrover_nb.core.export.table import GROUP
+from dlrover_nb.core.extensions import names
 from dlrover_nb.magics.flags import FORCE, JOB, OUTPUT_HELP, job_or
 from dlrover_nb.magics.parser import number, one_of, whole
 from dlrover_nb.magics.verb import Verb, argument
@@ -34,7 +37,7 @@ EXPORT = (
     argument(
         "--kind",
         metavar="KIND",
-        type=one_of("kind of export", EXPORTERS),
+        type=one_of("kind of export", EXPORTERS, partial(names, GROUP)),
         default="elasticjob",
         help=f"one of {', '.join(EXPORTERS)}; elasticjob-0 is the older schema",
     ),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from jsonschema import Draft202012Validator
 
+    from dlrover_nb.core.export.table import Exporter
+
 _CORE = ("ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding")
 KINDS = {  # resource -> schemas of which it has to fit one, the most usual first
     **{resource: kinds for resource, kinds in BY_RESOURCE.items() if EXPORTERS[kinds[0]].schema is not None},
@@ -24,23 +26,26 @@ KINDS = {  # resource -> schemas of which it has to fit one, the most usual firs
 }
 
 
-def check(documents: Iterable[object]) -> tuple[str, ...]:
+def check(documents: Iterable[object], exporter: Exporter | None = None) -> tuple[str, ...]:
     """Return what the real schemas find wrong with documents, unknown fields included; none: all are valid.
 
     An ElasticJob is held against the generation that it was exported for; one that does not say so has to fit
     one of them. The specs of a Pod and a Job are held against Kubernetes' own, which the schemas of
-    ElasticJob and JobSet contain.
+    ElasticJob and JobSet contain. The resource of an exporter of another package is held against the schema
+    that it brings, if any.
     """
     return tuple(
         f"{_named(document, number)}: {problem}"
         for number, document in enumerate(documents, start=1)
-        for problem in _problems(document)
+        for problem in _problems(document, exporter)
     )
 
 
-def _problems(document: object) -> tuple[str, ...]:
+def _problems(document: object, exporter: Exporter | None) -> tuple[str, ...]:
     content = document if isinstance(document, dict) else {}
     kinds = KINDS.get(str(content.get("kind")))
+    if kinds is None and exporter is not None and content.get("kind") == exporter.resource:
+        return () if exporter.schema is None else _errors_by(_validator_of(_read(exporter.schema)), content)
     if kinds is None:
         return (f"kind must be one of {', '.join(KINDS)}, got {named(content.get('kind'))}",)
     notes = _notes(content)
@@ -52,9 +57,13 @@ def _problems(document: object) -> tuple[str, ...]:
 
 
 def _errors(kind: str, document: dict[object, object]) -> tuple[str, ...]:
+    return _errors_by(_validator(kind), document)
+
+
+def _errors_by(validator: Draft202012Validator, document: dict[object, object]) -> tuple[str, ...]:
     return tuple(
         f"{'/'.join(map(str, error.absolute_path)) or 'document'}: {error.message[:200]}"
-        for error in _validator(kind).iter_errors(document)
+        for error in validator.iter_errors(document)
     )
 
 
@@ -80,9 +89,13 @@ def _named(document: object, number: int) -> str:
 
 @cache
 def _validator(kind: str) -> Draft202012Validator:
+    return _validator_of(_schema_of(kind))
+
+
+def _validator_of(schema: dict[str, Any]) -> Draft202012Validator:
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - 0.1 s that only a check needs
 
-    return Draft202012Validator(_schema_of(kind))
+    return Draft202012Validator(schema)
 
 
 def _schema_of(kind: str) -> dict[str, Any]:
