@@ -1,8 +1,7 @@
-"""From what was measured to what should run: pure composition of model, space, prices and memory.
+"""From measurements to plans: pure composition of model, space, prices and memory.
 
-`situation` is everything that planning looks at; `analysis` fits the model and lays out the curves and the
-front; `advice` says what to put before the user; `protect` gives nodes the memory that they need; `stages`
-puts them together.
+`situation` is the input of planning; `analysis` fits the model and computes the curves and the front;
+`advice` decides what to propose; `protect` gives nodes the memory that they need; `stages` composes them.
 """
 
 from dlrover_nb.core.planner.advice import Advice, Axes, Limits, PlannerSettings, advise, axes_key, probe

@@ -3,10 +3,10 @@
 - IMPROVE, when some plan is better than the present one even at the low end of its 90 % band (or
   much cheaper at the same speed): the one with the best resource efficiency (Eq. 11 of DLRover-RM), or
   the fastest where speed is the job's objective;
-- EXPLORE, when a plan may be better but the fit cannot tell: the experiment of `perf.explore`;
-- nothing, when neither: advice that is not worth a click costs trust.
+- EXPLORE, when a plan may be better but the fit is too uncertain to decide: the experiment of `perf.explore`;
+- nothing, when neither: advice of too little value costs trust.
 
-The low end counts because a change has a price that is certain and a gain that is not.
+The low end counts because the cost of a change is certain and its gain is not.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.resources import ResourcePlan
 
-MOST_TRIALS = 200  # weighed as experiments
-MOST_TARGETS = 500  # that an experiment is to tell about: each is drawn some hundred times
+MOST_TRIALS = 200  # evaluated as experiments
+MOST_TARGETS = 500  # whose uncertainty an experiment is to reduce: each takes some hundred draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class PlannerSettings:
     min_saving
         Saving in cost per hour at the same speed, relative.
     min_left_s
-        Seconds that the job must have left for a change to make sense.
+        Remaining seconds of the job below which no change is proposed.
     material_change
-        Relative change of a prediction that makes a rejected plan worth another look.
+        Relative change of a prediction from which on a rejected plan may be proposed again.
     experiment_s
         Seconds that measuring a plan takes: settling, and five windows.
     """
@@ -70,26 +70,26 @@ Axes = tuple[int, int, float, float]  # workers, PS, cores of each: a plan but f
 
 
 def axes_key(plan: ResourcePlan) -> Axes:
-    """Return what makes two plans equally fast: all but their memory."""
+    """Return what determines the speed of a plan: all but its memory."""
     return (plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where advice has to end, because nobody looks at it before it is applied (auto mode).
+    """Limits of advice that is applied without a user's review (auto mode).
 
     Parameters
     ----------
     budget_per_hour
         The most that a plan may cost; one of unknown price is not advised either. None: no budget.
     returns
-        Plans that were left for better ones, with the gain that is asked for to return to them.
+        Plans that were replaced by better ones, with the gain that is required to return to them.
     step
-        How many times the cores of the present plan an advised one may have at the most.
+        The cores of an advised plan are at most this multiple of the present plan's.
     quota
         What other jobs on the same machines leave to this one.
     min_gain
-        Gain that is enough, where that is less than `PlannerSettings.min_gain`: nobody has to click.
+        Sufficient gain, where less than `PlannerSettings.min_gain`: no user has to decide.
     """
 
     budget_per_hour: float | None = None
@@ -101,7 +101,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to put before the user, or what to do at once in auto mode.
+    """What to propose to the user, or to apply at once in auto mode.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def advise(
     may_explore: bool,
     limits: Limits | None = None,
 ) -> Advice | None:
-    """Say what to propose now, or None.
+    """Return what to propose now, or None.
 
     Parameters
     ----------
@@ -157,9 +157,9 @@ def probe(
     rejected_plans: Mapping[ResourcePlan, float],
     limits: Limits | None = None,
 ) -> Advice | None:
-    """Say which experiment would tell most about better plans for its cost, whatever else is advised.
+    """Return the experiment with the most information on better plans per cost, whatever else is advised.
 
-    None where nothing that is at stake would pay for it.
+    None where the possible gain would not pay for it.
     """
     free = _free(analysis, settings, rejected_plans)
     return _exploration(analysis, settings, free if limits is None else free & _within(analysis, limits))
@@ -197,7 +197,7 @@ def _within(analysis: Analysis, limits: Limits) -> NDArray[np.bool_]:
 
 
 def _improvement(analysis: Analysis, settings: PlannerSettings, free: NDArray[np.bool_]) -> Candidate | None:
-    """Return the best plan that is better for sure; with one plan measured nothing is."""
+    """Return the best plan that is certainly better; with one measured plan none is."""
     if analysis.model.report_.n_plan < 2:
         return None
     now, p = analysis.current, analysis.predictions
@@ -226,7 +226,7 @@ def _fastest(analysis: Analysis, sure: NDArray[np.bool_]) -> Candidate | None:
 
 
 def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np.bool_]) -> Advice | None:
-    """Return the best experiment within reach, when something plausible is at stake."""
+    """Return the best experiment within reach, when a plausible gain exists."""
     s, now, batch = analysis.situation, analysis.current, analysis.situation.spec.batch_size
     speed = now.prediction.samples_per_s
     undecided = free & (analysis.predictions.high >= (1 + settings.min_gain) * speed)
@@ -255,8 +255,8 @@ def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
 def _open_trials(analysis: Analysis, free: NDArray[np.bool_]) -> Options:
     """Return the free plans within reach that are not measured yet, at most the most promising ones.
 
-    Within reach is what at most halves or doubles each number of the present plan, and the next rung where
-    that is farther: what lies beyond teaches more, but nobody can say beforehand how it will do.
+    Within reach is what at most halves or doubles each number of the present plan, and the next allowed value
+    where that is farther. Plans beyond give more information, but their speed cannot be predicted.
     """
     s, axes = analysis.situation, analysis.space.axes
     here = axes_of([s.plan])[0]

@@ -1,4 +1,4 @@
-"""Fit the model to what was measured, and lay out the front and the curves."""
+"""Fit the model to the measurements, and compute the front and the curves."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)  # no slots: what is laid out on demand is kept in the instance
+@dataclass(frozen=True)  # no slots: what is computed on demand is kept in the instance
 class Analysis:
-    """What the samples say; the front and the curves are laid out when somebody looks at them.
+    """Results of a fit to the samples; the front and the curves are computed when they are first read.
 
     Parameters
     ----------
     grid
         All plans that the job may be given.
     space, predictions, cost
-        The plans that advice weighs (all of a small grid, the best of a large one: `planner.considered`)
+        The plans that advice compares (all of a small grid, the best of a large one: `planner.shortlist`)
         with their bands and `Candidate.cost`: rows and columns of equal length.
     n_plan
-        How many plans were weighed for the front.
+        How many plans were evaluated for the front.
     completion
         Makes plans candidates.
     """
@@ -69,7 +69,7 @@ class Analysis:
 
     @cached_property
     def front(self) -> ParetoFront:
-        """All plans that no other beats, with named picks."""
+        """All plans that no other dominates, with named picks."""
         best = non_dominated(self.cost, self.predictions.samples_per_s)
         candidates = self.candidates([self.space.plan(int(i)) for i in best])
         spec = self.situation.spec
@@ -92,7 +92,7 @@ class Analysis:
 
     @property
     def why_empty(self) -> str:
-        """Which constraint leaves no plan to weigh, in words; empty where there are plans."""
+        """Which constraint leaves no allowed plan, in words; empty where there are plans."""
         return "" if len(self.space) else nothing_left(self.grid)
 
     @property
@@ -136,7 +136,7 @@ def analyse(
     model: ThroughputModel | None = None,
     rng: np.random.Generator | None = None,
 ) -> Analysis:
-    """Fit the model to the situation's samples and predict the plans that are worth weighing.
+    """Fit the model to the situation's samples and predict the shortlisted plans.
 
     Where no plan is allowed at all the front is empty (`Analysis.why_empty`): the job goes
     on with the plan that it has.
@@ -146,7 +146,7 @@ def analyse(
     model
         A fitted model; None fits one.
     rng
-        Of a search that cannot list all plans; None is a fixed seed, so that a replay gives the same.
+        Of a search that cannot list all plans; None is a fixed seed, so that a replay gives the same result.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def analyse(
 
 
 def _curve(situation: Situation, model: ThroughputModel, axis: int) -> Curve:
-    """Lay a line through the plan space: one axis varies, all else as now."""
+    """Predict along a line through the plan space: one axis varies, all else as now."""
     spec = situation.spec
     here = axes_of([situation.plan])[0]
     values = np.unique(np.array([*ladders(spec.bounds)[axis], here[axis]]))

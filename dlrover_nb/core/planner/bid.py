@@ -1,9 +1,9 @@
-"""What one job has to offer when a cluster chooses among jobs: its front as columns, nothing else.
+"""What one job offers when a cluster chooses among jobs: its front as columns, nothing else.
 
 A user's view of a job needs bands, breakdowns, reasons and curves (`planner.analysis`); choosing one plan for
-each of a thousand jobs needs numbers only, and within a second. So plans are sorted out by the mean
-coefficients first (`planner.considered.Rough`), only the best are predicted, and no candidate is completed;
-whoever wins is completed afterwards.
+each of a thousand jobs needs numbers only, and within a second. So plans are filtered by the mean
+coefficients first (`planner.shortlist.Rough`), only the best are predicted, and no candidate is completed;
+the chosen plan is completed afterwards.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Which plan each of many jobs gets: their candidate fronts, and one cluster for all (Eqs. 12-14).
 
-`greedy.select` chooses within sums of cores and memory. That the nodes of all chosen plans also find a
-place on the machines, one by one, is checked here afterwards; where they do not (large nodes leave gaps),
-the sums are cut by a few percent and the choice is made again. It assumes that running nodes may be placed
-anew. Rejected: packing inside the selection, which would make each of its steps a bin packing for a loss
-that is a few percent at the most.
+`greedy.select` chooses within sums of cores and memory. Whether the nodes of all chosen plans also fit on the
+machines, one by one, is checked here afterwards; where they do not (large nodes leave gaps), the sums are cut
+by a few percent and the choice is made again. It assumes that running nodes may be rescheduled. Rejected:
+packing inside the selection, which would make each of its steps a bin packing for a loss that is a few
+percent at the most.
 
-Costs of different jobs are compared, so that they must be in one unit: money where every price is known,
-else the plans' effort in cores for all.
+Costs of different jobs are compared, so they must be in one unit: money where every price is known, else the
+plans' effort in cores for all.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 RESOURCES = ("cores", "MiB")
-CUTS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.7)  # of the cluster, until the chosen nodes find a place
+CUTS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.7)  # of the cluster, until the chosen nodes fit
 NO_DEADLINE_S = 30 * 86400.0  # weight of a job without a deadline among jobs with one
 
 
 @dataclass(frozen=True, slots=True)
 class JobBid:
-    """One job's wishes.
+    """The plans that one job could use.
 
     Parameters
     ----------
@@ -45,14 +45,14 @@ class JobBid:
     current
         The plan that runs, or for a job that waits the plan that its user asked for.
     candidates
-        Other plans, such as a `ParetoFront`'s; the current one among them does no harm.
+        Other plans, such as a `ParetoFront`'s; the current one may be among them.
     n_sample_left
         Training samples still to do.
     waits
         Whether the job holds nothing yet.
     priority, deadline_s, owner
-        For the weights that ask for them; seconds from now, None without a deadline; a job without an owner
-        is its own.
+        For the weights that use them; seconds from now, None without a deadline; a job without an owner
+        counts as its own owner.
     """
 
     name: str
@@ -104,7 +104,7 @@ def select_plans(
     weight: Weight | None = None,
     shrink: bool = False,
 ) -> ClusterChoice:
-    """Choose one plan per job, maximising the weighted resource efficiency within the machines (Eqs. 12-14).
+    """Choose one plan per job, maximizing the weighted resource efficiency within the machines (Eqs. 12-14).
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def select_plans(
     InvalidValueError
         When two jobs have one name.
     CapacityError
-        When the running jobs do not fit on the machines and must not or cannot shrink.
+        When the running jobs do not fit on the machines and must not or cannot be made smaller.
     """
     names = [job.name for job in jobs]
     if len(set(names)) < len(names):
@@ -165,7 +165,7 @@ def bids_of(jobs: Sequence[JobBid]) -> Bids:
 
 
 def _cost(jobs: Sequence[JobBid]) -> Callable[[Candidate], float]:
-    """Return what plans are weighed by: money where all prices are known, else effort in cores."""
+    """Return the cost that plans are compared by: money where all prices are known, else effort in cores."""
     priced = all(c.cost_per_hour for job in jobs for c in (job.current, *job.candidates))
     return lambda c: c.cost_per_hour or 0.0 if priced else c.plan.effort
 

@@ -1,7 +1,7 @@
-"""From a plan to a candidate: everything that a user is told about it, for many plans at once.
+"""From a plan to a candidate: everything that is shown about it, for many plans at once.
 
-Predictions come in one call for all plans, because a front has hundreds and views wait for it. What the
-present plan does is computed once.
+Predictions come in one call for all plans, because a front has hundreds and views wait for it. The values of
+the present plan are computed once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Completion:
     Parameters
     ----------
     factors
-        What if: throughput of some plans as a multiple of what is predicted. Empty for the truth.
+        Assumptions: throughput of some plans as a multiple of the prediction. Empty for none.
     """
 
     situation: Situation
@@ -90,7 +90,7 @@ class Completion:
 def bare_candidate(
     situation: Situation, plan: ResourcePlan, prediction: Prediction, pause_s: float, gain: float
 ) -> Candidate:
-    """Return all about a plan but what takes time to compute: its breakdown and its reason."""
+    """Return a plan as a candidate without what is slow to compute: its breakdown and its reason."""
     cost = pricing.cost_per_hour(plan, situation.spec.prices)
     return Candidate(
         plan=plan,

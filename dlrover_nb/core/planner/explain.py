@@ -1,8 +1,8 @@
 """Why a plan is recommended, or why none is, and what would change that: an analysis in words and records.
 
-Nothing is fitted here and nothing decided: what is said comes from the analysis and from the planner's own
-advice, asked again. A constraint binds a plan when it forbids the next step along one of the ladders, so that
-"room for one more worker" and "the bound of the job" are told by the same walk that gives the marginals.
+Nothing is fitted or decided here: explanations come from the analysis and from calling the planner's own
+advice again. A constraint binds a plan when it forbids the next step along one of the ladders, so "room for
+one more worker" and "the bound of the job" are found by the same iteration as the marginals.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ GIB_MIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class AdviceContext:
-    """What advice rests on beside the analysis.
+    """What advice depends on beside the analysis.
 
     Parameters
     ----------
     refusal
-        Says why a plan cannot be: pins, room, quota; empty where it can.
+        Says why a plan is not allowed: pins, room, quota; empty where it is.
     barred
-        Plans that were turned down or failed.
+        Plans that were rejected or failed.
     quota
-        What other jobs on the same machines leave to this one.
+        What the other jobs on the same machines leave free for this one.
     """
 
     settings: PlannerSettings
@@ -60,10 +60,10 @@ class AdviceContext:
 
 
 def marginals(analysis: Analysis, plan: ResourcePlan, refusal: Refuse) -> tuple[Marginal, ...]:
-    """Return what one step along each axis would bring, up and down, as far as the job's ladders go.
+    """Return the effect of one step along each axis, up and down, within the job's ladders.
 
-    Where a role's need of memory is forecast, a GiB more for each of its nodes is a step as well: it makes
-    nothing faster, and costs.
+    Where a role's need of memory is forecast, a GiB more for each of its nodes is a step as well: it costs
+    money and gains no speed.
     """
     steps = [*_steps(analysis, plan)]
     base, *known = analysis.candidates([plan, *steps])
@@ -71,7 +71,7 @@ def marginals(analysis: Analysis, plan: ResourcePlan, refusal: Refuse) -> tuple[
 
 
 def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str, ...]:
-    """Return the constraints that a plan lies at, in words: each forbids a next step."""
+    """Return the constraints that bind a plan, in words: each forbids a next step."""
     plan, s = candidate.plan, analysis.situation
     steps = analysis.candidates([*_steps(analysis, plan)])
     larger = [c for c in steps if c.plan.effort > plan.effort]
@@ -108,7 +108,7 @@ def evidence(analysis: Analysis, plan: ResourcePlan) -> tuple[Measured, ...]:
 
 
 def runner_up(analysis: Analysis, plan: ResourcePlan, grounds: AdviceContext) -> tuple[Candidate | None, str]:
-    """Return the best plan of the front beside `plan` and the present one, and in words what it lacks."""
+    """Return the best plan of the front beside `plan` and the present one, and why it is not chosen."""
     out = (axes_key(plan), axes_key(analysis.situation.plan))
     others = [c for c in analysis.front.candidates if axes_key(c.plan) not in out]
     if not others:
@@ -118,7 +118,7 @@ def runner_up(analysis: Analysis, plan: ResourcePlan, grounds: AdviceContext) ->
 
 
 def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds: AdviceContext) -> str:
-    """Say what stands against a plan: a rule that it breaks, else where the chosen one is better."""
+    """Say why a plan is not chosen: a rule that it breaks, else where the chosen one is better."""
     refused = grounds.refusal(candidate.plan)
     against = (
         "It was turned down or failed before." if _is_barred(candidate, grounds) else "",
@@ -130,7 +130,7 @@ def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds
 
 
 def _is_barred(candidate: Candidate, grounds: AdviceContext) -> bool:
-    """Whether a plan was turned down, and is predicted no otherwise now."""
+    """Whether a plan was rejected, and its prediction is still the same."""
     speed, most = candidate.prediction.samples_per_s, grounds.settings.material_change
     return any(
         axes_key(plan) == axes_key(candidate.plan) and not abs(speed / then - 1) > most
@@ -139,12 +139,12 @@ def _is_barred(candidate: Candidate, grounds: AdviceContext) -> bool:
 
 
 def _exceeded(analysis: Analysis, candidate: Candidate) -> list[str]:
-    """Return what of budget and deadline a plan does not keep to."""
+    """Return which of budget and deadline a plan exceeds."""
     return [*_budget(analysis, candidate, ()), *_deadline(analysis, candidate, ())]
 
 
 def _not_worth(analysis: Analysis, candidate: Candidate, min_gain: float) -> str:
-    """Say that a faster plan does not pay for its pause, or not for sure; empty where it does."""
+    """Say that a faster plan does not, or not certainly, pay for its pause; empty where it does."""
     p, speed = candidate.prediction, analysis.current.prediction.samples_per_s
     if p.samples_per_s <= speed:
         return ""
@@ -178,7 +178,7 @@ def _best(analysis: Analysis, candidates: Sequence[Candidate]) -> int:
 
 
 def _steps(analysis: Analysis, plan: ResourcePlan) -> Iterator[ResourcePlan]:
-    """Yield the plans one rung away on each ladder, and those with a GiB more where that is needed."""
+    """Yield the plans one step away on each ladder, and those with a GiB more where that is needed."""
     here, memory_mib = axes_of([plan])[0], (plan.worker.memory_mib, plan.ps.memory_mib)
     for axis, ladder in enumerate(ladders(analysis.situation.spec.bounds)):
         above = [v for v in ladder if v > here[axis]][:1]
@@ -194,7 +194,7 @@ def _steps(analysis: Analysis, plan: ResourcePlan) -> Iterator[ResourcePlan]:
 
 
 def _needs(analysis: Analysis) -> dict[Role, int]:
-    """Return the memory of each node that a forecast or a killed node asks for, not the user's pins."""
+    """Return the memory per node that a forecast or an OOM kill requires, user's pins left out."""
     pins = analysis.situation.pins
     pinned = {Role.WORKER: pins.worker_memory_mib, Role.PS: pins.ps_memory_mib}
     return {role: mib for role, mib in analysis.situation.memory_mib if pinned[role] is None}
@@ -219,7 +219,7 @@ def _pinned(pins: Pins, plan: ResourcePlan) -> Iterator[str]:
 
 
 def _at_bounds(analysis: Analysis, plan: ResourcePlan) -> Iterator[str]:
-    """Say which numbers lie at an end of what the job allows; one node of a role is no bound of anybody's."""
+    """Say which numbers are at a bound of the job; the minimum of one node per role is not counted."""
     s, here = analysis.situation, axes_of([plan])[0]
     free = zip(AXES, ladders(s.spec.bounds), here.tolist(), strict=True)
     for axis, ladder, own in free:

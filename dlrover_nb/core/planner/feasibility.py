@@ -1,7 +1,7 @@
-"""Whether a plan may be had at all: on the machines that there are, and within the job's quota.
+"""Whether a plan is feasible: on the available machines, and within the job's quota.
 
-The search asks the same of a million plans at once (`pareto.space`); here it is asked of one, and
-refused in words.
+The search checks a million plans at once (`pareto.space`); here one plan is checked, and a refusal gives its
+reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def check_room(plan: ResourcePlan, capacity: Capacity, bounds: PlanBounds) -> No
     Raises
     ------
     CapacityError
-        It says what was asked, what there is, and what to do.
+        It says what was requested, what is available, and what to do.
     """
     over = over_quota(plan, bounds)
     if over:
@@ -41,7 +41,7 @@ def has_room(plan: ResourcePlan, capacity: Capacity, bounds: PlanBounds) -> bool
 
 
 def over_quota(plan: ResourcePlan, bounds: PlanBounds) -> str:
-    """Return what is too much, in words; empty when nothing is."""
+    """Return what exceeds the quota, in words; empty when nothing does."""
     if bounds.quota_cpu is not None and plan.total_cpu > bounds.quota_cpu:
         return f"{plan.total_cpu:g} of {bounds.quota_cpu:g} cores"
     if bounds.quota_memory_mib is not None and plan.total_memory_mib > bounds.quota_memory_mib:

@@ -1,22 +1,22 @@
 """Which plan is proposed next: the planner's own policy and published ones, by name.
 
 A policy is a function of an analysis, the planner's settings and a context. It returns advice or None, keeps
-nothing between calls and starts nothing. What it has tried stands in the samples of the analysis. The
-controller asks it whenever the analysis was made anew, and stays the arbiter: pins, bounds, capacity and the
-memory that nodes need hold whatever a policy says, and in auto mode budget, quota, cool-down, hysteresis and
-the track record of the predictions decide whether advice is applied. Rejected: policies as objects with
+nothing between calls and starts nothing. Results of earlier plans are in the samples of the analysis. The
+controller calls it after every new analysis, and keeps the final decision: pins, bounds, capacity and the
+memory that nodes need apply whatever a policy returns, and in auto mode budget, quota, cool-down, hysteresis
+and the track record of the predictions decide whether advice is applied. Rejected: policies as objects with
 state, which would decide differently after a restart of the master.
 
 Advice with `Advice.batches` changes no plan: it gives slow workers smaller batches. Auto mode orders that at
-once (`Mitigate`); where a user decides it is left out, as nobody has to confirm another batch size.
+once (`Mitigate`); where a user decides it is left out, as a batch size is not worth a confirmation.
 
 - ``throughput-model``: the planner of DLRover-RM with its model (`planner.stages.auto_scale`), the default.
-- ``elastic-scheduling``: a worker more while the last one paid (Or et al., MLSys 2020).
-- ``optimus``: one node more or less where that takes most time off the job (EuroSys 2018).
-- ``fixed-plan``: the plan stays as the user sets it; memory is protected nevertheless.
+- ``elastic-scheduling``: one more worker while the last one paid (Or et al., MLSys 2020).
+- ``optimus``: one node more or less where that reduces the job's time most (EuroSys 2018).
+- ``fixed-plan``: the plan stays as the user sets it; nodes still get the memory that they need.
 
 `fixed_allocation` and `well_tuned` of `core.baselines` are no policies: they need the true speed of each plan
-before the job runs, which a simulator alone knows. They bound what a policy can reach.
+before the job runs, which only a simulator knows. They are upper bounds for any policy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PolicyContext:
-    """What a policy has to keep to at one moment.
+    """The constraints on a policy at one moment.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class PolicyContext:
     limits
         Of auto mode; None where a user decides.
     worker_samples_per_s
-        What each worker did in its last report.
+        Speed of each worker in its last report.
     """
 
     rejected_plans: Mapping[ResourcePlan, float] = field(default_factory=dict)
@@ -75,10 +75,10 @@ def throughput_model(analysis: Analysis, settings: PlannerSettings, context: Pol
 
 
 def by_baseline(name: str, decide: BaselinePolicy) -> Policy:
-    """Return a policy that takes a published one's word for the next plan.
+    """Return a policy that proposes the next plan of a published one.
 
-    A plan that breaks a pin, or was rejected, is left out: the job stays as it is until the policy, which
-    sees only the measurements, says something else.
+    A plan that breaks a pin, or was rejected, is left out: the job stays as it is until the policy, whose
+    only input is the measurements, returns another one.
     """
 
     def policy(analysis: Analysis, settings: PlannerSettings, context: PolicyContext) -> Advice | None:

@@ -1,12 +1,12 @@
-"""The plan that keeps nodes alive: more memory for a role, before its nodes are killed or after.
+"""The plan that protects nodes from OOM kills: more memory for a role, before its nodes are killed or after.
 
 What a role needs is known from a kill (what the node had reached, and 1.5 times the memory that was not
-enough) or from a forecast. Nothing else of the plan changes as long as the machines have room: memory is no
-question of speed, so the search for faster plans has no say here. Where the whole need finds no place,
-the largest part of it that does is given; where even the least that would help finds none, a node of that
-role is given up for the others' sake: fewer nodes that live train more than many that are killed.
-Rejected: taking the next best plan of the front with enough memory; it changes counts and cores
-for reasons that have nothing to do with the danger, and an urgent proposal should be easy to read.
+enough) or from a forecast. Nothing else of the plan changes as long as the machines have room: memory does
+not change speed, so the search for faster plans is not used here. Where the whole need does not fit, the
+largest part that fits is given; where even the least that would help does not fit, a node of that role is
+removed: fewer nodes that run train more than many that are killed. Rejected: taking the next best plan of the
+front with enough memory; it changes counts and cores for reasons unrelated to memory, and an urgent proposal
+should be easy to read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.capacity import Capacity
 
 STEP_MIB = 64
-PARTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of what lies between the least that helps and the whole need
+PARTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the range from the least that helps to the whole need
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class MemoryNeed:
     least_mib
         Less than this would not help.
     why
-        What is known, as a clause for people.
+        The evidence, as a clause for messages.
     """
 
     role: Role
@@ -50,7 +50,7 @@ class MemoryNeed:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What no plan may depart from: machines, the job's own bounds and quota, and pins."""
+    """The constraints on every plan: machines, the job's own bounds and quota, and pins."""
 
     capacity: Capacity
     bounds: PlanBounds
@@ -62,7 +62,7 @@ class Frame:
         return cls(situation.capacity, situation.spec.bounds, situation.pins)
 
     def holds(self, plan: ResourcePlan) -> bool:
-        """Whether a plan is within the frame (the user's own may exceed the bounds, but not the quota)."""
+        """Whether a plan is within the frame (a user's plan may exceed the bounds, not the quota)."""
         return self.pins.allows(plan) and has_room(plan, self.capacity, self.bounds)
 
 
@@ -71,7 +71,7 @@ def protected(plan: ResourcePlan, needs: Sequence[MemoryNeed], frame: Frame) -> 
 
     Notes
     -----
-    A need beyond the largest machine is cut to that machine, and is none where that is less than what helps.
+    A need beyond the largest machine is cut to that machine, and dropped where that is less than what helps.
     """
     most_mib = max((shape.memory_mib for shape in frame.capacity.shapes), default=0)
     needs = [n for n in needs if n.least_mib <= most_mib]
@@ -84,7 +84,7 @@ def protected(plan: ResourcePlan, needs: Sequence[MemoryNeed], frame: Frame) -> 
 
 
 def _fewer(plan: ResourcePlan, needs: Sequence[MemoryNeed]) -> Iterator[ResourcePlan]:
-    """Yield the plan, and then with ever fewer nodes of the roles that need memory."""
+    """Yield the plan, then the plan with fewer and fewer nodes of the roles that need memory."""
     if not needs:
         return
     yield plan

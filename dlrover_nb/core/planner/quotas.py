@@ -1,12 +1,11 @@
-"""How much each of many jobs may plan with, when all of them want more than there is (Eqs. 12-14).
+"""How much each of many jobs may plan with, when together they need more than there is (Eqs. 12-14).
 
-Jobs in auto mode decide for themselves, each by its own fit. Where their wishes together exceed the room,
-whoever asks first would take it all; so from time to time the best plans for all are chosen together
-(`planner.cluster.select_plans`), and each job is told a quota: what its chosen plan needs, and an equal
-share of what is left over, so that it can still try things out. The controller stays the only one who
-changes its job's plan; a quota only narrows what auto mode may take. Where all wishes fit, there are none.
-Where not even all that runs finds a place (nodes were lost and wait, or leave gaps), nobody may grow until
-the next look.
+Jobs in auto mode decide independently, each by its own fit. Where their best plans together exceed the
+capacity, the first job to decide would take it all; so from time to time the best plans for all are chosen
+together (`planner.cluster.select_plans`), and each job gets a quota: what its chosen plan needs, and an equal
+share of the rest, so that it can still experiment. Only a job's own controller changes its plan; a quota only
+limits what auto mode may take. Where all plans fit, there are no quotas. Where not even all running plans fit
+(nodes were lost and wait, or leave gaps), no job may grow until the next check.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def share(bids: Sequence[JobBid], room: Capacity) -> dict[str, Quota]:
     Parameters
     ----------
     room
-        What the bidders hold now, and what is free.
+        What the bidding jobs hold now, and what is free.
     """
     if _all_fit(bids, room):
         return {bid.name: UNLIMITED for bid in bids}
@@ -56,7 +55,7 @@ def _quota(plan: ResourcePlan, spare_cpu: float, spare_mib: float) -> Quota:
 
 
 def _all_fit(bids: Sequence[JobBid], room: Capacity) -> bool:
-    """Whether every bidder could have the largest of its wishes at once."""
+    """Whether the largest plans of all bidding jobs fit together."""
     wishes = [[c.plan for c in (bid.current, *bid.candidates)] for bid in bids]
     cpu = sum(max(plan.total_cpu for plan in own) for own in wishes)
     mib = sum(max(plan.total_memory_mib for plan in own) for own in wishes)

@@ -1,11 +1,10 @@
-"""What would change the planner's mind: its advice, asked again of situations that differ in one number.
+"""What would change the advice: the decision, repeated for situations that differ in one number.
 
-The numbers are those that advice rests on and that nobody knows for certain: how fast the proposed plan and
-the present one are (as uncertain as their bands), how long the transition takes, what a core costs
-beside memory, and how much is left to train (which is known, and shrinks). The decision is the planner's own,
-passed in with its settings, so that a flip is always one of the advice that the user sees. The
-fit is not repeated: a flip asks what would be advised if a number were different, not which samples would
-make it so.
+The numbers are the uncertain inputs of advice: how fast the proposed plan and the present one are (as
+uncertain as their bands), how long the transition takes, what a core costs beside memory, and how much is
+left to train (which is known, and shrinks). The decision is the planner's own, passed in with its settings,
+so a break-even always refers to the advice that the user sees. The fit is not repeated: a break-even says
+what would be advised if a number were different, not which samples would lead to that number.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 BAND_SD = 2 * 1.6448536269514722  # standard deviations in a 90 % band of logarithms
 LEAST_SPREAD = 0.01  # of a throughput: no measurement is better known
-PAUSE_SPREAD = log(2)  # half as long or twice as long: what transitions of one kind do
+PAUSE_SPREAD = log(2)  # half as long or twice as long: the spread of transitions of one kind
 LEFT_SPREAD = log(2)
 PRICE_SPREAD = {True: log(1.5), False: log(1.15)}  # of an assumed price and of one that the user gave
 
@@ -51,7 +50,7 @@ def break_even_of(analysis: Analysis, advice: Advice, decide: Decide) -> BreakEv
     BreakEven or None
         None where nothing plausible would change the advice, or where it is not of `decide`'s making.
     """
-    is_faster = advice.kind is ProposalKind.IMPROVE  # an experiment is chosen for what it would tell
+    is_faster = advice.kind is ProposalKind.IMPROVE  # an experiment is chosen for its information
     speeds = {"the proposed plan": advice.candidate, "the present plan": analysis.current}
     return _flip(analysis, advice.candidate, advice.candidate, speeds if is_faster else {}, decide)
 
@@ -62,9 +61,9 @@ def break_even_of_staying(analysis: Analysis, rival: Candidate, decide: Decide) 
     Parameters
     ----------
     rival
-        The best of the other plans: the one that is advised first when it does better than it is known to.
+        The best of the other plans: the first to be advised if it is faster than predicted.
     decide
-        As of `break_even_of`; it must advise nothing of the analysis as it is.
+        As of `break_even_of`; for the unchanged analysis it must advise nothing.
     """
     speeds = {rival.plan.short: rival, "the present plan": analysis.current}
     return _flip(analysis, analysis.current, rival, speeds, decide)
@@ -77,7 +76,7 @@ def _flip(
     speeds: Mapping[str, Candidate],
     decide: Decide,
 ) -> BreakEven | None:
-    """Return the nearest flip of what the throughputs of `speeds` and the situation would change."""
+    """Return the nearest break-even among the throughputs of `speeds` and the situation."""
     present = analysis.situation.plan
 
     def plan_of(supposed: Analysis) -> ResourcePlan:
@@ -94,12 +93,12 @@ def _flip(
 def suppose(
     analysis: Analysis, *, situation: Situation | None = None, factors: Mapping[Row, float] | None = None
 ) -> Analysis:
-    """Return the analysis as it would be with another situation or other throughputs, not fitted again.
+    """Return the analysis under another situation or other throughputs, not fitted again.
 
     Parameters
     ----------
     factors
-        Throughput of plans, given as (w, p, lambda_w, lambda_p), as a multiple of what is predicted.
+        Throughput of plans, given as (w, p, lambda_w, lambda_p), as a multiple of the prediction.
     """
     s, space = situation or analysis.situation, analysis.space
     completion = Completion(s, analysis.model, factors or {})
@@ -129,7 +128,7 @@ def _throughput(
 def _of_situation(
     analysis: Analysis, moved_to: Candidate, plan_of: Callable[[Analysis], ResourcePlan]
 ) -> list[Quantity]:
-    """Return what else advice rests on: samples left, the pause, and the price of a core."""
+    """Return the other inputs of advice: samples left, the pause, and the price of a core."""
     s, found = analysis.situation, []
 
     def asked(change: Callable[[float], Situation]) -> Callable[[float], ResourcePlan]:

@@ -1,12 +1,12 @@
-"""The plans that advice weighs, out of all that a job may be given.
+"""The plans that advice compares, out of all that a job may be given.
 
 Advice needs bands, and a prediction with its band goes through hundreds of coefficient sets. A small space is
-weighed whole. Of a larger one most plans are beaten by far, and never deserve it: the search goes by the
-mean coefficients alone (within a few per cent of the prediction, at a hundredth of its time) and we
-keep the front, the front without it, and so on (`pareto.exact.layers`) until there are some thousand plans,
-besides the plans around the present one and those that were measured. What is lost: a plan that is beaten
-by a thousand others by its mean coefficients, and by none once the rest is counted. Rejected: a
-random sample, which misses the front of a million plans almost surely.
+compared whole. In a larger one most plans are far from the front: the search uses the mean coefficients alone
+(within a few percent of the prediction, at a hundredth of its time) and keeps the front, the front without
+it, and so on (`pareto.exact.layers`) until there are some thousand plans, and the plans around the present
+one and those that were measured. What is lost: a plan that a thousand others dominate by mean coefficients,
+and none by the full prediction. Rejected: a random sample, which almost certainly misses the front of a
+million plans.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.planner.situation import Situation
 
-ENOUGH = 2000  # plans of a large space that are weighed
-LEAST_S = 1e-9  # of an iteration: a form may be zero at one worker (log w), and a plan is not infinitely fast
+ENOUGH = 2000  # plans of a large space that are compared
+LEAST_S = 1e-9  # of an iteration: a form may be zero at one worker (log w), but no plan is infinitely fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Rough:
 
 @dataclass(slots=True)
 class Remembered:
-    """Answers a solver and remembers the plans that were best among those it asked about."""
+    """Computes objectives for a solver and keeps the best plans among those evaluated."""
 
     objectives: Objectives
     _kept: list[tuple[Array, Array, Array]] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Remembered:
         return cost, samples_per_s
 
     def best(self) -> Array:
-        """Return the rows of the best plans of all that were asked about, each once."""
+        """Return the rows of the best plans of all that were evaluated, each once."""
         if not self._kept:
             return np.empty((0, 4))
         axes, cost, samples_per_s = (np.concatenate(column) for column in zip(*self._kept, strict=True))
@@ -76,7 +76,7 @@ class Remembered:
 
 
 def plans_to_weigh(rough: Rough, *, rng: np.random.Generator) -> tuple[PlanSpace, int]:
-    """Return the plans to weigh, and out of how many they were taken.
+    """Return the plans to compare, and out of how many they were taken.
 
     Parameters
     ----------

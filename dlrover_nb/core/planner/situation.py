@@ -1,4 +1,4 @@
-"""What planning looks at, and what a transition costs."""
+"""The input of planning, and the cost of a transition."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-HORIZON_S = 3600.0  # over which a transition is paid off at the most (Eq. 8)
-WORKERS_PAUSE_S = 0.5  # until transitions of this job have been seen
+HORIZON_S = 3600.0  # longest time over which a transition is paid off (Eq. 8)
+WORKERS_PAUSE_S = 0.5  # until transitions of this job have been measured
 MOVE_PAUSE_S = {Migration.SEAMLESS: 0.5, Migration.RESTART: 6.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Everything that planning looks at."""
+    """The input of planning."""
 
     spec: JobSpec
     capacity: Capacity

@@ -1,13 +1,12 @@
-"""The three stages of a job's life as DLRover-RM composes them.
+"""The three stages of a job as DLRover-RM composes them.
 
-- Warm start: what the job begins on, and what its model knows before it runs (`warm_start`).
-- Auto-scaling: model -> candidates -> advice (`analyse`, then `auto_scale`).
+- Warm start: the start plan, and the model's prior (`warm_start`).
+- Auto-scaling: from the model to candidates to advice (`analyse`, then `auto_scale`).
 - Post-scaling: memory before a node is killed and after one was (`post_scale`).
 
-Each stage takes what the others found as arguments and returns advice; none applies anything. Post-scaling
-goes first where both have something to say: a faster plan is of no use to a node that is killed. Before both
-goes a plan that keeps to what the user has pinned, if the present one does not: the user's word is no
-question of gain.
+Each stage takes the others' results as arguments and returns advice; none applies anything. Post-scaling goes
+first where both give advice: a faster plan is of no use to a node that is killed. Before both comes a plan
+that keeps the user's pins, if the present one does not: pins hold whatever the gain.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a job begins with; `why` is one sentence for the user."""
+    """What a job starts with; `why` is one sentence for the user."""
 
     plan: ResourcePlan
     prior: FitSummary | None
@@ -44,12 +43,13 @@ class Start:
 
 
 def warm_start(spec: JobSpec, capacity: Capacity, traits: JobTraits, past: Sequence[PastJob]) -> Start:
-    """Say what a job begins on, from jobs like it; its own plan with its pins where there are none.
+    """Return what a job starts on, from similar jobs; its own plan with its pins where there are none.
 
     Notes
     -----
-    A start over the budget, or of unknown price while there is one, is not given: what similar jobs knew of
-    their speed still is. `JobSubmitted.traits` and `.prior` carry the result to the controller.
+    No start plan is given that is over the budget, or of unknown price while there is a budget; the prior
+    from similar jobs is given all the same. `JobSubmitted.traits` and `.prior` carry the result to the
+    controller.
     """
     own = spec.pins.applied(spec.plan)
     found = warmstart.warm_start(traits, past, into=warmstart.into_space(spec.bounds, capacity, spec.pins))
@@ -70,7 +70,7 @@ def auto_scale(
     may_explore: bool,
     limits: Limits | None = None,
 ) -> Advice | None:
-    """Say which plan to propose now: one that keeps the pins, a better one, an experiment, or None.
+    """Return the plan to propose now: one that keeps the pins, a better one, an experiment, or None.
 
     Parameters
     ----------
@@ -85,12 +85,12 @@ def auto_scale(
 def post_scale(
     analysis: Analysis, needs: Sequence[MemoryNeed], *, rejected_plans: Mapping[ResourcePlan, float]
 ) -> Advice | None:
-    """Say which plan has the memory that nodes need; None where none is needed or none can be had.
+    """Return a plan with the memory that nodes need; None where none is needed or none is feasible.
 
     Parameters
     ----------
     barred
-        Plans that could not be brought about.
+        Plans that could not be applied.
     """
     plan = protected(analysis.situation.plan, needs, Frame.of(analysis.situation))
     if plan is None or plan in rejected_plans:
@@ -99,13 +99,13 @@ def post_scale(
 
 
 def protect_why(plan: ResourcePlan, needs: Sequence[MemoryNeed]) -> str:
-    """Say what is known of the danger and what the plan does about it."""
+    """Say why memory is needed and what the plan changes."""
     given = ", ".join(f"{plan.role(n.role).memory_mib} MiB for each {n.role}" for n in needs)
     return f"To protect: {'; '.join(n.why for n in needs)}. This plan gives {given}."
 
 
 def keep_pins(analysis: Analysis, rejected_plans: Mapping[ResourcePlan, float]) -> Advice | None:
-    """Return the present plan with the pins; where that finds no room, the fastest plan that does."""
+    """Return the present plan with the pins; where that does not fit, the fastest plan that does."""
     s = analysis.situation
     frame = Frame.of(s)
     plan: ResourcePlan | None = s.pins.applied(s.plan)
