@@ -1,14 +1,14 @@
-"""How wide the bands have to be: by what the job's own left-out configurations show.
+"""Width of the bands, calibrated by the job's own left-out configurations.
 
-Between the plans that were tried, `widening` compares each configuration's error, predicted without it,
-with the standard deviation that was claimed for it; the band is scaled so that 90 % would have held
-(conformal in spirit: the error of rank 0.9 (n + 1), no normal law). Ten errors as a calibrated model would
-make them are mixed in, so that twelve configurations do not shout.
+Between the plans that were tried, `widening` compares each configuration's error, predicted without it, with
+the standard deviation claimed for it; the band is scaled so that 90 % of the errors lie inside (conformal in
+spirit: the error of rank 0.9 (n + 1), no normal law). Ten errors of a calibrated model are mixed in, so that
+twelve configurations do not dominate.
 
-Beyond what was tried the error grows with the distance. `drift` leaves out the largest values of each axis
-in turn, predicts them from the rest, and reads off the error per doubling. Where an axis has too few
-values, 0.1 is assumed: a term that the forms lack, a tenth of an iteration and growing with the axis, adds a
-tenth with the first doubling.
+Beyond what was tried the error grows with the distance. `drift` leaves out the largest values of each axis in
+turn, predicts them from the rest, and takes the error per doubling. Where an axis has too few values, 0.1 is
+assumed: a term missing from the forms, a tenth of an iteration and growing with the axis, adds a tenth with
+the first doubling.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 Z_90 = 1.6448536269514722  # 95 % quantile of the normal law: both sides of a 90 % band
-N_CALM = 10  # errors of a calibrated model that count beside the job's own
+N_CALM = 10  # errors of a calibrated model, added to the job's own
 PRIOR_DRIFT = 0.1  # of log T_iter per doubling, see above
 N_PRIOR_DRIFT = 2.0  # axes that the assumed drift counts for
 INNER = 0.6  # share of the configurations that predict the outer ones of an axis

@@ -1,7 +1,7 @@
-"""Coefficient sets that fit as well: of all forms together, each with as many draws as its weight.
+"""Coefficient sets that fit equally well: of all forms together, draws in proportion to their weights.
 
-One table of draws carries three uncertainties at once: which form, which coefficients, and how large
-the errors are. Whoever needs a spread (bands, the next experiment) multiplies a design with it.
+One table of draws carries three uncertainties at once: which form, which coefficients, and how large the
+errors are. To get a spread (bands, the next experiment), multiply a design matrix with it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What the windows say, one row per configuration.
+"""Windows condensed to one row per configuration.
 
-Many windows of one plan are not independent evidence on the form of the model: however often one plan
-is measured, it fixes one number. So windows are first condensed to the median of each configuration
-(robust against a straggling window) with its scatter; the fit sees configurations, not windows.
-The scatter of few windows is itself uncertain: it is pooled with a prior of 2 %, the usual noise of
-a steady window, as if two windows had shown it.
+Many windows of one plan are not independent evidence on the form of the model: they determine one number. So
+windows are first condensed to the median of each configuration (robust against a straggling window) with its
+scatter; the fit uses configurations, not windows. The scatter of few windows is itself uncertain: it is
+pooled with a prior of 2 %, the usual noise of a steady window, weighted as two windows.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ PRIOR_WINDOWS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Measured configurations as columns of length n_plan, in the order in which they were first seen.
+    """Measured configurations as columns of length n_plan, in the order of their first windows.
 
     `log_iter` is the median of log T_iter, `scatter` the standard deviation of one window's log T_iter,
     `half_width` half of the 90 % band of log throughput that this scatter gives for another window.
@@ -53,17 +52,17 @@ class Evidence:
 
     @property
     def noise(self) -> float:
-        """Largest scatter of any configuration: what another window of an unknown plan may add."""
+        """Largest scatter of any configuration: assumed for a window of an unmeasured plan."""
         return float(self.scatter.max()) if len(self) else PRIOR_SCATTER
 
     @property
     def least_half_width(self) -> float:
-        """Half-width below which no unmeasured configuration's band may fall."""
+        """Least half-width of the band of an unmeasured configuration."""
         return float(self.half_width.max(initial=0.0))
 
     @property
     def latest(self) -> int:
-        """Index of the configuration that was seen first most lately."""
+        """Index of the newest configuration, by its first measurement."""
         return len(self) - 1 - int(np.argmax(self.first_at_s[::-1]))
 
     def index_of(self, axes: Array, batch_size: Array) -> NDArray[np.intp]:

@@ -1,11 +1,11 @@
-"""The next best experiment: which plan to try when the fit cannot tell which plan is better.
+"""The next best experiment: which plan to try when the fit cannot decide which plan is better.
 
-Trying a plan fixes its own T_iter, and through the coefficient sets that remain (`ThroughputModel`'s draws)
-it also tells something about plans that were not tried. What matters is not the width of a band but of
-bands that a decision hangs on: those of plans that might be better than the present one. So the value of an
-experiment is the share of the uncertainty about *plausibly better* plans that it removes, per cost of a
-sample trained meanwhile. That is an I-optimal design with the plausible gain as weight; a D-optimal one
-would spend experiments on plans that nobody would choose.
+Trying a plan determines its own T_iter, and through the remaining coefficient sets (`ThroughputModel`'s
+draws) also narrows the bands of plans that were not tried. Only bands that a decision depends on matter:
+those of plans that might be better than the present one. So the value of an experiment is the share of the
+uncertainty about *plausibly better* plans that it removes, per cost of a sample trained meanwhile. That is an
+I-optimal design with the plausible gain as weight; a D-optimal one would spend experiments on plans that are
+never chosen.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What runs: its throughput, its cost per hour, and for how many seconds more there is use for better."""
+    """What runs: its throughput, its cost per hour, and for how many seconds a better plan is of use."""
 
     samples_per_s: float
     cost: float
@@ -50,7 +50,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What trying takes: seconds of measuring, and for each trial seconds without training to get there."""
+    """Cost of trying: seconds of measuring, and for each trial the seconds of its transition."""
 
     measure_s: float
     pause_s: Array
@@ -65,7 +65,7 @@ def next_experiment(
     now: Present,
     effort: Effort,
 ) -> Experiment | None:
-    """Return the trial that tells most about better plans for its cost; None when none is worth its cost.
+    """Return the trial with the most information on better plans per cost; None when none is worth its cost.
 
     Parameters
     ----------
@@ -76,11 +76,11 @@ def next_experiment(
 
     Notes
     -----
-    Only trials that are themselves plausibly worth half of the best one count: an experiment runs on the
-    user's time and money, so that it should be able to pay for itself. And it has to: what its share of the
-    uncertainty is worth over the rest of the job, or what the trial itself may bring if one stays with it,
-    must exceed what is not trained meanwhile, the pause there and back included. Near the best plan little
-    is at stake, and experiments end by themselves.
+    Only trials whose plausible worth is at least half of the best one's count: an experiment costs the user
+    time and money, so it should be able to pay for itself. It must: the value of its share of the uncertainty
+    over the rest of the job, or the possible gain of staying with the trial, must exceed the training lost
+    meanwhile, both transitions included. Near the best plan little can be gained, so experiments end by
+    themselves.
     """
     if not len(trials.axes):
         return None
@@ -99,7 +99,7 @@ def next_experiment(
 
 
 def plausible_worth(model: ThroughputModel, batch_size: int, plans: Options, now: Present) -> Array:
-    """Return what each plan may bring at best: speed gained, or half of the cost saved at equal speed."""
+    """Return the best plausible worth of each plan: speed gained, or half the cost saved at equal speed."""
     return _worth(model.predict(plans.axes, batch_size).high, plans.cost, now)
 
 
@@ -110,7 +110,7 @@ def _worth(samples_per_s: Array, cost: Array, now: Present) -> Array:
 
 
 def _drawn_worth(model: ThroughputModel, batch_size: int, plans: Options, now: Present) -> Array:
-    """Return what each plan would bring in each draw: shape (n_plans, n_draw)."""
+    """Return the worth of each plan in each draw: shape (n_plans, n_draw)."""
     speed = plans.axes[:, :1] * batch_size / np.exp(model.log_draws(plans.axes, batch_size))
     return _worth(speed, plans.cost[:, None], now)
 

@@ -1,18 +1,18 @@
-"""Which terms a job needs: a handful of forms, weighed by how well they predict what they did not see.
+"""Which terms a job needs: a few forms, weighted by how well they predict left-out configurations.
 
 No single form suits all jobs: Eqs. 1-6 as written lose to Optimus on most synchronous PS jobs of the DL2
-testbed, Optimus loses to Eqs. 1-6 with a term in w, and where a job leaves little data the choice between
-them is a coin's. So all are fitted, each predicts the configurations of folds that were left out, and the
-logarithms of their predictions are averaged with weights exp(-n/4 log(mean squared error)), n the
-configurations beyond as many as a form has terms. That is the weight by cross-validated likelihood with a
+testbed, Optimus loses to Eqs. 1-6 with a term in w, and with little data the choice between them is
+arbitrary. So all are fitted, each predicts the configurations of folds that were left out, and the logarithms
+of their predictions are averaged with weights exp(-n/4 log(mean squared error)), where n is the number of
+configurations beyond the number of terms of a form. That is the weight by cross-validated likelihood with a
 Gaussian error, pseudo-BMA (Yao, Vehtari, Simpson and Gelman, "Using stacking to average Bayesian predictive
-distributions", 2018), at half its exponent: neighbouring plans err alike, so that n plans are not n
-independent witnesses. The variance of the noise is added, so that below it no form is better than another.
+distributions", 2018), at half its exponent: errors of neighboring plans are correlated, so n plans are not n
+independent observations. The variance of the noise is added, so that below it no form is better than another.
 
-The further forms are physics that a PS job may have (`perf.terms`), each a superset of Eqs. 1-6 except
-two published or measured rivals, which must be able to say that one of the paper's terms is not there.
-Rejected: all terms at once (extrapolates worst of all: a cost per server fitted on few servers runs away), a
-stepwise choice of one form (throws away what the others know), trees (need hundreds of plans).
+The further forms are physical effects that a PS job may have (`perf.terms`), each a superset of Eqs. 1-6
+except two published or measured alternatives, which must be able to omit one of the paper's terms. Rejected:
+all terms at once (extrapolates worst of all: a cost per server fitted on few servers diverges), a stepwise
+choice of one form (discards the information of the others), trees (need hundreds of plans).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 N_LEAVE = 4  # configurations from which on some can be left out
-N_CHOICE = 8  # configurations from which on they can tell more than two forms apart
+N_CHOICE = 8  # configurations from which on they can distinguish more than two forms
 N_FOLD = 10
 TEMPER = 0.25  # of the spare configurations in the exponent of the weights
 N_TERM = 6  # of a form, about
-LEAST_WEIGHT = 0.01  # of a form that is carried on
+LEAST_WEIGHT = 0.01  # of a form that is kept
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A sum of terms; without a change of what `varied` names it says nothing of its own."""
+    """A sum of terms; it differs from the others only where the axes in `varied` change."""
 
     name: str
     terms: tuple[str, ...]
@@ -55,7 +55,7 @@ class Form:
 
     @property
     def index(self) -> NDArray[np.intp]:
-        """Return where its terms stand in `TERMS`."""
+        """Return the indices of its terms in `TERMS`."""
         return np.array([TERMS.index(term) for term in self.terms], dtype=np.intp)
 
 
@@ -69,7 +69,7 @@ FORMS = (
     Form(
         "Eqs. 1-4 + contention + dense",
         ("gradients", "updates", "sync", "constant", "contention", "dense"),
-        ("ps", "batch"),  # with one m, dense is the embeddings' column again
+        ("ps", "batch"),  # with one m, dense equals the embeddings' column
     ),
     Form("Optimus", ("gradients", "updates", "constant", "contention", "connections"), ("workers", "ps")),
 )
@@ -79,8 +79,8 @@ FORMS = (
 class Weighed:
     """A fitted form, its weight, and predicted minus measured log T_iter of left-out configurations.
 
-    `held_out` is empty while there are too few configurations to leave any out. `led` says that a similar
-    job's coefficients were its belief.
+    `held_out` is empty while there are too few configurations to leave any out. `led` says whether a similar
+    job's coefficients were its prior belief.
     """
 
     form: Form
@@ -91,7 +91,7 @@ class Weighed:
 
     @property
     def name(self) -> str:
-        """Return the form's name for people."""
+        """Return the form's name for display."""
         return f"{self.form.name}, led by a similar job" if self.led else self.form.name
 
     @property
@@ -108,9 +108,9 @@ class Weighed:
 
 
 def candidates(evidence: Evidence) -> tuple[Form, ...]:
-    """Return the forms that these configurations can speak about.
+    """Return the forms that these configurations can distinguish.
 
-    With few of them only Eqs. 1-6 and contention: what the others would add no data could weigh.
+    With few of them only Eqs. 1-6 and contention: the data could not weight the others.
     """
     if len(evidence) < N_CHOICE:
         return EQUATIONS, CONTENTION
@@ -125,7 +125,7 @@ def candidates(evidence: Evidence) -> tuple[Form, ...]:
 
 
 def weigh(evidence: Evidence, columns: Array, prior: Prior | None = None) -> tuple[Weighed, ...]:
-    """Fit each form and weigh it, heaviest first.
+    """Fit and weight each form, heaviest first.
 
     Parameters
     ----------
@@ -156,11 +156,11 @@ def _fit(form: Form, evidence: Evidence, columns: Array, prior: Prior | None) ->
 
 
 def _weights(fitted: Sequence[Weighed], masses: Array, floor: float) -> Array:
-    """Return weights that sum to 1; those that are not felt are 0."""
+    """Return weights that sum to 1; negligible ones are 0."""
     weights, n = masses, len(fitted[0].held_out)
     if n:
         squares = np.array([float(np.mean(w.held_out**2)) for w in fitted]) + floor
-        spare = max(n - N_TERM, n / 2)  # the errors of few plans over many terms are themselves a guess
+        spare = max(n - N_TERM, n / 2)  # the errors of few plans over many terms are uncertain themselves
         weights = masses * (squares / squares.min()) ** (-TEMPER * spare)
     weights = np.where(weights < LEAST_WEIGHT * weights.sum(), 0.0, weights)
     return np.asarray(weights / weights.sum())

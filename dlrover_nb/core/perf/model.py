@@ -1,14 +1,14 @@
-"""`ThroughputModel`: Eqs. 1-6 of DLRover-RM, what the data ask beyond them, and bands that admit the rest.
+"""`ThroughputModel`: Eqs. 1-6 of DLRover-RM, further terms that the data supports, and calibrated bands.
 
 A prediction is the mean logarithm over coefficient sets of several forms of T_iter (`forms`, `draws`),
-corrected near measured plans by what the forms miss there (`smooth`), and, at a measured plan, its own
+corrected near measured plans by the residuals of the forms there (`smooth`), and, at a measured plan, its own
 windows.
 
-Four rules make the bands honest. A configuration that was measured is predicted by its own windows, not
-by the model. Any other gets the spread over all coefficient sets that fit as well, widened by the error
-between configurations, by the windows' noise, and beyond what was tried by the drift that left-out
-extremes show (`calibrate`). The whole is scaled by what left-out configurations showed of earlier claims. And
-no unmeasured configuration gets a narrower band than a measured one.
+Four rules determine the bands. A configuration that was measured is predicted by its own windows, not by the
+model. Any other gets the spread over all coefficient sets that fit equally well, widened by the error between
+configurations, by the windows' noise, and beyond what was tried by the drift that left-out extremes show
+(`calibrate`). The whole is scaled by the errors of left-out configurations over their claimed bands. And no
+unmeasured configuration gets a narrower band than a measured one.
 
 More CPU per worker or per PS never makes an unmeasured plan slower; in workers and PS speed may fall.
 """
@@ -87,7 +87,7 @@ class ThroughputModel:
     seed
         Of the draws. The same samples give the same bands.
     prior
-        What the fit of a similar finished job knew; None: nothing.
+        The fit of a similar finished job; None: no prior.
     prior_weight
         How many measured configurations the prior counts for, > 0.
 
@@ -97,13 +97,13 @@ class ThroughputModel:
         ndarray of shape (9,): coefficients of `terms.TERMS` in seconds per unit of their column, the
         weighted mean over forms.
     draws_
-        ndarray of shape (n_draw, 9): coefficient sets that fit as well.
+        ndarray of shape (n_draw, 9): coefficient sets that fit equally well.
     identified_
         ndarray of shape (9,): whether the data determines the coefficient.
     forms_
         The fitted forms with their weights, heaviest first; empty when there is a prior and no sample.
     terms_
-        The terms of T_iter that the fit uses: the paper's, and further ones that are felt.
+        The terms of T_iter that the fit uses: the paper's, and further ones that are not negligible.
     columns_
         ndarray of shape (n_plan, 9): `terms.all_columns` of the measured configurations.
     smooth_
@@ -144,11 +144,11 @@ class ThroughputModel:
         self.prior_weight = prior_weight
 
     def get_params(self, *, deep: bool = True) -> dict[str, object]:  # noqa: ARG002 - scikit-learn's
-        """Return the constructor's arguments by name, as scikit-learn's `clone` wants them."""
+        """Return the constructor's arguments by name, as scikit-learn's `clone` requires."""
         return {name: getattr(self, name) for name in PARAMETERS}
 
     def fit(self, samples: Samples) -> Self:
-        """Learn from steady windows and return self.
+        """Fit the model to steady windows and return self.
 
         Parameters
         ----------
@@ -251,7 +251,7 @@ class ThroughputModel:
         )
 
     def summary(self, at_s: float) -> FitSummary:
-        """Return what the fit knows, small enough to keep for ever and to be a similar job's prior."""
+        """Return a summary of the fit, small enough to keep permanently and to be a similar job's prior."""
         self._check_fitted()
         evidence, found = self.evidence_, self.report_
         if not len(evidence) and self.prior is not None:
@@ -298,7 +298,7 @@ class ThroughputModel:
             self._smooth_and_calibrate()
 
     def _smooth_and_calibrate(self) -> None:
-        """Correct the forms near what was measured, and scale the bands by what left-out plans show."""
+        """Correct the forms near measured plans, and scale the bands by the errors of left-out plans."""
         evidence = self.evidence_
         times = self._forms_log(evidence.axes, evidence.batch_size)
         errors, variance = -self.held_out_, np.full(len(evidence), self.error_**2)
@@ -311,7 +311,7 @@ class ThroughputModel:
         self.widening_ = calibrate.widening(errors, claimed)
 
     def _adopt(self, prior: Prior) -> None:
-        """Take the prior's word: there is no other."""
+        """Use the prior alone: there are no samples."""
         self.forms_ = ()
         self.error_ = max(prior.log_error, solve.ASSUMED_ERROR)
         self.coefficients_ = prior.coefficients
@@ -344,12 +344,12 @@ class ThroughputModel:
         return np.asarray(np.log(times, out=times))
 
     def _bands(self, axes: Array, batch: Array) -> Array:
-        """Return log T_iter, and how far log throughput may lie below and above: shape (3, n_plans)."""
+        """Return log T_iter, and the lower and upper half-widths of log throughput: shape (3, n_plans)."""
         times, variance = self._log_times(axes, batch)
         centre = times.mean(axis=1)
-        if not len(self.evidence_):  # the prior's own word; its draws are mirrored around it
+        if not len(self.evidence_):  # the prior alone; its draws are mirrored around it
             centre = np.log(np.maximum(self._columns(axes, batch) @ self.coefficients_, solve.TINY))
-        ordered = np.sort(times, axis=1)  # ten times faster than a partition at two ranks
+        ordered = np.sort(times, axis=1)  # ten times faster than partitioning at two ranks
         rank = int(0.05 * (self.n_draw - 1))
         slow = np.maximum(ordered[:, -1 - rank] - centre, 0)
         fast = np.maximum(centre - ordered[:, rank], 0)

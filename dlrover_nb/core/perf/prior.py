@@ -1,18 +1,18 @@
-"""What similar finished jobs say before a job's own samples do, and how it fades.
+"""The prior of similar finished jobs before a job has samples of its own, and how its influence decreases.
 
-A `FitSummary` holds coefficients. Between jobs of one kind the scale of all of them differs (another
-machine, other neighbours) more than their proportions do. So without samples the coefficients are drawn with
-a common factor and one of their own; with samples only their proportions count, as beliefs about shares of
-T_iter with a standard deviation that a few measured configurations outweigh: the belief has the
-same size for ever, the data grows.
+A `FitSummary` holds coefficients. Between jobs of one kind the scale of all of them differs (another machine,
+other jobs beside it) more than their proportions do. So without samples the coefficients are drawn with a
+common factor and one of their own; with samples only their proportions count, as beliefs about shares of
+T_iter with a standard deviation that a few measured configurations outweigh: the weight of the belief is
+constant, the data grows.
 
-A past job may be the wrong one. So the forms are fitted without the prior too (`perf.forms`), with the weight
-of the doubt: the bands of a young job still reach where a job without a prior would have them, and once
-plans can be left out, their errors decide which to believe.
+A past job may be dissimilar. So the forms are fitted without the prior too (`perf.forms`), with the weight
+DOUBT: the bands of a new job still cover those of a job without a prior, and once plans can be left out,
+their errors decide between the two.
 
-The figures are judgement, not fits: a machine of another generation or with neighbours is up to twice as
+The figures are judgment, not fits: a machine of another generation or with other jobs on it is up to twice as
 fast or slow (SCALE_SD), a coefficient of the same model on it within a third (TERM_SD), and one past job in
-five found by metadata alone turns out not to be alike (DOUBT).
+five found by metadata alone turns out not to be similar (DOUBT).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCALE_SD = 0.5  # of the logarithm of all coefficients together, between jobs of
 TERM_SD = 0.3  # of the logarithm of one coefficient that the past job had determined
 OPEN_SD = 1.0  # of one that it had not
 SHARE_SD = 0.15  # of a determined share, where the prior counts for one configuration
-DOUBT = 0.2  # that the past job is not alike after all
+DOUBT = 0.2  # probability that the past job is not similar
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""What a fit knows and what it does not, in numbers and a few sentences.
+"""What a fit determines and what it does not, in numbers and a few sentences.
 
-The report is made of `Fitted`, the learned values of a model, and not of the model: so the model imports its
-report and the report imports no model.
+The report is made from `Fitted`, the learned values of a model, and not from the model: so the model imports
+this module, and this module does not import the model.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-IDENTIFIED_SD = 0.2  # of a term's share: above it the data does not tell the share
+IDENTIFIED_SD = 0.2  # of a term's share: above it the data does not determine the share
 FELT_SHARE = 0.02  # of an iteration: a further term below it is not named
 _AXIS_WORDS = ("the number of workers", "the number of PS", "CPU per worker", "CPU per PS")
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What a fit has learned; fields as the attributes of `ThroughputModel` of the same names.
+    """The learned values of a fit; fields as the attributes of `ThroughputModel` of the same names.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Fitted:
 
 
 def chosen_terms(shares: Array) -> tuple[str, ...]:
-    """Return the paper's terms and those further ones that take a part of the iteration that is felt."""
+    """Return the paper's terms and those further ones whose share of the iteration is not negligible."""
     felt = zip(TERMS, shares, strict=True)
     return tuple(term for term, share in felt if term in PAPER_TERMS or share >= FELT_SHARE)
 
@@ -168,7 +168,7 @@ def _because(evidence: Evidence) -> str:
 
 
 def _together(fit: Fitted) -> str:
-    """Say which terms the plans tried change in one proportion, so that only their sum is known."""
+    """Say which terms vary in proportion over the tried plans, so that only their sum is known."""
     groups: dict[bytes, list[str]] = {}
     for term in fit.terms:
         column = fit.columns[:, TERMS.index(term)]

@@ -1,17 +1,17 @@
-"""What the forms miss where plans were measured: a Gaussian process over the residuals in (log w, log p).
+"""Correction of the forms near measured plans: a Gaussian process over the residuals in (log w, log p).
 
-Real jobs have bumps that no sum of smooth terms follows: five servers for four large tensors, a mini-batch
-rounded up, a worker on a busy machine. A neighbour with the same bump tells of it. So the residuals
-of log T_iter are smoothed by kriging with a product of Matern-3/2 kernels over log2 w and log2 p. Lengths and
-amplitude come from the marginal likelihood, the size of the noise in closed form with it. Far from what was
-measured the correction goes to zero: extrapolation stays with the forms. On the DL2 jobs it takes 25 % off
-the error at 70/30, 3 % with 12 plans measured, and a tenth beyond the range tried.
+Real jobs deviate locally from any sum of smooth terms: five servers for four large tensors, a mini-batch
+rounded up, a worker on a busy machine. Neighboring plans share the deviation. So the residuals of log T_iter
+are smoothed by kriging with a product of Matern-3/2 kernels over log2 w and log2 p. Lengths and amplitude
+come from the marginal likelihood, the size of the noise in closed form with it. Far from measured plans the
+correction goes to zero: extrapolation is left to the forms. On the DL2 jobs it takes 25 % off the error at
+70/30, 3 % with 12 plans measured, and a tenth beyond the range tried.
 
-CPU is left out on purpose. The correction is one factor for all plans of the same (w, p), so that what the
-forms promise holds for the whole: more CPU per worker or PS never makes a plan slower.
+CPU is left out on purpose. The correction is one factor for all plans of the same (w, p), so a property of
+the forms holds for the whole: more CPU per worker or PS never makes a plan slower.
 
 Rejected: a squared exponential kernel (too smooth, a tenth worse at 70/30), one length for both axes (a tenth
-worse), a kernel over all four axes (CPU rarely has more than three steps, and monotony is lost).
+worse), a kernel over all four axes (CPU rarely has more than three steps, and monotonicity is lost).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-N_CELL = 6  # distinct (w, p) from which on residuals can be smooth or not
+N_CELL = 6  # distinct (w, p) from which on the smoothness of residuals can be estimated
 LENGTHS = (0.5, 1.0, 2.0, 4.0)  # doublings
 N_SEARCH = 150  # configurations that choose lengths and ratio: more make the search slow, not better
 RATIOS = (0.5, 2.0, 8.0)  # variance of the smooth part over that of the noise
@@ -71,11 +71,11 @@ class Smooth:
     error: float
 
     def weights(self, residuals: Array) -> Array:
-        """Return what `at` needs of the residuals: shape (n_cell,) or (n_cell, k)."""
+        """Return the weights of the residuals that `at` needs: shape (n_cell,) or (n_cell, k)."""
         return np.asarray(self.inverse @ self.cells.means(residuals))
 
     def at(self, axes: Array, weights: Array) -> tuple[Array, Array]:
-        """Return corrections of log T_iter at plans, and the variance that remains of it.
+        """Return corrections of log T_iter at plans, and the remaining variance.
 
         Shapes (n_plans,) or (n_plans, k), and (n_plans,). The noise between configurations is included.
         Plans of the same (w, p) are computed once: a plan space has few of them.
@@ -144,7 +144,7 @@ def _covariance(cells: Cells, kernel: Array, ratio: float) -> Array:
 
 
 def _likelihood(covariance: Array, means: Array, within: float, n: int) -> float:
-    """Return the log marginal likelihood with the noise's variance at its best."""
+    """Return the log marginal likelihood at the best variance of the noise."""
     root, solved, _ = dposv(covariance, means, lower=1)
     squares = float(means @ solved) + within
     spread = float(np.log(np.diag(root)).sum())

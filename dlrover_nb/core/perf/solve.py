@@ -1,25 +1,23 @@
-"""Non-negative coefficients from few configurations: one best set, and the sets that fit as well.
+"""Non-negative coefficients from few configurations: one best set, and the sets that fit equally well.
 
-Everything here works in shares: column k of the design is scaled so that coefficient k is the average
-share of T_iter that its term takes over the measured configurations. Then one weak belief suits all
-jobs: shares are in [0, 1] and sum to about 1.
+Everything here works in shares: column k of the design is scaled so that coefficient k is the average share
+of T_iter that its term takes over the measured configurations. Then one weak prior belief suits all jobs:
+shares are in [0, 1] and sum to about 1.
 
-The spread is found by randomised optimisation: each draw perturbs the measurements by their
-errors, takes a guess of the shares, and solves the same non-negative least squares. What the data
-determines follows the data; what it does not determine stays where the guess was. The guesses are the
-corners of the simplex ("all of T_iter is this term") and uniform points within. Each corner has 10 % of
-the draws, with mirrored errors, so that 5 % lie at or beyond it: with one configuration the 90 % band at
-any other plan reaches from "the whole of T_iter scales with what changed" to "nothing of it does", an
-exact statement and not a shape of a prior.
+The spread is found by randomized optimization: each draw perturbs the measurements by their errors, takes a
+guess of the shares, and solves the same non-negative least squares. Shares that the data determines follow
+the data; the others stay at the guess. The guesses are the corners of the simplex ("all of T_iter is this
+term") and uniform points within. Each corner has 10 % of the draws, with mirrored errors, so that 5 % lie at
+or beyond it: with one configuration the 90 % band at any other plan reaches from "all of T_iter scales with
+the change" to "none of it does". This is exact and does not depend on the shape of a prior.
 
-The mean over the draws is also the better centre: non-negative least squares puts coefficients at 0
-that are only small, the draws' mean does not. On 12 measured plans of the DL2 jobs it predicts the
-others 3 % better.
+The mean over the draws is also the better center: non-negative least squares sets small coefficients to 0,
+the draws' mean does not. On 12 measured plans of the DL2 jobs it predicts the others 3 % better.
 
-Rejected: a Laplace approximation (most coefficients sit at their bound 0, where it is wrong),
-importance weights on prior draws (with 2 % noise and 5 terms next to none survives), and MCMC (slow, and the
-bands would jitter from fit to fit; the fixed draws here do not). Bounded least squares of scipy for the
-refinement: five times slower than re-weighted NNLS, same result.
+Rejected: a Laplace approximation (most coefficients are at their bound 0, where it is wrong), importance
+weights on prior draws (with 2 % noise and 5 terms almost no draw remains), and MCMC (slow, and the bands
+would vary from fit to fit; the fixed draws here do not). Bounded least squares of scipy for the refinement:
+five times slower than re-weighted NNLS, same result.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 PRIOR_SD = 0.5  # of a share: wider than a uniform number in [0, 1] has (0.29)
 CORNER_MASS = 0.1  # of the draws, for each term
 ASSUMED_ERROR = 0.04  # of log T_iter between configurations, until residuals show another one
-N_PRIOR_PLAN = 3.0  # configurations that the assumed error counts for
+N_PRIOR_PLAN = 3.0  # configurations that the assumed error counts as
 N_STEP = 3  # of re-weighting; the third changes shares by less than 1e-3
 LARGEST_STEP = 1.0  # of log T_iter, by which one step may correct
 ROBUST_AT = 2.0  # errors beyond which a residual counts linearly (soft l1)
@@ -47,7 +45,7 @@ TINY = 1e-12  # least predicted over measured: keeps logarithms finite
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """What shares are expected before the data: means and standard deviations, each of shape (n_term,)."""
+    """The expected shares before any data: means and standard deviations, each of shape (n_term,)."""
 
     mean: Array
     sd: Array
@@ -81,7 +79,7 @@ class Solved:
 
 
 def solve(columns: Array, log_iter: Array, error: Array, belief: Belief) -> Solved:
-    """Return the shares that minimise the robust error of log T_iter.
+    """Return the shares that minimize the robust error of log T_iter.
 
     Parameters
     ----------
@@ -94,9 +92,9 @@ def solve(columns: Array, log_iter: Array, error: Array, belief: Belief) -> Solv
 
     Notes
     -----
-    DLRover-RM section 4.3 minimises RMSLE by NNLS alone; NNLS minimises relative, not logarithmic, error,
-    so we take it as the start and refine on log residuals by Gauss-Newton steps. The soft loss keeps one odd
-    plan from bending the rest. The belief decides only what the data leaves open.
+    DLRover-RM section 4.3 minimizes RMSLE by NNLS alone; NNLS minimizes relative, not logarithmic, error, so
+    we take it as the start and refine on log residuals by Gauss-Newton steps. The soft loss limits the
+    influence of one outlier. The belief decides only what the data does not determine.
     """
     relative = columns * np.exp(-(log_iter - log_iter.mean()))[:, None]
     scale = relative.mean(axis=0)
@@ -131,9 +129,9 @@ def shares_without(solved: Solved, out: NDArray[np.bool_]) -> Array:
 def residual_error(solved: Solved) -> tuple[float, float]:
     """Return the between-plan error of a form by its residuals, and the degrees of freedom behind it.
 
-    The assumed error counts like `N_PRIOR_PLAN` configurations; residuals add what they show, also where
-    there are no more configurations than parameters: a residual that non-negative parameters cannot remove
-    says that the form is wrong.
+    The assumed error counts like `N_PRIOR_PLAN` configurations; residuals count also where there are no more
+    configurations than parameters: a residual that non-negative parameters cannot remove means that the form
+    is wrong.
     """
     spectrum = np.linalg.svd(solved.rows / ASSUMED_ERROR, compute_uv=False) ** 2
     n_free = float(np.sum(spectrum / (spectrum + PRIOR_SD**-2)))
@@ -150,7 +148,7 @@ def share_errors(rows: Array, error: Array) -> Array:
 
 
 def draw(solved: Solved, guesses: Array, *, error: Array, wider: Array, seed: int) -> Array:
-    """Return sets of shares that fit as well as the errors allow: ndarray of shape (n_draw, n_term).
+    """Return sets of shares that fit within the errors: ndarray of shape (n_draw, n_term).
 
     Parameters
     ----------
@@ -174,7 +172,7 @@ def draw(solved: Solved, guesses: Array, *, error: Array, wider: Array, seed: in
 
 
 def open_guesses(n_draw: int, n_term: int, *, corner_mass: float, seed: int) -> Array:
-    """Return shares that anything may have: the corners of the simplex, and points within."""
+    """Return guesses over all possible shares: the corners of the simplex, and points within."""
     n_corner = min(2 * round(corner_mass * n_draw / 2), n_draw // n_term)  # even: each has a mirrored twin
     corners = np.repeat(np.eye(n_term), n_corner, axis=0)
     within = np.random.default_rng(seed).dirichlet(np.ones(n_term), n_draw - len(corners))

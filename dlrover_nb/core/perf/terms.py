@@ -1,18 +1,19 @@
-"""The terms of T_iter as columns of a design matrix: the paper's five, and those that the data may ask for.
+"""The terms of T_iter as columns of a design matrix: the paper's five, and optional further ones.
 
 T_iter = a_grad*m/lambda_w + a_upd*w/(p*lambda_p) + a_sync*(M/p)/(B/w) + a_emb*m*D/p + beta, all >= 0.
-DLRover-RM writes one beta per term; they enter only through their sum, so there is one column for all.
-B is 1 here: inside one machine it cannot be told from a_sync, and between machines it is constant over a
-job ("constants during a short time", DLRover-RM section 4.1), so that a_sync absorbs it.
+DLRover-RM writes one beta per term; they enter only through their sum, so there is one column for all. B is 1
+here: inside one machine it cannot be separated from a_sync, and between machines it is constant over a job
+("constants during a short time", DLRover-RM section 4.1), so that a_sync absorbs it.
 
 Eqs. 1-6 have no cost that grows with w when p is large, and none per server. Real synchronous jobs have:
 
-- contention, w: what workers share and p does not widen: cores of one machine, a switch, incast on return;
+- contention, w: resources that workers share and p does not extend: cores of one machine, a switch, incast on
+  return;
 - barrier, log2 w: the slowest of w workers; the expected maximum of w equal exponential delays is ~ log w;
 - dense, 1/p: the part of a PS that depends neither on the batch nor on w, as applying summed gradients;
-- connections, p: what a worker spends per server, whatever it sends there (the last term of Optimus).
+- connections, p: a worker's cost per server, independent of the data sent (the last term of Optimus).
 
-Which of them a job needs is decided by its own data (`perf.forms`), never here.
+A job's own data decides which of them it needs (`perf.forms`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def design(
     dense_bytes: float,
     embedding_dim: float,
 ) -> NDArray[np.float64]:
-    """Return what each coefficient of Eqs. 1-6 is multiplied with: ndarray of shape (n_plans, 5).
+    """Return the factor of each coefficient of Eqs. 1-6: ndarray of shape (n_plans, 5).
 
     Parameters
     ----------

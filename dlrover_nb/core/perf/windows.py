@@ -1,4 +1,4 @@
-"""What a fit is given, records or a table, read into columns and refused where it cannot be meant."""
+"""The input of a fit, records or a table, read into columns; invalid values are refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Windows:
 
 
 def read(samples: Samples) -> Windows:
-    """Read records or a table with the columns `COLUMNS`, and optionally `at_s`, in which order rows came.
+    """Read records or a table with the columns `COLUMNS`, and optionally `at_s`, which orders the rows.
 
     Raises
     ------
