@@ -1,8 +1,8 @@
-"""Where memory is heading: growth laws, the choice among them, and the forecast.
+"""Growth of memory: the laws, the choice among them, and the forecast.
 
-`laws` is the table of growth curves, `choice` the evidence for one of them beside "as now", `forecast` the
-memory to come in the unit of the reports. `series` keeps the reports, `line` turns the forecast into what
-views and plans use. Rejected: a forecast of each embedding table by its keys; no node reports keys per table.
+`laws` is the table of growth curves, `choice` the evidence for one of them against "as now", `forecast` the
+future memory in the unit of the reports. `series` keeps the reports, `line` converts the forecast for views
+and plans. Rejected: a forecast of each embedding table by its keys; no node reports keys per table.
 """
 
 from __future__ import annotations

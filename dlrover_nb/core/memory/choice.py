@@ -1,20 +1,21 @@
-"""Which law, if any: the evidence of each shape beside "as now", from the reports alone.
+"""Choice of a growth law, if any: the evidence of each shape against "as now", from the reports alone.
 
-One model holds all cases. A block of reports lies on `c + a*g(u)`, plus a random walk, plus scatter; without
-the law (`a = 0`) it is "as now". The walk is what makes the comparison honest: on real pod memory a line
-through half an hour stands out from its scatter again and again, and yet predicts worse than the last
-report, because such memory wanders. A wandering level explains a slope of some steps; a law is believed
-only where the series is straighter, or bends more regularly, than a walk of that size would be. With
-scatter alone the same comparison is the ordinary information criterion.
+One model covers all cases. A block of reports lies on `c + a*g(u)`, plus a random walk, plus scatter; without
+the law (`a = 0`) it is "as now". The walk makes the comparison valid: on real pod memory a line through half
+an hour is often significant against its scatter, and yet predicts worse than the last report, because such
+memory drifts. A random walk explains a slope of some steps; a law is accepted only where the series is
+straighter, or bends more regularly, than a walk of that size would. With scatter alone the same comparison is
+the ordinary information criterion.
 
-Beside it stands a hold-out on the recent tail: a law that fits the whole but lost to "as now" on the
-latest fifth of the work is dropped. That catches what no likelihood of a fixed law sees: growth that
-has ended (the second epoch brings no new keys, loading is over).
+A hold-out on the recent tail is added: a law that fits the whole but predicts worse than "as now" on the
+latest fifth of the work is dropped. This detects what the likelihood of a fixed law cannot: growth that has
+ended (the second epoch brings no new keys, loading is over).
 
 Reports are averaged in at most `N_BLOCK` blocks of equal work. That bounds the cost whatever the number of
-reports, and takes out short correlation. Rejected: AIC on single reports (their correlation makes each slope
-significant), an effective sample size in its place (it cannot be estimated where the fit hides the
-correlation), maximum likelihood by an optimiser (slower, and a point where the data give a ridge).
+reports, and removes short-range correlation. Rejected: AIC on single reports (their correlation makes each
+slope significant), an effective sample size in its place (it cannot be estimated where the fit hides the
+correlation), maximum likelihood by an optimizer (slower, and gives one point where the likelihood has a
+ridge).
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 N_BLOCK = 24
-MIN_BLOCK = 8  # below, no law is asked for
-SURE = 4.0  # log odds for growth (50 : 1): asked hundreds of times a job, 20 : 1 would err in many of them
+MIN_BLOCK = 8  # below, no law is fitted
+SURE = 4.0  # log odds for growth (50 : 1): with hundreds of forecasts per job, 20 : 1 would err in many
 TAIL = 0.2  # latest share of the blocks that is held out
 WALK = np.array([0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0])  # variance of a step over that of the scatter
 WALK.setflags(write=False)
 _FINE = 4  # parts of a block over which a shape is averaged
-_LEAST_RISE = 1e-9  # of a shape over the blocks; below, it is level to the precision of floats
-_KEPT = 16  # components of the mixture: the rest weigh less than the third digit
+_LEAST_RISE = 1e-9  # of a shape over the blocks; below, it is constant to the precision of floats
+_KEPT = 16  # components of the mixture: the rest do not affect the third digit
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def blocks(u: Floats, y: Floats) -> Blocks:
     """Average a series in blocks of equal work; `u` ascends and ends at 1."""
     if len(u) <= N_BLOCK and np.diff(u).min(initial=1.0) > 0:
         return Blocks(u, y, shapes(u))
-    n, u, y = _averaged(u, np.ones(len(u)), u, y, n_part=_FINE * N_BLOCK)  # shapes are dear, and smooth
+    n, u, y = _averaged(u, np.ones(len(u)), u, y, n_part=_FINE * N_BLOCK)  # shapes are expensive, and smooth
     _, u_mean, y_mean, basis = _averaged(u, n, u, y, shapes(u), n_part=N_BLOCK)
     return Blocks(u_mean, y_mean, basis)
 
@@ -81,10 +82,10 @@ def _averaged(u: Floats, weight: Floats, *values: Floats, n_part: int) -> list[F
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One explanation of the series, and how much it weighs among those kept.
+    """One explanation of the series, and its weight among those kept.
 
-    The level at work `u` is `c + a*(g(u) - zero)/rise`, plus `pull` (how far the walk has taken it). `walk`
-    is the variance of the walk per unit of work, in squared units of the series.
+    The level at work `u` is `c + a*(g(u) - zero)/rise`, plus `pull` (the displacement by the walk). `walk` is
+    the variance of the walk per unit of work, in squared units of the series.
     """
 
     weight: float
@@ -96,8 +97,8 @@ class Component:
     a: float
     pull: float
     walk: float
-    still: float  # variance of the walk that the reports leave open at now
-    cov: Floats  # of (c, a), shape (2, 2); zero row and column for a law that is not there
+    still: float  # variance of the walk at now that the reports do not explain
+    cov: Floats  # of (c, a), shape (2, 2); zero row and column for an absent law
     open_basis: Floats  # basis at the walk's end that the reports have explained, shape (2,)
 
 
@@ -108,14 +109,14 @@ class Choice:
     law: str
     log_odds: float  # for growth against "as now", before the hold-out
     components: tuple[Component, ...]
-    course: Floats  # level of each block under the best explanation, scatter taken out
+    course: Floats  # level of each block under the best explanation, scatter removed
 
 
 class _Fits:
-    """Generalised least squares of all shapes under all walks at once.
+    """Generalized least squares of all shapes under all walks at once.
 
-    Shapes are taken relative to their rise over the blocks, with 0 at the last: far from the origin they all
-    run nearly level, and would be told from the constant by rounding errors only.
+    Shapes are taken relative to their rise over the blocks, with 0 at the last: far from the origin they are
+    all nearly constant, and would differ from the constant by rounding errors only.
     """
 
     def __init__(self, data: Blocks, floor: float) -> None:
@@ -210,7 +211,7 @@ class _Fits:
         return tuple(self.as_now(weights[i], int(i)) for i in best if weights[i] > np.log(1e-3))
 
     def course(self, component: Component) -> Floats:
-        """Return the blocks' levels under an explanation: its law and the walk so far, scatter taken out."""
+        """Return the blocks' levels under an explanation: its law and the walk so far, scatter removed."""
         law = component.c + component.a * (self.basis[component.shape] if component.shape >= 0 else 0.0)
         white = self.white[component.walk_index]
         shared = WALK[component.walk_index] * np.minimum.outer(self.steps, self.steps)
@@ -225,7 +226,7 @@ class _Fits:
         return tuple(self.law(weights[i], *i) for i in kept if weights[i] > np.log(1e-3))
 
     def law_name(self) -> str:
-        """Return the law whose shapes hold the most evidence."""
+        """Return the law whose shapes have the most evidence."""
         weights = np.exp(self.grows - _log_sum(self.grows.ravel())).sum(0)
         share = {law.name: 0.0 for law in LAWS}
         for name, weight in zip(LAW_OF_SHAPE, weights, strict=True):
@@ -239,7 +240,7 @@ def choose(data: Blocks, *, floor: float) -> Choice:
     Parameters
     ----------
     floor
-        What reports are exact to, in their unit: smaller residuals count as none.
+        Resolution of the reports, in their unit: smaller residuals count as zero.
     """
     fits = _Fits(data, floor)
     return _growth(fits, floor) or _as_now(fits)
@@ -263,7 +264,7 @@ def _as_now(fits: _Fits) -> Choice:
 
 
 def _holds_out(data: Blocks, floor: float) -> bool:
-    """Tell whether the laws, fitted without the latest blocks, foresaw these better than "as now" did."""
+    """Whether the laws, fitted without the latest blocks, predict these better than "as now" does."""
     n = len(data) - max(round(TAIL * len(data)), 2)
     tail = data.y[n:]
     fits = _Fits(data.head(n), floor)
@@ -283,7 +284,7 @@ def level_at(component: Component, u: Floats) -> Floats:
 
 
 def variance_at(component: Component, u: Floats) -> Floats:
-    """Return the variance of that level: the walk to come, what is open at now, and the coefficients'."""
+    """Return the variance of that level: the future walk, what now is unexplained, and the coefficients'."""
     basis = np.stack([np.ones(len(u)), _basis_at(component, u)], axis=1) - component.open_basis
     of_coefficients = np.einsum("ji,ik,jk->j", basis, component.cov, basis)
     variance: Floats = component.still + component.walk * np.maximum(u - 1.0, 0.0) + of_coefficients

@@ -1,15 +1,14 @@
-"""The memory to come, with its interval, when the limit is met, and how likely that is before the end.
+"""Forecast of memory: its interval, when the limit is reached, and how likely that is before the end.
 
 The axis is the work done (samples trained): the distinct keys seen, and with them the memory of a parameter
-server, grow with samples and not with time (DLRover-RM, section 5.3), so that a pause or a faster plan
-does not bend the curve. Time is only the stand-in where progress is not known.
+server, grow with samples and not with time (DLRover-RM, section 5.3), so that a pause or a faster plan does
+not change the curve. Time replaces work only where progress is not known.
 
-A forecast is a weighted set of courses: each explanation that the evidence leaves (see `choice`) with
-its t-distributed level. Interval, time and probability are read from the same courses, so that they never
-contradict each other. A course is taken as running along its own quantile; reports scatter around it, and
-the limit is met when any of the independent readings to come exceeds it. Rejected: simulation (needs a
-generator, and noise in a probability makes a controller flutter), a normal approximation (the doubt about
-the law is skewed).
+A forecast is a weighted set of courses: each explanation that the evidence supports (see `choice`) with its
+t-distributed level. Interval, time and probability are computed from the same courses, so they never
+contradict each other. A course stays at its own quantile; reports scatter around it, and the limit is reached
+when any of the independent future readings exceeds it. Rejected: simulation (needs a generator, and noise in
+a probability makes a controller oscillate), a normal approximation (the uncertainty of the law is skewed).
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 LOW, HIGH = 0.05, 0.95
-EXACT = 0.01  # MiB that reports are exact to
-LOOK_SPANS = 4.0  # how far to look, in spans of the reports, where the end is not known
+EXACT = 0.01  # MiB, resolution of the reports
+LOOK_SPANS = 4.0  # length of the forecast, in spans of the reports, where the end is not known
 N_FAN = 24
-RECENT = (1 / 4, 1 / 16)  # shares of the reports that are looked at for growth that began lately
+RECENT = (1 / 4, 1 / 16)  # shares of the reports that are checked for recent growth
 MIN_STRETCH = 24
 _Z = 1.645  # of the 90 % interval of a normal
 _JUST_AHEAD = np.array([1.0, 1.001])
-_NODES = (np.arange(25) + 0.5) / 25  # quantiles that stand for a course's level
+_NODES = (np.arange(25) + 0.5) / 25  # quantiles that represent a course's level
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ _NOW = Band(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class MemoryForecast:
-    """What will be used, from now to the end. The unit of work is that of the reports.
+    """The predicted memory, from now to the end. The unit of work is that of the reports.
 
     Attributes
     ----------
@@ -74,7 +73,7 @@ class MemoryForecast:
     now
         The last report.
     known
-        Whether the reports were enough to look ahead.
+        Whether the reports were enough for a forecast.
     growth
         MiB per unit of work by the law, at now; 0 where there is none.
     fan
@@ -82,7 +81,8 @@ class MemoryForecast:
     at_end
         Memory at the end; None while it is not known.
     to_limit
-        Work until the limit is met; infinite where that is not so likely before the end, None below 5 %.
+        Work until the limit is reached; infinite where its probability is not reached before the end, None
+        below 5 %.
     oom_probability
         Probability that a report before the end exceeds the limit; None while the end is not known.
     """
@@ -114,7 +114,7 @@ def forecast(
     memory_mib
         Memory at each, of the same shape.
     limit_mib
-        What the node may use; infinite where nothing is to be met.
+        What the node may use; infinite where there is no limit.
     end
         Work at the end of the job; None where it is not known.
     origin
@@ -137,13 +137,13 @@ def forecast(
     if stretch is None:
         return _not_known(y, limit_mib)
     far = LOOK_SPANS * float(x[-1] - x[0]) if end is None else max(end - float(x[-1]), 0.0)
-    ahead = far * np.linspace(0, 1, N_FAN) ** 2  # dense where it matters first
+    ahead = far * np.linspace(0, 1, N_FAN) ** 2  # denser near now
     return _read(stretch, _courses(stretch, ahead), limit_mib, has_end=end is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reports:
-    """The reports that a forecast is made from; `u` is work in units of `scale`, 1 = now."""
+    """The reports that a forecast uses; `u` is work in units of `scale`, 1 = now."""
 
     u: Floats
     y: Floats
@@ -153,7 +153,7 @@ class _Reports:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Reports, and what they support."""
+    """Reports, and the laws that they support."""
 
     reports: _Reports
     choice: Choice
@@ -162,8 +162,8 @@ class _Stretch:
 def _stretch(x: Floats, y: Floats, start: float) -> _Stretch | None:
     """Return the longest recent stretch that grows by a law, all reports where none does.
 
-    Growth that began lately is a small part of all reports, and no law fits what lies before it. A
-    stretch shorter than `MIN_STRETCH` reports is not asked: it would grow by chance.
+    Recent growth is a small part of all reports, and no law fits the part before it. Stretches shorter than
+    `MIN_STRETCH` reports are not tested: they would show growth by chance.
     """
     whole = _reports(x, y, start)
     if whole is None:
@@ -190,14 +190,14 @@ def _reports(x: Floats, y: Floats, start: float) -> _Reports | None:
 
 
 def _neighbours(rest: Floats) -> float:
-    """Return the correlation of neighbouring reports around their course, above 0 and below 1."""
+    """Return the correlation of adjacent reports around their course, above 0 and below 1."""
     power = float(rest @ rest)
     return float(np.clip(rest[1:] @ rest[:-1] / power, 0.01, 0.99)) if power > 0 else 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class _Courses:
-    """What may come.
+    """Possible future courses.
 
     Attributes
     ----------
@@ -206,8 +206,8 @@ class _Courses:
     level, weight
         Courses of shape (n_course, n_ahead), and the weight of each.
     scatter
-        Standard deviation of a report around its course, of shape (n_ahead,). The present report is known,
-        so that doubt grows from nothing as that report's own deviation fades.
+        Standard deviation of a report around its course, of shape (n_ahead,). The present report is known, so
+        the deviation grows from 0 as the correlation with that report decreases.
     density
         Independent readings per unit of work.
     """
@@ -235,11 +235,11 @@ def _courses(stretch: _Stretch, ahead: Floats) -> _Courses:
 
 
 def _held(same: Floats, sd: float) -> Floats:
-    """Return how far from its course, with readings scattered by `sd`, the median of a reading may lie.
+    """Return the largest deviation of a reading's median from its course, with readings scattered by `sd`.
 
-    A reading is taken as the present one still, with probability `same`, or else drawn anew: memory
-    is held and let go of in steps, so that its middle stays as now while that is more likely than not.
-    An average of both, which is what the correlation alone suggests, is where such memory never is.
+    A reading equals the present one with probability `same`, else it is drawn anew: memory is allocated and
+    freed in steps, so its median stays as now while that is more likely than not. The average of both, which
+    the correlation alone suggests, is a value that such memory never takes.
     """
     drawn = np.minimum(same, 0.499)
     return np.where(same < 0.5, sd * ndtri(0.5 / (1 - drawn)), np.inf)
@@ -259,7 +259,7 @@ def _levels(
 
 
 def _read(stretch: _Stretch, courses: _Courses, limit_mib: float, *, has_end: bool) -> MemoryForecast:
-    """Read the figures off the courses."""
+    """Compute the figures from the courses."""
     low, mid, high = _quantiles(courses)
     now = float(stretch.reports.y[-1])
     is_full = now >= limit_mib
@@ -277,14 +277,14 @@ def _read(stretch: _Stretch, courses: _Courses, limit_mib: float, *, has_end: bo
 
 
 def _growth(stretch: _Stretch) -> float:
-    """Return the growth by the law at now, per unit of work; deviations of reports are none."""
+    """Return the growth by the law at now, per unit of work; deviations of reports do not count."""
     parts = stretch.choice.components
     rise = sum(part.weight * float(np.diff(level_at(part, _JUST_AHEAD))[0]) for part in parts)
     return rise / sum(part.weight for part in parts) / float(np.diff(_JUST_AHEAD)[0]) / stretch.reports.scale
 
 
 def _met(courses: _Courses, limit_mib: float) -> Floats:
-    """Return the probability that the limit is met by each point ahead, of shape (n_ahead,)."""
+    """Return the probability that the limit is reached by each point ahead, of shape (n_ahead,)."""
     over = (limit_mib - courses.level) / np.maximum(courses.scatter, EXACT)
     stays = log_ndtr(over)  # log probability that one reading stays below
     readings = courses.density * np.diff(courses.ahead)
@@ -297,7 +297,7 @@ def _met(courses: _Courses, limit_mib: float) -> Floats:
 
 
 def _to_limit(courses: _Courses, limit_mib: float, met: Floats) -> Band | None:
-    """Return when the limit is met: where that probability passes 50 %, 5 % and 95 %."""
+    """Return when the limit is reached: where that probability passes 50 %, 5 % and 95 %."""
     if met[-1] < LOW:
         return None
     ahead = courses.ahead
@@ -314,7 +314,7 @@ def _to_limit(courses: _Courses, limit_mib: float, met: Floats) -> Band | None:
 
 
 def _between(grid: Floats, points: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
-    """Return for each point the grid interval that holds it, and how far into it the point lies."""
+    """Return for each point its grid interval, and its relative position in the interval."""
     index = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
     return index, (points - grid[index]) / (grid[index + 1] - grid[index])
 

@@ -1,14 +1,14 @@
 """The growth laws: each a family of curves in one variable that starts at 0 and never bends upwards.
 
-Memory follows `c + a * g(u)` with `u` = work done over work done so far, where `g` is one shape of one
-law; `c` and `a` are linear, so that a law is no more than a table of shapes. What does not come out of
-the linear fit (exponent, scale) is a small grid: a finer optimum is not determined by real series,
-and averaging over a grid carries that doubt into the forecast where an optimiser would drop it
-(variable projection with the outer search replaced by a sum).
+Memory follows `c + a * g(u)` with `u` = work done over work done so far, where `g` is one shape of one law;
+`c` and `a` are linear, so that a law is no more than a table of shapes. The nonlinear parameters (exponent,
+scale) are a small grid: a finer optimum is not determined by real series, and averaging over a grid carries
+that uncertainty into the forecast where an optimizer would drop it (variable projection with the outer search
+replaced by a sum).
 
-All shapes are concave. Distinct keys seen are so by nature, as a later sample finds more of its keys
-known; a leak grows with the work at most. Shapes that bend upwards (n^1.5, n log n) fit a recent burst
-well and forecast absurd sizes from it, so that they were left out.
+All shapes are concave. The number of distinct keys is concave, as more keys of a later sample are known
+already; a leak grows at most with the work. Shapes that bend upwards (n^1.5, n log n) fit a recent burst well
+and forecast absurd sizes from it, so they are left out.
 """
 
 from __future__ import annotations

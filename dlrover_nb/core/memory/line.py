@@ -1,7 +1,7 @@
-"""A role's memory as the views show it, and the memory that a plan should give because of it.
+"""A role's memory for display, and the memory that a plan should give accordingly.
 
-The largest node of a role counts, because that is the one that is killed. Work becomes time by the present
-throughput, here and nowhere else.
+The largest node of a role counts, because it is the one that is killed. Work is converted to time by the
+present throughput here only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEP_MIB = 64
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What of the job is still to come.
+    """The rest of the job.
 
     Attributes
     ----------
@@ -103,9 +103,9 @@ def needed_mib(line: MemoryLine, *, headroom: float = 1.1, likely: float = LIKEL
 
     Notes
     -----
-    The upper end of the forecast's band is given, plus `headroom` for what reports miss between them. The
-    threshold follows from costs: making room costs one pause, an OOM costs about five (the kill is noticed,
-    the node comes back, its work since the checkpoint is done again), so that room pays from 1 in 5 on.
+    The upper end of the forecast's band is given, plus `headroom` for peaks between reports. The threshold
+    follows from costs: adding memory costs one pause, an OOM kill costs about five (detecting the kill,
+    restarting the node, repeating its work since the checkpoint), so adding memory pays from 1 in 5 on.
     """
     _check.at_least("headroom", headroom, 1.0)
     if line.oom_probability is None or line.at_end_high_mib is None or line.oom_probability < likely:
@@ -124,10 +124,10 @@ def after_oom_mib(
     limit_mib
         What it had.
     reached_mib
-        What it used when it was killed; 0 where no report says so.
+        What it used when it was killed; 0 where no report has it.
     cap_mib
-        The most that a node may have; None: no cap. The result equals `limit_mib` where the cap leaves
-        no room, which the caller must not restart with.
+        The most that a node may have; None: no cap. The result equals `limit_mib` where the cap allows no
+        more; the caller must not restart with that.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Reports of memory over the whole life of a plan, in a bounded number.
+"""Reports of memory over the whole time of a plan, in a bounded number.
 
 Fifty nodes that report each second would fill a ring of the latest reports in seconds, and growth laws need
-the whole course: so one report is kept for each interval of time, and the interval doubles whenever the
-reports become too many. The newest report is always there, as it is what "as now" means.
+the whole series: so one report is kept for each interval of time, and the interval doubles whenever there are
+too many reports. The newest report is always kept, as it defines "as now".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MemorySeries:
         self._newest: Report | None = None
 
     def add(self, report: Report) -> None:
-        """Take a report in; one that is older than the newest is late, and left out."""
+        """Add a report; one that is older than the newest is late, and ignored."""
         if self._newest is not None and report.at_s < self._newest.at_s:
             return
         self._newest = report
@@ -52,7 +52,7 @@ class MemorySeries:
 
     @property
     def reports(self) -> tuple[Report, ...]:
-        """What is kept, oldest first; samples trained never fall (work done again is not new work)."""
+        """The kept reports, oldest first; samples trained never fall (work done again is not new work)."""
         newest = self._newest
         rows = [*self._kept]
         if newest is not None and newest is not rows[-1]:
