@@ -1,7 +1,8 @@
-"""What jobs ask for, as columns: ten thousand jobs with fifty candidates each are six arrays, not records.
+"""Bids of jobs as columns: ten thousand jobs with fifty candidates each are six arrays, not records.
 
-Candidates of one job stand side by side; `offsets` says where each job begins. Staying as it is needs no
-candidate: every job has it, with a gain and a cost of zero, and a job that does not run yet stays at nothing.
+Candidates of one job are adjacent; `offsets` holds where each job begins. Keeping the present plan needs no
+candidate: every job has this option, with a gain and a cost of zero, and a job that does not run yet keeps
+nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Bids:
     offsets
         ndarray of shape (n_job + 1,): candidates of job j are ``offsets[j]:offsets[j + 1]``.
     demands
-        ndarray of shape (n_candidate, n_resource): the whole need of a plan, not what it adds.
+        ndarray of shape (n_candidate, n_resource): the whole need of a plan, not the difference from the
+        present one.
     gains
         TG of Eq. 8, samples/s against staying.
     costs
@@ -41,11 +43,11 @@ class Bids:
     present
         ndarray of shape (n_job, n_resource): what each job holds now; zeros for a job that waits.
     resources
-        Names of the resources, for sentences.
+        Names of the resources, for messages.
     priority, deadline_s, owner
         Of shape (n_job,), for the weights that need them; deadlines in seconds from now.
     least_cost
-        Added costs below it count as it in RE; None: a hundredth of the median added or saved cost.
+        Floor of the added cost in RE; None: a hundredth of the median added or saved cost.
     """
 
     offsets: Index
@@ -93,15 +95,14 @@ class Bids:
 
 
 def efficiency(bids: Bids) -> Array:
-    """Return RE = TG/RC of each candidate, made finite: shape (n_candidate,) (Eq. 11).
+    """Return RE = TG/RC of each candidate, limited to finite values: shape (n_candidate,) (Eq. 11).
 
     Notes
     -----
     Eq. 11 is infinite for a plan that gains and costs nothing more, and a sum over jobs cannot hold that. We
-    take max(RC, floor) for plans that gain: a faster plan that is no dearer ranks above every dearer one of
-    the same gain, and among such plans the larger gain wins. A plan that loses throughput is worth
-    TG/max(|RC|, floor) < 0, what is lost per money saved: two negative numbers must not make an efficient
-    plan.
+    take max(RC, floor) for plans that gain: a faster plan that costs no more ranks above every more expensive
+    one of the same gain, and among such plans the larger gain wins. A plan that loses throughput is worth
+    TG/max(|RC|, floor) < 0, the loss per money saved: two negative numbers must not make an efficient plan.
     """
     floor = bids.least_cost or _floor(bids.costs)
     cost = np.where(bids.gains > 0, bids.costs, np.abs(bids.costs))  # RC (eq. 7)

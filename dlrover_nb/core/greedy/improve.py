@@ -1,10 +1,9 @@
-"""What prices leave on the table: fill the free room, search the doubtful jobs, swap.
+"""Improve a selection at prices: fill the free room, search the jobs with close options, swap.
 
-A selection at prices leaves room that no single price can hand out. `fill` gives it to the changes that
-bring most per priced need, until none fits. Where the proven gap is still open, `beam` chooses anew for the
-jobs whose best and second-best option are closest at the prices, because only there may the prices have
-chosen wrongly (the "core" of the knapsack literature), and `swap` looks at pairs of jobs: one gives room
-back, another takes it.
+A selection at prices leaves room that no price can allocate. `fill` gives it to the changes with the most
+value per priced need, until none fits. Where the proven gap remains, `beam` chooses anew for the jobs whose
+best and second-best option are closest at the prices, because only there may the prices have chosen wrongly
+(the "core" of the knapsack literature), and `swap` changes pairs of jobs: one frees room, another takes it.
 
 Rejected after trying them on random instances against HiGHS: starting from several prices, and forcing one
 option after the other before filling and swapping again (worst of 200 instances 9 % below the optimum in 20
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_ROUND = 40
 WIDTH = 400  # partial choices that a beam keeps
-CORE_OPTIONS = 2500  # pairs of options are looked at all at once: 6 million at the most
+CORE_OPTIONS = 2500  # all pairs of options are compared at once: 6 million at the most
 TINY = 1e-12  # of the total: gains below it are rounding
 
 
@@ -44,7 +43,7 @@ def fill(options: Options, chosen: Index, prices: Array) -> Index:
 
 
 def swap(options: Options, chosen: Index, prices: Array) -> Index:
-    """Change two jobs at a time, where one makes room for the other, while that adds value."""
+    """Change two jobs at a time, where one frees room for the other, while that adds value."""
     core = np.flatnonzero(np.isin(options.job, _core_jobs(options, prices)))
     for _ in range(MAX_ROUND):
         pair = _best_pair(options, chosen, core)
@@ -59,9 +58,9 @@ def swap(options: Options, chosen: Index, prices: Array) -> Index:
 def beam(options: Options, chosen: Index, prices: Array) -> Index:
     """Choose anew for the core, job by job, keeping the `WIDTH` best partial choices; others stay as chosen.
 
-    A partial choice is worth its value less its need at the prices, because what it leaves is worth them to
-    the jobs still to come; it must leave them room for their smallest options. Jobs that the prices decide
-    most clearly come first, so that the beam still holds many combinations of the doubtful ones at the end.
+    A partial choice is worth its value less its need at the prices, because the remaining room is worth these
+    prices to the remaining jobs; it must leave them room for their smallest options. Jobs that the prices
+    decide most clearly come first, so that the beam still holds many combinations of the others at the end.
     """
     priced = options.priced(prices)
     jobs = _core_jobs(options, prices)[::-1]
@@ -103,7 +102,7 @@ def _ends(options: Options) -> Index:
 
 
 def _least_price(options: Options) -> Array:
-    """Return a price for resources that are not scarce: enough to break ties, not to steer."""
+    """Return a price for resources that are not scarce: enough to break ties only."""
     span = np.abs(options.need).sum(axis=1)
     return np.asarray(1e-6 * np.abs(options.value).max() / np.where(span > 0, span, 1.0))
 
@@ -115,7 +114,7 @@ def _changes(options: Options, chosen: Index) -> tuple[Array, Array]:
 
 
 def _accept(options: Options, chosen: Index, score: Array) -> bool:
-    """Take each job's best scored change while it still fits; whether any was taken."""
+    """Apply each job's best scored change while it still fits; return whether any was applied."""
     candidate = options.best(score)
     order = np.argsort(-score[candidate], kind="stable")
     order = order[np.isfinite(score[candidate[order]])]

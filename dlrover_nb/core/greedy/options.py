@@ -1,8 +1,8 @@
-"""The selection problem in its bare form: a value and a need per option, one option per job.
+"""The selection problem in its basic form: a value and a need per option, one option per job.
 
-It is a multiple-choice knapsack in several dimensions: NP-hard, but with thousands of jobs and few
-resources its linear relaxation is almost integral (at most as many jobs are split as there are resources),
-which is what makes prices work.
+It is a multiple-choice knapsack in several dimensions: NP-hard, but with thousands of jobs and few resources
+its linear relaxation is almost integral (at most as many jobs are split as there are resources), which is why
+prices work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Options:
-    """Options of all jobs side by side; each job's first one is to stay as it is (value 0, need 0).
+    """Options of all jobs, adjacent by job; each job's first one keeps the present plan (value 0, need 0).
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Options:
         return np.asarray(self.value - prices @ self.need)
 
     def free(self, chosen: Index) -> Array:
-        """Return what is left of the room."""
+        """Return the remaining room."""
         return np.asarray(self.room - self.need[:, chosen].sum(axis=1))
 
     def holds(self, chosen: Index) -> bool:

@@ -1,10 +1,10 @@
 """Find shadow prices: what a unit of each resource is worth, and a bound on what any selection reaches.
 
-Relaxing the capacity with prices lets every job choose on its own; the least value over all prices bounds
-the best selection from above (Lagrangian duality) and equals the linear relaxation. There are as few prices
-as resources, so that Kelley's cutting planes find them in some ten passes over the options. Rejected:
-subgradient steps (hundreds of passes to the same gap) and each job's convex hull by efficiency (exact for
-one resource, not defined for several).
+Relaxing the capacity with prices makes the choices of the jobs independent; the least value over all prices
+bounds the best selection from above (Lagrangian duality) and equals the linear relaxation. There are as few
+prices as resources, so that Kelley's cutting planes find them in some ten passes over the options. Rejected:
+subgradient steps (hundreds of passes to the same gap) and each job's convex hull by efficiency (exact for one
+resource, not defined for several).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Prices:
 
 
 def find_prices(options: Options) -> Prices:
-    """Return the prices at which the relaxed selection is worth least (Kelley's cutting planes)."""
+    """Return the prices at which the relaxed value is least (Kelley's cutting planes)."""
     prices = np.zeros(len(options.room))
     bound, slope = _relaxed(options, prices)
     best = Prices(prices, bound)
     if (slope >= 0).all():
-        return best  # all that anyone wants fits: room is worth nothing
+        return best  # each job's best option fits: the room has no price
     unit = bound or float(np.abs(options.value).max()) or 1.0
     scale = _highest(options, bound)
     slopes, heights = [], []
@@ -81,7 +81,7 @@ def _relaxed(options: Options, prices: Array) -> tuple[float, Array]:
 
 
 def _highest(options: Options, bound: float) -> Array:
-    """Return a price per resource beyond which nobody takes any: the range of the search."""
+    """Return a price per resource above which no job takes any: the range of the search."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(options.need != 0, options.value / options.need, 0.0).max(axis=1)
         from_room = np.where(options.room > 0, bound / options.room, np.inf)

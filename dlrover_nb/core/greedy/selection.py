@@ -1,17 +1,17 @@
 """Weighted greedy selection over the cluster: one plan per job, within the machines (Eqs. 12-14).
 
-What is maximised, exactly: the sum over jobs of RE * WG of the chosen candidate, where RE is TG/RC with a
-floor under RC (`bids.efficiency`) and staying as it is counts zero; subject to the whole need of all chosen
-plans being within the capacity in every resource, to a relative 1e-9 of rounding.
+The exact objective: maximize the sum over jobs of RE * WG of the chosen candidate, where RE is TG/RC with a
+floor under RC (`bids.efficiency`) and keeping the present plan counts zero; subject to the whole need of all
+chosen plans being within the capacity in every resource, to a relative 1e-9 of rounding.
 
-DLRover-RM calls its method a weighted greedy and gives no more than the objective. Taking candidates by
-falling RE*WG, which one would try first, reaches 95 % of the exact optimum on average and 73 % at worst
-(`benchmarks/select.py`), because it looks at no need. Here shadow prices come first (`prices`), then what
-they leave free is filled and searched (`improve`); the prices also prove how far from the optimum the result
+DLRover-RM calls its method a weighted greedy and gives only the objective. Taking candidates by descending
+RE*WG, the obvious method, reaches 95 % of the exact optimum on average and 73 % at worst
+(`benchmarks/select.py`), because it ignores the needs. Here shadow prices come first (`prices`), then the
+remaining room is filled and searched (`improve`); the prices also prove how far from the optimum the result
 can be (`Selection.bound`).
 
-No job loses throughput unless `shrink` is asked for: candidates with TG < 0 are left aside without it. A
-plan that frees room and loses nothing is always allowed.
+No job loses throughput without `shrink`: candidates with TG < 0 are ignored then. A plan that frees room and
+loses nothing is always allowed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Selection:
     Parameters
     ----------
     chosen
-        ndarray of shape (n_job,): index of the candidate among its job's own; -1 = stay as it is.
+        ndarray of shape (n_job,): index of the candidate among its job's own; -1 = keep the present plan.
     objective, bound
         Sum of RE * WG, and what no selection can exceed.
     used, free
@@ -73,7 +73,7 @@ def select(
     weight: Weight | None = None,
     shrink: bool = False,
 ) -> Selection:
-    """Choose at most one candidate per job, maximising the sum of RE * WG within the capacity (Eqs. 12-14).
+    """Choose at most one candidate per job, maximizing the sum of RE * WG within the capacity (Eqs. 12-14).
 
     Parameters
     ----------
@@ -166,15 +166,15 @@ def _unit(values: Array) -> float:
 
 
 def _options(bids: Bids, values: Array, capacity: Array, *, shrink: bool) -> tuple[Options, Index]:
-    """Return the bare problem, values relative to the largest, and each option's candidate (-1: stay)."""
+    """Return the basic problem, values relative to the largest, and each option's candidate (-1: stay)."""
     need = bids.demands - bids.present[bids.job]
     room = capacity * (1 + ROUNDING) - bids.present.sum(axis=0)
     may = ((values > 0) | (need < 0).any(axis=1)) & ((bids.gains >= 0) | shrink)
     freed = np.zeros_like(bids.present)
     np.maximum.at(freed, bids.job[may], -need[may])
-    keep = np.flatnonzero(may & (need <= room + freed.sum(axis=0)).all(axis=1))  # others could never be met
+    keep = np.flatnonzero(may & (need <= room + freed.sum(axis=0)).all(axis=1))  # others can never fit
     job = np.concatenate((np.arange(bids.n_job), bids.job[keep]))
-    order = np.argsort(job, kind="stable")  # each job's staying first, then its candidates
+    order = np.argsort(job, kind="stable")  # each job's present plan first, then its candidates
     origin = np.concatenate((np.full(bids.n_job, -1), keep))[order]
     value = np.concatenate((np.zeros(bids.n_job), values[keep] / _unit(values)))[order]
     wanted = np.concatenate((np.zeros((bids.n_job, need.shape[1])), need[keep]))[order]
@@ -197,7 +197,7 @@ def _search(options: Options, found: Prices) -> Index | None:
 
 
 def _start(options: Options, prices: Array) -> Index | None:
-    """Return the best that fits of: what the prices choose, all as they are, all as small as they can be."""
+    """Return the best that fits of: the choice at the prices, all present plans, all smallest options."""
     priced = price_out(options, prices)
     others = [c for c in (options.start, _smallest(options)) if options.holds(c)]
     return max(([] if priced is None else [priced]) + others, key=options.total, default=None)

@@ -1,4 +1,4 @@
-"""Whose gain counts how much: WG of Eq. 12, one function of one signature each.
+"""Weights of jobs' gains: WG of Eq. 12, functions of one signature.
 
 `remaining_time` is the paper's (Eq. 14); its other weights are "tailored to the cluster's preference". All
 are weights of candidates, because the paper's depends on the candidate's own throughput.
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 Weight = Callable[[Bids, Array], Array]  # bids and capacity to >= 0 per candidate: shape (n_candidate,)
 
-MAX_RHO = 20.0  # beyond it a day's remaining time leaves the range of floating point
-SHARE = 0.01  # added to a dominant share, so that who holds nothing has a finite weight
+MAX_RHO = 20.0  # beyond it a day's remaining time exceeds the range of floating point
+SHARE = 0.01  # added to a dominant share, so that an owner who holds nothing has a finite weight
 
 
 def remaining_time(rho: float = 2.5, epsilon: float = 1.0) -> Weight:
-    """Return WG = 1/(Phi/Psi + epsilon)^rho: rho > 0 favours short jobs, 0 none, < 0 long ones (Eq. 14).
+    """Return WG = 1/(Phi/Psi + epsilon)^rho: rho > 0 favors short jobs, 0 none, < 0 long ones (Eq. 14).
 
     Parameters
     ----------
     epsilon
-        Seconds, > 0: jobs that end sooner than that are all as urgent.
+        Seconds, > 0: jobs that end sooner are equally urgent.
 
     Raises
     ------
@@ -50,25 +50,25 @@ def remaining_time(rho: float = 2.5, epsilon: float = 1.0) -> Weight:
 
 
 def equal(bids: Bids, capacity: Array) -> Array:
-    """Weigh all jobs alike."""
+    """Weight all jobs equally."""
     del capacity
     return np.ones(len(bids.gains))
 
 
 def priority(bids: Bids, capacity: Array) -> Array:
-    """Weigh each job by its priority, a number >= 0."""
+    """Weight each job by its priority, a number >= 0."""
     del capacity
     return _of_job(bids, bids.priority, "priority")
 
 
 def deadline(bids: Bids, capacity: Array) -> Array:
-    """Weigh by 1/seconds to the deadline: the earliest first; a missed one counts as one second."""
+    """Weight by 1/seconds to the deadline: the earliest first; a missed one counts as one second."""
     del capacity
     return 1 / np.maximum(_of_job(bids, bids.deadline_s, "deadline_s"), 1.0)
 
 
 def fair_share(bids: Bids, capacity: Array) -> Array:
-    """Weigh by 1/dominant share of the job's owner (DRF); without owners each job is its own."""
+    """Weight by 1/dominant share of the job's owner (DRF); without owners each job counts as its own."""
     owner: Index = (
         np.arange(bids.n_job) if bids.owner is None else np.unique(bids.owner, return_inverse=True)[1]
     )
