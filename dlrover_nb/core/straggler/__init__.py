@@ -1,4 +1,4 @@
-"""Workers that are slower than their peers: the rule that finds them, from what nodes report."""
+"""Workers that are slower than their peers: the rule that finds them, from node reports."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Say which worker is slow and when, from the iteration times that nodes report.
+"""Find which worker is slow and when, from the iteration times that nodes report.
 
-The rule is AntDT's: the mean iteration of a node over a window is at least λ times the mean over the nodes
-of its role. We compare with the mean of the *other* nodes: with itself in the mean a worker of two could
-never be more than twice the mean, so that λ = 1.5 would ask for three times its peer's time. For many nodes
-the two are the same.
+The rule is AntDT's: the mean iteration of a node over a window is at least λ times the mean over the nodes of
+its role. We compare with the mean of the *other* nodes: with itself in the mean a worker of two could never
+be more than twice the mean, so λ = 1.5 would require three times its peer's time. For many nodes the two are
+the same.
 
 Windows lie at whole multiples of their length on the clock of the reports and not at the first report, so
-that a picture that is drawn again with newer rows shows the old windows as they were. Pass iteration times
-without what a node waits for its peers (`TimeSplit.peers_s`): in step, a straggler makes all others as slow
-as itself, and only the time of a node's own work tells them apart.
+that a chart redrawn with newer rows shows the old windows unchanged. Pass iteration times without the wait
+for peers (`TimeSplit.peers_s`): in synchronous training a straggler makes all others as slow as itself, and
+only the time of a node's own work distinguishes them.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 RATIO = 1.5  # λ of AntDT
-SHORT_WINDOW_S = 300.0  # what passes: a transient straggler
-LONG_WINDOW_S = 600.0  # what stays: a persistent one
+SHORT_WINDOW_S = 300.0  # for a transient straggler
+LONG_WINDOW_S = 600.0  # for a persistent one
 
 Row = tuple[float, str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """How slow each node was in each window, beside the other nodes.
+    """How slow each node was in each window, relative to the other nodes.
 
     Parameters
     ----------
     nodes
-        Rows of the picture, ``worker-2`` before ``worker-10``.
+        Rows of the heat map, ``worker-2`` before ``worker-10``.
     starts_s
-        Columns: when each window begins, without holes from the first to the last.
+        Columns: when each window begins, without gaps from the first to the last.
     window_s
         Length of a window.
     threshold
@@ -80,11 +80,11 @@ def heat(rows: Iterable[Row], window_s: float = SHORT_WINDOW_S, ratio: float = R
     ----------
     rows
         Reports of the nodes of one role in any order: when, which node, mean iteration in seconds. A report
-        without an iteration (0 or NaN) says nothing and is left out.
+        without an iteration (0 or NaN) is ignored.
     window_s
         Length of a window in seconds.
     ratio
-        λ: from how many times the mean of the others on a node is a straggler.
+        λ: multiple of the others' mean from which on a node is a straggler.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Start a new job where jobs like it ended (DLRover-RM section 4.3, Algorithm 1)."""
+"""Start a new job with the final plans of similar jobs (DLRover-RM section 4.3, Algorithm 1)."""
 
 from dlrover_nb.core.warmstart.rounding import into_space
 from dlrover_nb.core.warmstart.similarity import Similarity, similarity

@@ -1,10 +1,10 @@
-"""What similar jobs' fits say about a new job's coefficients: one summary, as wide as they disagree.
+"""Prior of a new job's coefficients from similar jobs' fits: one summary, whose width includes their spread.
 
-A coefficient is per unit of its column (Eqs. 2-5), so that it carries over to a job with another batch or
-another embedding width; that is why coefficients are averaged and not times. T_iter is linear in them: with
-a term that a fit did not use counting as zero, the mean coefficients predict the mean of what the fits
-predict. A standard error is what the fits admit plus what lies between them: two sure fits that differ make
-an unsure prior. A term counts as identified where fits of at least half the weight say so.
+A coefficient is per unit of its column (Eqs. 2-5), so it is valid for a job with another batch or another
+embedding width; that is why coefficients are averaged and not times. T_iter is linear in them: with a term
+that a fit did not use counting as zero, the mean coefficients predict the mean of the fits' predictions. A
+standard error combines the fits' errors and the variance between them: two precise fits that differ give a
+wide prior. A term counts as identified where it is identified in fits of at least half the weight.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ KNOWN_SHARE = 0.5  # of the weight of all fits, to call a term identified
 
 
 def combine(fits: Sequence[tuple[float, FitSummary]]) -> FitSummary | None:
-    """Combine fits, each with its weight > 0, to one; None where there are none, or none knows anything.
+    """Combine fits, each with its weight > 0, to one; None where there are none, or none has a coefficient.
 
-    M, D and m are those of the fit that weighs most: a coefficient means what it meant there.
+    M, D and m are those of the fit that weighs most: a coefficient has the same meaning as there.
     """
     if not fits:
         return None
@@ -52,6 +52,6 @@ def _term(name: str, shares: Sequence[tuple[float, FitSummary]]) -> TermKnowledg
     mean = sum(share * term.value for share, term in used)
     within = sum(share * term.std_error**2 for share, term in used)
     between = sum(share * (term.value - mean) ** 2 for share, term in used)
-    between += (1 - sum(share for share, _ in used)) * mean**2  # fits without it say zero
+    between += (1 - sum(share for share, _ in used)) * mean**2  # it is zero in fits without it
     known = sum(share for share, term in used if term.identified) >= KNOWN_SHARE
     return TermKnowledge(name, mean, math.sqrt(within + max(between, 0.0)), known)

@@ -1,4 +1,4 @@
-"""Bring the smoothed numbers into the plans that a job may have: bounds, CPU sizes, quota, machines, pins."""
+"""Round the smoothed numbers to a plan that a job may have: bounds, CPU sizes, quota, machines, pins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.capacity import Capacity
 
     Array = NDArray[np.float64]
-    Into = Callable[[ResourcePlan], ResourcePlan | None]  # None: nothing like it may run
+    Into = Callable[[ResourcePlan], ResourcePlan | None]  # None: no plan of this shape may run
 
 LEAST_MIB = 64
 
@@ -41,10 +41,10 @@ def plan_of(numbers: Array) -> ResourcePlan:
 
 
 def into_space(bounds: PlanBounds, capacity: Capacity, pins: Pins | None = None) -> Into:
-    """Return the function that moves a plan into the space of a job, or says that nothing like it may run.
+    """Return the function that moves a plan into the space of a job, or None where no such plan may run.
 
-    Counts are cut to the bounds and CPU goes to the nearest allowed size; pins come last and win. A plan that
-    the quota or the machines do not hold loses nodes of both roles in proportion until it fits.
+    Counts are cut to the bounds and CPU goes to the nearest allowed size; pins come last and take precedence.
+    A plan that exceeds the quota or the machines loses nodes of both roles in proportion until it fits.
     """
     held = pins or Pins()
 

@@ -1,10 +1,10 @@
-"""How alike two jobs are before they run: one number in [0, 1] per feature, and their weighted mean.
+"""Similarity of two jobs before they run: one number in [0, 1] per feature, and their weighted mean.
 
 DLRover-RM (section 4.3, Algorithm 1) "calculates the similarity in each type of feature" and does not say
 how. Here numbers compare by their ratio (twice the rows is as far as half), names by the words they share
-without run numbers, all else by equality. What either job does not tell (an empty owner) counts half: it
-speaks neither for nor against. Each of these is a positive definite kernel, and so is their mean, so that
-`smoothing` may take them for kernels.
+without run numbers, all else by equality. A feature that is unknown in either job (an empty owner) counts
+half, which is neutral. Each of these is a positive definite kernel, and so is their mean, so `smoothing` may
+use them as kernels.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ UNTOLD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """How alike two jobs are: weighted mean, and each feature's own, most telling first."""
+    """Similarity of two jobs: weighted mean, and each feature's own, largest weight first."""
 
     total: float
     features: tuple[tuple[str, float], ...]
@@ -65,12 +65,12 @@ def similarity(a: JobTraits, b: JobTraits, weights: Mapping[str, float] = WEIGHT
 def similarities(
     a: Sequence[JobTraits], b: Sequence[JobTraits], weights: Mapping[str, float] = WEIGHTS
 ) -> Array:
-    """Return how alike each job of `a` is to each of `b`: shape (len(a), len(b)).
+    """Return the similarity of each job of `a` to each of `b`: shape (len(a), len(b)).
 
     Raises
     ------
     InvalidValueError
-        When no feature weighs anything, or one less than nothing.
+        When all weights are zero, or one is below zero.
     """
     total = _sum(weights)
     parts = features(a, b).items()
@@ -89,7 +89,7 @@ def features(a: Sequence[JobTraits], b: Sequence[JobTraits]) -> dict[str, Array]
 
 
 def log_numbers(traits: Sequence[JobTraits]) -> Array:
-    """Return the logarithms of one more than each number: shape (n_job, 6)."""
+    """Return log(1 + x) of each number x: shape (n_job, 6)."""
     rows = [[getattr(t, name) for name in NUMBERS] for t in traits]
     return np.log1p(np.asarray(rows, dtype=np.float64).reshape(-1, len(NUMBERS)))
 
@@ -105,7 +105,7 @@ def _equality(a: list[str], b: list[str]) -> Array:
 
 
 def _words(name: str) -> frozenset[str]:
-    """Return the words of a name without the numbers, which count runs and dates."""
+    """Return the words of a name without its numbers, which are run numbers and dates."""
     return frozenset(w for w in re.split(r"[^a-z]+", name.lower()) if w)
 
 

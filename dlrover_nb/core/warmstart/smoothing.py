@@ -1,16 +1,16 @@
 """The numbers of a start plan from past jobs' final ones: the paper's smoothing, and ours.
 
-The paper's Algorithm 1 (`exponential`) looks at the k most similar jobs and nothing else: twice the data
-asks for no more. Ours (`interpolate`) looks at all past jobs. It is a Gaussian process over the logarithms
-of the numbers, with kernels for who shares what: jobs of one family (same code, same kind of model,
-like-named) share a level, slopes in size and whatever else is local; jobs of one model kind share a level
-and slopes; jobs of one owner share a level; all jobs share slopes. How much each of these says is chosen by
-leave-one-out error on the past jobs themselves, in closed form and for each number on its own. What a user
-did to one job for no reason is then cut to twice the usual residual, and the levels are found again.
+The paper's Algorithm 1 (`exponential`) uses the k most similar jobs alone: twice the data gets the same plan.
+Ours (`interpolate`) uses all past jobs. It is a Gaussian process over the logarithms of the numbers, with
+kernels for what groups of jobs share: jobs of one family (same code, same kind of model, similar name) share
+a level, slopes in size and a local term; jobs of one model kind share a level and slopes; jobs of one owner
+share a level; all jobs share slopes. The weight of each of these is chosen by leave-one-out error on the past
+jobs themselves, in closed form and for each number separately. Outliers are then cut to twice the usual
+residual, and the levels are fitted again.
 
 Rejected after trying them on simulated histories (`benchmarks/warmstart.py`): smoothing of logarithms
-weighted by similarity (a point better than Algorithm 1), one kernel from the similarity alone (about half
-way to this), and voting on the CPU sizes first (the counts then jump with the vote).
+weighted by similarity (a point better than Algorithm 1), one kernel from the similarity alone (about half of
+the improvement), and voting on the CPU sizes first (the counts then jump with the vote).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ OWN_SLOPES = (0.1, 0.5)  # slopes of a family or model kind, against its level
 SLOPES = (0.1, 0.5)  # slopes that all jobs share
 LEVEL = 1.0  # that all jobs share
 NOISES = (0.003, 0.01, 0.03, 0.1, 0.3)  # variance that no trait explains
-CUT = 2.0  # usual residuals: what lies farther off is not the job's doing
-LEAST_USUAL = 0.05  # residual of a logarithm that is usual, however alike most jobs are
+CUT = 2.0  # usual residuals: larger ones are outliers
+LEAST_USUAL = 0.05  # least usual residual of a logarithm, however similar most jobs are
 NORMAL = 1.4826  # standard deviation of a normal law over its median absolute deviation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relatives:
-    """Past jobs and, in the last place, the new one.
+    """Past jobs and, last, the new one.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Relatives:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kernel:
-    """One kernel, taken apart: eigenvalues and -vectors among past jobs, and its row for the new one."""
+    """One kernel, decomposed: eigenvalues and -vectors among past jobs, and its row for the new one."""
 
     values: Array
     vectors: Array
@@ -86,7 +86,7 @@ def interpolate(relatives: Relatives) -> tuple[Array, Array]:
 
 
 def _best(kernels: list[_Kernel], y: Array) -> tuple[Array, Array]:
-    """Return each number at the new job by the kernel that leaves least out, and what it leaves out."""
+    """Return each number at the new job by the kernel with the least leave-one-out error, and that error."""
     least = np.full(y.shape[1], np.inf)
     found, left_out = np.zeros(y.shape[1]), np.zeros_like(y)
     for kernel, noise in product(kernels, NOISES):
@@ -102,7 +102,7 @@ def _best(kernels: list[_Kernel], y: Array) -> tuple[Array, Array]:
 
 
 def _kernels(relatives: Relatives) -> list[_Kernel]:
-    """Return the kernels that compete."""
+    """Return the kernels to choose from."""
     traits = relatives.traits
     spread = traits[:-1].std(axis=0)
     scaled = (traits - traits[:-1].mean(axis=0)) / np.where(spread > 1e-9, spread, np.inf)

@@ -1,13 +1,12 @@
-"""What a new job starts on, from jobs that are like it (DLRover-RM section 4.3, Algorithm 1).
+"""The start plan of a new job, from similar jobs (DLRover-RM section 4.3, Algorithm 1).
 
-Two ways to the numbers, both over the same similarity: `Method.PAPER` is Algorithm 1 to the letter, the k
-most similar jobs smoothed by Eq. 10. `Method.INTERPOLATE`, the default, also knows that a job of twice the
-size needs more, and learns from all past jobs how much (`smoothing.interpolate`); with too few past jobs to
-learn that from it is Algorithm 1 again. On simulated histories it is 3 to 10 points more accurate
-(`benchmarks/warmstart.py`).
+Two methods over the same similarity: `Method.PAPER` is exactly Algorithm 1, the k most similar jobs smoothed
+by Eq. 10. `Method.INTERPOLATE`, the default, also fits from all past jobs how needs grow with the size of a
+job (`smoothing.interpolate`); with too few past jobs for that it is Algorithm 1. On simulated histories it is
+3 to 10 points more accurate (`benchmarks/warmstart.py`).
 
-A start is only given where at least one past job is similar enough; a plan made from strangers would be
-worse than the safe default, because it looks as if somebody knew.
+A start is only given where at least one past job is similar enough; a plan from dissimilar jobs would be
+worse than the safe default, because it would look well founded.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-MIN_PAST = 8  # jobs to learn how needs change with size from
-LEAP = np.log(2.0)  # beyond what was ever seen, a straight line is only trusted this far
-MAX_PAST = 300  # the most similar ones; more add time and nothing else
+MIN_PAST = 8  # jobs from which on the change of needs with size is fitted
+LEAP = np.log(2.0)  # limit of the extrapolation beyond past jobs' numbers: a factor of 2
+MAX_PAST = 300  # the most similar ones; more only add computing time
 
 
 class Method(StrEnum):
-    """How past plans become one."""
+    """How past plans are combined to one."""
 
     PAPER = "paper"
     INTERPOLATE = "interpolate"
@@ -49,15 +48,14 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WarmStartSettings:
-    """How a start is made.
+    """Settings of a warm start.
 
     Parameters
     ----------
     k, mu
-        Of Algorithm 1: similar jobs to look at, and the weight of each against all less similar ones (Eq.
-        10).
+        Of Algorithm 1: number of similar jobs, and the weight of each against all less similar ones (Eq. 10).
     least_similarity
-        Below it a past job is a stranger, in [0, 1).
+        Below it a past job is not similar, in [0, 1).
     weights
         Of the features in the similarity.
     """
@@ -77,7 +75,7 @@ class WarmStartSettings:
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """A plan to start on, and where it comes from.
+    """A plan to start on, and its origin.
 
     Parameters
     ----------
@@ -86,7 +84,7 @@ class WarmStart:
     similar
         The most similar past jobs with their similarity, most similar first.
     prior
-        What their fits say of the coefficients; None where none of them has a fit.
+        The prior from their fits; None where none of them has a fit.
     why
         One sentence for the user.
     """
@@ -104,7 +102,7 @@ def warm_start(
     into: Into = lambda plan: plan,
     settings: WarmStartSettings | None = None,
 ) -> WarmStart | None:
-    """Make a start plan from similar past jobs; None where there are none, or nothing like them may run.
+    """Make a start plan from similar past jobs; None where there are none, or no such plan may run.
 
     Parameters
     ----------
@@ -138,7 +136,7 @@ def _smoothed(top: Sequence[tuple[PastJob, float]], settings: WarmStartSettings)
 
 
 def _interpolated(traits: JobTraits, past: Sequence[PastJob]) -> Array:
-    """Return the numbers that all past jobs teach, at most twice or half of anything that ever ran."""
+    """Return the numbers interpolated from all past jobs, within half and twice the range of past plans."""
     targets = np.log([numbers_of(job.final) for job in past])
     everyone = [*(job.traits for job in past), traits]
     shared = features(everyone, everyone)
