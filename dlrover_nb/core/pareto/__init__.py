@@ -1,1 +1,1 @@
-"""Plans that nothing beats in both cost and throughput: the space, the exact front, named picks."""
+"""The Pareto front of cost and throughput: the space, the exact front, named picks."""

@@ -1,8 +1,8 @@
-"""Whether plans find a place on the machines: first fit, largest first, for all plans at once.
+"""Whether plans fit on the machines: first fit, largest first, for all plans at once.
 
-The definition is `structs.capacity.fits`, node by node. Here a plan's nodes are two groups and the machines
-a few shapes, so that placing is arithmetic on counts. Most plans of a large grid are settled by sums alone:
-those that ask for more than all machines hold are out before anything is placed.
+The definition is `structs.capacity.fits`, node by node. Here a plan's nodes are two groups and the machines a
+few shapes, so placing is arithmetic on counts. Most plans of a large grid are decided by sums alone: those
+that need more than all machines together are excluded before anything is placed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def fits(axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_mib: int) -> NDArray[np.bool_]:
-    """Return which plans find a place, as `structs.capacity.fits` would say of each: shape (n_plans,)."""
+    """Return which plans fit, as `structs.capacity.fits` would for each: shape (n_plans,)."""
     w, p = axes[:, 0], axes[:, 1]
     worker_cpu, ps_cpu = np.floor(axes[:, 2:].T / CPU_STEP + 1e-6)
     total_cpu = max(sum(in_steps(s.cpu) * s.count for s in capacity.shapes), 1)
@@ -47,7 +47,7 @@ Group = tuple["Array", "Array", int]  # number of nodes, CPU steps of each (both
 
 
 def _placed(large: Group, small: Group, capacity: Capacity) -> NDArray[np.bool_]:
-    """Return which plans find a place for all their large nodes and, beside them, for all small ones."""
+    """Return for which plans all large nodes fit and, beside them, all small ones."""
     left, room = large[0], np.zeros(len(large[0]))
     for shape in capacity.shapes:
         cpu = in_steps(shape.cpu)
@@ -64,5 +64,5 @@ def _placed(large: Group, small: Group, capacity: Capacity) -> NDArray[np.bool_]
 
 
 def _how_many(cpu: Array | float, memory_mib: Array | float, node: Group) -> Array:
-    """Return how many nodes of a group a machine with this much free holds."""
+    """Return how many nodes of a group fit on a machine with these free resources."""
     return np.asarray(np.maximum(np.minimum(cpu // node[1], memory_mib // node[2]), 0))

@@ -1,16 +1,16 @@
-"""What would change a recommendation: the nearest value of one quantity at which it becomes another.
+"""What would change a recommendation: the nearest value of one quantity at which it differs.
 
-A recommendation rests on numbers that are not certain. The honest answer to "how sure are you?" is
-not a percentage but the number that, if it were different, would change the advice, and by how much. So each
-quantity is moved away from its value, both ways, the same decision is made again, and the first change is
-narrowed down by bisection. Quantities are compared by their own uncertainty: a throughput that flips the
-advice one standard deviation away is nearer than a price that has to double.
+A recommendation depends on uncertain numbers. Its certainty is expressed not as a percentage but as the
+number that, if it were different, would change the advice, and by how much. So each quantity is varied in
+both directions, the same decision is made again, and the first change is located by bisection. Quantities are
+compared by their own uncertainty: a throughput that flips the advice one standard deviation away is nearer
+than a price that has to double.
 
 All quantities are positive and move by factors; a step is the factor that counts as one unit of plausibility.
-Between two values that are looked at, the advice may change and change back unseen; what is
-returned is still a value at which it changes. Beyond `FARTHEST` units nothing is plausible, and None is the
-answer: nothing plausible would change the recommendation. Rejected: derivatives of the decision (it is a
-maximum over plans and has none) and closed forms per rule (they rot when a rule changes).
+Between two tested values the advice may change and change back undetected; the returned value is still one at
+which it changes. Beyond `FARTHEST` units no value is plausible, and None is returned: nothing plausible would
+change the recommendation. Rejected: derivatives of the decision (it is a maximum over plans and has none) and
+closed forms per rule (they become wrong when a rule changes).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.resources import ResourcePlan
 
-LOOKED_AT = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # units of plausibility away from what is known now
+LOOKED_AT = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # units of plausibility away from the present value
 FARTHEST = LOOKED_AT[-1]
 N_HALVING = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Something that a recommendation rests on.
+    """An input of a recommendation.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Quantity:
     spread
         Logarithm of the factor that counts as one unit of plausibility, > 0.
     decide
-        The plan that would be recommended at another value; the present plan stands for staying.
+        The plan that would be recommended at another value; the present plan means no change.
     up, down
         Whether larger and smaller values are possible.
     """
@@ -63,7 +63,7 @@ class Quantity:
         _check.above_zero(f"spread of {self.name}", self.spread)
 
     def at(self, distance: float) -> float:
-        """Return the value so many units of plausibility away (negative: below)."""
+        """Return the value at this distance in units of plausibility (negative: below)."""
         return self.now * exp(distance * self.spread)
 
 
@@ -77,7 +77,7 @@ def nearest_break_even(
     recommended
         What is recommended now.
     present
-        The plan that runs: recommended beyond a flip, it means to stay.
+        The plan that runs: recommending it beyond the break-even means no change.
     """
     nearest, found = FARTHEST, None
     for quantity in quantities:
@@ -89,7 +89,7 @@ def nearest_break_even(
 
 
 def _first_change(quantity: Quantity, sign: int, recommended: ResourcePlan, within: float) -> float | None:
-    """Return the least distance at which the recommendation was seen to change, up to `within`."""
+    """Return the least tested distance at which the recommendation changes, up to `within`."""
     same = 0.0
     for distance in (*(d for d in LOOKED_AT if d < within), within):
         if quantity.decide(quantity.at(sign * distance)) != recommended:

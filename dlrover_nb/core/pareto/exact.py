@@ -1,11 +1,11 @@
 """The exact Pareto front of cost and throughput over a plan space that is listed.
 
 Sorting by cost (ties: faster first) and keeping each plan that is faster than all before it is exact and
-O(n log n); in two objectives no search can do better. Of a million plans nearly all are beaten by some plan
-that costs visibly less, though, and need not be sorted: cost is cut into bins, and a plan that is not faster
-than the fastest of a sample of plans in cheaper bins is out. What is left, some per cent, is sorted. The
-result is the same, ties included, at a thirtieth of the time. DLRover-RM uses NSGA-II (section 4.3), needed
-only where the space cannot be listed (`pareto.nsga2`).
+takes O(n log n); no search over two objectives has a lower complexity. But nearly all of a million plans are
+dominated by some plan that costs clearly less, and need not be sorted: cost is cut into bins, and a plan that
+is not faster than the fastest of a sample of plans in cheaper bins is dropped. The rest, some percent, is
+sorted. The result is the same, ties included, at a thirtieth of the time. DLRover-RM uses NSGA-II (section
+4.3), needed only where the space cannot be listed (`pareto.nsga2`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from dlrover_nb.core.pareto.objectives import Array, Objectives
     from dlrover_nb.core.pareto.space import PlanGrid
 
-FEW = 1 << 13  # points that are sorted faster than they are thinned out
-COARSE, FINE = 1 << 12, 1 << 16  # bins of the two rounds of thinning
-STRIDE = 61  # of the first round's sample; prime, so that no axis of a grid is always at the same value
+FEW = 1 << 13  # points that are sorted faster than they are filtered
+COARSE, FINE = 1 << 12, 1 << 16  # bins of the two rounds of filtering
+STRIDE = 61  # of the first round's sample; prime, so that the sample does not fix an axis of a grid
 
 
 def exact_search(
     grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator | None = None
 ) -> tuple[Array, int]:
-    """Return all plans that no other beats, cheapest first, and how many were weighed (Eq. 9).
+    """Return all plans that no other dominates, cheapest first, and how many were evaluated (Eq. 9).
 
     The grid is walked in chunks and only a chunk's own front is kept, so that 10^7 plans need little memory.
 
@@ -56,14 +56,14 @@ def exact_search(
 
 
 def non_dominated(cost: Array, gain: Array) -> NDArray[np.intp]:
-    """Return the indices of points that no other beats (cost down, gain up), cheapest first.
+    """Return the indices of points that no other dominates (cost down, gain up), cheapest first.
 
     Of points equal in both, the first in the input stays.
 
     Raises
     ------
     InvalidValueError
-        When a cost or a gain is NaN or infinite: such a point has no place in an order.
+        When a cost or a gain is NaN or infinite: such a point cannot be ordered.
     """
     if not len(cost):
         return np.empty(0, dtype=np.intp)
@@ -81,7 +81,7 @@ def non_dominated(cost: Array, gain: Array) -> NDArray[np.intp]:
 
 
 def layers(cost: Array, gain: Array, least: int) -> NDArray[np.intp]:
-    """Return the front, the front of what is left, and so on, until `least` points are found or all."""
+    """Return the front, the front of the rest, and so on, until `least` points, or all, are found."""
     left, found, n_found = np.arange(len(cost)), [np.empty(0, dtype=np.intp)], 0
     while n_found < least and len(left):
         best = non_dominated(cost[left], gain[left])
@@ -94,7 +94,7 @@ def layers(cost: Array, gain: Array, least: int) -> NDArray[np.intp]:
 def _contenders(cost: Array, gain: Array, n_bin: int, stride: int) -> NDArray[np.intp]:
     """Return the points that are faster than every `stride`-th point in bins of lower cost.
 
-    A point that is left out costs strictly more than one that is at least as fast, so it is beaten.
+    A point that is left out costs strictly more than one that is at least as fast, so it is dominated.
     """
     low, high = float(cost.min()), float(cost.max())
     width = (high - low) / n_bin

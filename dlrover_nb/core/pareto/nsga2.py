@@ -2,16 +2,17 @@
 
 A plan is four positions on the ladders of the grid. Three things are added to pymoo's NSGA-II:
 
-- repair: a plan that does not fit is drawn towards the smallest plan until it does. Fast plans lie just
-  inside what quota and machines allow, so that repaired ones are good parents, where a penalty would keep
-  a population of plans that do not fit;
-- an archive: the front is that of all plans ever weighed, not of the last population, so it never gets worse;
-- a last walk: the neighbours of the front are weighed until none is better. NSGA-II finds the region of each
-  good plan quickly and its last step slowly; the walk takes that step. Along a limit that is a step up on one
-  axis for a step down on another; for the fastest plans, which nothing but the machines limits, it is also a
-  step on one axis and as many on another as fit: smaller workers, but more of them.
+- repair: a plan that does not fit is moved toward the smallest plan until it does. Fast plans are just within
+  quota and machines, so repaired ones are good parents, where a penalty would keep a population of infeasible
+  plans;
+- an archive: the front is that of all evaluated plans, not of the last population, so it never gets worse;
+- a local search: the neighbors of the front are evaluated until none is better. NSGA-II finds the region of
+  each good plan quickly and its last step slowly; the local search takes that step. Along a limit that is a
+  step up on one axis for a step down on another; for the fastest plans, which only the machines limit, it is
+  also a step on one axis and as many on another as fit: smaller workers, but more of them.
 
-Rejected: random search; a front is some hundred plans of a million or more, and chance finds few of them.
+Rejected: random search; a front is some hundred plans of a million or more, and random search finds few of
+them.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ if TYPE_CHECKING:
 
 N_PARENT = 120
 N_GENERATION = 50
-N_FASTEST = 40  # plans of the front from which the walk also fills the machines
-N_WALK = 60  # rounds of the last walk at the most; it usually ends after a few
+N_FASTEST = 40  # plans of the front from which the local search also fills the machines
+N_WALK = 60  # most rounds of the local search; it usually ends after a few
 _ONE = np.eye(4, dtype=np.intp)
-MOVES = np.unique(  # of the walk: a step on one axis, or a step up on one for a step down on another
+MOVES = np.unique(  # of the local search: a step on one axis, or a step up on one and down on another
     [*_ONE, *-_ONE, *(up - down for up in _ONE for down in _ONE if (up != down).any())], axis=0
 )
 
 
 @dataclass(slots=True)
 class Archive:
-    """Plans that were weighed, as positions on the ladders, and the front of them."""
+    """Evaluated plans, as positions on the ladders, and their front."""
 
     grid: PlanGrid
     objectives: Objectives
@@ -60,7 +61,7 @@ class Archive:
     n_plan: int = 0
 
     def weigh(self, steps: Steps) -> tuple[Array, Array]:
-        """Return cost and throughput of plans that fit, and keep what is on the front with them."""
+        """Return cost and throughput of plans that fit, and update the front with them."""
         cost, gain = self.objectives(self.grid.rows(steps))
         self.n_plan += len(steps)
         steps = np.concatenate((self.steps, steps))
@@ -71,7 +72,7 @@ class Archive:
 
 
 def nsga2_search(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator) -> tuple[Array, int]:
-    """Return the best plans found, cheapest first, and how many were weighed.
+    """Return the best plans found, cheapest first, and how many were evaluated.
 
     Parameters
     ----------
@@ -81,12 +82,12 @@ def nsga2_search(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Gener
     Returns
     -------
     tuple of ndarray of shape (n_front, 4) and int
-        Rows (w, p, lambda_w, lambda_p), and the number of plans weighed (a plan met twice counts twice).
-        Nothing where not even the smallest plan fits.
+        Rows (w, p, lambda_w, lambda_p), and the number of plans evaluated (repeated ones count again). No
+        rows where not even the smallest plan fits.
 
     Notes
     -----
-    A grid with fewer plans than the search would weigh is listed: the result is exact then.
+    A grid with fewer plans than the search would evaluate is listed: the result is exact then.
     """
     if grid.n_plan <= N_PARENT * N_GENERATION:
         return exact_search(grid, objectives)
@@ -99,7 +100,7 @@ def nsga2_search(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Gener
 
 
 def _evolve(archive: Archive, rng: np.random.Generator) -> None:
-    """Run NSGA-II; what it weighs ends up in the archive."""
+    """Run NSGA-II; the archive keeps the plans that it evaluates."""
     last = np.array(archive.grid.shape) - 1
     problem = Problem(n_var=4, n_obj=2, xl=np.zeros(4), xu=last)
     rounding = RoundingRepair()
@@ -113,7 +114,7 @@ def _evolve(archive: Archive, rng: np.random.Generator) -> None:
     algorithm.setup(problem, termination=("n_gen", N_GENERATION), seed=rng, verbose=False)
     while algorithm.has_next():
         population = algorithm.ask()
-        if population is None:  # crossover and mutation found nothing that was not weighed
+        if population is None:  # crossover and mutation found no new plan
             return
         steps = repaired(archive.grid, population.get("X").astype(np.intp))
         population.set("X", steps)
@@ -131,9 +132,9 @@ def _first(grid: PlanGrid, rng: np.random.Generator) -> Steps:
 
 
 def repaired(grid: PlanGrid, steps: Steps) -> Steps:
-    """Return positions of plans that fit, each drawn towards the smallest plan no farther than needed.
+    """Return positions of plans that fit, each moved toward the smallest plan no farther than needed.
 
-    The smallest plan must fit. The share of the way is found by bisection, for all plans at once.
+    The smallest plan must fit. The distance is found by bisection, for all plans at once.
     """
     steps = steps.copy()
     bad = np.flatnonzero(~grid.allows(grid.rows(steps)))
@@ -150,7 +151,7 @@ def repaired(grid: PlanGrid, steps: Steps) -> Steps:
 
 
 def _walk(archive: Archive) -> None:
-    """Weigh the neighbours of the archive's front until none is better."""
+    """Evaluate the neighbors of the archive's front until none is better."""
     seen: set[bytes] = set()
     for _ in range(N_WALK):
         near = _around(archive, seen)
@@ -160,7 +161,7 @@ def _walk(archive: Archive) -> None:
 
 
 def _around(archive: Archive, seen: set[bytes]) -> Steps:
-    """Return the neighbours of the front that were not returned before and fit."""
+    """Return the neighbors of the front that were not returned before and fit."""
     fresh = [row for row in archive.steps if row.tobytes() not in seen]
     seen.update(row.tobytes() for row in fresh)
     if not fresh:
@@ -172,7 +173,7 @@ def _around(archive: Archive, seen: set[bytes]) -> Steps:
 
 
 def _moved(grid: PlanGrid, steps: Steps, moves: Steps) -> Steps:
-    """Return where each move leads from each position, as far as that is on the grid and fits."""
+    """Return the results of each move from each position that are on the grid and fit."""
     near = np.unique((steps[:, None, :] + moves).reshape(-1, 4), axis=0)
     near = near[((near >= 0) & (near < np.array(grid.shape))).all(axis=1)]
     return np.asarray(near[grid.allows(grid.rows(near))])

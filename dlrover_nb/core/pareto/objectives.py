@@ -1,6 +1,6 @@
-"""What a solver is given: cost and throughput of plans, as one function of many rows.
+"""Input of a solver: cost and throughput of plans, as one function of many rows.
 
-It stands in a module of its own, below the solvers and below `pareto.solve`, which calls them.
+It is a separate module, below the solvers and below `pareto.solve`, which calls them.
 """
 
 from __future__ import annotations

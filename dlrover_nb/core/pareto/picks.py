@@ -1,7 +1,7 @@
-"""Named plans on a front, for people who do not want to read a scatter plot.
+"""Named plans on a front, as an alternative to a scatter plot.
 
-Only a pick that exists is named: without a budget nothing is "fastest in budget", and a deadline that no
-plan meets has no cheapest plan that meets it.
+Only a pick that exists is named: without a budget nothing is "fastest in budget", and for a deadline that no
+plan meets there is no cheapest plan in time.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-AS_FAST = 0.99  # of the present throughput: less than a percent is not felt
-MOST_SHOWN = 120  # plans of a front: more lie closer together than anybody can tell apart on a chart
+AS_FAST = 0.99  # of the present throughput: a difference below one percent is negligible
+MOST_SHOWN = 120  # plans of a front: more cannot be distinguished on a chart
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the user asked for beyond speed.
+    """The user's objectives beyond speed.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ class Wishes:
 def resource_efficiency(cost: Array, gain: Array, now: float) -> Array:
     """Return RE = TG/RC, samples/s gained per cost added, of each plan: shape (n_plans,) (Eq. 11).
 
-    A plan that gains and costs no more is infinitely efficient; one that gains nothing is worth its
-    negative gain, so that it never wins.
+    A plan that gains and costs no more is infinitely efficient; one that gains nothing gets its negative
+    gain, so that it is never chosen.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def most_efficient(cost: Array, gain: Array, now: float) -> int | None:
 def named_picks(
     candidates: Sequence[Candidate], current: Candidate, wishes: Wishes | None = None
 ) -> tuple[Pick, ...]:
-    """Name the plans of a front that people ask for, by index; `candidates` are the front, cheapest first."""
+    """Name the most useful plans of a front, by index; `candidates` are the front, cheapest first."""
     if not candidates:
         return ()
     asked = wishes or Wishes()

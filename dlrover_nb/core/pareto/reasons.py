@@ -23,7 +23,7 @@ PHRASES = {
     "dense": "the PS working on dense parameters",
     "connections": "talking to every PS",
 }
-FELT = 0.02  # of an iteration: smaller changes are not worth a reason
+FELT = 0.02  # of an iteration: smaller changes get no reason
 
 
 def change_words(before: ResourcePlan, after: ResourcePlan) -> str:
@@ -54,7 +54,7 @@ def reason(
     before, after
         A plan and the breakdown of its predicted iteration.
     identified
-        Terms whose share the data determines; a share that it does not determine is not stated.
+        Terms whose share the data determines; other shares are not stated.
     """
     change = change_words(before[0], after[0])
     if change == "no change":

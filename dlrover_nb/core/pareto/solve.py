@@ -1,8 +1,8 @@
-"""One way to ask for the Pareto front of a grid, whichever solver finds it.
+"""The Pareto front of a grid, by the solver that suits its size.
 
-A solver is a function `(grid, objectives, *, rng)`; what a plan is worth comes in with `objectives`, so
-that no solver knows of models or prices. Listing all plans is exact and is taken for up to `MAX_PLANS`
-plans; NSGA-II is taken beyond that. Rejected: a choice of the user, who would lose either plans or time.
+A solver is a function `(grid, objectives, *, rng)`; the value of a plan is an argument (`objectives`), so
+solvers are independent of models and prices. Listing all plans is exact and is used for up to `MAX_PLANS`
+plans; NSGA-II is used beyond that. Rejected: a user option, which would cost either plans or time.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The front of a grid: its rows of shape (n_front, 4), cheapest first, and the plans weighed."""
+    """The front of a grid: rows of shape (n_front, 4), cheapest first, and how many plans were evaluated."""
 
     rows: Array
     n_plan: int
 
 
 class Solver(Protocol):
-    """How solvers are called."""
+    """Signature of solvers."""
 
     def __call__(
         self, grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator
     ) -> tuple[Array, int]:
-        """Return the front's rows, shape (n_front, 4), cheapest first, and how many plans were weighed."""
+        """Return the front's rows, shape (n_front, 4), cheapest first, and how many plans were evaluated."""
 
 
 def _nsga2(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator) -> tuple[Array, int]:
@@ -49,7 +49,7 @@ SOLVERS: Mapping[str, Solver] = {"exact": exact_search, "nsga2": _nsga2}
 
 
 def solve(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator) -> Found:
-    """Return the plans of the grid that no other beats in cost and throughput (Eq. 9).
+    """Return the plans of the grid that no other dominates in cost and throughput (Eq. 9).
 
     Parameters
     ----------

@@ -1,15 +1,15 @@
-"""The plans that a job may be given: the integer grid under its bounds, cut to what it may really have.
+"""The plans that a job may be given: the integer grid within its bounds, cut to what is feasible.
 
 Four things cut it: the user's pins (they replace an axis of the grid by one value, also one outside the
 bounds), the quota of the job, what the machines hold, and the memory that each node needs (one value per
-role, from the forecast: it sizes the nodes, it is no axis, because more memory makes no plan faster).
+role, from the forecast: it sizes the nodes and is not an axis, because more memory makes no plan faster).
 
-`PlanGrid` is the definition and costs nothing; `PlanSpace` is a list of plans. The two are apart because
+`PlanGrid` is the definition and takes no memory; `PlanSpace` is a list of plans. The two are separate because
 a grid may span more plans than fit in memory, and is then searched without being listed.
 
-Whether a plan fits is defined in `structs.capacity.fits`, node by node. A plan has only two kinds of node
-and machines come in shapes, so that the same placing is arithmetic on whole groups here and runs over all
-plans at once; a law in the tests holds the two together.
+Whether a plan fits is defined in `structs.capacity.fits`, node by node. A plan has only two kinds of node and
+machines come in shapes, so the same placing is arithmetic on whole groups here and runs over all plans at
+once; a property test checks that the two agree.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-MAX_PLANS = 10_000_000  # beyond it listing all plans takes too long, and a search has to replace it
-CHUNK = 1 << 17  # plans weighed at once: their columns stay in the processor's cache or near it
+MAX_PLANS = 10_000_000  # beyond it listing all plans takes too long, and a search replaces it
+CHUNK = 1 << 17  # plans evaluated at once: their columns fit in or near the processor's cache
 CACHED_PLANS = 1 << 13  # spaces up to this size are kept: jobs of one queue share bounds and machines
 
 Ladders = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...], tuple[float, ...]]
@@ -73,7 +73,7 @@ class PlanGrid:
     quota_cpu, quota_memory_mib
         The most that the whole job may use; None means no quota.
     pins
-        What the user fixed: it stands in `ladders` and memory already, and is kept for error texts.
+        The user's pins: `ladders` and memory contain them already, they are kept for error messages.
     """
 
     ladders: Ladders
@@ -108,7 +108,7 @@ class PlanGrid:
         return columns.T
 
     def allows(self, axes: Array) -> NDArray[np.bool_]:
-        """Return which plans keep to quota and find a place on the machines: shape (n_plans,)."""
+        """Return which plans are within the quota and fit on the machines: shape (n_plans,)."""
         w, p, worker_cpu, ps_cpu = axes.T
         held = np.ones(len(axes), dtype=bool)
         if self.quota_cpu is not None:
@@ -122,7 +122,7 @@ class PlanGrid:
         return held
 
     def contains(self, axes: Array) -> NDArray[np.bool_]:
-        """Return which plans lie on the ladders, quota and machines apart: shape (n_plans,)."""
+        """Return which plans are on the ladders, regardless of quota and machines: shape (n_plans,)."""
         on = [np.isin(column, ladder) for column, ladder in zip(axes.T, self.ladders, strict=True)]
         return np.asarray(np.logical_and.reduce(on))
 
@@ -193,7 +193,7 @@ _cached = lru_cache(maxsize=64)(_listed)
 def nothing_left(grid: PlanGrid) -> str:
     """Say which constraint leaves no plan at all; empty when the smallest plan is allowed.
 
-    The smallest plan needs the least of everything, so that what forbids it forbids all others.
+    The smallest plan needs the least of everything, so a constraint that forbids it forbids all others.
     """
     plan = grid.smallest
     advice = f"; pinned is {grid.pins}, release a pin" if grid.pins else "; give each node less or allow more"
@@ -231,8 +231,8 @@ STRIDES = (1.5, 2.0)
 def neighbours(current: Array, bounds: PlanBounds, pins: Pins | None = None) -> Array:
     """Return the plans one step away on one axis, within bounds and pins: ndarray of shape (n <= 9, 4).
 
-    Where the present plan departs from a pin, the first step is to keep to it: that plan is a neighbour, and
-    the others are one step away from it.
+    Where the present plan breaks a pin, the first step is to keep it: that plan is a neighbor, and the others
+    are one step away from it.
     """
     fixed = pins or Pins()
     pinned = (fixed.workers, fixed.ps, fixed.worker_cpu, fixed.ps_cpu)
@@ -249,10 +249,10 @@ def neighbours(current: Array, bounds: PlanBounds, pins: Pins | None = None) -> 
 
 
 def strides(current: Array, bounds: PlanBounds, pins: Pins | None = None) -> Array:
-    """Return the plans about half as much again or twice as far on one axis, or on both counts together.
+    """Return the plans at about 1.5 or 2 times the value of one axis, or of both counts together.
 
-    One rung more of a long ladder teaches next to nothing: what tells terms of T_iter apart is a ratio. So
-    experiments go by factors of `STRIDES`, up and down, to the nearest rung within bounds and pins.
+    One step on a long ladder gives almost no information: terms of T_iter are distinguished by ratios. So
+    experiments go by factors of `STRIDES`, up and down, to the nearest allowed value within bounds and pins.
     """
     fixed = ladders(bounds, pins)
     rows = []
