@@ -1,4 +1,4 @@
-"""The sans-IO heart of a job: facts in, orders out."""
+"""The sans-IO controller of a job: events in, orders out."""
 
 from dlrover_nb.core.controller.auto_policy import AutoSettings
 from dlrover_nb.core.controller.controller import Controller, replay

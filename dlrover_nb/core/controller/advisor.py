@@ -1,7 +1,7 @@
-"""What to propose: the open proposal is kept in step with the newest analysis and with the need of memory.
+"""What to propose: the open proposal is kept consistent with the newest analysis and the need of memory.
 
-Where a user decides, advice also says what would change it. That asks for advice a hundred times over, so
-auto mode leaves it out until it refuses a proposal.
+Where a user decides, advice also says what would change it. That computes advice a hundred times, so auto
+mode omits it until it refuses a proposal.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Advisor:
     state, rollouts, auto
         The job, its plans through time, and what auto mode may do.
     measured, analyst, protection
-        What is known of its workers, of its speed and of its need of memory.
+        Measurements of its workers, its speed, and its need of memory.
     book
         Its proposals.
     policy
-        Says which plan to propose.
+        Chooses the plan to propose.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that it reads, all by keyword
@@ -73,28 +73,28 @@ class Advisor:
         self._protection, self._book = protection, book
         self._policy = policy
         self._break_even: Callable[[], BreakEven | None] | None = None
-        self._batches: tuple[tuple[str, int], ...] = ()  # that were ordered last
+        self._batches: tuple[tuple[str, int], ...] = ()  # the last that were ordered
         self._n_explored = 0  # experiments proposed since the last improvement or the user's own plan
 
     @property
     def may_change(self) -> bool:
-        """Whether a change of plan can be thought of now."""
+        """Whether a change of plan is possible now."""
         return self._rollouts.current is None and not self._state.is_over
 
     @property
     def n_explored(self) -> int:
-        """Experiments in a row, where that is the most there may be; else 0."""
+        """Experiments in a row, where that is the maximum; else 0."""
         return 0 if self._may_explore else self._n_explored
 
     def allow_experiments(self) -> None:
-        """Count experiments anew: a user has set a plan or asked for advice."""
+        """Reset the count of experiments: a user has set a plan or asked for advice."""
         self._n_explored = 0
 
     def reconsider(self, at_s: float) -> Advised:
-        """Propose, keep, replace or withdraw a plan, by the newest analysis of the plan that should run.
+        """Propose, keep, replace or withdraw a plan, by the newest analysis of the target plan.
 
-        Nothing is proposed in manual mode, and while no change of plan can be thought of. Where auto mode
-        will never apply the open proposal, any that it may apply is better.
+        Nothing is proposed in manual mode, and while no change of plan is possible. Where auto mode will
+        never apply the open proposal, any that it may apply is better.
         """
         if self._state.mode is Mode.MANUAL or not self.may_change:
             return ()
@@ -123,7 +123,7 @@ class Advisor:
         return (*closed, *(explained or (proposed,)))
 
     def _mitigate(self, advice: Advice) -> tuple[Mitigate, ...]:
-        """Order other batch sizes in auto mode, each once; the batches of an external job are its own."""
+        """Order other batch sizes in auto mode, each once; an external job sets its own batch sizes."""
         is_ordered = advice.batches == self._batches
         if not self._auto.is_on or is_ordered or self._state.spec.foreign is not None:
             return ()
@@ -133,12 +133,12 @@ class Advisor:
     def decide(
         self, limits: Limits | None, *, may_explore: bool = True
     ) -> Callable[[Analysis], Advice | None]:
-        """Return how advice is made at this moment: of an analysis, or of a supposed one.
+        """Return the function that makes advice now, from the analysis or from a hypothetical one.
 
         Parameters
         ----------
         may_explore
-            False leaves out experiments, also where another may be proposed.
+            False excludes experiments, also where another may be proposed.
         """
         policy, settings = self._policy, self._settings.planner
         context = PolicyContext(
@@ -182,7 +182,7 @@ class Advisor:
         return (*closed, self._propose(advice, analysis, at_s))
 
     def check_open(self, at_s: float) -> Remembered:
-        """Close the open proposal if it does not fit any more, or breaks a pin."""
+        """Close the open proposal if it no longer fits, or breaks a pin."""
         proposal = self._book.open
         if proposal is None:
             return ()
@@ -194,7 +194,7 @@ class Advisor:
         return ()
 
     def expire(self, at_s: float, why: str) -> Remembered:
-        """Close the open proposal because something else has happened."""
+        """Close the open proposal because of another event."""
         return self._book.close_open(ProposalStatus.EXPIRED, at_s, why)
 
     def _supersede(self, at_s: float, why: str) -> Remembered:
@@ -208,7 +208,7 @@ class Advisor:
     def _close_open(
         self, analysis: Analysis, advice: Advice | None, at_s: float, *, may_replace: bool
     ) -> Remembered:
-        """Close the open proposal if it lost its point or a materially better one is there."""
+        """Close the open proposal if it has no benefit any more, or there is a materially better one."""
         proposal = self._book.open
         if proposal is None:
             return ()
@@ -227,7 +227,7 @@ class Advisor:
         return self._supersede(at_s, f"{advice.candidate.plan.short} is better") if is_better else ()
 
     def _is_better(self, advice: Advice, proposal: Proposal, then: Prediction) -> bool:
-        """Whether advice is worth more than a click that is perhaps on its way."""
+        """Whether advice is so much better that it replaces a proposal that a user may be about to accept."""
         if advice.kind is ProposalKind.EXPLORE:
             return False
         enough = (1 + self._settings.supersede_gain) * then.samples_per_s

@@ -1,11 +1,11 @@
-"""The analysis of a job: when it is made anew, of what, and what of it is published.
+"""The analysis of a job: when it is renewed, its input, and what of it is published.
 
-What planning looks at is frozen when an event calls for it (`observe`). The analysis is made while that event
-is handled, once, whoever decides, and published at its end (`publish`) with its front and curves laid out. So
-reading it computes nothing, from any thread, and what is read does not depend on when it was asked for.
+The input of planning is frozen when an event requires it (`observe`). The analysis is made while that event
+is handled, once, in every mode, and published at its end (`publish`) with its front and curves computed. So
+reading it computes nothing, in any thread, and the result does not depend on when it is read.
 
-Rejected: making the analysis at the first read. It spares a job in manual mode that nobody watches its fits,
-but the driver of every real job reads twice a second, and then fits in the loop that answers its nodes.
+Rejected: making the analysis at the first read. It saves the fits of a job in manual mode that has no viewer,
+but the driver of every real job reads twice a second, and would then fit in the loop that answers its nodes.
 `ControllerSettings` bounds how often an analysis is made.
 """
 
@@ -50,7 +50,7 @@ class Analyst:
     Parameters
     ----------
     settings
-        How often it is made anew.
+        How often it is renewed.
     state, measured, protection
         The job, its measurements, and its need of memory.
     fit
@@ -85,7 +85,7 @@ class Analyst:
         )
 
     def observe(self, plan: ResourcePlan, at_s: float) -> None:
-        """Freeze what planning looks at, with `plan` as the present one.
+        """Freeze the input of planning, with `plan` as the present one.
 
         With fits of similar jobs that is possible before anything was measured.
         """
@@ -120,7 +120,7 @@ class Analyst:
             self.observe(plan, at_s)
 
     def adopt_prior(self, at_s: float) -> str:
-        """Begin with what similar jobs taught; return why it is left out where that cannot be."""
+        """Start from the prior of similar jobs; return why it is left out where it cannot be used."""
         self.observe(self._state.spec.plan, at_s)
         try:
             self.publish()
@@ -132,7 +132,7 @@ class Analyst:
 
     @property
     def analysis(self) -> Analysis | None:
-        """The newest analysis, made here where an event asks for it first; None before any measurement."""
+        """The newest analysis, made here when an event first needs it; None before any measurement."""
         if self._situation is None:
             return None
         if self._cache is None or self._cache.situation is not self._situation:
@@ -140,7 +140,7 @@ class Analyst:
         return self._cache
 
     def _model(self, situation: Situation) -> ThroughputModel:
-        """Return the last fit where it is of the same samples, else a new one."""
+        """Return the last fit where the samples are the same, else a new one."""
         if self._cache is not None and self._cache.situation.samples == situation.samples:
             return self._cache.model
         return self._fit(situation)
@@ -154,7 +154,7 @@ class Analyst:
 
     @property
     def published(self) -> PublishedAnalysis:
-        """What was published last."""
+        """The last published analysis."""
         return self._published
 
     @property
@@ -163,7 +163,7 @@ class Analyst:
         return self._situation is not None
 
     def is_measured(self, target: ResourcePlan) -> bool:
-        """Whether the newest situation is of the plan that runs and should run, and that was measured."""
+        """Whether the plan of the newest situation runs, is the target, and was measured."""
         s = self._situation
         return (
             s is not None
@@ -176,7 +176,7 @@ class Analyst:
         return self.analysis.predict(plan) if self.analysis else None
 
     def summary(self, at_s: float) -> tuple[Remember, ...]:
-        """Return what the fit knows, for the history; nothing before anything was measured."""
+        """Return a summary of the fit, for the history; nothing before any measurement."""
         if self.analysis is None:
             return ()
         return (Remember(at_s, self.analysis.model.summary(at_s)),)

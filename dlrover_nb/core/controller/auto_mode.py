@@ -1,4 +1,4 @@
-"""Auto mode of one job: its own record of changes, and what `auto_policy` says at a moment."""
+"""Auto mode of one job: its record of changes, and the result of `auto_policy` at a moment."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class AutoMode:
-    """Says what auto mode may do with one job.
+    """Decides what auto mode may do with one job.
 
     Parameters
     ----------
     settings
-        How careful it is, and how long it waits after a change.
+        Its thresholds, and how long it waits after a change.
     state, rollouts
         The job, and its plans through time.
     """
@@ -37,7 +37,7 @@ class AutoMode:
         return self._state.mode is Mode.AUTO
 
     def decided(self, at_s: float) -> None:
-        """Note that it has accepted a proposal."""
+        """Record that it has accepted a proposal."""
         self._decided_at_s.append(at_s)
 
     def refusal(self, proposal: Proposal, at_s: float) -> Refusal | None:
@@ -45,7 +45,7 @@ class AutoMode:
         return may_apply(proposal, self._context(at_s), self._settings.auto)
 
     def limits(self, at_s: float) -> Limits | None:
-        """Return what advice has to keep within; None where a user decides."""
+        """Return the limits of advice; None where a user decides."""
         return limits(self._context(at_s), self._settings.auto) if self.is_on else None
 
     def _context(self, at_s: float) -> AutoContext:

@@ -1,27 +1,27 @@
-"""Whether auto mode may apply the open proposal now, or has to leave it to the user.
+"""Whether auto mode may apply the open proposal now, or must leave it to the user.
 
-Auto mode acts while nobody looks, so that it needs better reasons than a person who does. It must not:
+Auto mode acts without supervision, so its conditions are stricter than a user's. It must not:
 
 - break a pin, or spend more per hour than the budget; with a budget, a plan of unknown price is too dear;
-- take what other jobs on the same machines would make more of (its quota, where a cluster sets one);
+- exceed its quota, where a cluster sets one: other jobs on the same machines use the rest better;
 - change again before the last change has been measured (cool-down), or too often in an hour;
-- flap: a plan that was left for a better one is returned to only for a gain that grows with each time it was
-  left. An experiment that turned out badly is no flapping: going back costs nothing extra, and an experiment
-  is never made twice;
-- trust a model that has just been wrong. Where `track_missed` or more of the last `track_last` predictions
-  missed, the gate is closed, and the proposal stays open for the user. A prediction missed when the
-  measured speed lay outside its band by more than a hair, or far from its middle although the plan lay
-  within what was tried. The gate opens again as later outcomes (of the user's own decisions) come right, or
-  once the misses are older than `track_s`: by then the model has been fitted to what it had missed.
+- oscillate: a plan that was replaced by a better one is returned to only for a gain that grows with each
+  replacement. Returning from a bad experiment is not oscillation: it needs no extra gain, and an experiment
+  is never repeated;
+- use a model whose recent predictions were wrong. Where `track_missed` or more of the last `track_last`
+  predictions missed, the gate is closed, and the proposal stays open for the user. A prediction missed when
+  the measured speed was outside its band and off by more than `small_error`, or far off although the plan was
+  within the tried range. The gate opens again after correct outcomes (of the user's own decisions), or once
+  the misses are older than `track_s`: by then the model has been fitted to them.
 
 With no track record yet auto mode takes small steps only: at most `first_step` times the cores of now.
-Rejected: no step at all (there would never be a record without a user) and only plans within the
-measured range (with one plan measured that is none).
+Rejected: no step at all (without a user there would never be a record) and only plans within the measured
+range (with one measured plan there are none).
 
-What protects a node's memory asks for budget and pins alone. It may exceed the quota, because a killed node
-is dearer. It is no prediction of throughput, so that neither the gate nor hysteresis has anything to say
-about it, and waiting for a cool-down costs the node.
-What the user has pinned goes the same way: it is the user's decision, only carried out.
+A plan that protects a node's memory is checked against budget and pins alone. It may exceed the quota,
+because a killed node costs more. It is no prediction of throughput, so neither the gate nor hysteresis
+applies to it, and waiting for a cool-down costs the node. The same holds for a plan that applies the user's
+pins: it executes the user's decision.
 """
 
 from __future__ import annotations
@@ -49,32 +49,32 @@ HOUR_S = 3600.0
 COOL_DOWN = "cool-down"
 REPLACEABLE = frozenset(
     {"budget", "quota", "hysteresis", "first steps"}
-)  # rules that waiting does not satisfy
+)  # rules that time alone does not satisfy
 
 
 @dataclass(frozen=True, slots=True)
 class AutoSettings:
-    """How careful auto mode is.
+    """Thresholds of auto mode.
 
     Parameters
     ----------
     min_gain
-        Gain at the low end of the band that is worth a change; less than a user's time is worth, because a
-        change costs nothing here but its pause, which the gain has paid for already (Eq. 8).
+        Gain at the low end of the band that is worth a change; less than in suggest mode, because a change
+        takes none of a user's time, and the gain already accounts for its pause (Eq. 8).
     max_changes_per_hour
         Changes of its own within any hour.
     return_gain
-        Gain that a plan must promise to be returned to, times how often it was left for a better one.
+        Predicted gain required to return to a plan, per time that it was replaced by a better one.
     track_last, track_missed
-        The gate is closed when this many of the last so many predictions missed.
+        The gate is closed when `track_missed` of the last `track_last` predictions missed.
     track_s
-        Age at which an outcome says nothing any more.
+        Age at which an outcome no longer counts.
     track_first, first_step
-        With fewer predictions scored than this, no step beyond so many times the cores of now.
+        With fewer than `track_first` scored predictions, no step beyond `first_step` times the present cores.
     small_error
-        A measurement this near to the prediction is right, however narrow the band was.
+        A measurement this near to the prediction is a hit, however narrow the band was.
     large_error
-        One farther off than this is wrong within what was tried, however wide the band was.
+        Within the tried range, one farther off than this is a miss, however wide the band was.
     """
 
     min_gain: float = 0.03
@@ -101,7 +101,7 @@ class AutoSettings:
 
 @dataclass(frozen=True, slots=True)
 class AutoContext:
-    """What auto mode looks at before it acts.
+    """The input of auto mode's decision.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class AutoContext:
     changes
         When auto mode itself decided, oldest first, the last `max_changes_per_hour` of them.
     left
-        How often each plan was left for a better one.
+        How often each plan was replaced by a better one.
     outcomes
         Of all applied plans, oldest first.
     quota
@@ -132,7 +132,7 @@ class AutoContext:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why auto mode waits: the rule's name, and words for people that do not change while it holds."""
+    """Why auto mode waits: the rule's name, and a message that does not change while it holds."""
 
     rule: str
     words: str
@@ -140,7 +140,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """How the last predictions turned out."""
+    """Results of the last predictions."""
 
     n: int
     missed: int
@@ -162,7 +162,7 @@ def may_apply(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> R
 
 
 def over_budget(cost_per_hour: float | None, spec: JobSpec) -> str:
-    """Say that a price is above the job's budget, or unknown while there is one; empty when it is within."""
+    """Say that a price is above the job's budget, or unknown where there is one; empty if it is within."""
     budget, currency = spec.budget_per_hour, spec.prices.currency
     if budget is None:
         return ""
@@ -174,7 +174,7 @@ def over_budget(cost_per_hour: float | None, spec: JobSpec) -> str:
 
 
 def limits(now: AutoContext, settings: AutoSettings) -> Limits:
-    """Return what auto mode asks advice within, so that the search ends at plans that it may apply."""
+    """Return auto mode's limits on advice, so that the search ends at plans that it may apply."""
     few = track(now.outcomes, now.at_s, settings).n < settings.track_first
     return Limits(
         budget_per_hour=now.spec.budget_per_hour,
@@ -186,7 +186,7 @@ def limits(now: AutoContext, settings: AutoSettings) -> Limits:
 
 
 def track(outcomes: Sequence[Outcome], at_s: float, settings: AutoSettings) -> Track:
-    """Count the recent predictions, and those of them that missed."""
+    """Count the recent predictions, and the misses among them."""
     recent = (
         o for o in reversed(outcomes) if o.predicted is not None and o.applied_at_s > at_s - settings.track_s
     )
@@ -195,7 +195,7 @@ def track(outcomes: Sequence[Outcome], at_s: float, settings: AutoSettings) -> T
 
 
 def has_missed(outcome: Outcome, settings: AutoSettings) -> bool:
-    """Whether a plan turned out otherwise than predicted; one without a prediction did not."""
+    """Whether the prediction of a plan missed; False without a prediction."""
     if outcome.predicted is None or outcome.error is None:
         return False
     off = abs(outcome.error)
@@ -204,7 +204,7 @@ def has_missed(outcome: Outcome, settings: AutoSettings) -> bool:
 
 
 def gain(candidate: Candidate, now: Candidate) -> float:
-    """Return the gain that is nearly certain: in throughput at the low end of the band, or in cost."""
+    """Return the nearly certain gain: in throughput at the low end of the band, or in cost."""
     faster = candidate.prediction.low / now.prediction.samples_per_s - 1
     return max(faster, 1 - candidate.cost / now.cost)
 

@@ -22,13 +22,13 @@ NEVER_AGAIN = float("nan")  # as the prediction of a rejected plan: no later one
 
 
 class ProposalBook:
-    """Proposals of one job in order of birth; every change of status goes through the table."""
+    """Proposals of one job in order of creation; every change of status is checked against the table."""
 
     def __init__(self, job: str, story: Story) -> None:
         self._job = job
         self._story = story
         self._proposals: dict[str, Proposal] = {}
-        self._open = ""  # id of the one that waits: asked for at every event
+        self._open = ""  # id of the one that waits: read at every event
         self._noted: set[tuple[str, str]] = set()
         self._rejected: dict[ResourcePlan, float] = {}
 
@@ -41,7 +41,7 @@ class ProposalBook:
     def rejected_plans(self) -> Mapping[ResourcePlan, float]:
         """Plans not to propose again, with the throughput that was predicted when they were rejected.
 
-        A copy: what holds it is not changed by later events.
+        A copy: later events do not change it.
         """
         return dict(self._rejected)
 
@@ -75,11 +75,11 @@ class ProposalBook:
         return found
 
     def check(self, proposal: Proposal, to: ProposalStatus) -> None:
-        """Refuse a transition that cannot be, with the proposal's story."""
+        """Refuse an invalid transition, with the proposal's story."""
         check_move(proposal, to, story=self._story.about(proposal.id))
 
     def add(self, advice: Advice, baseline: Candidate, at_s: float, *, note: str = "") -> Remember:
-        """Put advice before the user; no other may be open."""
+        """Open a proposal with advice; no other may be open."""
         assert self.open is None
         proposal = Proposal(
             id=f"p{len(self._proposals) + 1}",
@@ -102,7 +102,7 @@ class ProposalBook:
         return Remember(at_s, proposal)
 
     def move(self, name: str, to: ProposalStatus, at_s: float, note: str = "") -> Remember:
-        """Move a proposal on."""
+        """Move a proposal to its next status."""
         before = self.find(name)
         after = move(before, to, at_s=at_s, note=note, story=self._story.about(name))
         self._proposals[name] = after
@@ -116,7 +116,7 @@ class ProposalBook:
         return (self.move(self._open, to, at_s, note),) if self.open is not None else ()
 
     def note(self, text: str, at_s: float) -> tuple[Remember, ...]:
-        """Say on the open proposal why it waits, each reason once."""
+        """Note on the open proposal why it waits, each reason once."""
         proposal = self.open
         if proposal is None or (proposal.id, text) in self._noted:
             return ()
@@ -126,7 +126,7 @@ class ProposalBook:
         return (Remember(at_s, after),)
 
     def explain(self, flip: BreakEven | None, at_s: float) -> tuple[Remember, ...]:
-        """Add to the open proposal what would change the planner's mind, if anything would."""
+        """Add to the open proposal what would change the advice, if anything would."""
         proposal = self.open
         if proposal is None or flip is None:
             return ()

@@ -1,4 +1,4 @@
-"""Whether a decision can be: everything is checked before anything changes."""
+"""Whether a decision is valid: everything is checked before anything changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext:
-    """What a decision is checked against: how the job stands at this moment."""
+    """The state that a decision is checked against."""
 
     job: JobSubmitted
     phase: JobPhase
@@ -45,7 +45,7 @@ class DecisionContext:
 
 
 def check_decision(decision: Decision, book: ProposalBook, now: DecisionContext) -> None:
-    """Refuse a decision that cannot be.
+    """Refuse an invalid decision.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def check_decision(decision: Decision, book: ProposalBook, now: DecisionContext)
     NotFoundError
         When there is no such proposal, or nothing to undo.
     InvalidValueError
-        When something is missing, what is asked is already so, or a plan departs from a pin.
+        When something is missing, the request changes nothing, or a plan breaks a pin.
     CapacityError
         When the plan does not fit on the machines or exceeds the quota.
     """
@@ -76,7 +76,7 @@ def check_decision(decision: Decision, book: ProposalBook, now: DecisionContext)
 
 
 def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
-    """Refuse a change of plan that cannot be, whoever asks for it; raises as `check_decision` does."""
+    """Refuse an invalid change of plan, by a user or auto mode; raises as `check_decision` does."""
     if now.phase.is_final:
         raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
     _check_ready(now)
@@ -121,7 +121,7 @@ def _check_pins(decision: Decision, now: DecisionContext) -> None:
 
 
 def _least(now: DecisionContext) -> ResourcePlan:
-    """Return the smallest plan there is: if it finds no room with the pins, none does."""
+    """Return the smallest plan: if it does not fit with the pins, none does."""
     bounds, target = now.job.spec.bounds, now.target
     smallest = Pins(workers=1, ps=1, worker_cpu=bounds.worker_cpus[0], ps_cpu=bounds.ps_cpus[0])
     return smallest.applied(target)
@@ -136,7 +136,7 @@ def _plan(decision: Decision, book: ProposalBook) -> ResourcePlan:
 
 
 def check_plan(plan: ResourcePlan, now: DecisionContext) -> None:
-    """Refuse a plan for what it is: today's, against a pin, without room; raises as `check_decision` does."""
+    """Refuse a plan that runs already, breaks a pin or does not fit; raises as `check_decision` does."""
     if plan == now.target:
         raise InvalidValueError(
             f"plan must differ from now, got {plan}, which already runs; name what should change"
@@ -151,6 +151,6 @@ def check_plan(plan: ResourcePlan, now: DecisionContext) -> None:
 
 
 def _broken(pins: Pins, plan: ResourcePlan) -> str:
-    """Return the pins that a plan departs from, in words."""
+    """Return the pins that a plan breaks, in words."""
     single = (Pins(**{name: getattr(pins, name)}) for name in Pins.__slots__)
     return ", ".join(str(pin) for pin in single if not pin.allows(plan))

@@ -1,17 +1,17 @@
-"""Events in, orders out: which plan is proposed, what a decision does, and how it turned out.
+"""Events in, orders out: which plan is proposed, what a decision does, and its measured outcome.
 
-The controller reads no clock, opens no file and starts no thread: `handle` changes its state by one event
-and returns instructions. So a journal of events replays to the same state, and one test reads like a
-conversation. This module hands each event to the parts that it concerns; each part owns its state, and the
-others read it or call it. What is asked (`view`, `counsel`, `bid`) reads what the last event left.
+The controller reads no clock, opens no file and starts no thread: `handle` changes its state by one event and
+returns instructions. So a journal of events replays to the same state, and a test is a sequence of events and
+orders. This module passes each event to the parts that it concerns; each part owns its state, and the others
+read it or call it. The queries (`view`, `counsel`, `bid`) read the state after the last event.
 
-Two rules keep clicks honest. At most one proposal is open, and it is replaced only by a materially better
-one, so that the button a user is about to press does not go stale (more memory for nodes in danger is always
-better). And while a change is under way further changes are refused rather than queued: by the time a queued
-one ran, nobody could say what it was based on.
+Two rules keep decisions valid. At most one proposal is open, and it is replaced only by a materially better
+one, so that a proposal does not become stale while a user decides (more memory for nodes at risk is always
+better). And while a change is under way further changes are refused rather than queued: a queued one would
+run on outdated information.
 
-Most events are node reports, and most of those change nothing: each costs some microseconds, whatever
-the job's size and age. Fits and forecasts are made now and then (`ControllerSettings` bounds how often), in
+Most events are node reports, and most of those change nothing: each costs some microseconds, whatever the
+job's size and age. Fits and forecasts are made at intervals (`ControllerSettings` bounds how often), in
 `handle` alone.
 """
 
@@ -73,8 +73,8 @@ class Controller:
     settings
         Durations and thresholds.
     policy
-        Says which plan to propose. It is given, and not found by `JobSpec.policy`: other packages' policies
-        are found in files, which the controller does not read.
+        Chooses the plan to propose. It is an argument, and not looked up by `JobSpec.policy`: other packages'
+        policies are found in files, which the controller does not read.
     fit
         Fits the throughput model to a situation.
 
@@ -139,12 +139,12 @@ class Controller:
         self.first_orders = self._submitted(job)
 
     def handle(self, event: Event) -> Orders:
-        """Take one event in and return the orders that follow from it.
+        """Handle one event and return the orders that follow from it.
 
         Raises
         ------
         StaleDecisionError, InvalidValueError, CapacityError, NotFoundError
-            When a decision cannot be; then nothing has changed.
+            When a decision is invalid; then nothing has changed.
         """
         orders = self._dispatch(event)
         self._at_s = at_s = event.at_s
@@ -162,7 +162,7 @@ class Controller:
                 self._measured.progress(n_sample_done)
                 return ()
             case Ticked():
-                return ()  # time alone matters to auto mode and to memory, which are asked after every event
+                return ()  # only auto mode and memory depend on time, and both are checked after every event
             case Decided(at_s, decision):
                 return self._decisions.decided(decision, at_s)
             case PlanApplied():
@@ -184,7 +184,7 @@ class Controller:
             case _:
                 assert_never(event)
 
-    # what is asked
+    # queries
 
     @property
     def under_way(self) -> ResourcePlan | None:
@@ -200,7 +200,7 @@ class Controller:
 
     @property
     def memory_needs(self) -> tuple[str, ...]:
-        """Why nodes are likely to be killed for want of memory, by the last forecast."""
+        """Why nodes are likely to run out of memory, by the last forecast."""
         return tuple(need.why for need in self._protection.needs(self._rollouts.target))
 
     def view(self) -> DecisionView:
@@ -224,7 +224,7 @@ class Controller:
         )
 
     def counsel(self) -> PlanQueries:
-        """Return what can be asked about the job as it stands now."""
+        """Return the queries on the job's present state."""
         s, advisor, limits = self._settings, self._advisor, self._auto.limits(self._at_s)
         is_measured = self._analyst.is_measured(self._rollouts.target)
         return PlanQueries(
@@ -242,9 +242,9 @@ class Controller:
         )
 
     def bid(self) -> Bid | None:
-        """Return what the job could have, for a choice among jobs.
+        """Return the plans that the job could have, for a choice among jobs.
 
-        None where it does not decide for itself, nothing is known of it, or its plans are too many to list.
+        None where it is not in auto mode, was not measured, or has too many plans to list.
         """
         analysis = self._analyst.published.analysis
         may_bid = self._auto.is_on and self._advisor.may_change
@@ -320,7 +320,7 @@ class Controller:
         return self._advisor.check_open(event.at_s)
 
     def _quota_changed(self, event: QuotaChanged) -> Orders:
-        """Note what auto mode may plan with; what runs beyond it goes on."""
+        """Record what auto mode may plan with; a running plan beyond it is kept."""
         if event.quota != self._state.quota:
             self._state.change_quota(event.quota)
             self._story.add(event.at_s, f"beside other jobs auto mode may plan with: {event.quota}")
@@ -338,7 +338,7 @@ def replay(
     Raises
     ------
     InvalidValueError
-        When the first event is another one, or there is none.
+        When the first event is not `JobSubmitted`, or there is none.
     """
     rest = iter(events)
     first = next(rest, None)

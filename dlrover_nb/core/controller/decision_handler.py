@@ -1,8 +1,8 @@
-"""Decisions and what they set going: those of users, and those of auto mode.
+"""Decisions of users and of auto mode, and their effects.
 
-A decision is checked completely before anything changes: what is refused has not happened. Auto mode makes
-the same `Decision` that a user would, after every event that leaves a proposal open; `auto_mode` says
-whether it may. So its decisions follow from the other events, and a journal must hold only those of users.
+A decision is checked completely before anything changes: a refused one changes nothing. Auto mode makes the
+same `Decision` that a user would, after every event that leaves a proposal open, if `auto_mode` allows it. So
+its decisions follow from the other events, and a journal must hold only those of users.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ Orders = tuple[Instruction, ...]
 
 
 class DecisionHandler:
-    """Takes the decisions on one job, and owns the list of them.
+    """Handles the decisions on one job, and owns their list.
 
     Parameters
     ----------
     state, story, measured, rollouts, book, undo
         What a decision is checked against and changes.
     analyst, protection, auto, advisor, plans
-        The parts that act on it.
+        The parts that execute it.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that a decision concerns, all by keyword
@@ -80,7 +80,7 @@ class DecisionHandler:
 
     @property
     def context(self) -> DecisionContext:
-        """What a decision is checked against now."""
+        """The present state that decisions are checked against."""
         rollout, state = self._rollouts.current, self._state
         return DecisionContext(
             job=state.job,
@@ -94,7 +94,7 @@ class DecisionHandler:
         )
 
     def decided(self, decision: Decision, at_s: float) -> Orders:
-        """Take a decision, or refuse it and leave everything as it was; raises as `check_decision` does."""
+        """Handle a decision, or refuse it without any change; raises as `check_decision` does."""
         check_decision(decision, self._book, self.context)
         decision = replace(decision, id=f"d{len(self._decisions) + 1}")
         self._decisions.append(decision)
@@ -104,13 +104,13 @@ class DecisionHandler:
         return (Remember(at_s, decision), *self._obey(decision, at_s))
 
     def decide_alone(self, at_s: float) -> Orders:
-        """In auto mode, accept the open proposal if that may be; say once why it may not."""
+        """In auto mode, accept the open proposal if allowed; else note the reason once."""
         proposal = self._book.open
         if not self._auto.is_on or proposal is None or not self._advisor.may_change:
             return ()
         refusal = self._auto.refusal(proposal, at_s)
         if refusal is not None and refusal.rule == COOL_DOWN:
-            return ()  # passes by itself within moments: a line for each change would bury the rest
+            return ()  # ends soon by itself: a line for each change would hide the other lines
         if refusal is not None:
             explained = self._advisor.explain(at_s)
             return self._book.note(f"auto waits: {refusal.words}", at_s) or explained
@@ -149,7 +149,7 @@ class DecisionHandler:
     def _reject(self, decision: Decision, at_s: float) -> Orders:
         proposal = self._book.find(decision.proposal)
         plan = proposal.candidate.plan
-        if proposal.kind is ProposalKind.PROTECT:  # comes back when the danger has grown
+        if proposal.kind is ProposalKind.PROTECT:  # is proposed again when the need has grown
             self._protection.declined(plan)
         else:
             self._book.reject_plan(plan, proposal.candidate.prediction.samples_per_s)
@@ -157,10 +157,10 @@ class DecisionHandler:
         return (self._book.move(proposal.id, ProposalStatus.REJECTED, at_s, note),)
 
     def _reject_undone(self, plan: ResourcePlan, back: ResourcePlan) -> None:
-        """Keep an undone plan from being proposed at once; the one returned to is free again.
+        """Do not propose an undone plan again at once; the one returned to may be proposed again.
 
-        The plan is rejected until its prediction has changed materially, and for good where nothing is known
-        of it. Memory that it gave is not proposed again until the need has grown.
+        The plan is rejected until its prediction has changed materially, and permanently where it has none.
+        Its memory is not proposed again until the need has grown.
         """
         known = self._analyst.predict(plan)
         if axes_key(plan) != axes_key(back):
@@ -204,10 +204,10 @@ class DecisionHandler:
         return self._advisor.check_open(at_s) + self._advisor.reconsider(at_s)
 
     def _protect_unmeasured(self, at_s: float) -> Orders:
-        """Give nodes more memory before anything was measured, when no proposal can say what it would bring.
+        """Give nodes more memory before any measurement, when no proposal can predict its effect.
 
         Auto mode does it at once: a job whose nodes are killed before they are measured would never be
-        measured. Else the user is told what to do.
+        measured. In other modes a note tells the user what to do.
         """
         plan, job = self._rollouts.target, self._state.job
         needs = self._protection.needs(plan)
@@ -225,7 +225,7 @@ class DecisionHandler:
         return self.decided(Decision(Verdict.SCALE, "auto", at_s, plan=better, why=why), at_s)
 
     def _hint(self, text: str, at_s: float) -> Orders:
-        """Say once what stands in the way of protecting a node."""
+        """Note once what prevents protecting a node."""
         if text != self._last_hint:
             self._last_hint = text
             self._story.add(at_s, text)
@@ -239,7 +239,7 @@ class DecisionHandler:
         self._story.add(at_s, line, about=decision.proposal or "")
 
     def _warn_of_memory(self, plan: ResourcePlan, at_s: float) -> None:
-        """Say that a user's plan gives nodes less than one of them had when it was killed."""
+        """Warn that a user's plan gives nodes less than one of them had when it was killed."""
         for role in Role:
             least, given = self._protection.least_mib(role), plan.role(role).memory_mib
             if given < least:

@@ -1,4 +1,4 @@
-"""What the controller shows: the decision side of a job's snapshot."""
+"""The controller's view: the decision part of a job's snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecisionView:
-    """One frozen picture; the fields are those of `JobSnapshot` of the same names."""
+    """A frozen state; the fields are those of `JobSnapshot` of the same names."""
 
     mode: Mode
     proposals: tuple[Proposal, ...]

@@ -1,4 +1,4 @@
-"""What is settled about a job: what was submitted, its phase, who decides, what is fixed, what it may use.
+"""The state of a job: its submission, phase, mode, pins and quota.
 
 All parts of the controller read it. It changes by the events of a phase, of capacity and of a quota, and by
 decisions on mode and pins; each change is one method here.
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class JobState:
-    """The settled facts of one job.
+    """The submission, phase, mode, pins and quota of one job.
 
     Attributes
     ----------
     job
-        The submission, with the capacity of now, and without its prior once that turned out to be unusable.
+        The submission, with the present capacity, and without its prior once that proved unusable.
     phase, mode, pins, quota
-        Where the job is in its life, who decides, what of every plan is fixed, and what other jobs leave.
+        Stage of the job, who decides, what is fixed in every plan, and what other jobs leave free.
     """
 
     def __init__(self, job: JobSubmitted) -> None:
@@ -39,7 +39,7 @@ class JobState:
 
     @property
     def spec(self) -> JobSpec:
-        """What was asked for."""
+        """The submitted specification."""
         return self.job.spec
 
     @property
@@ -49,7 +49,7 @@ class JobState:
 
     @property
     def is_over(self) -> bool:
-        """Whether training is over, so that no change of plan can be thought of."""
+        """Whether training is over, so that no change of plan is possible."""
         return self.phase.is_final or self.phase is JobPhase.EVALUATING
 
     def enter(self, phase: JobPhase) -> None:
@@ -57,11 +57,11 @@ class JobState:
         self.phase = phase
 
     def change_mode(self, mode: Mode) -> None:
-        """Let another side decide."""
+        """Set who decides."""
         self.mode = mode
 
     def pin(self, pins: Pins) -> None:
-        """Fix something else of every plan."""
+        """Replace the pins."""
         self.pins = pins
 
     def change_capacity(self, capacity: Capacity) -> None:
@@ -73,5 +73,5 @@ class JobState:
         self.quota = quota
 
     def drop_prior(self) -> None:
-        """Go on without what similar jobs taught."""
+        """Continue without the prior of similar jobs."""
         self.job = replace(self.job, prior=None)

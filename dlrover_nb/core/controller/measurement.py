@@ -1,4 +1,4 @@
-"""What was measured so far: steady samples of all plans, memory per role, pauses of transitions."""
+"""Measurements so far: steady samples of all plans, memory per role, pauses of transitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
     from dlrover_nb.core.structs.snapshot import MemoryLine
 
-PLANNED_SPAN_S = 60.0  # of memory reports before a plan is made larger for them: start-up growth is no trend
+PLANNED_SPAN_S = 60.0  # of memory reports before they enlarge a plan: start-up growth is no trend
 MAX_RAISE = 1.5  # of a node's memory at once
 PUBLISH_S, PUBLISH_SHARE = (
     2.0,
@@ -36,7 +36,7 @@ class Measurement:
     plan
         What runs; None while nodes are missing.
     n_seen
-        Steady samples so far, those no longer kept included.
+        Steady samples so far, including those no longer kept.
     """
 
     def __init__(self, settings: ControllerSettings, spec: JobSpec, n_sample_total: int) -> None:
@@ -56,7 +56,7 @@ class Measurement:
         self.n_seen = 0
 
     def restart(self, plan: ResourcePlan | None, at_s: float) -> None:
-        """Note that another plan (None: none) is in place from now on."""
+        """Record that another plan (None: none) is in place from now on."""
         self.plan = plan
         self._windows.restart(plan, at_s)
         self._node_mib = {role: {} for role in Role}
@@ -65,7 +65,7 @@ class Measurement:
         self._published, self._restarted_s, self._publish_s = (), at_s, -inf
 
     def progress(self, n_sample_done: int) -> None:
-        """Note how many samples are trained."""
+        """Record how many samples are trained."""
         self._n_sample_done = n_sample_done
 
     @property
@@ -74,12 +74,12 @@ class Measurement:
         return max(self._n_sample_total - self._n_sample_done, 0)
 
     def paused(self, before: ResourcePlan, after: ResourcePlan, pause_s: float) -> None:
-        """Note how long a transition stopped the training."""
+        """Record how long a transition stopped the training."""
         self._pauses.append((transition_kind(diff(before, after)), pause_s))
 
     def add(self, sample: NodeSample, at_s: float) -> tuple[ProfileSample, ...]:
-        """Take a report in; return the steady samples that it completes."""
-        if self._memory and sample.memory_mib > 0:  # 0: not known, of a program of others
+        """Add a report; return the steady samples that it completes."""
+        if self._memory and sample.memory_mib > 0:  # 0: not known, as of an external job
             nodes = self._node_mib[sample.role]
             nodes[sample.node] = sample.memory_mib
             self._memory[sample.role].add(Report(at_s, self._n_sample_done, max(nodes.values())))
@@ -94,7 +94,7 @@ class Measurement:
 
     @property
     def worker_samples_per_s(self) -> Mapping[str, float]:
-        """What each worker of the present plan did in its last report; a copy."""
+        """Speed of each worker of the present plan in its last report; a copy."""
         return dict(self._worker_samples_per_s)
 
     @property
@@ -123,7 +123,7 @@ class Measurement:
         return self._published
 
     def publish_memory(self, at_s: float) -> None:
-        """Forecast memory for views, if that is due: seldom enough to cost little, whoever reads it."""
+        """Forecast memory for views, if that is due: rarely enough to cost little."""
         if at_s >= self._publish_s:
             self.forecast_memory(at_s)
 
@@ -152,7 +152,7 @@ class Measurement:
         return tuple(line for line in lines if line is not None)
 
     def memory_needs(self, lines: Iterable[MemoryLine]) -> tuple[tuple[Role, int], ...]:
-        """Return the memory per node that plans should have, for roles that outgrow theirs."""
+        """Return the memory per node that plans should have, for roles whose need exceeds it."""
         likely = self._settings.oom_threshold
         needed = ((line, needed_mib(line, likely=likely)) for line in lines)
         return tuple(
@@ -164,8 +164,8 @@ class Measurement:
     def _growth_end(self, role: Role) -> int:
         """Return the samples at which the growth of a role ends.
 
-        Keys are new in the first epoch only, so that a parameter server grows no further by them. What still
-        grows in later epochs grows for another reason, and is taken to go on to the end, as a worker's is.
+        New keys occur in the first epoch only, so they add nothing to a parameter server afterwards. Growth
+        in later epochs has another cause, and is assumed to continue to the end, as a worker's is.
         """
         first = self._n_sample_total // self._n_epoch
         is_new = role is Role.PS and self._n_sample_done < first

@@ -1,4 +1,4 @@
-"""Changes of plan as they are ordered, applied, or given up, with what follows for proposals and undo."""
+"""Changes of plan as they are ordered, applied, or given up, with their effect on proposals and undo."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 class PlanChanges:
-    """Follows each change of plan of one job from its order to its end.
+    """Tracks each change of plan of one job from its order to its end.
 
     Parameters
     ----------
     job
         Its name.
     story, rollouts, book, undo
-        Where a change is noted: for people, as a plan that ran, at its proposal, and as what can be undone.
+        Where a change is recorded: the story, the plans that ran, its proposal, and the undo log.
     measured, analyst, protection
-        What begins anew with another plan.
+        The parts that restart with another plan.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that follow a plan, all by keyword
@@ -59,9 +59,9 @@ class PlanChanges:
         Parameters
         ----------
         status
-            Of its proposal, where it has one.
+            New status of its proposal, where it has one.
         by, did
-            Who decided, and what: why another open proposal expires.
+            Who decided what: the reason why another open proposal expires.
         """
         scored = self._rollouts.start(rollout, at_s)
         orders = (*scored, *(self._analyst.summary(at_s) if scored else ()))
@@ -73,7 +73,7 @@ class PlanChanges:
         return (*orders, Scale(rollout.decision, rollout.target))
 
     def applied(self, event: PlanApplied) -> tuple[Remember, ...]:
-        """Note that a plan is in place."""
+        """Record that a plan is in place."""
         at_s, rollout = event.at_s, self._rollouts.current
         self._measured.restart(event.plan, at_s)
         self._protection.changed(at_s)
@@ -86,7 +86,7 @@ class PlanChanges:
         return self._close(rollout, ProposalStatus.APPLIED, at_s, note)
 
     def _appeared(self, event: PlanApplied) -> tuple[Remember, ...]:
-        """Note a plan that no decision of this controller ordered: the first one, or a restored one."""
+        """Record a plan that no decision of this controller ordered: the first one, or a restored one."""
         at_s = event.at_s
         self._rollouts.mark(PlanMarker(at_s, event.plan, event.pause_s, None))
         if self._rollouts.current is not None:
@@ -100,7 +100,7 @@ class PlanChanges:
         return self._book.close_open(ProposalStatus.EXPIRED, at_s, f"the plan is now {event.plan.short}")
 
     def failed(self, event: PlanFailed) -> tuple[Remember, ...]:
-        """Note that a plan could not be applied; it is not proposed again."""
+        """Record that a plan could not be applied; it is not proposed again."""
         rollout = self._rollouts.current
         if rollout is None or rollout.target != event.plan:
             self._story.add(event.at_s, f"plan {event.plan.short} could not be brought about: {event.why}")
@@ -110,7 +110,7 @@ class PlanChanges:
         return self.give_up(event.at_s, event.why)
 
     def give_up(self, at_s: float, why: str) -> tuple[Remember, ...]:
-        """Note that the change under way, if any, will not be applied."""
+        """Record that the change under way, if any, will not be applied."""
         if self._rollouts.current is None:
             return ()
         rollout = self._rollouts.failed(at_s)

@@ -1,9 +1,9 @@
-"""What a controller answers at one moment: what a plan would bring, and why one is proposed.
+"""Queries on a controller's state: the effect of a plan, and why one is proposed.
 
-A `PlanQueries` is frozen like a picture of the job, and taken with it: the analysis that the controller had
-made already, and how the job stood. So a question costs the controller nothing, changes nothing, and can be
-put from any thread while the job goes on or after it has ended. Rejected: asking the controller itself,
-which a slider that moves would keep from its work.
+A `PlanQueries` is frozen, and taken together with a snapshot: the analysis that the controller had already
+made, and the state of the job. So a query costs the controller nothing, changes nothing, and can be made in
+any thread while the job runs or after its end. Rejected: querying the controller itself, which a moving
+slider would block.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MeasurementProgress:
     n_window
         Its windows so far, while none counts.
     n_stable, n_patience
-        So many count together once they agree; after the latter whether they agree or not.
+        `n_stable` windows count once they agree; after `n_patience` windows the last ones count in any case.
     """
 
     is_measured: bool
@@ -66,25 +66,25 @@ class MeasurementProgress:
 
 @dataclass(frozen=True, slots=True)
 class PlanQueries:
-    """What was known at one moment, to be asked.
+    """The state at one moment, and queries on it.
 
     Parameters
     ----------
     analysis
         The newest one; None before anything was measured.
     standing
-        How the job stood.
+        The state of the job.
     proposals
         All so far, oldest first.
     waiting
         How far the plan that runs is measured.
     settings, barred, quota, limits
-        When a plan is worth a proposal, those that were turned down, what other jobs leave, and what auto
-        mode must keep to (None: a user decides).
+        When a plan is worth a proposal, rejected plans, what other jobs leave free, and the limits of auto
+        mode (None: a user decides).
     n_explored
-        Experiments in a row, where that is the most there may be; else 0.
+        Experiments in a row, where that is the maximum; else 0.
     decide, improve
-        How advice is made, with and without experiments.
+        Functions that make advice, with and without experiments.
     """
 
     analysis: Analysis | None
@@ -100,20 +100,20 @@ class PlanQueries:
     improve: Callable[[Analysis], Advice | None]
 
     def weigh(self, plans: Sequence[ResourcePlan]) -> tuple[Weighed, ...]:
-        """Say of each plan what it would bring, and why a decision for it would be refused."""
+        """Return the predicted effect of each plan, and why a decision for it would be refused."""
         known = self.analysis.candidates(plans) if self.analysis else (None,) * len(plans)
         return tuple(
             Weighed(plan, candidate, self.refusal(plan)) for plan, candidate in zip(plans, known, strict=True)
         )
 
     def refusal(self, plan: ResourcePlan) -> str:
-        """Return what the controller would say to a user who sets this plan; empty where it would do it."""
+        """Return why the controller would refuse a user's decision for this plan; empty if it would not."""
         return _refusal(check_change, plan, self.standing)
 
     def explain(self, proposal: str | None) -> Explanation:
         """Say why a proposal was made (None: the open one; where none is, why there is none).
 
-        A proposal that is closed keeps the candidate that it was made with; what surrounds it is of now.
+        A closed proposal keeps its original candidate; the rest of the explanation is of now.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class PlanQueries:
         return self._surrounded(told, found, self.analysis)
 
     def _bare(self, proposal: Proposal | None) -> Explanation:
-        """Return what is known without an analysis of now."""
+        """Return the explanation without a present analysis."""
         if proposal is None:
             return Explanation(self.standing.target, None, None, None, self._why_waits())
         p, note = proposal, proposal.note and f" ({proposal.note})"
@@ -143,7 +143,7 @@ class PlanQueries:
         return Explanation(p.candidate.plan, p.id, p.candidate, p.baseline, why, flip=p.flip)
 
     def _surrounded(self, told: Explanation, proposal: Proposal | None, analysis: Analysis) -> Explanation:
-        """Add what stands around a plan: constraints, next steps, measurements, other plans."""
+        """Add the context of a plan: constraints, next steps, measurements, other plans."""
         here = analysis.candidate(told.plan)
         around = replace(
             told,
@@ -154,7 +154,7 @@ class PlanQueries:
         return around if self._is_over else self._with_others(around, proposal, analysis)
 
     def _with_others(self, told: Explanation, proposal: Proposal | None, analysis: Analysis) -> Explanation:
-        """Add what could come instead: the flip, the next best plan, the next experiment."""
+        """Add the alternatives: the break-even, the next best plan, the next experiment."""
         unfit = partial(_refusal, check_plan, now=self.standing)
         rival, lacks = runner_up(
             analysis, told.plan, AdviceContext(self.settings, unfit, self.rejected_plans, self.quota)
@@ -172,23 +172,23 @@ class PlanQueries:
     def _flip(
         self, analysis: Analysis, proposal: Proposal | None, rival: Candidate | None
     ) -> BreakEven | None:
-        """Return what would change the planner's mind, where that is not known already.
+        """Return what would change the advice, where that is not known already.
 
-        Of staying, only better plans count: that an experiment would pay says nothing against what runs, and
-        to ask for one a hundred times over takes seconds.
+        Where nothing is proposed, only better plans count: an experiment that would pay is no argument
+        against the running plan, and computing one a hundred times takes seconds.
         """
         if proposal is None:
             return break_even_of_staying(analysis, rival, self.improve) if rival else None
         is_open = proposal.status is ProposalStatus.PENDING
         if not is_open or proposal.kind is ProposalKind.PROTECT or self.standing.mode is not Mode.AUTO:
-            return None  # where a user decides it was looked for when the proposal was made
+            return None  # where a user decides it was searched when the proposal was made
         fresh = analysis.candidate(proposal.candidate.plan)
         return break_even_of(analysis, Advice(proposal.kind, fresh, proposal.why), self.decide)
 
-    # why nothing is proposed
+    # reasons for no proposal
 
     def _why_none(self, analysis: Analysis) -> str:
-        """Say why no plan is better, though nothing has to happen first."""
+        """Say why no plan is better, where nothing is waited for."""
         left_s = analysis.current.finish_s
         if left_s is not None and left_s < self.settings.min_left_s:
             return f"The job is done in {left_s:.0f} s: no change would pay any more."
@@ -246,7 +246,7 @@ class PlanQueries:
 def _refusal(
     check: Callable[[ResourcePlan, DecisionContext], None], plan: ResourcePlan, now: DecisionContext
 ) -> str:
-    """Return what a check says against a plan; empty where nothing."""
+    """Return why a check refuses a plan; empty where it does not."""
     try:
         check(plan, now)
     except DlroverError as error:

@@ -1,7 +1,7 @@
-"""The life of a proposal as a table that one can read and draw.
+"""The life cycle of a proposal as a table of transitions.
 
 PENDING -> ACCEPTED | OVERRIDDEN | REJECTED | SUPERSEDED | EXPIRED;
-ACCEPTED | OVERRIDDEN -> APPLYING -> APPLIED | FAILED. Nothing else happens to a proposal.
+ACCEPTED | OVERRIDDEN -> APPLYING -> APPLIED | FAILED. There are no other transitions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TRANSITIONS: dict[ProposalStatus, frozenset[ProposalStatus]] = {
 
 
 def is_closed(status: ProposalStatus) -> bool:
-    """Whether nothing more can happen to a proposal in this status."""
+    """Whether a status is final."""
     return not TRANSITIONS[status]
 
 
@@ -60,11 +60,11 @@ def move(
     Parameters
     ----------
     at_s
-        When; kept as `closed_at_s` once nothing more can happen.
+        Time of the move; kept as `closed_at_s` where the status is final.
     note
         Why, in a few words; the note before is kept where this is empty.
     story
-        What happened to the proposal so far, told when the move is refused.
+        Past events of the proposal, quoted when the move is refused.
 
     Raises
     ------

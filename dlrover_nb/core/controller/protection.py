@@ -1,12 +1,12 @@
-"""What memory a job's nodes need: learnt from those that were killed, and from forecasts.
+"""Memory that a job's nodes need: derived from OOM kills and from forecasts.
 
-A kill is a fact: the role needs more than it had, for the rest of the job. A forecast is acted on when
-the probability of a kill before the end is above a threshold, and let go of only when it has fallen to half
-of it, so that a probability that hovers makes no proposals that come and go. A need that the user has turned
-down is not put again until it has grown by a fifth, or until a node was killed for want of it.
+A kill is certain evidence: the role needs more than it had, for the rest of the job. A forecast takes effect
+when the probability of a kill before the end is above a threshold, and is dropped only when it has fallen to
+half of it, so that a fluctuating probability does not open and close proposals. A need that the user has
+rejected is not proposed again until it has grown by a fifth, or until a node was killed because of it.
 
 Forecasts are made every half minute at first and less often as a plan runs on (a tenth of its time, ten
-minutes at the most): memory that has grown slowly for hours does not jump.
+minutes at the most): memory that has grown slowly for hours is not expected to jump.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import MemoryLine
 
-HELPS = 1.2  # times what a node had reached when it was killed: less would only delay the next kill
-GROWN = 1.2  # times a need that was turned down
+HELPS = 1.2  # times the memory that a node had reached when killed: less would only delay the next kill
+GROWN = 1.2  # times a need that was rejected
 SHARE = 0.1  # of a plan's time until the next forecast
 MAX_CHECK_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Kill:
-    """What a kill taught about a role: `too_little_mib` is the most that was not enough."""
+    """Evidence of a kill about a role: `too_little_mib` is the largest insufficient memory."""
 
     node: str
     reached_mib: int
@@ -47,14 +47,14 @@ class _Kill:
 
 
 class Protection:
-    """Keeps what is known of a job's need of memory.
+    """Keeps the evidence on a job's need of memory.
 
     Parameters
     ----------
     settings
-        Threshold and rhythm.
+        Threshold and interval.
     measured
-        Where forecasts come from.
+        Source of the forecasts.
     """
 
     def __init__(self, settings: ControllerSettings, measured: Measurement) -> None:
@@ -68,7 +68,7 @@ class Protection:
         self._is_news = False
 
     def killed(self, event: NodeOutOfMemory, plan: ResourcePlan) -> None:
-        """Learn from a node of `plan` that was killed for want of memory."""
+        """Record that a node of `plan` was killed for lack of memory."""
         known = self._kills.get(event.role)
         reached = max(ceil(event.memory_mib), known.reached_mib if known else 0)
         too_little = max(plan.role(event.role).memory_mib, reached, known.too_little_mib if known else 0)
@@ -77,17 +77,17 @@ class Protection:
         self.request_advice()
 
     def request_advice(self) -> None:
-        """Make advice due: something that matters for memory has changed."""
+        """Make advice due: something relevant to memory has changed."""
         self._is_news = True
 
     def changed(self, at_s: float) -> None:
-        """Note that another plan runs: forecasts begin anew."""
+        """Record that another plan runs: forecasts restart."""
         self._forecast.clear()
         self._since_s, self._forecast_s = at_s, -inf
         self.request_advice()
 
     def declined(self, plan: ResourcePlan) -> None:
-        """Note that the user turned down a plan that was to protect."""
+        """Record that the user rejected a plan that adds memory."""
         for role in Role:
             self._declined[role] = plan.role(role).memory_mib
 
@@ -96,7 +96,7 @@ class Protection:
         return self._is_news or at_s >= self._forecast_s
 
     def advised(self) -> None:
-        """Note that all that is known has been acted on."""
+        """Record that advice on all evidence was given."""
         self._is_news = False
 
     def forecast(self, at_s: float) -> None:
@@ -116,12 +116,12 @@ class Protection:
                 self._forecast[role] = known
 
     def needs(self, plan: ResourcePlan) -> tuple[MemoryNeed, ...]:
-        """Return what nodes of a plan lack by all that is known; those that were turned down left out."""
+        """Return the memory that nodes of a plan lack by all evidence, rejected needs left out."""
         found = (self._need(role, plan.role(role).memory_mib) for role in Role)
         return tuple(need for need in found if need and need.mib > GROWN * self._declined.get(need.role, 0.0))
 
     def floors(self, plan: ResourcePlan, pins: Pins) -> tuple[tuple[Role, int], ...]:
-        """Return the memory per node that the search gives every plan, where not as `plan` does."""
+        """Return the memory per node that the search gives every plan, where it differs from `plan`."""
         given = {role: need.mib for role, need in self._forecast.items()}
         for role, kill in self._kills.items():
             own = plan.role(role).memory_mib
@@ -132,7 +132,7 @@ class Protection:
         return tuple(given.items())
 
     def least_mib(self, role: Role) -> int:
-        """Return what a node of a role had reached when it was killed; 0 where none was."""
+        """Return the memory that a node of a role had reached when killed; 0 where none was."""
         return self._kills[role].reached_mib if role in self._kills else 0
 
     def _need(self, role: Role, own_mib: int) -> MemoryNeed | None:
@@ -145,7 +145,7 @@ class Protection:
 
 
 def _format_forecast(line: MemoryLine) -> str:
-    """Say what the forecast of a role says."""
+    """Describe the forecast of a role."""
     likely = "" if line.oom_probability is None else f", full before the end with {line.oom_probability:.0%}"
     when = "" if line.full_in_s is None else f", in about {max(line.full_in_s, 0) / 60:.0f} min"
     end = "" if line.at_end_mib is None else f"; by the end it would need {line.at_end_mib:,.0f} MiB"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A change under way, with what was expected of it when it was decided."""
+    """A change under way, with the prediction at its decision."""
 
     decision: str
     before: ResourcePlan
@@ -59,9 +59,9 @@ class Rollouts:
     changed_at_s
         When the last change was decided, applied or given up.
     markers, outcomes
-        When each plan started to run; how each decided change turned out.
+        When each plan started to run; the outcome of each decided change.
     left
-        How often each plan was left for a better one: not to try another, nor for more memory.
+        How often each plan was replaced by a better one; experiments and changes of memory do not count.
     """
 
     def __init__(self, plan: ResourcePlan, story: Story) -> None:
@@ -75,14 +75,14 @@ class Rollouts:
         self.left: Counter[Axes] = Counter()
 
     def start(self, rollout: Rollout, at_s: float) -> tuple[Remember, ...]:
-        """Begin a change; the one before is scored by what was seen of it, if that says anything."""
+        """Begin a change; the one before is scored by its measurements, if they suffice."""
         scored = self.score(at_s, least=2)
         self._trial = None
         self.current, self.target, self.changed_at_s = rollout, rollout.target, at_s
         return scored
 
     def applied(self, at_s: float, pause_s: float) -> Rollout:
-        """Note that the change under way is in place, and score it from now on."""
+        """Record that the change under way is in place, and score it from now on."""
         rollout = self._end(at_s)
         self.mark(PlanMarker(at_s, rollout.target, pause_s, rollout.predicted))
         self._trial = _Trial(rollout, at_s, pause_s)
@@ -93,17 +93,17 @@ class Rollouts:
         return rollout
 
     def failed(self, at_s: float) -> Rollout:
-        """Note that the change under way is given up: the plan before is what should run."""
+        """Record that the change under way is given up: the plan before is the target again."""
         rollout = self._end(at_s)
         self.target = rollout.before
         return rollout
 
     def appeared(self, plan: ResourcePlan, at_s: float) -> None:
-        """Note that a plan that was not ordered is in place: it is the one that should run."""
+        """Record that a plan that was not ordered is in place: it is the new target."""
         self.target, self.changed_at_s = plan, at_s
 
     def mark(self, marker: PlanMarker) -> None:
-        """Note that a plan started to run; the same plan again is no news."""
+        """Record that a plan started to run; a repetition is ignored."""
         if self.markers and self.markers[-1].plan == marker.plan:
             return
         self.markers.append(marker)
@@ -116,7 +116,7 @@ class Rollouts:
             self._trial.speeds += [s.samples_per_s for s in samples if s.plan == target]
 
     def score(self, at_s: float, *, least: int) -> tuple[Remember, ...]:
-        """Compare the last change with its prediction, once `least` steady windows of it are there."""
+        """Compare the last change with its prediction, once it has `least` steady windows."""
         trial = self._trial
         if trial is None or len(trial.speeds) < least:
             return ()

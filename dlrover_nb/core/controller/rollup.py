@@ -1,7 +1,7 @@
-"""A job's course, rolled up for the history: one row a minute, however often nodes report.
+"""A job's time series, rolled up for the history: one row a minute, however often nodes report.
 
-What is kept for ever has to be small: the speed is the mean over the row, memory the largest of any node,
-because that is the one that is killed. Each report costs two comparisons; nothing is looked through again.
+Permanent data must be small: the speed is the mean over the row, memory the largest of any node, because that
+is the one that is killed. Each report costs two comparisons; no report is read again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import NodeSample
 
-LEAST_S = 1.0  # of a last row: less says nothing
+LEAST_S = 1.0  # of a last row: shorter ones are not significant
 
 
 class Rollup:
@@ -25,7 +25,7 @@ class Rollup:
     Parameters
     ----------
     row_s
-        Seconds of a row; where nothing is heard for longer, the row is that long.
+        Seconds of a row; where no report arrives for longer, the row is that long.
     at_s
         When the first row begins.
     """
@@ -37,7 +37,7 @@ class Rollup:
         self._worker_mib = self._ps_mib = 0.0
 
     def add(self, sample: NodeSample) -> None:
-        """Take a report in."""
+        """Add a report."""
         if sample.role is Role.WORKER:
             self._n_sample += sample.n_sample
             self._worker_mib = max(self._worker_mib, sample.memory_mib)

@@ -11,20 +11,20 @@ from dlrover_nb.core.structs import _check
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """How the controller measures and how eager it is.
+    """Settings of measuring and of proposing.
 
     Parameters
     ----------
     window_s, max_window_s, min_window_iter
-        A window closes after `window_s` once every worker was heard and did `min_window_iter` iterations
+        A window closes after `window_s` once every worker has reported and did `min_window_iter` iterations
         (fewer would count iterations, not speed), or after `max_window_s`.
     settle_s
         Time after a change of plan that is left out.
     n_stable, stable_cv
         Steady: the last `n_stable` windows have a coefficient of variation below `stable_cv` (NEARCHUS).
     n_patience
-        After so many windows the last `n_stable` count with whatever scatter they have: a noisy machine
-        gets wide bands, not none.
+        After so many windows the last `n_stable` count with any scatter: a noisy machine gets wide bands, not
+        none.
     n_kept
         Newest windows kept of each plan.
     n_outcome
@@ -39,13 +39,13 @@ class ControllerSettings:
     supersede_gain
         How much better a plan must be, at the low end of its band, to replace an open proposal.
     oom_threshold
-        Probability of a node killed for want of memory from which more memory is proposed.
+        Probability of an OOM kill of a node from which on more memory is proposed.
     memory_check_s
         Time between two forecasts of memory, at first.
     row_s
         Time that one row of the rolled-up series spans.
     planner, auto
-        When a plan is worth a proposal; how careful auto mode is.
+        When a plan is worth a proposal; thresholds of auto mode.
 
     Notes
     -----

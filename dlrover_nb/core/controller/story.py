@@ -1,10 +1,10 @@
-"""What happened to a job, one line per fact, for people and for the errors that quote it."""
+"""Events of a job, one line each, for display and for error messages that quote them."""
 
 from __future__ import annotations
 
 from collections import deque
 
-N_LINE = 1000  # lines that are kept; the history keeps everything
+N_LINE = 1000  # lines that are kept; the history keeps all
 
 
 class Story:

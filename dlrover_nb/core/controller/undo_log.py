@@ -1,12 +1,12 @@
-"""Which decision can be taken back, and what takes it back.
+"""Which decision can be undone, and the decision that undoes it.
 
 Undo is a decision like any other: to the plan, the mode or the pins that held before, with the id of what it
-undoes. So it is checked, journalled, told and applied as every decision is, and an undo of an undo is a redo.
-Only the latest change can be taken back, whoever made it, auto mode included: what came after an earlier one
-was decided in its light. Rejected: a stack as in an editor, where undo after undo leads back hours and
-over the decisions of other people.
+undoes. So it is checked, journaled, reported and applied as every decision is, and an undo of an undo is a
+redo. Only the latest change can be undone, by any user or auto mode: later changes were decided on the basis
+of earlier ones. Rejected: a stack as in an editor, where repeated undo goes back hours and reverts the
+decisions of other people.
 
-A change that could not be brought about left nothing to take back, and what came before it is the latest one.
+A change that could not be applied leaves nothing to undo, and the one before it is the latest.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UndoableChange:
-    """A decision that changed something, and the decision that takes it back (by nobody yet)."""
+    """A decision that changed something, and the decision that undoes it (without an author yet)."""
 
     decision: Decision
     back: Decision
 
 
 class UndoLog:
-    """What decisions changed, oldest first; what was not brought about is left out."""
+    """Changes by decisions, oldest first; those that were not applied are left out."""
 
     def __init__(self) -> None:
         self._all: list[UndoableChange] = []
 
     @property
     def all(self) -> tuple[UndoableChange, ...]:
-        """All that can be told of, oldest first; the last one can be taken back."""
+        """All recorded changes, oldest first; the last one can be undone."""
         return tuple(self._all)
 
     @property
     def undo(self) -> Decision | None:
-        """What takes back the latest change; None where nothing can be."""
+        """The decision that undoes the latest change; None where there is none."""
         return self._all[-1].back if self._all else None
 
     def made(self, decision: Decision, *, plan: ResourcePlan, mode: Mode, pins: Pins) -> None:
-        """Note a decision and what held before it; one that changes nothing of that (REJECT) is left out."""
+        """Record a decision and the state before it; one without a change of it (REJECT) is left out."""
         match decision.verdict:
             case Verdict.REJECT:
                 return
@@ -63,25 +63,25 @@ class UndoLog:
         self._all.append(UndoableChange(decision, back))
 
     def fell_through(self, decision: str) -> None:
-        """Forget a change of plan that could not be brought about: there is nothing to take back."""
+        """Remove a change of plan that could not be applied: there is nothing to undo."""
         self._all = [change for change in self._all if change.decision.id != decision]
 
     def forget_plans(self) -> None:
-        """Forget changes of plan: one runs that nobody decided on, and there is no way back from it."""
+        """Remove changes of plan: a plan runs without a decision, so they cannot be undone."""
         self._all = [change for change in self._all if change.back.plan is None]
 
 
 def check_undo(decision: Decision, changes: Sequence[UndoableChange], job: str) -> None:
-    """Refuse to take back what is not the latest change; a decision that undoes nothing passes.
+    """Refuse to undo anything but the latest change; a decision that is no undo passes.
 
     Raises
     ------
     NotFoundError
-        When there is nothing to take back, or no such decision.
+        When there is nothing to undo, or no such decision.
     StaleDecisionError
-        When something was changed since, with who did what.
+        When something was changed since; it names who did what.
     InvalidValueError
-        When it does not lead back to what held before.
+        When it does not restore the state before.
     """
     if not decision.undoes:
         return
@@ -109,5 +109,5 @@ def check_undo(decision: Decision, changes: Sequence[UndoableChange], job: str) 
 
 
 def nothing_to_undo(job: str) -> str:
-    """Say that nothing can be taken back."""
+    """Say that nothing can be undone."""
     return f"job {job} has nothing to undo: no decision has changed its plan, its mode or its pins"

@@ -1,9 +1,9 @@
-"""From node reports to steady windows: which measurements a fit may believe.
+"""From node reports to steady windows: which measurements a fit may use.
 
-A window holds about two seconds of reports of all workers of one running plan. Windows are left out
-while a change settles, and until NEARCHUS's test holds: coefficient of variation < 5 % over 5
-consecutive windows. A machine that is never that calm is believed after `n_patience` windows, with the
-scatter it has. Once steady, every further window of the plan counts.
+A window holds about two seconds of reports of all workers of one running plan. Windows are left out while a
+change settles, and until NEARCHUS's test holds: coefficient of variation < 5 % over 5 consecutive windows. On
+a machine that is never that steady, windows count after `n_patience` windows, with their scatter. Once
+steady, every further window of the plan counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Tally:
-    """What one worker did in the open window."""
+    """Work of one worker in the open window."""
 
     n_sample: int = 0
     n_iter: int = 0
@@ -30,7 +30,7 @@ class _Tally:
 
 
 class SteadyWindows:
-    """Builds windows of the running plan and hands out those that count.
+    """Builds windows of the running plan and returns those that count.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class SteadyWindows:
         self._steady = False
 
     def restart(self, plan: ResourcePlan | None, at_s: float) -> None:
-        """Start anew with the plan that runs from `at_s` on (None: no plan is in place)."""
+        """Restart with the plan that runs from `at_s` on (None: no plan is in place)."""
         self._plan, self._from_s = plan, at_s + self._settings.settle_s
         self._tallies, self._opened_s = {}, None
         self._recent.clear()
@@ -60,11 +60,11 @@ class SteadyWindows:
 
     @property
     def n_waiting(self) -> int:
-        """Windows of the running plan that do not count yet, as it is not steady; 0 once they do."""
+        """Windows of the running plan that do not count yet, because it is not steady; 0 once they do."""
         return 0 if self._steady else self._n_window
 
     def add(self, sample: NodeSample, at_s: float) -> tuple[ProfileSample, ...]:
-        """Take one report in; return the windows that count from now on (mostly none or one)."""
+        """Add one report; return the windows that count from now on (mostly none or one)."""
         plan = self._plan
         starts_s = at_s - sample.window_s
         if plan is None or sample.role is not Role.WORKER or starts_s < self._from_s:
