@@ -1,10 +1,10 @@
-"""ES: search the number of workers by fixed steps, nothing else.
+"""ES: search the number of workers by fixed steps; nothing else changes.
 
 Elastic Scheduler as DLRover-RM (section 6) compares with it: a fixed number of workers is added or removed
-each time, PS and CPU stay as they are. The rule is that of Or et al. (Resource Elasticity in Distributed
-Deep Learning, MLSys 2020): go on while the last step still brought a fair part of what the workers before
-it brought, else go back to the best count that was measured and stay there. The threshold is ours; the
-papers give none that holds for parameter servers.
+each time, PS and CPU stay as they are. The rule is that of Or et al. (Resource Elasticity in Distributed Deep
+Learning, MLSys 2020): continue while the last step still gained a fair share of the speed per worker before
+it, else go back to the best count that was measured and stay there. The threshold is ours; the papers give
+none that holds for parameter servers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _speeds(state: JobState) -> dict[int, float]:
 
 
 def _pays(speeds: dict[int, float], here: int, min_efficiency: float) -> bool:
-    """Whether the last step up to `here` brought enough; the first step is always worth a try."""
+    """Whether the last step up to `here` gained enough; the first step is always tried."""
     below = [w for w in speeds if w < here]
     if not below:
         return True

@@ -1,9 +1,9 @@
-"""Policies that know the truth: FA-BF and the well-tuned oracle.
+"""Policies that know the true speed: FA-BF and the well-tuned oracle.
 
 Both search offline over a speed that was measured plan by plan before the job runs. FA-BF (NEARCHUS section
-V) keeps the CPU of each node as it is and searches (p, w): the best that Optimus could ever reach. The
-oracle searches the CPU sizes too: DLRover-RM's "well-tuned" configuration (section 6.1). A user cannot have
-either; they bound from above what any policy can do.
+V) keeps the CPU of each node as it is and searches (p, w): the best that Optimus could ever reach. The oracle
+searches the CPU sizes too: DLRover-RM's "well-tuned" configuration (section 6.1). Neither is available to a
+user; they are upper bounds for any policy.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def well_tuned(state: JobState, *, measure: Measure) -> ResourcePlan | None:
 def _best(
     state: JobState, cpus: tuple[tuple[float, ...], tuple[float, ...]], measure: Measure
 ) -> ResourcePlan | None:
-    """Return the fastest plan that fits; of equally fast ones the one with the fewest cores."""
+    """Return the fastest plan that fits; of equally fast ones that with the fewest cores."""
     rows = _grid(state, cpus)
     rows = rows[_within_sums(state, rows)]
     speed = np.asarray(measure(rows), dtype=np.float64)
@@ -60,7 +60,7 @@ def _grid(state: JobState, cpus: tuple[tuple[float, ...], tuple[float, ...]]) ->
 
 
 def _within_sums(state: JobState, rows: Array) -> NDArray[np.bool_]:
-    """Return which rows need no more cores and memory than there are: a quick test before placing nodes."""
+    """Return which rows need no more cores and memory than available: a quick test before placing nodes."""
     w, p, worker_cpu, ps_cpu = rows.T
     memory_mib = w * state.plan.worker.memory_mib + p * state.plan.ps.memory_mib
     cores = w * worker_cpu + p * ps_cpu

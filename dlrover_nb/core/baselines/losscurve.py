@@ -1,8 +1,8 @@
-"""Optimus's loss curve: l(k) = 1/(b0*k + b1) + b2, and how many steps it leaves.
+"""Optimus's loss curve: l(k) = 1/(b0*k + b1) + b2, and the remaining steps.
 
-For a given floor b2 the curve is a straight line in 1/(l - b2); we try a row of floors below the least loss
+For a given floor b2 the curve is a straight line in 1/(l - b2); we try several floors below the least loss
 and keep the one whose curve is nearest to the losses themselves. NNLS keeps b0 and b1 above zero, as in
-Optimus (section 3.1), whose normalisation by the largest loss makes the errors of early and late points
+Optimus (section 3.1), whose normalization by the largest loss makes the errors of early and late points
 comparable.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-MIN_POINTS = 5  # below it a curve with three parameters says nothing
+MIN_POINTS = 5  # below it a curve with three parameters is not determined
 N_FLOOR = 50
 
 

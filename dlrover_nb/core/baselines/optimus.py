@@ -1,15 +1,14 @@
-"""Optimus: a speed model of counts alone, and one more node where it brings most.
+"""Optimus: a speed model of counts alone, and one more node where it gains most.
 
-Seconds of a step = t0*M/w + t1 + t2*w/p + t3*w + t4*p, fitted by NNLS (Optimus section 3.2); M is what
-all workers do in one step. It knows nothing of CPU per node nor of embedding lookups: that is what
-DLRover-RM's comparison is about. The gain of a node is the time that it takes off the job. One decision
-adds or removes a fixed number of nodes of one role, whatever the transition costs, as DLRover-RM
-(sections 6 and 7) describes it.
+Seconds of a step = t0*M/w + t1 + t2*w/p + t3*w + t4*p, fitted by NNLS (Optimus section 3.2); M is the samples
+of all workers in one step. It ignores CPU per node and embedding lookups, which DLRover-RM's comparison is
+about. The gain of a node is the time that it saves. One decision adds or removes a fixed number of nodes of
+one role, whatever the transition costs, as DLRover-RM (sections 6 and 7) describes it.
 
-Optimus first runs some configurations to have something to fit; here a job with fewer than `n_probe`
-measured configurations gets a node of the role that has fewer, worker first. How much is left is read off
-the loss curve where one can be fitted, else off the data; for one job it scales all gains alike, so that it
-decides only among jobs (`optimus_cluster`).
+Optimus first runs some configurations to have something to fit; here a job with fewer than `n_probe` measured
+configurations gets a node of the role that has fewer, worker first. The rest of the job follows from the loss
+curve where one can be fitted, else from the data; for one job it scales all gains alike, so it decides only
+among jobs (`optimus_cluster`).
 """
 
 from __future__ import annotations
@@ -87,13 +86,13 @@ def fit_speed(samples: Sequence[ProfileSample], *, global_batch: int | None = No
 
 
 def optimus(state: JobState, *, step: int = 1, n_probe: int = 3) -> ResourcePlan | None:
-    """Add or remove `step` nodes of the role where that takes most time off the job.
+    """Add or remove `step` nodes of the role where that saves the job most time.
 
     Parameters
     ----------
     n_probe
         Configurations to measure before the fit decides; with five coefficients >= 0, three different ones
-        are the least that tells w/p, w and p apart along the way that the probes take.
+        are the fewest that distinguish w/p, w and p on the path of the probes.
     """
     _check.at_least("step", step, 1)
     if all(s.plan != state.plan for s in state.samples):
@@ -109,7 +108,7 @@ def optimus(state: JobState, *, step: int = 1, n_probe: int = 3) -> ResourcePlan
 def optimus_cluster(
     jobs: Mapping[str, JobState], capacity: Capacity, *, step: int = 1, n_probe: int = 3
 ) -> dict[str, ResourcePlan]:
-    """Let every job make its one decision while the machines hold all, the most gaining first.
+    """Make one decision per job while all plans fit on the machines, largest gain first.
 
     Parameters
     ----------
@@ -123,8 +122,8 @@ def optimus_cluster(
 
     Notes
     -----
-    Optimus section 4.1: the gain of a node is the time saved over its dominant share of the cluster. Nodes
-    that are given back and probes, whose gain nobody knows yet, go first.
+    Optimus section 4.1: the gain of a node is the time saved over its dominant share of the cluster. Returned
+    nodes and probes, whose gain is not known yet, go first.
     """
     wanted = {name: optimus(state, step=step, n_probe=n_probe) for name, state in jobs.items()}
     asked = {name: plan for name, plan in wanted.items() if plan is not None}
@@ -138,7 +137,7 @@ def optimus_cluster(
 
 
 def seconds_saved(state: JobState, model: SpeedModel, plan: ResourcePlan) -> float:
-    """Return the time that a plan would take off the job: Optimus's gain of one decision."""
+    """Return the time that a plan would save: Optimus's gain of one decision."""
     now = model.samples_per_s(state.plan, state.batch_size)
     then = model.samples_per_s(plan, state.batch_size)
     left = samples_left(state)

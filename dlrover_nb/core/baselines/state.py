@@ -1,9 +1,9 @@
-"""What a baseline policy looks at, and the one signature that all of them share.
+"""The input of baseline policies, and their common signature.
 
-A policy is a function of a frozen state: it keeps nothing between calls, so that the simulator can replay
-it and compare it with others on the same job. What a policy has learnt stands in `samples`, because
-everything that it ever tried is measured there. Rejected: policies as objects with memory, which would
-decide differently after a restart.
+A policy is a function of a frozen state: it keeps nothing between calls, so that the simulator can replay it
+and compare it with others on the same job. Results of earlier decisions are in `samples`, because every plan
+that was tried is measured there. Rejected: policies as objects with state, which would decide differently
+after a restart.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class JobState:
     samples
         Steady windows so far, in the order of time; may be empty.
     n_sample_left
-        Training samples that the job has still to do, as its data says.
+        Training samples that the job has still to do, by its data.
     bounds
         The plans that the job may be given.
     capacity
-        Machines that the job may fill: what it holds already and what is free.
+        Machines that the job may use: what it holds already and what is free.
     batch_size
         m of Eq. 1, samples of one worker's mini-batch.
     losses
         (steps done, training loss) points in the order of time; may be empty.
     global_batch
-        Samples of one step of all workers, where it stays as it is however many workers share it (the DL2
-        tables); None: each worker keeps `batch_size`.
+        Samples of one step of all workers, where it is independent of their number (the DL2 tables); None:
+        each worker keeps `batch_size`.
     """
 
     plan: ResourcePlan
@@ -62,7 +62,7 @@ class JobState:
             _check.at_least("global_batch", self.global_batch, 1)
 
     def allows(self, plan: ResourcePlan) -> bool:
-        """Whether a plan's counts are within the bounds and its nodes find a place."""
+        """Whether a plan's counts are within the bounds and its nodes fit."""
         b = self.bounds
         within = plan.worker.count <= b.max_workers and plan.ps.count <= b.max_ps
         cheap = b.quota_cpu is None or plan.total_cpu <= b.quota_cpu
@@ -80,6 +80,6 @@ def with_count(plan: ResourcePlan, role: Role, count: int) -> ResourcePlan:
 
 
 def static(state: JobState) -> ResourcePlan | None:
-    """Leave the job as its user asked for it."""
+    """Leave the job on the plan of its user."""
     del state
     return None
