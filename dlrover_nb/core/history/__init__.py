@@ -1,4 +1,4 @@
-"""What jobs did, kept beyond their lives."""
+"""Records of jobs, kept after their end."""
 
 from dlrover_nb.core.history.rows import Record
 from dlrover_nb.core.history.scores import Score, Scoreboard, scoreboard

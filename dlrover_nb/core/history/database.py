@@ -1,11 +1,11 @@
 """Access to the database: open, upsert, and errors that say what to do.
 
 SQLite is opened anew for each statement group (no pool): a connection costs some hundred microseconds, a
-master writes a few records a minute, and nothing is left open across forks and threads. Write-ahead logging
-and a busy time-out let several masters and readers share one file; each writing transaction takes the
-write lock when it begins, because one that reads first and writes later cannot wait for another writer.
+master writes a few records a minute, and no connection is open across forks and threads. Write-ahead logging
+and a busy time-out let several masters and readers share one file; each writing transaction takes the write
+lock when it begins, because one that reads first and writes later cannot wait for another writer.
 
-Other databases than SQLite and PostgreSQL are refused, not served by plain SQL: MySQL's FLOAT holds 24 bits,
+Other databases than SQLite and PostgreSQL are refused, not used with plain SQL: MySQL's FLOAT holds 24 bits,
 too few for a time in seconds, and a database that no test covers should not hold data that cannot be
 restored.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 BUSY_S = 15.0  # to wait for another writer's lock
 HISTORY_VAR = "DLROVER_NB_HISTORY"  # the URL of a team's history
-CONNECT_S = 10  # to wait for a server, where the URL does not say
+CONNECT_S = 10  # to wait for a server, where the URL does not set it
 
 
 def default_url() -> str:
@@ -50,7 +50,7 @@ def default_url() -> str:
 
 
 def is_there(url: str) -> bool:
-    """Whether there is a history at `url`; True for a server, which only a connection could tell.
+    """Whether there is a history at `url`; True for a server, where only a connection could tell.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def is_there(url: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        return True  # the error of opening it says why
+        return True  # opening it raises an error with the reason
 
 
 class Database:
@@ -117,7 +117,7 @@ class Database:
         return f"{text} ({self}); {advice}"
 
     def upsert(self, table: Table, row: Mapping[str, object], *, update: bool = False) -> None:
-        """Insert a row; where its key is there already, update it or leave it alone.
+        """Insert a row; where its key exists already, update it or keep it.
 
         Raises
         ------
@@ -159,7 +159,7 @@ class Database:
 
 
 def _sound(table: Table, row: Mapping[str, object]) -> dict[str, object]:
-    """Return the row as every database takes it: finite numbers, no NUL, no text longer than its column."""
+    """Return the row as every database accepts it: finite numbers, no NUL, no text longer than its column."""
     return {name: _value(table, name, value) for name, value in row.items()}
 
 
@@ -197,7 +197,7 @@ def _engine(url: URL) -> Engine:
         return _server(url)
     if not url.database or ":memory:" in url.database or url.query.get("mode") == "memory":
         raise InvalidValueError("history must outlive the process, got SQLite in memory; name a file")
-    if "uri" not in url.query:  # with file:…?mode=ro&uri=true nothing is to be made
+    if "uri" not in url.query:  # with file:…?mode=ro&uri=true nothing is created
         Path(url.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": BUSY_S})
     event.listen(engine, "connect", _prepare)
@@ -216,7 +216,7 @@ def _server(url: URL) -> Engine:
 
 
 def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
-    connection.isolation_level = None  # transactions begin where `_begin` says, not where Python guesses
+    connection.isolation_level = None  # transactions begin in `_begin`, not implicitly in Python
     cursor = connection.cursor()
     try:
         cursor.execute("PRAGMA foreign_keys = ON")
@@ -236,6 +236,6 @@ def _begin(connection: Connection) -> None:
 
 
 def _use_wal(cursor: Any) -> None:  # noqa: ANN401 - a cursor of whichever driver
-    """Switch the file to write-ahead logging; a lock means that another process is just doing so."""
+    """Switch the file to write-ahead logging; a lock means that another process is doing so."""
     with suppress(sqlite3.OperationalError):
         cursor.execute("PRAGMA journal_mode = WAL")

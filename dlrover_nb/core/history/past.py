@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Ran = tuple[float, "ResourcePlan"]  # since when, what
+Ran = tuple[float, "ResourcePlan"]  # start time, plan
 _Grouped = dict[str, list[Any]]
 
 

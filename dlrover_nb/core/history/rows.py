@@ -80,7 +80,7 @@ def record_from(text: str, kind: type[T]) -> T:
     Raises
     ------
     BackendError
-        When it is something else.
+        When it is not such a record.
     """
     try:
         return from_json(text, kind)
@@ -150,7 +150,7 @@ def _fit(record: FitSummary) -> Columns:
 
 
 def _finite(term: TermKnowledge) -> TermKnowledge:
-    """Return a term that JSON can hold: an error without bound becomes the largest number."""
+    """Return a term that JSON can represent: an infinite error becomes the largest number."""
     if not math.isfinite(term.value):
         raise InvalidValueError(f"{term.term} of a fit must be finite to be kept, got {term.value}")
     return term if math.isfinite(term.std_error) else replace(term, std_error=_LARGEST, identified=False)

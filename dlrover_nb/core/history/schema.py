@@ -5,7 +5,7 @@ import) is not loaded. Otherwise the steps run in one transaction under a lock t
 wait for: on PostgreSQL an advisory one, on SQLite the write lock itself, which the transaction takes when
 it begins. Both databases undo their DDL, so a crash leaves the old schema or the new one.
 
-A newer schema is refused and not read "as far as possible": half-understood records would become wrong
+A newer schema is refused and not read "as far as possible": partly understood records would become wrong
 priors. Release 0.1.0 numbered its only schema in ``schema_version``; its tables are those of revision 0001.
 """
 

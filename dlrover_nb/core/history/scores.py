@@ -1,6 +1,6 @@
 """How good predictions were: the share of measurements inside the 90 % band, and the median error.
 
-A share is given with its count, and is None where nothing was predicted: 0 of 0 is no score.
+A share has its count, and is None where nothing was predicted: 0 of 0 is no score.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Score:
     inside
         Share of the predictions whose 90 % band held the measurement; None without any.
     median_error
-        Median of |predicted / measured - 1|; None without any. A job that stood still has no error.
+        Median of |predicted / measured - 1|; None without any. A job without progress has no error.
     bias
-        Median of predicted / measured - 1: above zero when we promise too much; None without any.
+        Median of predicted / measured - 1: above zero when predictions are too high; None without any.
     """
 
     n_outcome: int

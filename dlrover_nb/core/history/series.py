@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 DAY_S = 86_400.0
-TOUCH_S = 0.001  # rows that end and begin this close together touch; more is rounding no longer
+TOUCH_S = 0.001  # rows that end and begin this close together are adjacent; a larger gap is not rounding
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class HistoryStore:
         return self._read(job, run, (tables.decisions, "at_s", "id"), Decision)
 
     def outcomes(self, job: str, *, run: str | None = None) -> tuple[Outcome, ...]:
-        """Return how the applied plans of a run turned out, oldest first."""
+        """Return the outcomes of the applied plans of a run, oldest first."""
         return self._read(job, run, (tables.outcomes, "applied_at_s", "decision"), Outcome)
 
     def proposals(self, job: str, *, run: str | None = None) -> tuple[Proposal, ...]:
@@ -186,7 +186,7 @@ class HistoryStore:
         return self._read(job, run, (tables.proposals, "created_at_s", "id"), Proposal)
 
     def fits(self, job: str, *, run: str | None = None) -> tuple[FitSummary, ...]:
-        """Return what the fits of a run knew, oldest first: the last is the newest."""
+        """Return the summaries of the fits of a run, oldest first: the last is the newest."""
         return self._read(job, run, (tables.fits, "at_s", "run"), FitSummary)
 
     def series(
@@ -212,7 +212,7 @@ class HistoryStore:
             found.setdefault(row.job, []).append(record_from(row.record, Outcome))
         return scoreboard(found)
 
-    # inside
+    # internals
 
     def _start(self, job: str, at_s: float, spec: JobSpec) -> None:
         run = f"{job}@{at_s:.3f}"
@@ -284,7 +284,7 @@ class HistoryStore:
 
 
 def _keep_others_out(connection: Connection, run: str) -> None:
-    """Let no one else write this run's series until the transaction ends; SQLite has one writer anyway."""
+    """Lock this run's series against other writers until the transaction ends; SQLite allows only one."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(SERIES_LOCK, func.hashtext(run))))
 

@@ -1,9 +1,9 @@
 """The tables: columns to search by, and beside them each record whole, as JSON.
 
 The JSON is authoritative and restores the frozen record; the columns are for queries in SQL ("who decided
-what last week"), which must not depend on how a record is encoded. Text in a column may be cut to
-the column's length, the JSON never is. Rows of a series are the exception: they are many, small and made to
-be added up, so they are columns alone.
+what last week"), which must not depend on how a record is encoded. Text in a column may be cut to the
+column's length, the JSON never is. Rows of a series are the exception: they are many, small and meant for
+aggregation, so they are columns alone.
 
 This is the newest schema; `migrations` holds the steps from older ones, and a test compares the two.
 """
@@ -18,7 +18,7 @@ OWNER_LENGTH = 128
 
 metadata = MetaData()
 
-# Release 0.1.0 looks here alone, and refuses whatever is not 1. Migration 0002 wrote 2, for ever.
+# Release 0.1.0 reads only this table, and refuses any number but 1. Migration 0002 wrote 2, permanently.
 versions = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
 runs = Table(
@@ -67,7 +67,7 @@ proposals = Table(
     Column("status", String(16), nullable=False),
     Column("plan", String(128), nullable=False),
     Column("predicted_samples_per_s", Float, nullable=False),
-    Column("cost_per_hour", Float),  # none where a price is not known
+    Column("cost_per_hour", Float),  # null where a price is not known
     Column("why", Text, nullable=False),
     Column("record", Text, nullable=False),
 )

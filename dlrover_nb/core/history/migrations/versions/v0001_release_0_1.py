@@ -1,6 +1,6 @@
-"""The tables of release 0.1.0, which made them itself and numbered them 1 in ``schema_version``.
+"""The tables of release 0.1.0, which created them without Alembic, as number 1 in ``schema_version``.
 
-A database of that release has them, and keeps them: only what is missing is made.
+A database of that release has them, and keeps them: only missing ones are created.
 """
 
 import sqlalchemy as sa
@@ -15,7 +15,7 @@ def _run() -> sa.Column[str]:
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table("schema_version", sa.Column("version", sa.Integer, primary_key=True), if_not_exists=True)
     op.create_table(
         "runs",

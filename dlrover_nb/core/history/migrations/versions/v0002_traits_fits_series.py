@@ -1,4 +1,4 @@
-"""Traits, fits and series of a run; a proposal whose cost nobody knows; a refusal for release 0.1.0."""
+"""Traits, fits and series of a run; a proposal of unknown cost; a refusal for release 0.1.0."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ def _run() -> sa.Column[str]:
 
 
 def upgrade() -> None:
-    """Add the tables, free the cost, and leave the number at which release 0.1.0 turns away."""
+    """Add the tables, make the cost nullable, and write the number that release 0.1.0 refuses."""
     _add_traits_and_fits()
     _add_series()
     op.create_index("phases_by_phase", "phases", ["phase", "at_s"])
