@@ -2,7 +2,7 @@
 
 A 2-D array is as many columns, named with the position behind (``x.0``, ``x.1``; those of a plain ``.npy``
 are ``c0``, ``c1``). A ``.npy`` file is mapped, so that only the rows which are read take memory; the arrays
-of an ``.npz`` are held. Pickled objects are refused, as reading them runs what the file says.
+of an ``.npz`` are held. Pickled objects are refused, as reading them executes code from the file.
 """
 
 from __future__ import annotations

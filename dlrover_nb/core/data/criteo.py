@@ -1,9 +1,9 @@
 """Criteo's click logs as they are published: tab-separated text without a header.
 
-Each line is label, 13 integers I1..I13, 26 categories C1..C26 in hexadecimal; an empty field is missing.
-Text has no index, so one scan notes where every `STRIDE`-th line begins (about a GB per second): a range of
-rows is then one seek, one read and one parse. Converting the file first would be faster to read but needs its
-size in disk again, and a step that the user did not ask for.
+Each line is label, 13 integers I1..I13, 26 categories C1..C26 in hexadecimal; an empty field is missing. Text
+has no index, so one scan records where every `STRIDE`-th line begins (about a GB per second): a range of rows
+is then one seek, one read and one parse. Converting the file first would be faster to read but needs its size
+in disk again, and an unrequested step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NUMERIC = tuple(f"I{i}" for i in range(1, 14))
 CATEGORICAL = tuple(f"C{i}" for i in range(1, 27))
 COLUMNS = ("label", *NUMERIC, *CATEGORICAL)
-STRIDE = 1024  # lines between two noted places
+STRIDE = 1024  # lines between two recorded offsets
 _CHUNK_BYTES = 8 << 20
 _GZIP = b"\x1f\x8b"
 _TYPES = {

@@ -1,9 +1,9 @@
 """Rows of a table to a batch of numbers: hashed ids, scaled numbers, labels.
 
 Ids are hashed, not looked up: a vocabulary would have to be built by a pass over all data and shipped to
-every node, and ids that come later would have no place. The hash is our own few lines, since Python's differs
-from process to process and those of pandas or pyarrow are no promise for the next version, while a checkpoint
-must find its rows again. Missing is a value of its own.
+every node, and later ids would have no row. The hash is implemented here, since Python's differs from process
+to process and those of pandas or pyarrow may change with the next version, while the rows of a checkpoint
+must be found again. Missing is a value of its own.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def squashed(column: pa.ChunkedArray) -> NDArray[np.float64]:
 
 
 def scale_of(name: str, column: pa.ChunkedArray) -> NumericColumn:
-    """Learn how to scale a number column from a sample of it."""
+    """Fit the scale of a number column to a sample of it."""
     from dlrover_nb.core.structs.job import NumericColumn  # noqa: PLC0415 - a record, made only here
 
     x = squashed(column)
@@ -93,7 +93,7 @@ def scale_of(name: str, column: pa.ChunkedArray) -> NumericColumn:
 
 
 def scaled(column: pa.ChunkedArray, scale: NumericColumn) -> NDArray[np.float64]:
-    """Return the column squashed and standardised; a missing value becomes 0, the mean."""
+    """Return the column squashed and standardized; a missing value becomes 0, the mean."""
     return np.nan_to_num((squashed(column) - scale.mean) / scale.std, nan=0.0)
 
 
@@ -174,20 +174,20 @@ def _hash_bytes(values: pa.Array) -> NDArray[np.uint64]:
     return result
 
 
-# pyarrow's own to_numpy and fill_null import pandas: 0.1 s and 40 MiB of every node for nothing. So the
+# pyarrow's own to_numpy and fill_null import pandas: 0.1 s and 40 MiB wasted on every node. So the
 # buffers are read as they are (their layout is the Arrow standard).
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     """Return the column as one array, dictionaries unified."""
     values = column.unify_dictionaries().combine_chunks()
-    if isinstance(values, pa.ChunkedArray):  # what older versions give where nothing is to be combined
+    if isinstance(values, pa.ChunkedArray):  # returned by older versions where there is nothing to combine
         values = values.chunk(0) if values.num_chunks else pa.nulls(0, values.type)
     return values
 
 
 def _buffer(values: pa.Array, kind: type[_Number]) -> NDArray[_Number]:
-    """Return the values of an array of fixed width; what stands where one is missing is not defined."""
+    """Return the values of an array of fixed width; the content at missing ones is undefined."""
     n = len(values)
     data = values.buffers()[1] if n else None
     return np.zeros(n, kind) if data is None else np.frombuffer(data, kind)[values.offset : values.offset + n]

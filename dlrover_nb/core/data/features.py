@@ -1,14 +1,14 @@
 """Decide how rows become numbers, from the data's schema and a sample of its first rows.
 
-Runs at submit, so it reads at most `N_SAMPLE_ROW` rows. Table sizes follow from what the sample shows:
+Runs at submit, so it reads at most `N_SAMPLE_ROW` rows. Table sizes follow from the sample:
 
-- A column whose values keep coming (Good-Turing: the share of rows with a value seen once is the chance that
-  the next row brings a new one; above `OPEN_SHARE`) gets `ModelSpec.hash_size` table rows.
+- A column with a growing number of values (Good-Turing: the share of rows with a value seen once is the
+  chance that the next row brings a new one; above `OPEN_SHARE`) gets `ModelSpec.hash_size` table rows.
 - Any other gets the smallest power of two, from `ROOM` times its distinct values on, in which none of them
   collide, up to `MAX_ROOM` times them (or `SMALL_TABLE`), and `hash_size`. Small vocabularies thus lose
   nothing by hashing, and forty columns of a few dozen values do not claim forty tables of 65,536 rows.
 
-With hashed embeddings there is nothing to size: every value that comes gets a row when it is trained.
+With hashed embeddings there is no table size: every value gets a row when it is trained.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import DataSpec, ModelSpec
 
 N_SAMPLE_ROW = 20_000
-STREAM_ROWS = 1_000_000_000  # what is planned for where nobody knows how many will come
+STREAM_ROWS = 1_000_000_000  # assumed for planning where the number of rows is unknown
 OPEN_SHARE = 0.01
 ROOM = 8
 MAX_ROOM = 64
@@ -52,7 +52,7 @@ def make_features(data: DataSpec, model: ModelSpec, *, folder: Path | None = Non
     NotFoundError
         When the file or a named column is not there.
     InvalidValueError
-        When the file is no such file, a column cannot be used as asked, or a label is not 0 or 1.
+        When the file is not of its format, a column cannot be used as requested, or a label is not 0 or 1.
     """
     source = open_source(data, folder)
     numeric, categorical = _chosen(data, source.kinds)

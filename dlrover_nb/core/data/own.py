@@ -3,12 +3,12 @@
 The object (or what a class or function of that name returns, called without arguments) has one of two shapes:
 
 - ``n_row`` and ``read(start, stop)``: rows [start, stop),
-- ``n_row`` and ``rows(start)``: an iterator of pieces of any length from row `start` on. It is started anew
-  wherever a worker's shard begins elsewhere than its last one ended, so `start` should be cheap to get to.
+- ``n_row`` and ``rows(start)``: an iterator of pieces of any length from row `start` on. It is restarted
+  wherever a worker's shard does not begin where its last one ended, so seeking to `start` should be cheap.
 
-With ``n_row = None`` it is a stream: its rows are trained once, in their order, for as long as they come. It
+With ``n_row = None`` it is a stream: its rows are trained once, in their order, as long as there are more. It
 waits where the next row is not there yet, and ends where ``rows`` ends or ``read`` gives fewer rows than
-asked for; wherever a node asks, it ends at the same row. A stream keeps no rows for evaluation.
+asked for; it must end at the same row on every node. A stream keeps no rows for evaluation.
 
 Rows are a dict of arrays, a pandas DataFrame or an Arrow table, the same columns each time, and row i is the
 same row on every node: shards are index ranges that are trained wherever there is room.
@@ -136,7 +136,7 @@ def as_table(rows: Any) -> pa.Table:  # noqa: ANN401 - a dict, a DataFrame or an
         return pa.Table.from_batches([rows])
     if isinstance(rows, dict):
         return table_of(rows)
-    if hasattr(rows, "iloc"):  # a DataFrame, told without importing pandas
+    if hasattr(rows, "iloc"):  # a DataFrame, recognized without importing pandas
         return pa.Table.from_pandas(rows, preserve_index=False)
     raise InvalidValueError(
         f"rows must be a dict of arrays, a pandas DataFrame or an Arrow table, got {type(rows).__name__}"

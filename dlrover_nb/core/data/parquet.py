@@ -30,7 +30,7 @@ class ParquetSource:
     path
         The file.
     kinds
-        Columns whose kind their type does not tell, such as codes written as integers.
+        Columns whose kind their type does not determine, such as codes written as integers.
     """
 
     def __init__(self, path: Path, kinds: Mapping[str, Kind] | None = None) -> None:
@@ -70,7 +70,7 @@ class ParquetSource:
     def _group(self, group: int, columns: tuple[str, ...]) -> pa.Table:
         key = (group, columns)
         if key not in self._cache:
-            try:  # one thread: a node may use the CPU of its plan, not the machine's
+            try:  # one thread: a node may use the CPU of its plan, not of the machine
                 self._cache[key] = self._file.read_row_group(group, columns=list(columns), use_threads=False)
             except (pa.ArrowInvalid, OSError) as error:
                 raise InvalidValueError(f"cannot read rows of {self._path}: {_first_line(error)}") from error

@@ -1,4 +1,4 @@
-"""Read a shard's rows: what a worker does with the index ranges that the ledger gives it."""
+"""Read a shard's rows: the index ranges that the ledger grants to a worker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ShardReader:
     Raises
     ------
     InvalidValueError
-        When the file has not the rows that it had then.
+        When the file does not have the rows that it had then.
     """
 
     def __init__(self, data: DataSpec, features: FeatureSpec, *, folder: Path | None = None) -> None:
@@ -51,7 +51,7 @@ class ShardReader:
         Raises
         ------
         InvalidValueError
-            When there are no such rows, or they are not what the features say; it names the row.
+            When there are no such rows, or they do not match the features; it names the row.
         """
         if not 0 <= start <= stop <= (stop if self._n_row is None else self._n_row):
             raise InvalidValueError(f"rows must be within [0, {self._n_row}), got [{start}, {stop})")

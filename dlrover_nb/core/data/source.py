@@ -1,7 +1,7 @@
 """Where rows come from: one small class per file format, all with the same interface.
 
-A source says which columns it has and of what kind, and reads a range of rows as an Arrow table. Mistakes in
-the user's data end here, each as one line with what to do.
+A source says which columns it has and of what kind, and reads a range of rows as an Arrow table. Errors in
+the user's data are raised here, each as one line with what to do.
 
 `SOURCES` is the table of formats: a new one is a class of the interface `Source` in a file of its own, a
 member of `DataFormat`, and a line here. A source in a package of one's own needs none of these: the format

@@ -1,13 +1,13 @@
 """Decoded row groups in a temporary file, for Parquet files whose groups are much larger than a shard.
 
 Shards come in a shuffled order, and a group can only be decoded whole: of a group of a million rows every
-shard of ten thousand would decode a hundred times its own rows. So a group is decoded once and written down
-uncompressed, in pieces of `PIECE_ROWS`, and a shard reads the pieces that it needs. Keeping decoded groups in
-memory was rejected: they would be as large as the data. Mapping the file too: its pages count as memory of
-the worker, and the forecast would take them for growth.
+shard of ten thousand would decode a hundred times its own rows. So a group is decoded once and written to
+disk uncompressed, in pieces of `PIECE_ROWS`, and a shard reads the pieces that it needs. Keeping decoded
+groups in memory was rejected: they would be as large as the data. Mapping the file too: its pages count as
+memory of the worker, and the forecast would treat them as growth.
 
 The file has no name once it is open, so nothing is left behind however the process ends. It takes at most
-`MOST_BYTES` and a quarter of the free disk; groups that find no room are decoded as before.
+`MOST_BYTES` and a quarter of the free disk; groups that do not fit are decoded as before.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class SpilledGroup:
 
 
 class Spill:
-    """Groups that were written down, as long as there is room."""
+    """Groups that were written to disk, as long as there is room."""
 
     def __init__(self) -> None:
         self._groups: dict[Hashable, SpilledGroup] = {}
         self._n_byte = 0
 
     def get(self, key: Hashable) -> SpilledGroup | None:
-        """Return a group that is there."""
+        """Return a stored group."""
         return self._groups.get(key)
 
     def put(self, key: Hashable, table: pa.Table) -> bool:
-        """Write a group down if it is large and there is room; whether it is there now."""
+        """Store a group if it is large and there is room; return whether it is stored now."""
         if table.num_rows < LARGE_ROWS or not self._has_room(table.nbytes):
             return False
         try:

@@ -1,7 +1,7 @@
-"""A user's own module: built, and tried on a few rows before a job starts with it.
+"""A user's own module: built, and checked on a few rows before a job starts with it.
 
-Every mistake that can be seen on one batch is one line at submit instead of a failed job: a wrong shape, a
-parameter that cannot be flattened, a buffer that changes, an error of the user's own code.
+Every error that one batch shows is one line at submit instead of a failed job: a wrong shape, a parameter
+that cannot be flattened, a buffer that changes, an error of the user's own code.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check(factory: object, columns: Columns, n_rows: Iterable[int]) -> int:
     Raises
     ------
     InvalidValueError
-        When the module does not keep to the contract of `trainable`, with what it did.
+        When the module violates the contract of `trainable`; it says how.
     """
     name = name_of(factory)
     with torch.random.fork_rng(devices=[]):

@@ -1,7 +1,7 @@
 """Forward and backward pass of one batch, with the dense parameters and gradients as one buffer each.
 
-What a worker sends and receives is then one array per PS, and nothing is copied parameter by parameter. The
-optimizer is not here: gradients are applied where the parameters live.
+A worker then sends and receives one array per PS, and nothing is copied parameter by parameter. The optimizer
+is not here: gradients are applied where the parameters live.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What one batch gives: its mean loss, and gradients of its distinct rows [u, row_width]."""
+    """Result of one batch: its mean loss, and gradients of its distinct rows [u, row_width]."""
 
     loss: float
     rows: Floats
@@ -42,8 +42,8 @@ class Gradients:
 class Learner:
     """A model and its flat views.
 
-    `values` and `gradients` are float32 arrays over all dense parameters, and the very memory that torch
-    computes with: write new values into the first, read the second after `step`.
+    `values` and `gradients` are float32 arrays over all dense parameters, and share memory with torch's
+    tensors: write new values into the first, read the second after `step`.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def set_threads(n_thread: int) -> None:
 
 
 def _tensor(array: Floats) -> torch.Tensor:
-    """Share memory with `array` where torch may; it takes none that is read-only, such as a message's."""
+    """Share memory with `array` where possible; torch accepts no read-only array, such as a message's."""
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 

@@ -23,7 +23,7 @@ def auc(scores: NDArray[Any], labels: NDArray[Any]) -> float:
     Raises
     ------
     InvalidValueError
-        When the rows are all of one class, for which there is no such chance.
+        When the rows are all of one class, for which the AUC is not defined.
     """
     positive = labels > 0.5
     n_positive = int(positive.sum())

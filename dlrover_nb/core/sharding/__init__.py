@@ -1,1 +1,1 @@
-"""Dynamic data sharding: who works on which rows, counted exactly."""
+"""Dynamic data sharding: which worker trains which rows, counted exactly."""

@@ -1,8 +1,8 @@
 """The changes of a ledger, recorded as lines of text for the write-ahead log of the job master.
 
 A line names a call of `ShardLedger` and its arguments. The state of a ledger depends on its calls alone, so
-the same calls on the same record give the same grants, owners and counts (`changes`). The log knows no
-ledger: a ledger owns its log, and the replay owns both.
+the same calls on the same record give the same grants, owners and counts (`changes`). The log does not refer
+to a ledger: a ledger owns its log, and the replay uses both.
 """
 
 from __future__ import annotations
