@@ -1,7 +1,7 @@
 """The Python API: a cluster, its jobs, and what their methods return.
 
-The verbs of `%dlrover` and of the command line are these methods under the same names, so that a notebook
-can go from one to the other; each returns an object that shows itself as text and as static HTML.
+The verbs of `%dlrover` and of the command line are these methods under the same names, so a notebook can mix
+both; each returns an object that displays as text and as static HTML.
 
 Names load when they are used: the parser of the verbs takes sizes of plans from here, and no charts.
 """

@@ -77,8 +77,8 @@ class Cluster:
         Raises
         ------
         InvalidValueError
-            When the job is malformed, its name is in use, its data is not what it says, or your own code does
-            not do on a few rows what it should.
+            When the job is malformed, its name is in use, its data does not match its description, or your
+            own code fails the check on a few rows.
         NotFoundError
             When there is no such job file.
         CapacityError
@@ -93,7 +93,7 @@ class Cluster:
         return Job(handle, self.poller, Note(f"Submitted {spec.name}", f"{spec.plan}; mode {spec.mode}"))
 
     def jobs(self) -> JobsView:
-        """Return all jobs, newest first: running ones, and those that the history knows."""
+        """Return all jobs, newest first: running ones, and those in the history."""
         return JobsView(self.core.jobs())
 
     def job(self, name: str | None = None) -> Job:
@@ -151,7 +151,7 @@ class Cluster:
         Returns
         -------
         ImportView
-            What it says; ``.submit()`` starts that job, ``.apply()`` scales the one that runs.
+            Its content; ``.submit()`` starts that job, ``.apply()`` scales the one that runs.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class Cluster:
         Parameters
         ----------
         owner
-            Whose jobs; None for everybody's.
+            Owner of the jobs; None for all.
         days
             Only plans that were applied in the last so many days; None for all.
 

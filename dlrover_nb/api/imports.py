@@ -1,4 +1,4 @@
-"""What a file of exported documents says: its job, its plan, and what differs from the job that runs."""
+"""The content of a file of exported documents: its job, its plan, and differences from the running job."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _OWN = {"plan", "owner"}  # keys of a job that an import compares otherwise, or 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ImportView(Shown):
-    """What a file of exported documents says, beside the running job of that name where there is one.
+    """The content of a file of exported documents, compared with the running job of that name, if any.
 
     Parameters
     ----------
     path
         The file.
     imported
-        What it says.
+        Its content.
     running
-        The job of that name as it is; None where there is none, or no cluster is connected.
+        The present job of that name; None where there is none, or no cluster is connected.
     start, find
         Start a job, and find one by name, on the connected cluster; None while not connected.
     """
@@ -62,7 +62,7 @@ class ImportView(Shown):
         Raises
         ------
         InvalidValueError
-            When the file does not say enough of the job, or as `Cluster.submit`.
+            When the file does not describe the job completely, or as `Cluster.submit`.
         """
         spec = self.imported.to_submit
         if spec is None:
@@ -87,7 +87,7 @@ class ImportView(Shown):
         NotFoundError
             When no job of that name runs.
         InvalidValueError
-            When the file says nothing of a plan.
+            When the file contains no plan.
         CapacityError
             When the plan breaks a quota or a pin, or does not fit.
         """

@@ -34,9 +34,9 @@ NEW_S = 2.0  # a job's master takes a moment to start; till then the first displ
 class Job(Results):
     """A job by name; displays its present state.
 
-    Every method asks the job's master anew, so that a `Job` is never stale, and raises `BackendError`, one
-    line that says what to do, when the master cannot be reached. ``await job`` waits for its end without
-    blocking; an interrupted or cancelled wait leaves the job alone.
+    Every method asks the job's master anew, so a `Job` is never stale, and raises `BackendError`, one line
+    that says what to do, when the master cannot be reached. ``await job`` waits for its end without blocking;
+    an interrupted or canceled wait leaves the job running.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Job(Results):
         return LiveView(self.handle, self.poller)
 
     def plans(self) -> PlansView:
-        """Return the open proposal, the Pareto front, the fit and its curves, and how plans turned out."""
+        """Return the open proposal, the Pareto front, the fit and its curves, and the outcomes of plans."""
         return PlansView(self.handle.with_short_timeout.snapshot())
 
     def why(self, proposal: str | None = None) -> WhyView:
@@ -100,8 +100,9 @@ class Job(Results):
         Returns
         -------
         WhyView
-            The constraints that bind, what one more step along each axis would bring, the measurements
-            behind it, and the nearest change of a number that would turn it; ``.explanation`` is the record.
+            The constraints that bind, the effect of one more step along each axis, the measurements behind
+            it, and the nearest change of a number that would change the advice; ``.explanation`` is the
+            record.
 
         Raises
         ------
@@ -124,7 +125,7 @@ class Job(Results):
         worker_memory_mib: int | None = None,
         ps_memory_mib: int | None = None,
     ) -> WhatIfView:
-        """Say what plans would bring if they ran; nothing changes.
+        """Predict the effect of plans; nothing changes.
 
         Parameters
         ----------
@@ -238,7 +239,7 @@ class Job(Results):
         return self._state(self.handle.wait(timeout_s, until=Until(until)))
 
     def stop(self, *, why: str = "") -> StatusView:
-        """Stop the job, keeping what it learnt, and return its last state.
+        """Stop the job, keeping what it learned, and return its last state.
 
         Parameters
         ----------
@@ -257,7 +258,7 @@ class Job(Results):
         return self._state(self.handle.stop(why=why))
 
     def __await__(self) -> Generator[object, None, StatusView]:
-        """Wait for the end of the job; a cancelled wait leaves the job alone."""
+        """Wait for the end of the job; a canceled wait leaves it running."""
         return self._state((yield from self.handle.__await__()))
 
     def _state(self, snapshot: JobSnapshot) -> StatusView:

@@ -20,7 +20,7 @@ DAY_S = 86_400.0
 
 
 def runs(job: str | None = None) -> RunsView:
-    """Return the runs that the history knows, newest first: of all jobs, or of one name.
+    """Return the runs in the history, newest first: of all jobs, or of one name.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def runs(job: str | None = None) -> RunsView:
 
 
 def history(job: str | None = None, run: str | None = None) -> HistoryView | RunsView:
-    """Look back on one run of a job, or, where none is named, on the list of all runs.
+    """Return one run of a job, or, where none is named, the list of all runs.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def score(owner: str | None = None, days: float | None = None) -> ScoresView:
     Parameters
     ----------
     owner
-        Whose jobs; None for everybody's.
+        Owner of the jobs; None for all.
     days
         Only plans that were applied in the last so many days; None for all.
 
@@ -103,7 +103,7 @@ def score(owner: str | None = None, days: float | None = None) -> ScoresView:
 
 
 def logs(job: str, node: str | None = None, *, n: int = 100, gone: DlroverError | None = None) -> LogsView:
-    """Return what the nodes of a job wrote that has no master any more, the newest last.
+    """Return the log lines of a job that has no master any more, the newest last.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def logs(job: str, node: str | None = None, *, n: int = 100, gone: DlroverError 
     n
         How many lines.
     gone
-        How a master was missed; raised where the job did not run on this machine either.
+        The error of finding its master; raised where the job did not run on this machine either.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """Displays of core records in a notebook, registered by `%load_ext dlrover_nb`.
 
-The core knows nothing of notebooks, so its records have no rich form of their own; here each is given the
-view that the verbs show it with, as text and as HTML with inline SVG, which survives saving. They are named
-by their modules: nothing is imported before one is shown. A record inside a list or a tuple keeps the short
-form of Python, as a page of views is no list any more.
+The core is independent of notebooks, so its records have no rich form of their own; here each gets the view
+that the verbs display it with, as text and as HTML with inline SVG, which is kept in a saved notebook. They
+are named by their modules: nothing is imported before one is shown. A record inside a list or a tuple keeps
+the short form of Python, as a page of views would no longer be a list.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _VIEWS = {  # (module, record) -> (module, what makes a view of it)
 
 
 def register(formatter: Any) -> None:  # noqa: ANN401 - IPython carries no types here
-    """Teach a shell's display formatter the records."""
+    """Register the records with a shell's display formatter."""
     for (module, name), (where, what) in _VIEWS.items():
         view_of = _loader(where, what)
         formatter.formatters["text/html"].for_type_by_name(module, name, _html(view_of))
@@ -53,7 +53,7 @@ def register(formatter: Any) -> None:  # noqa: ANN401 - IPython carries no types
 
 
 def unregister(formatter: Any) -> None:  # noqa: ANN401 - as above
-    """Take back what `register` taught."""
+    """Remove what `register` registered."""
     for module, name in _VIEWS:
         for kind in ("text/html", "text/plain"):
             formatter.formatters[kind].pop(f"{module}.{name}", None)
@@ -80,7 +80,7 @@ def explanation_view(explanation: Explanation) -> View:
 
 
 def weighed_view(weighed: Weighed) -> View:
-    """Return what a plan would bring, and why it would be refused."""
+    """Return the predicted effect of a plan, and why it would be refused."""
     from dlrover_nb.widgets.records import candidate_view, plan_view  # noqa: PLC0415 - when one is shown
 
     refusal = (Paragraph(weighed.refusal, Tone.WARNING),) if weighed.refusal else ()

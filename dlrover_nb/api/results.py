@@ -1,4 +1,4 @@
-"""What a job leaves: logs, its history, documents of its plan, predictions, and a report."""
+"""The results of a job: logs, its history, documents of its plan, predictions, and a report."""
 
 from __future__ import annotations
 

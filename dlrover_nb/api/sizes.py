@@ -1,4 +1,4 @@
-"""The parts of a plan that a user names: what is not named stays as it runs."""
+"""The parts of a plan that a user names: other parts stay as they are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Parts of a plan; None leaves a part as it runs."""
+    """Parts of a plan; None leaves a part as it is."""
 
     workers: int | None = None
     ps: int | None = None
@@ -50,7 +50,7 @@ PARTS = tuple(f.name for f in fields(Sizes))
 
 
 def check_given(sizes: Sizes, names: Iterable[str] = PARTS) -> None:
-    """Refuse sizes of which none is given; `names` is what the user would have called them."""
+    """Refuse sizes of which none is given; `names` are their names in the user's input."""
     if not sizes:
         raise InvalidValueError(f"nothing to change; give at least one of {', '.join(names)}")
 

@@ -45,7 +45,7 @@ def job_of(job: JobText, settings: Settings = (), *, base: Path | None = None) -
         for key, value in _flat(settings):
             content = _with(content, key.split("."), value, key)
         spec = job_from(content, base=base)
-    find_policy(spec.policy)  # raises here, beside the user, and not in the job's master
+    find_policy(spec.policy)  # raises here, where the user sees it, and not in the job's master
     return spec if spec.owner else replace(spec, owner=user_name())
 
 

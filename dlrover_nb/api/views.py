@@ -1,4 +1,4 @@
-"""What verbs and methods return: objects that show themselves as text and as static HTML, in any front end.
+"""What verbs and methods return: objects that display as text and as static HTML, in any front end.
 
 The HTML holds inline SVG and tables only, so a saved notebook shows every plot and number with neither
 kernel nor network. Nothing here imports panel or bokeh; live views are separate (`%dlrover watch`).
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """What all of them share: one `View`, rendered as text and as HTML."""
+    """Base of all of them: one `View`, rendered as text and as HTML."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class JobsView(Shown):
 
     @property
     def candidates(self) -> tuple[JobSummary, ...]:
-        """The jobs that one may mean without a name: those that run, or else all that are here."""
+        """The jobs that a missing name may refer to: those that run, or else all."""
         live = tuple(j for j in self.jobs if j.live)
         return tuple(j for j in live if not j.phase.is_final) or live
 
@@ -97,7 +97,7 @@ class StatusView(Shown):
 
     @property
     def phase(self) -> JobPhase:
-        """Where the job is in its life."""
+        """The phase of the job."""
         return self.snapshot.phase
 
     def view(self) -> View:
@@ -130,7 +130,7 @@ class WhyView(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WhatIfView(Shown):
-    """What plans would bring if they ran, each with why it would be refused, if it would."""
+    """The predicted effect of plans, each with why it would be refused, if it would."""
 
     weighed: tuple[Weighed, ...]
     snapshot: JobSnapshot
@@ -142,7 +142,7 @@ class WhatIfView(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunsView(Shown):
-    """The runs that the history knows."""
+    """The runs in the history."""
 
     runs: tuple[JobRun, ...]
 
@@ -159,7 +159,7 @@ class RunsView(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryView(Shown):
-    """One run: how fast it was, what was decided, and how that turned out."""
+    """One run: its speed, its decisions, and their outcomes."""
 
     history: RunHistory
 
@@ -192,7 +192,7 @@ class DecisionView(Shown):
 
 
 def logs_title(job: str, node: str | None) -> str:
-    """Name what logs are of."""
+    """Return the title of log lines."""
     return f"{node} of {job}" if node else job
 
 

@@ -1,6 +1,6 @@
-"""The only parser: words to the call of a verb, for `%dlrover` and for the command line alike.
+"""The only parser: from words to the call of a verb, for `%dlrover` and the command line.
 
-Each verb has one argparse parser of its own, built from its record, so nothing behind the parser sees a
+Each verb has one argparse parser of its own, built from its record, so no code behind the parser gets a
 Namespace. IPython's `MagicArgumentParser` is not used, since the command line must not import IPython.
 Mistakes are `InvalidValueError` here and become a `UsageError`, or exit code 2, at the edge.
 """

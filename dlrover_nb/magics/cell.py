@@ -57,7 +57,7 @@ def looks_like_yaml(cell: str) -> bool:
 def run_python(code: str, namespace: dict[str, object]) -> object:
     """Run a cell among the user's variables, and return the value of its last expression; None without one.
 
-    An exception in it stays what it is, with the lines of the cell in its traceback.
+    An exception in it is not changed, with the lines of the cell in its traceback.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def run_python(code: str, namespace: dict[str, object]) -> object:
 def _parsed(code: str, name: str) -> ast.Module:
     try:
         tree = ast.parse(code, name)
-        compile(tree, name, "exec")  # what the grammar allows and the language does not: `return` outside
+        compile(tree, name, "exec")  # what the grammar allows and the compiler does not: `return` outside
     except SyntaxError as error:
         lines = code.splitlines()
         line = (error.lineno or 1) - 1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Connector(Protocol):
-    """How to get a cluster; `core.connect.connect` is the one."""
+    """Signature of `core.connect.connect`, which returns a cluster."""
 
     def __call__(
         self, kind: str, address: str | None, *, start: bool = True, **options: Unpack[Options]
@@ -92,7 +92,7 @@ class Commands:
         return cluster
 
     def cluster(self, *, start: bool = False) -> Cluster:
-        """Return the cluster; only a verb that brings a job may start one.
+        """Return the cluster; only a verb that submits a job may start one.
 
         Raises
         ------

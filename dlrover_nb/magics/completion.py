@@ -81,7 +81,7 @@ def _candidates(session: Session, words: list[str], fragment: str) -> Iterable[s
 
 
 def _positional(session: Session, parser: Parser, job: str | None, fragment: str) -> Iterable[str]:
-    """Return what may stand here without a flag: a job once, then what belongs to it."""
+    """Return the possible words without a flag: a job once, then what belongs to it."""
     for action in parser.positionals:
         if action.metavar != "JOB" or job is None:
             yield from _values(session, action, job, fragment)
@@ -150,7 +150,7 @@ def _yaml(above: list[str], before: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _position(above: list[str], depth: int) -> tuple[list[str], set[str]]:
-    """Return the groups that a line of this indentation stands in, and the keys used there already."""
+    """Return the groups that contain a line of this indentation, and the keys used there already."""
     group, used = list[str](), set[str]()
     for text in reversed(above):
         found = _KEY.match(text)

@@ -27,7 +27,7 @@ class Names:
     decisions: tuple[str, ...] = ()
 
     def of(self, what: str) -> tuple[str, ...]:
-        """Return the names of a kind, by the word that the help has for it."""
+        """Return the names of a kind, by its word in the help."""
         kinds = {"NODE": self.nodes, "SHARD": self.set_aside, "DECISION": self.decisions}
         return self.proposals if what in {"PROPOSAL", "PLAN"} else kinds.get(what, ())
 

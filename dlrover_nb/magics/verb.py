@@ -62,7 +62,7 @@ class Verb:
     takes_cell
         Whether it takes the body of a cell, as ``cell``.
     exits_by_phase
-        Whether the command line's exit code says if the job that is returned has failed.
+        Whether the command line's exit code reports if the returned job has failed.
     """
 
     name: str

@@ -38,7 +38,7 @@ def plans(commands: Commands, *, job: str | None) -> PlansView:
 
 
 def why(commands: Commands, *, job: str | None, proposal: str | None) -> WhyView:
-    """Say why a plan is proposed: the one named, the one shown last, or the open one."""
+    """Explain a proposal: the one named, the one shown last, or the open one."""
     found = commands.job(job)
     shown = found.why(commands.session.proposal_for(found.name, proposal))
     commands.session.note_names(shown.snapshot)
@@ -46,7 +46,7 @@ def why(commands: Commands, *, job: str | None, proposal: str | None) -> WhyView
 
 
 def whatif(commands: Commands, *, job: str | None, sizes: Sizes) -> WhatIfView:
-    """Say what another plan would bring; what is not given stays as it runs."""
+    """Predict the effect of another plan; parts that are not given stay as they are."""
     return commands.job(job).whatif(**asdict(sizes))
 
 
@@ -59,7 +59,7 @@ def accept(commands: Commands, *, job: str | None, proposal: str | None, why: st
 def override(
     commands: Commands, *, job: str | None, proposal: str | None, sizes: Sizes, why: str
 ) -> DecisionView:
-    """Answer a proposal with another plan; what is not given stays as it runs."""
+    """Answer a proposal with another plan; parts that are not given stay as they are."""
     found = commands.job(job)
     proposal = commands.session.proposal_for(found.name, proposal)
     return commands.decided(found.override(**asdict(sizes), proposal=proposal, why=why))
@@ -77,17 +77,17 @@ def pin(commands: Commands, *, job: str | None, sizes: Sizes, clear: bool, why: 
 
 
 def mode(commands: Commands, *, job: str | None, mode: str, why: str) -> DecisionView:
-    """Say who decides from now on."""
+    """Set who decides from now on."""
     return commands.decided(commands.job(job).mode(mode, why=why))
 
 
 def scale(commands: Commands, *, job: str | None, sizes: Sizes, why: str) -> DecisionView:
-    """Change the running plan; what is not given stays as it runs."""
+    """Change the running plan; parts that are not given stay as they are."""
     return commands.decided(commands.job(job).scale(**asdict(sizes), why=why))
 
 
 def undo(commands: Commands, *, job: str | None, decision: str | None, why: str) -> DecisionView:
-    """Take back the latest decision: the one named, or whichever it is."""
+    """Undo the latest decision; a named one must be the latest."""
     return commands.decided(commands.job(job).undo(decision, why=why))
 
 

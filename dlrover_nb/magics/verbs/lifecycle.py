@@ -49,7 +49,7 @@ def attach(commands: Commands, *, job: str | None) -> Job | JobsView:
 
 
 def wait(commands: Commands, *, job: str | None, timeout: float | None, until: str) -> StatusView:
-    """Block until the job has ended or proposes a plan; an interrupt leaves the job alone."""
+    """Block until the job has ended or proposes a plan; an interrupt leaves the job running."""
     return commands.wait(commands.job(job), timeout, until)
 
 
