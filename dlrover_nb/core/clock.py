@@ -29,7 +29,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """Virtual time for tests and simulations: it moves only when told to."""
+    """Virtual time for tests and simulations: it moves only in `advance`."""
 
     def __init__(self, at_s: float = 0.0) -> None:
         self._at_s = at_s

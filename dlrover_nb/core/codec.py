@@ -1,8 +1,8 @@
 """Records to bytes and back: the one encoding of the wire, the journal, the history and files.
 
 A record on its own is encoded by its fields. Where the reader cannot know the type (wire, journal), the
-record travels as a pair (name of its type, fields) and the reader passes the types that it expects:
-anything else is refused, so no input can make it build an object of another type.
+record travels as a pair (name of its type, fields) and the reader passes the types that it expects: anything
+else is refused, so no input can create an object of another type.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The file's keys are the record's fields (``n_epoch`` is written ``epochs``), groups are nested, every key but
 ``name`` has a default, and a group that is given in part keeps the defaults of the rest. ``null`` means none:
 no budget, no quota, no pin, an unknown price. The types of the records drive the readers below, so a new
-field needs no second place. `dump_job` writes every value: ``parse_job(dump_job(spec)) == spec``.
+field is added in one place. `dump_job` writes every value: ``parse_job(dump_job(spec)) == spec``.
 
-Each error is one line with the path of the field. Nothing is guessed, except the format of the data from the
+Each error is one line with the path of the field. Nothing is inferred, except the format of the data from the
 extension of its file.
 """
 

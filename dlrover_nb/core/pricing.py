@@ -3,10 +3,10 @@
 DLRover-RM prices the *additional* resources, RC(A) (Eq. 7). Its sum is linear, so RC is the difference of
 two plans' prices; we price whole plans, because users pay for whole plans.
 
-A price that nobody knows stays unknown: every node has CPU and memory, so that with either price missing the
-money of any plan is None. A sum with a part left out would look like a price and rank plans wrongly. The
-search needs an order all the same, and takes the plan's effort then (cores, 8 GiB as one). It does so too
-where all prices are zero: money tells no plans apart there, and resources are still not to be wasted.
+An unknown price stays unknown: every node has CPU and memory, so with either price missing the cost of any
+plan is None. A partial sum would look like a price and rank plans wrongly. The search needs an order in any
+case, and then uses the plan's effort (cores, 8 GiB as one). It does so too where all prices are zero: money
+does not distinguish plans there, and resources must still not be wasted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def cost_per_hour(plan: ResourcePlan, prices: PriceTable) -> float | None:
 
 
 def costs(axes: Array, worker_memory_mib: int, ps_memory_mib: int, prices: PriceTable) -> Array:
-    """Return what the search minimises, as `Candidate.cost` is for one plan: shape (n_plans,).
+    """Return what the search minimizes, as `Candidate.cost` is for one plan: shape (n_plans,).
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Packed:
         temporary.replace(path)
 
     def load(self) -> object:
-        """Return what a node would get."""
+        """Return the object that a node would load."""
         return pickle.loads(self.content) if self.content else load(self.code, None)  # noqa: S301 - made here
 
 

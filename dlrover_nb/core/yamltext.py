@@ -36,7 +36,7 @@ _ODD = re.compile("[\x85\u2028\u2029\ufeff]")
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     """Quote text with unusual line breaks, which PyYAML would write as they are and read back as blanks.
 
-    Several lines stand as they are, where YAML can say so.
+    Several lines are written as they are, where YAML allows it.
     """
     style = '"' if _ODD.search(text) else "|" if "\n" in text.rstrip("\n") else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
