@@ -1,9 +1,9 @@
-"""What who is connected may do in a namespace, and the Role to ask for where something is missing.
+"""The connected user's rights in a namespace, and the Role to ask for where rights are missing.
 
-One review tells all rules that hold there. It is final where the API server says that it is complete;
-otherwise (an authorizer that decides without rules), and for what is the cluster's and not the namespace's,
-each right is reviewed by itself. Nothing is tried out. A cluster that allows no such reviews says nothing
-until something is refused; that error then brings the Role.
+One review returns all rules of the namespace. It is final where the API server says
+that it is complete. Otherwise (an authorizer that decides without rules), and for rights of cluster scope,
+each right is reviewed by itself. Nothing is tried out. A cluster that allows no such reviews gives no answer
+until a request is refused; that error then contains the Role.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A right, and which of its verbs are missing."""
+    """A right, and those of its verbs that are missing."""
 
     right: Right
     missing: tuple[str, ...]
@@ -38,14 +38,14 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What somebody may do in a namespace.
+    """A user's rights in a namespace.
 
     Parameters
     ----------
     user
-        As the cluster calls him; empty when nobody says.
+        The user's name in the cluster; empty when unknown.
     checked
-        All rights that are of use, those that he has too; none where the cluster does not tell them.
+        All rights that are of use, granted ones too; none where the cluster does not report them.
     """
 
     user: str
@@ -60,13 +60,13 @@ class Access:
     def ask(self) -> str:
         """Return the Role and its binding to ask an administrator for, as YAML; empty: nothing is needed.
 
-        It has what is missing alone: nobody is asked for more than that.
+        It contains the missing rights alone.
         """
         return role_text(self.missing, self.user, self.namespace) if self.missing else ""
 
 
 def check_access(api: Api, rights: Iterable[Right] = (*USER, SEE_NODES)) -> Access:
-    """Find out which of these rights who asks has in the namespace; two requests where all is told by rules.
+    """Check which of these rights the user has in the namespace; two requests where rules cover all.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def check_access(api: Api, rights: Iterable[Right] = (*USER, SEE_NODES)) -> Acce
 
 
 def _rules(api: Api) -> tuple[Sequence[dict[str, Any]], bool]:
-    """Return the rules that hold for who asks, and whether these are all."""
+    """Return the user's rules, and whether they are complete."""
     try:
         told = api.create(RULES_REVIEW, {"spec": {"namespace": api.namespace}}).get("status", {})
     except (Forbidden, NotThere):
@@ -122,9 +122,9 @@ def _allowed(api: Api, right: Right, verb: str) -> bool:
 
 
 def _who(api: Api) -> str:
-    """Return how the cluster calls who asks; empty when it does not say.
+    """Return the user's name in the cluster; empty when unknown.
 
-    Servers since 1.28 have a review for that. Older ones refuse to whom may not do all, and call him by name.
+    Servers since 1.28 have a review for that. Older ones name the user when they refuse a request.
     """
     try:
         return str(api.create(SELF_REVIEW, {})["status"]["userInfo"]["username"])
@@ -135,7 +135,7 @@ def _who(api: Api) -> str:
 
 
 def standing(api: Api) -> ClusterAccess:
-    """Return what a user is told when he connects: where he is, the quota there, and what he may do.
+    """Return the lines shown on connecting: the place, its quota, and the user's rights.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def standing(api: Api) -> ClusterAccess:
 
 
 def _absent(api: Api) -> str:
-    """Say that the namespace is not there; many may not know that, and are told nothing."""
+    """Report that the namespace does not exist; nothing for users who may not read namespaces."""
     try:
         api.get(NAMESPACE, api.namespace)
     except NotThere:
@@ -176,7 +176,7 @@ def _quotas(api: Api, access: Access) -> Sequence[dict[str, Any]]:
 
 
 def quota_facts(quotas: Iterable[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """Return what quotas leave, a line to each: what is used of what there may be."""
+    """Return one line per quota: the amounts used of its limits."""
     facts = []
     for quota in quotas:
         status = quota.get("status") or {}

@@ -1,7 +1,7 @@
-"""Asks the API server for objects as plain JSON: one function to a verb, no model classes.
+"""Client of the API server for objects as plain JSON: one function per verb, no model classes.
 
-Every call has a limit of time and is safe from several threads; what went wrong is an `ApiError`, whose text
-is one line for people, and whose class says what a program is to do (`answers`).
+Every call has a time limit and is thread-safe. A failure is an `ApiError`: its text is one line for people,
+its class tells a program what to do (`api_errors`).
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ CALL_LIMIT_S = 20.0
 WATCH_S = 300.0  # after which the server ends a watch; the client begins the next
 _SILENCE_S = 15.0  # that a server may take to end a watch whose time is over
 _PAGE = 500  # objects to an answer
-_TRIES = 5  # of a create that another one on the same quota got in the way of
+_TRIES = 5  # of a create that conflicts with another one on the same quota
 _JSON = ("Content-Type", "application/json")
 _MERGE = ("Content-Type", "application/merge-patch+json")
 _ACCEPT = ("Accept", "application/json")
 
 
 class Listing(NamedTuple):
-    """Objects, and the version of the store at which they were so: where a watch goes on from."""
+    """Objects, and their version in the store, from which a watch continues."""
 
     items: list[Doc]
     resource_version: str
@@ -75,7 +75,7 @@ class Listing(NamedTuple):
 def connect_api(
     context: str | None = None, namespace: str | None = None, kubeconfig: str | None = None
 ) -> Api:
-    """Return the way to an API server, as a kubeconfig or the pod's own account has it; nothing is sent.
+    """Return an API client configured from a kubeconfig or the pod's own account; nothing is sent.
 
     Parameters
     ----------
@@ -89,21 +89,21 @@ def connect_api(
     Raises
     ------
     BackendError
-        When there is no configuration, or it is of no use.
+        When there is no configuration, or it is unusable.
     """
     connection = Connection(lambda: load_login(context, kubeconfig))
     return Api(connection, namespace or connection.login.namespace)
 
 
 class Api:
-    """The API server, seen from one namespace; held by any number of threads.
+    """The API server, at one namespace; thread-safe.
 
     Parameters
     ----------
     connection
-        The way to it.
+        The connection to it.
     namespace
-        Where namespaced kinds are looked for; empty: lists and watches span all namespaces.
+        Of namespaced kinds; empty: lists and watches span all namespaces.
     limit_s
         Seconds that one call may take.
     """
@@ -127,7 +127,7 @@ class Api:
 
     @property
     def user(self) -> str:
-        """Name of the kubeconfig's user; how the cluster calls him may differ."""
+        """Name of the kubeconfig's user; the user's name in the cluster may differ."""
         return self._connection.login.user
 
     @property
@@ -136,11 +136,11 @@ class Api:
         return self._connection.n_request
 
     def within(self, namespace: str) -> Api:
-        """Return the same connection, seen from another namespace."""
+        """Return the same connection, at another namespace."""
         return self._like(namespace, self._limit_s)
 
     def with_short_timeout(self, limit_s: float) -> Api:
-        """Return the same connection, for calls that may take so long at the most."""
+        """Return the same connection with another time limit per call."""
         return self._like(self.namespace, limit_s)
 
     def _like(self, namespace: str, limit_s: float) -> Api:
@@ -149,7 +149,7 @@ class Api:
         return other
 
     def close(self) -> None:
-        """Close connections at rest; a later call opens new ones."""
+        """Close idle connections; a later call opens new ones."""
         self._connection.close()
 
     def get(self, kind: Kind, name: str, *, subresource: str = "") -> Doc:
@@ -246,7 +246,7 @@ class Api:
         resource_version: str = "",
         timeout_s: float = WATCH_S,
     ) -> Watch:
-        """Return what happens to objects from a version on, until `timeout_s` is over.
+        """Return the events of objects from a version on, until `timeout_s` is over.
 
         Raises
         ------
@@ -279,7 +279,7 @@ class Api:
         headers: Mapping[str, str] | None = None,
         timeout_s: float = CALL_LIMIT_S,
     ) -> bytes:
-        """Ask a program in a pod over HTTP, through the API server; POST when there is a body, else GET.
+        """Send an HTTP request to a program in a pod through the API server; POST with a body, else GET.
 
         Raises
         ------
@@ -307,12 +307,12 @@ class Api:
         timestamps: bool = False,
         timeout_s: float = WATCH_S,
     ) -> Iterator[str]:
-        """Yield what a pod's program wrote, by lines; with `follow` until it is silent for `timeout_s`.
+        """Yield the lines of a pod's log; with `follow` until none comes for `timeout_s`.
 
         Parameters
         ----------
         since_s, since
-            What is older is left out: so many seconds ago, or before this second (``2026-01-31T23:59:59Z``).
+            Older lines are left out: so many seconds ago, or before this second (``2026-01-31T23:59:59Z``).
         timestamps
             Whether each line begins with its time, to the nanosecond.
         """

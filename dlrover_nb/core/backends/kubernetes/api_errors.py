@@ -1,7 +1,7 @@
-"""What the answers of an API server mean: which error each one is, in one line that says what to do.
+"""Maps answers of an API server to errors, each with one line that says what to do.
 
-The status alone does not tell: 403 is what a user may not do, but also a quota that is used up, a limit of
-the namespace, or an admission rule, each with another way out. The words that tell them apart are those of
+The status alone is ambiguous: 403 means a missing right, but also an exhausted quota, a limit of the
+namespace, or an admission rule, each with another remedy. The texts that distinguish them are those of
 Kubernetes' own sources, the same in all versions since 1.9 and with every authorizer.
 """
 
@@ -19,14 +19,14 @@ from dlrover_nb.core.manifests.rights import right_to, role_text
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc, Kind
 
-_LONGEST = 600  # characters of a message that are passed on: a Pod's list of faults can be a page
+_LONGEST = 600  # characters of a message that are passed on: a Pod's list of errors can be a page
 _DENIED = re.compile(r'User "(?P<user>(?:[^"\\]|\\.)*)" cannot ')
 _OVER_QUOTA = re.compile(r"exceeded quota: (?P<quota>[^,]+)")
 _NOT_REACHED = re.compile("error trying to reach service", re.IGNORECASE)
 
 
 class Asked(NamedTuple):
-    """What was asked of the API server, in the words of its authorization.
+    """A request to the API server, in the terms of its authorization.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Asked(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """As Roles write it: ``pods``, ``pods/proxy``."""
+        """In the form of Roles: ``pods``, ``pods/proxy``."""
         plural = self.kind.plural if self.kind else ""
         return f"{plural}/{self.subresource}" if self.subresource else plural
 
@@ -59,12 +59,12 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What an answer of the API server itself says.
+    """An error answer of the API server itself.
 
     Parameters
     ----------
     code
-        As HTTP has it.
+        HTTP status.
     reason
         One word of the API, such as ``AlreadyExists``; empty where it gives none.
     message
@@ -77,16 +77,16 @@ class Status:
 
 
 class ApiError(BackendError):
-    """The API server did not do what it was asked for.
+    """A request to the API server failed.
 
     Parameters
     ----------
     text
         For people.
     status
-        What it answered; code 0 when it did not.
+        Its answer; code 0 when there was none.
     asked
-        What it was asked for.
+        The request.
     """
 
     def __init__(self, text: str, status: Status, asked: Asked) -> None:
@@ -96,25 +96,25 @@ class ApiError(BackendError):
 
 
 class Unreachable(ApiError):  # noqa: N818 - read as a word: `except Unreachable`
-    """No answer of use: no connection, no answer in time, or a server that cannot answer now (5xx, 429).
+    """No usable answer: no connection, no answer in time, or a server that cannot answer now (5xx, 429).
 
-    Nothing is known to be wrong with what was asked; it may be asked again later.
+    Nothing is known to be wrong with the request; it may be repeated later.
     """
 
 
 class Unauthorized(ApiError):  # noqa: N818 - as above
-    """The API server does not know who asks: the credentials are missing, expired or revoked."""
+    """The API server rejects the credentials: they are missing, expired or revoked."""
 
 
 class Forbidden(ApiError):  # noqa: N818 - as above
-    """The user has not the right to do that.
+    """The user lacks the right for this request.
 
     Attributes
     ----------
     user
-        As the API server calls who asked; empty when it does not tell.
+        The user's name at the API server; empty when unknown.
     verb, group, resource, name, namespace
-        The right that is missing, as Roles write it. A note on the error has the Role that gives it.
+        The missing right, in the form of Roles. A note on the error has the Role that grants it.
     """
 
     def __init__(self, text: str, status: Status, asked: Asked) -> None:
@@ -131,11 +131,11 @@ class Forbidden(ApiError):  # noqa: N818 - as above
 
 
 class Refused(ApiError):  # noqa: N818 - as above
-    """The API server does not take this object: it is not valid, or a rule of the namespace is against it."""
+    """The API server rejects this object: it is invalid, or violates a rule of the namespace."""
 
 
 class OverQuota(Refused):
-    """The namespace's quota has no room for this object now; it has when others end.
+    """The namespace's quota has no room for this object until others end.
 
     Attributes
     ----------
@@ -158,11 +158,11 @@ class Conflict(ApiError):  # noqa: N818 - as above
 
 
 class Gone(ApiError):  # noqa: N818 - as above
-    """The version from which on changes were asked for is no longer known; list again."""
+    """The version from which changes were requested is no longer known; list again."""
 
 
 class PodAnswered(ApiError):  # noqa: N818 - as above
-    """The program in the pod answered, and not with success: the way to it is fine.
+    """The program in the pod answered without success; the connection to it works.
 
     Attributes
     ----------
@@ -187,12 +187,12 @@ _MEANINGS: dict[int, tuple[type[ApiError], str]] = {
 
 
 def error_of(asked: Asked, code: int, body: bytes, context: str = "") -> ApiError:
-    """Return what an answer without success means, when the API server itself gave it.
+    """Return the error for an unsuccessful answer of the API server itself.
 
     Parameters
     ----------
     asked, code, body
-        What was asked, and the answer.
+        The request, and the answer.
     context
         Whose credentials were used.
     """
@@ -202,7 +202,7 @@ def error_of(asked: Asked, code: int, body: bytes, context: str = "") -> ApiErro
 
 
 def proxy_error(asked: Asked, code: int, body: bytes) -> ApiError:
-    """Return what an answer without success means that came through the pod proxy.
+    """Return the error for an unsuccessful answer that came through the pod proxy.
 
     The proxy's own errors are a Status, or a plain line where it could not reach the pod.
     """
@@ -220,13 +220,13 @@ def is_status(body: bytes) -> bool:
 
 
 def status_of(doc: Doc) -> Status:
-    """Return what a Status object says."""
+    """Parse a Status object."""
     code, reason, message = doc.get("code"), doc.get("reason"), doc.get("message")
     return Status(code if isinstance(code, int) else 0, str(reason or ""), _one_line(str(message or "")))
 
 
 def read_status(code: int, body: bytes) -> Status:
-    """Return what an answer says, be it a Status or any text."""
+    """Parse an answer: a Status or any text."""
     doc = _object(body)
     if doc.get("kind") == "Status":
         told = status_of(doc)

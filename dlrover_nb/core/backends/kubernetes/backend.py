@@ -2,8 +2,8 @@
 
 The master's loop never waits for the API server: its calls change and read a `PodReconciler`. The worker
 passes it the pods of the informer whenever something changed, carries out its orders, and retries after each
-failure with a growing delay. An API server that is away for minutes delays changes by these minutes; what
-runs is not affected.
+failure with a growing delay. An API server that is unreachable for minutes delays changes by as much; running
+nodes are not affected.
 
 All orders are computed from the pods that there are. So a second backend takes over with no more than the
 names of the nodes (`adopt`), and an order that is carried out twice changes nothing.
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 1.0  # at what is due, where nothing changed
+LOOK_EVERY_S = 1.0  # between checks for due work, where nothing changed
 QUOTA_RETRY_S = 15.0  # until a pod is asked for again that a quota had no room for
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0  # before an API server that does not answer is asked again
-FORBIDDEN_S = 20.0  # until it is believed that pods may not be listed: rights may just have been given
+FORBIDDEN_S = 20.0  # until a refusal to list pods counts: rights may just have been granted
 FORBIDDEN_TRIES = 3  # an API server that has just started may not know all rights yet
 CLOSE_LIMIT_S = 30.0
 
@@ -90,7 +90,7 @@ class KubernetesBackend:
     Parameters
     ----------
     job
-        What its pods are told: the record in the job's Secret, which must be there before nodes start.
+        The record that its pods read: it must be in the job's Secret before nodes start.
     site
         Where.
     """
@@ -112,11 +112,11 @@ class KubernetesBackend:
     # for the master's loop
 
     def capacity(self) -> Capacity:
-        """Return what the machines and the quota of the namespace let the job have, as of the last minute."""
+        """Return the capacity that machines and the namespace's quota give the job, as of the last minute."""
         return self._lookout.seen().capacity
 
     def room(self) -> Capacity:
-        """Return what of it is free or the job's own."""
+        """Return the part of it that is free or held by the job."""
         return self._lookout.seen().room
 
     def listen(self) -> str:
@@ -124,7 +124,7 @@ class KubernetesBackend:
         return f"tcp://{self._site.address}"
 
     def start_node(self, config: NodeConfig) -> None:
-        """Note that a pod is wanted."""
+        """Desire a pod."""
         if self._closed.is_set():
             raise BackendError(f"the backend of job {self._name} is closed: {config.node} cannot be started")
         if self._reconciler.knows(config.node):
@@ -150,13 +150,13 @@ class KubernetesBackend:
         self._wake()
 
     def meet(self, endpoint: str) -> None:
-        """Have the pods' annotation changed, which their nodes read."""
+        """Set the pods' annotation, which their nodes read."""
         with self._lock:
             self._reconciler.set_master_endpoint(endpoint)
         self._wake()
 
     def stop_node(self, node: str) -> None:
-        """Note that a pod is to go."""
+        """Stop a node's pod."""
         with self._lock:
             self._reconciler.remove_node(node)
         self._wake()
@@ -167,12 +167,12 @@ class KubernetesBackend:
             return self._reconciler.exits()
 
     def waiting(self) -> Mapping[str, str]:
-        """Return the nodes without a machine, an image, or a place in the quota, and the cluster's reason."""
+        """Return the nodes that wait for a machine, an image or quota, and the cluster's reason."""
         with self._lock:
             return self._reconciler.waiting(time.monotonic())
 
     def close(self) -> None:
-        """Have all pods of the run go and wait until nothing of them runs."""
+        """Delete all pods of the run and wait until none runs."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -202,7 +202,7 @@ class KubernetesBackend:
             return self._reconciler.is_done and self._informer.is_synced
 
     def _bring(self) -> None:
-        """Carry out what is due; what failed is due again."""
+        """Carry out due orders; failed ones are due again."""
         with self._lock:
             actions = self._reconciler.reconcile(self._informer.items(), time.monotonic())
         for action in actions:
@@ -218,7 +218,7 @@ class KubernetesBackend:
             self._pause_s = 0.0
 
     def _do(self, action: Action) -> bool:
-        """Carry out one order; whether to go on with the next."""
+        """Carry out one order; return whether to go on with the next."""
         api = self._site.api
         match action:
             case Create():
@@ -256,7 +256,7 @@ class KubernetesBackend:
         return True
 
     def _is_there(self, order: Create, error: Conflict) -> bool:
-        """See whether a pod of that name is ours: made by an earlier try whose answer was lost."""
+        """Check whether a pod of that name is ours: created by an earlier try whose answer was lost."""
         name = order.pod["metadata"]["name"]
         if error.reason != "AlreadyExists":
             self._hold(order.node, error.message, FIRST_PAUSE_S)
@@ -304,7 +304,7 @@ class KubernetesBackend:
             self._reconciler.pod_refused(node, why)
 
     def _back_off(self, action: Action, error: ApiError) -> None:
-        """Wait a little longer each time before a server is asked again that does not answer."""
+        """Back off from a server that does not answer: each pause is longer."""
         longer_s = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause_s))
         if self._pause_s == 0.0:
             logger.warning("job %s waits for the API server: %s", self._name, error)
@@ -315,9 +315,9 @@ class KubernetesBackend:
         self._given_up.wait(self._chance.uniform(0.5, 1.0) * longest_s)
 
     def _see_silence(self) -> None:
-        """Say of nodes that were asked for what they wait for while pods cannot be listed.
+        """Report why desired nodes wait while pods cannot be listed.
 
-        Who may not list them will not be able to run any: that is their end, once it has been so for a while.
+        Without the right to list pods no job can run, so the nodes end after a while of refusals.
         """
         error, now_s = self._informer.error, time.monotonic()
         if error is None:

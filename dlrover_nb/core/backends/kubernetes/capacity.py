@@ -1,12 +1,12 @@
-"""What a job may use of a cluster, and what of it is free, from machines, quotas and pods.
+"""Capacity of a cluster for a job, total and free, computed from machines, quotas and pods.
 
-Machines are known to those who may list them; which need not be the case, so the quota of the namespace can
-stand alone, and below that what the client saw when the job was submitted. A machine counts with what it
-can give to pods, without what lives on every machine (DaemonSets, the kubelet's own pods) and without the
-master of this job, which is there for as long as the job is.
+Machines can be listed only with a right that users may lack. Then the namespace's quota is used alone, and
+without a quota the capacity observed by the client at submission. A machine counts with its allocatable
+amount, less the pods of every machine (DaemonSets, the kubelet's own pods) and less this job's master, which
+runs as long as the job.
 
-A quota cuts the machines, the largest first, until they sum up to it. That may refuse a plan that would just
-fit, and never promises one that does not.
+A quota cuts the machines, the largest first, until their sum fits. That may refuse a plan that would just
+fit, but never admits one that does not.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
 Amount = tuple[float, float]  # cores and MiB
-ASSUMED_TIMES = 8  # the memory of a job's largest node, on machines that nobody may see
-_BORNE = frozenset({"NoSchedule", "NoExecute"})  # effects of taints that keep pods away
+ASSUMED_TIMES = 8  # the memory of a job's largest node, on machines that may not be listed
+_BORNE = frozenset({"NoSchedule", "NoExecute"})  # effects of taints that exclude pods
 _OUR_SCOPES = frozenset({"NotTerminating", "NotBestEffort"})  # our pods have limits, and none of time
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was seen of a cluster.
+    """Observed objects of a cluster.
 
     Parameters
     ----------
     nodes
-        Machines; None: we may not list them.
+        Machines; None: listing them is forbidden.
     quotas
         ResourceQuotas of the namespace.
     pods
-        Pods of all namespaces that have not ended; None: we may not list them.
+        Pods of all namespaces that have not ended; None: listing them is forbidden.
     """
 
     nodes: tuple[Doc, ...] | None
@@ -56,7 +56,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Who asks: the job's name, its namespace, and how its pods are made."""
+    """The job: its name, its namespace, and how its pods are made."""
 
     job: str
     namespace: str
@@ -64,7 +64,7 @@ class Tenant:
 
 
 def capacity_of(looked: Looked, tenant: Tenant, seen: Capacity | None) -> Capacity:
-    """Return what the job may use at the most.
+    """Return the job's maximum capacity.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def capacity_of(looked: Looked, tenant: Tenant, seen: Capacity | None) -> Capaci
     tenant
         The job.
     seen
-        What somebody else saw, for when nothing may be looked at.
+        Capacity observed elsewhere, used when nothing may be listed here.
 
     Raises
     ------
@@ -86,10 +86,11 @@ def capacity_of(looked: Looked, tenant: Tenant, seen: Capacity | None) -> Capaci
 
 
 def assumed(spec: JobSpec) -> Capacity:
-    """Return machines for all that a job may be given: what to go by where nobody may look at the cluster.
+    """Return machines for the job's largest bounds: the assumption where the cluster may not be listed.
 
-    That is most people's lot, whose rights end with their namespace. What does not fit in truth waits, with
-    the scheduler's reason. Memory is bounded too, so that a node that needs ever more does not wait for ever.
+    That is the usual case: most users' rights end with their namespace. A pod that does not fit waits, with
+    the scheduler's reason. Memory is bounded too, so that a node that needs more and more does not wait
+    forever.
     """
     plan, bounds = spec.plan, spec.bounds
     cpu = max(plan.worker.cpu, plan.ps.cpu, *bounds.worker_cpus, *bounds.ps_cpus)
@@ -99,7 +100,7 @@ def assumed(spec: JobSpec) -> Capacity:
 
 
 def room_of(looked: Looked, tenant: Tenant, seen: Capacity | None, *, mine: Iterable[Doc] = ()) -> Capacity:
-    """Return what the job holds now, with the pods `mine`, and what nobody does; raises as `capacity_of`."""
+    """Return the job's capacity in use by the pods `mine` plus free capacity; raises as `capacity_of`."""
     others = [pod for pod in looked.pods or () if not _is_node_of(pod, tenant)]
     machines = _free(looked.nodes, others, tenant.spec)
     limit = _limit(looked.quotas, tenant, of_free=True)
@@ -110,7 +111,7 @@ def room_of(looked: Looked, tenant: Tenant, seen: Capacity | None, *, mine: Iter
 
 
 def requests_of(pod: Doc) -> Amount:
-    """Return what a machine sets aside for a pod."""
+    """Return what a machine reserves for a pod."""
     spec = pod["spec"]
     together = [_amount((c.get("resources") or {}).get("requests")) for c in spec.get("containers") or ()]
     first = [_amount((c.get("resources") or {}).get("requests")) for c in spec.get("initContainers") or ()]
@@ -127,7 +128,7 @@ def _amount(resources: Mapping[str, object] | None) -> Amount:
 def _offer(
     machines: list[Amount] | None, limit: Amount | None, tenant: Tenant, seen: Capacity | None
 ) -> Capacity:
-    """Return what is left of machines, or of what was seen of them, by a limit."""
+    """Return machines, or the fallback, cut to a limit."""
     if machines is None:
         known = [(s.cpu, float(s.memory_mib)) for s in seen.shapes for _ in range(s.count)] if seen else None
         machines = known if known is not None else [limit] if limit else None
@@ -155,7 +156,7 @@ def _cut(machines: Iterable[Amount], limit: Amount) -> list[Amount]:
 
 
 def _free(nodes: Iterable[Doc] | None, pods: Iterable[Doc], spec: KubernetesSpec) -> list[Amount] | None:
-    """Return what each machine that the job's pods may go to has beside the pods given."""
+    """Return what each machine usable by the job has left beside the given pods."""
     if nodes is None:
         return None
     fitting = (node for node in nodes if _takes(node, spec))
@@ -169,7 +170,7 @@ def _free(nodes: Iterable[Doc] | None, pods: Iterable[Doc], spec: KubernetesSpec
 
 
 def _takes(node: Doc, spec: KubernetesSpec) -> bool:
-    """Whether pods of the job may go to a machine: it is up, has the labels, and they bear its taints."""
+    """Whether a machine can run the job's pods: it is ready, labels match, taints are tolerated."""
     told = node.get("spec") or {}
     ready = next((c for c in node["status"].get("conditions") or () if c.get("type") == "Ready"), None)
     if told.get("unschedulable") or ready is None or ready.get("status") != "True":
@@ -189,9 +190,9 @@ def _bears(toleration: Doc, taint: Doc) -> bool:
 
 
 def _limit(quotas: Iterable[Doc], tenant: Tenant, *, of_free: bool) -> Amount | None:
-    """Return what quotas leave to the job's nodes; None: there is none for cores or memory.
+    """Return what quotas leave for the job's nodes; None: none limits cores or memory.
 
-    Its master is counted by the quota too: it is taken off of all; what is free is without it.
+    The quota counts the master too: it is subtracted from the total; the free amount excludes it.
     """
     bounds = [_bound(q, of_free=of_free) for q in quotas if _counts(q, tenant.spec)]
     if not any(value is not None for bound in bounds for value in bound):
@@ -204,7 +205,7 @@ def _limit(quotas: Iterable[Doc], tenant: Tenant, *, of_free: bool) -> Amount | 
 
 
 def _bound(quota: Doc, *, of_free: bool) -> tuple[float | None, float | None]:
-    """Return the cores and the MiB that one quota allows, or leaves; None: it says nothing of them."""
+    """Return the cores and the MiB that one quota allows, or leaves; None: it does not limit them."""
     hard = (quota.get("status") or {}).get("hard") or quota["spec"].get("hard") or {}
     used = ((quota.get("status") or {}).get("used") or {}) if of_free else {}
     found: list[float | None] = []
@@ -236,7 +237,7 @@ def _matches(term: Doc, spec: KubernetesSpec) -> bool:
 
 
 def _stays(pod: Doc) -> bool:
-    """Whether a pod lives where its machine does."""
+    """Whether a pod belongs to its machine: a DaemonSet's, or the kubelet's own."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return any(owner.get("kind") in {"DaemonSet", "Node"} for owner in owners)
 

@@ -1,9 +1,9 @@
-"""Looks once a minute at machines, quotas and the pods of others, where it may; asked, it answers at once.
+"""Lists machines, quotas and others' pods once a minute, as far as allowed; queries never block.
 
 Three requests a minute at the most. What is forbidden is asked for again much later: rights seldom change,
-and each refusal stands in somebody's audit log. What follows for the job is worked out here too, once a look:
-the pods of a large cluster are too many to be added up in the master's loop, and what a quota has in use is
-to be held against the job's pods of the same moment.
+and each refusal stands in somebody's audit log. The job's capacity is computed here too, once per refresh:
+a large cluster has too many pods to sum in the master's loop, and a quota's use must be compared with the
+job's pods of the same moment.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 60.0
-FORBIDDEN_S = 1800.0  # until what was forbidden is asked for again
-SOON_S = 5.0  # until a first look that failed, or could not see the job's own pods, is tried again
-FIRST_LIMIT_S = 20.0  # for the first look
+FORBIDDEN_S = 1800.0  # until a forbidden list is tried again
+SOON_S = 5.0  # until a first refresh that failed, or lacked the job's own pods, is tried again
+FIRST_LIMIT_S = 20.0  # for the first refresh
 _LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class ClusterCapacity(NamedTuple):
-    """What a job may have at the most, and what of it is free or its own."""
+    """A job's maximum capacity, and the part of it that is free or its own."""
 
     capacity: Capacity
     room: Capacity
 
 
 class CapacityInformer:
-    """What was seen of the cluster last; looks in a thread of its own until `close`.
+    """The last observed capacity; refreshed by a thread until `close`.
 
     Parameters
     ----------
     api
         In the job's namespace.
     tenant
-        For whom.
+        The job.
     fallback
-        What somebody else saw, where nothing may be looked at.
+        Capacity observed elsewhere, used where nothing may be listed.
     mine
         Returns the pods of the job's nodes; None while they are not known.
     """
@@ -70,7 +70,7 @@ class CapacityInformer:
         self._thread.start()
 
     def seen(self) -> ClusterCapacity:
-        """Return what was seen last; only the first look is waited for.
+        """Return the last observation; only the first one is waited for.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class CapacityInformer:
         return self._seen
 
     def close(self) -> None:
-        """End the thread; a request that is on its way is not waited for."""
+        """End the thread without waiting for a pending request."""
         self._closed.set()
 
     def _run(self) -> None:
@@ -111,7 +111,7 @@ class CapacityInformer:
         return Looked(nodes, self._list(self._api, QUOTA) or (), pods)
 
     def _list(self, api: Api, kind: Kind, *, fields: str = "") -> tuple[Doc, ...] | None:
-        """Return all objects of a kind; None: we may not list them."""
+        """Return all objects of a kind; None: listing them is forbidden."""
         now_s = time.monotonic()
         if now_s < self._not_before_s.get(kind.plural, 0.0):
             return None

@@ -1,7 +1,7 @@
-"""A namespace of a Kubernetes cluster as clients see it: submit jobs, list them, find and delete them.
+"""Client side of a namespace of a Kubernetes cluster: submit, list, find and delete jobs.
 
-Nothing of ours runs there but jobs, so whoever may look into the namespace finds all of them. A list of jobs
-costs three requests, and one to each master that answers.
+Only jobs run there, no service, so everyone with read access to the namespace finds all of them. A list of
+jobs costs three requests, and one per master that answers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ANSWER_LIMIT_S = 2.0  # a master that trains answers in milliseconds
+ANSWER_LIMIT_S = 2.0  # a training master answers in milliseconds
 N_AT_ONCE = 16
 
 
@@ -77,12 +77,12 @@ class KubernetesCluster:
 
     @property
     def simulated(self) -> bool:
-        """Whether nothing here is real."""
+        """Whether the cluster is simulated."""
         return False
 
     @property
     def description(self) -> str:
-        """One line: what it is, where, and what it offers."""
+        """One line: kind, place and capacity."""
         api = self.api
         return (
             f"Kubernetes {api.version()} at {api.host}, namespace {api.namespace} (context {api.context}): "
@@ -90,12 +90,12 @@ class KubernetesCluster:
         )
 
     def capacity(self) -> Capacity:
-        """Return what jobs may use, as far as this user may see it.
+        """Return the capacity for jobs, as far as this user may read it.
 
         Raises
         ------
         BackendError
-            When he sees neither machines nor a quota.
+            When the user may read neither machines nor a quota.
         """
         capacity = self._seen(KubernetesSpec())
         if capacity is None:
@@ -106,11 +106,11 @@ class KubernetesCluster:
         return capacity
 
     def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
-        """Return what the API server would do with documents."""
+        """Return the result of the API server's dry run of documents."""
         return judge(self.api, documents)
 
     def standing(self) -> ClusterAccess:
-        """Return where this is, the namespace's quota, and what this user may do there."""
+        """Return the place, the namespace's quota, and this user's rights there."""
         told = standing(self.api)
         return replace(told, facts=(*told.facts, *operator_facts(self.api)))
 
@@ -148,7 +148,7 @@ class KubernetesCluster:
         return JobHandle(name, self._link(name, run_of(document)))
 
     def delete(self, name: str, *, force: bool = False) -> str:
-        """Remove a job with all that belongs to it; see `Cluster.delete`."""
+        """Delete a job with all its objects; see `Cluster.delete`."""
         document = self._job(name)
         if not force and not (phase := self._phase(document)).is_final:  # a broken job can be forced
             raise InvalidValueError(still_runs(name, phase))
@@ -160,14 +160,14 @@ class KubernetesCluster:
         )
 
     def shutdown(self, *, force: bool = False) -> str:
-        """Let go of the cluster: it is never ours."""
+        """Close connections; the cluster itself is never ours."""
         del force
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.api.close()
         return f"disconnected from {self.api.host}; the cluster and its jobs go on"
 
     def _phase(self, job: Doc) -> JobPhase:
-        """Return the phase of a job, as far as its Secret, its master or its end tells."""
+        """Return the phase of a job from its Secret, its master or its last snapshot."""
         try:
             return self._link(name_of(job), run_of(job)).snapshot().phase
         except (NotThere, NotFoundError):  # its submission was never completed
@@ -211,7 +211,7 @@ class KubernetesCluster:
         return {name_of(job): _Found(job, masters) for job in self._list(JOB)}
 
     def _answers(self, here: dict[str, _Found]) -> list[JobSummary]:
-        """Ask all masters at once; those that do not answer in time are left out."""
+        """Query all masters in parallel; those that do not answer in time are left out."""
         asked = [
             self._pool.submit(self._summary, name, found.run, found.where.pod)
             for name, found in here.items()
@@ -231,7 +231,7 @@ class KubernetesCluster:
             return None
 
     def _without_answer(self, found: _Found, ends: dict[str, Doc]) -> JobSummary:
-        """Return the line of a job whose master does not answer: it begins, comes back, or is gone."""
+        """Return the line of a job whose master does not answer: it starts, restarts, or is gone."""
         name, where = found.name, found.where
         end = ends.get(end_name(name))
         if end is not None and run_of(end) == found.run:
@@ -265,7 +265,7 @@ class KubernetesCluster:
 
 
 def connect_kubernetes(context: str | None = None, namespace: str | None = None) -> KubernetesCluster:
-    """Return a namespace of a cluster, as the user's kubeconfig or the account of this pod has it.
+    """Return a namespace of a cluster, from the user's kubeconfig or this pod's account.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def connect_kubernetes(context: str | None = None, namespace: str | None = None)
     Raises
     ------
     BackendError
-        When there is no configuration, or the API server does not answer or know the user.
+        When there is no configuration, or the API server does not answer or rejects the user.
     """
     api = connect_api(context, namespace)
     api.version()
@@ -285,7 +285,7 @@ def connect_kubernetes(context: str | None = None, namespace: str | None = None)
 
 
 class _Found:
-    """A Job of ours with the place of its master."""
+    """A Job of ours with its master's location."""
 
     def __init__(self, job: Doc, masters: Iterable[Doc]) -> None:
         self._job = job
@@ -294,7 +294,7 @@ class _Found:
         self.where = master_status(job, mine, run=self.run)
 
     def summary(self, phase: JobPhase, message: str) -> JobSummary:
-        """Return its line when nobody answers for it."""
+        """Return its line when its master does not answer."""
         head = self._job["metadata"]
         began_s = datetime.fromisoformat(head["creationTimestamp"]).timestamp()
         owner = head.get("annotations", {}).get(OWNER_NOTE, "")
@@ -319,7 +319,7 @@ def name_of(document: Doc) -> str:
 
 
 def _visible(look: Callable[[], list[Doc]]) -> tuple[Doc, ...] | None:
-    """Return what there is; None where the user may not look."""
+    """Return the objects; None where listing is forbidden."""
     try:
         return tuple(look())
     except Forbidden:

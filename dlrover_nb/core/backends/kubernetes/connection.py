@@ -1,8 +1,8 @@
-"""The way to an API server: requests over the Kubernetes client's pool of connections, limited in time.
+"""HTTP transport to an API server over the Kubernetes client's connection pool, with time limits.
 
-What that client leaves to its users is done here: a server that is too busy is waited for as long as it asks,
-within the limit; a connection that a server cut while it was at rest is opened again; and where credentials
-are refused they are read once more, for they may have been renewed on disk.
+Added here is what that client lacks: a busy server is retried after the pause that it requests, within the
+limit; an idle connection that the server closed is opened again; and refused credentials are read once more,
+since they may have been renewed on disk.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ CONNECT_LIMIT_S = 5.0
 _AGENT = ("User-Agent", "dlrover-nb")
 _CHUNK = 1 << 16
 _PAUSE_S = 1.0  # before the next try, where a server that is too busy does not say how long
-_SAFE_TWICE = {"GET", "DELETE", "PATCH"}  # a create that was lost on the way may have been done
+_SAFE_TWICE = {"GET", "DELETE", "PATCH"}  # a create whose answer was lost may have been done
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; `limit_s` is for all of it, but a stream's for each silence in it."""
+    """One request; `limit_s` holds for all of it, in a stream for each pause between chunks."""
 
     method: str
     path: str
@@ -47,7 +47,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: the whole body, or a stream that goes on."""
+    """The response: the whole body, or an open stream."""
 
     code: int
     body: bytes = field(default=b"", repr=False)
@@ -55,7 +55,7 @@ class Answer:
 
 
 class Connection:
-    """Sends requests; safe from several threads.
+    """Sends requests; thread-safe.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Connection:
         return str(self.login.client.configuration.host)
 
     def send(self, request: Request, *, stream: bool = False) -> Answer:
-        """Send a request and return the answer, with success or without; wait where the server is too busy.
+        """Send a request and return the answer, successful or not; retry while the server is busy.
 
         Raises
         ------
@@ -105,13 +105,13 @@ class Connection:
             time.sleep(pause_s)
 
     def close(self) -> None:
-        """Close all connections that are at rest."""
+        """Close all idle connections."""
         self.login.client.close()
 
     def _open(self, login: Login, request: Request) -> urllib3.BaseHTTPResponse:
         try:
             return self._exchange(login, request)
-        except ProtocolError as error:  # a connection that was at rest, cut by a server that started anew
+        except ProtocolError as error:  # an idle connection, closed by a restarted server
             if request.method not in _SAFE_TWICE:
                 raise _silence(login, request, error) from error
         except (HTTPError, OSError) as error:
@@ -141,7 +141,7 @@ class Connection:
         )
 
     def _sign_in_again(self, refused: Login) -> None:
-        """Read the configuration once more, unless another thread has just done so."""
+        """Reload the configuration, unless another thread has just done so."""
         with self._lock:
             if self.login is refused:
                 self.login = self._load()

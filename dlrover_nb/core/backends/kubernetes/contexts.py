@@ -1,4 +1,4 @@
-"""Names in the user's kubeconfig, and the one word that names a place by them; no client is loaded.
+"""Names in the user's kubeconfig, and the one word that denotes a place; no client is loaded.
 
 The file is read again only when it has changed, since completion asks at each key stroke.
 """
@@ -19,14 +19,14 @@ _DEFAULT = "~/.kube/config"
 
 
 class Contexts(NamedTuple):
-    """What a kubeconfig names."""
+    """Names in a kubeconfig."""
 
     contexts: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
 
 
 def kubernetes_address(context: str, namespace: str) -> str:
-    """Return the one word that names a place on Kubernetes, as the command line takes it."""
+    """Return the word for a place on Kubernetes that the command line accepts."""
     name = "" if context == IN_CLUSTER else quote(context, safe=":@")
     return f"{SCHEME}{name}/{namespace}"
 
@@ -53,4 +53,4 @@ def _entries(path: Path) -> list[dict[str, dict[str, str]]]:
         told = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
         return [entry for entry in told["contexts"] if isinstance(entry["name"], str)]
     except (OSError, yaml.YAMLError, TypeError, KeyError, ValueError):
-        return []  # `connect` says what is wrong with it
+        return []  # `connect` reports what is wrong with it

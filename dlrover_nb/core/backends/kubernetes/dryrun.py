@@ -1,9 +1,9 @@
-"""What an API server says of documents before anything is made: a dry run of each.
+"""Validates documents by a server-side dry run of each; nothing is created.
 
-It knows what no schema here does: its own version, admission rules, quotas, and who asks. Of what it cannot
-judge it says so, and that is no mistake of the document: a kind whose definition is not installed, a
-namespace that is not there, an object that is there already. An older server drops fields that it does not
-know without a word; what comes back is compared with what was sent.
+The server knows what no schema here does: its version, admission rules, quotas, and the user's rights. Cases
+that it cannot judge are reported, but are no error of the document: a kind whose definition is not installed,
+a missing namespace, an object that exists already. An older server silently drops unknown fields, so its
+answer is compared with the document that was sent.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ KINDS: Mapping[tuple[str, str], Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the server says of one document.
+    """Result of the dry run of one document.
 
     Parameters
     ----------
     what
         Kind and name.
     is_wrong
-        Whether the document is: the server refuses it.
+        Whether the document is wrong: the server refuses it.
     words
-        What it says; empty: it would take the document as it stands.
+        The server's message; empty: it would accept the document unchanged.
     """
 
     what: str
@@ -52,7 +52,7 @@ class Judged:
 
 
 def judge(api: Api, documents: Iterable[Doc]) -> tuple[Judged, ...]:
-    """Ask the server to make each document without making it.
+    """Dry-run the creation of each document on the server.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _refused(what: str, error: ApiError, namespace: str) -> Judged:
 
 
 def _lost(sent: Any, made: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - parts of documents
-    """Yield the paths of what was sent and is not in what came back; empty values may go."""
+    """Yield the paths that were sent and are missing in the answer; empty values may be dropped."""
     if isinstance(sent, dict):
         for key, value in sent.items():
             there = isinstance(made, dict) and key in made

@@ -1,10 +1,10 @@
-"""Whether a cluster has DLRover's operator, which jobs it is to run, and how such a job is put there.
+"""Detects DLRover's operator, decides which jobs it runs, and creates such a job.
 
-Whether it is there is asked of the API's own discovery, and which generation of its schema of the definition
-itself where the account may read it; where it may not, the document is written in the fields that both have.
+The operator is detected by API discovery. The generation of its schema is read from the resource definition
+where the account may read it; otherwise the document uses only fields that both generations have.
 
-The ElasticJob belongs to the job's own Job, whose master follows it (`operated`): whoever deletes the one
-deletes the other.
+The ElasticJob belongs to the job's own Job, whose master follows it (`operated`): deleting the Job deletes
+the ElasticJob.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def operator_of(api: Api) -> Operator:
 
 
 def operator_facts(api: Api) -> tuple[tuple[str, str], ...]:
-    """Return what a user is told of the operator when he connects; nothing where there is none."""
+    """Return the lines on the operator shown on connecting; nothing where there is none."""
     kind = operator_of(api)
     if kind is Operator.NONE:
         return ()
@@ -66,16 +66,16 @@ def operator_facts(api: Api) -> tuple[tuple[str, str], ...]:
 
 
 def create(api: Api, job: PodJob, owner: Doc) -> Doc:
-    """Create the ElasticJob of a job on its plan, and return it as it is stored.
+    """Create the ElasticJob of a job for its plan, and return it as stored.
 
-    One that a run before left, and the cluster has not cleared away, is deleted for it.
+    One that an earlier run left and the cluster has not deleted yet is deleted first.
 
     Raises
     ------
     NotFoundError
         When the cluster has no operator.
     InvalidValueError
-        When there is an ElasticJob of that name that is none of ours.
+        When an ElasticJob of that name exists that is not ours.
     """
     kind, name = operator_of(api), job.spec.name
     if kind is Operator.NONE:
@@ -95,7 +95,7 @@ def create(api: Api, job: PodJob, owner: Doc) -> Doc:
 
 
 def refuse_operator(spec: JobSpec) -> None:
-    """Refuse a job of our own runtime that wants the operator, as its user wrote it."""
+    """Refuse a job of our own runtime whose user requests the operator."""
     if spec.foreign is None and spec.kubernetes.operator == DLROVER:
         raise InvalidValueError(
             f"job {spec.name} trains with our own runtime, whose master makes its pods; DLRover's operator "
@@ -104,14 +104,14 @@ def refuse_operator(spec: JobSpec) -> None:
 
 
 def settled(spec: JobSpec, api: Api) -> JobSpec:
-    """Return a job that says for good who runs its pods: DLRover's operator, or its own master.
+    """Return the job with the choice of operator settled: DLRover's operator, or the job's own master.
 
     Raises
     ------
     NotFoundError
-        When the job wants the operator, and the cluster has none.
+        When the job requests the operator, and the cluster has none.
     InvalidValueError
-        When it wants the operator for programs of torch.
+        When the job requests the operator for torch programs.
     """
     wanted, foreign = spec.kubernetes.operator, spec.foreign
     if foreign is None or wanted in {"", NONE}:

@@ -1,7 +1,7 @@
-"""What DLRover's operator is asked for: the ElasticJob of a job, and the ScalePlans that change it; pure.
+"""Documents for DLRover's operator: the ElasticJob of a job, and the ScalePlans that change it; pure.
 
-Both are what an export writes, and beside that what only a job that runs can say: whose they are, which pods
-are there now, and where programs report their steps.
+Both have the form of an export, plus fields that only a running job has: owners, the present pods, and the
+address to which programs report their steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ASKED_NOTE, DECISION_NOTE = f"{PREFIX}asked", f"{PREFIX}decision"  # annotations
 
 
 def elastic_job(job: PodJob, kind: str, owner: Doc) -> Doc:
-    """Return the ElasticJob of a job that goes with its Job `owner`; `kind` is that of the export."""
+    """Return the ElasticJob of a job, owned by its Job `owner`; `kind` is that of the export."""
     spec, foreign = job.spec, job.spec.foreign
     assert foreign is not None
     (document,) = EXPORTERS[kind](spec, spec.plan, Provenance(), Options())
@@ -45,9 +45,9 @@ def elastic_job(job: PodJob, kind: str, owner: Doc) -> Doc:
 
 
 def _reporting(pod: Doc, spec: JobSpec, program: ExternalRole) -> Doc:
-    """Return a pod whose program knows where to report, and has all variables that its user gave.
+    """Return a pod whose program has the report address and all variables of its user.
 
-    An export leaves out variables that look like secrets; here they go where the user wants them.
+    An export leaves out variables that look like secrets; here they are passed on.
     """
     (main,) = pod["containers"]
     given = dict(item.split("=", 1) for item in (*spec.kubernetes.env, *program.env))
@@ -70,19 +70,19 @@ def _reporting(pod: Doc, spec: JobSpec, program: ExternalRole) -> Doc:
 def scale_plan(
     spec: JobSpec, plan: ResourcePlan, decision: str, owner: Doc, *, pods: Iterable[Doc], number: int
 ) -> Doc:
-    """Return the ScalePlan that takes a running job to a plan.
+    """Return the ScalePlan that moves a running job to a plan.
 
     Parameters
     ----------
     decision
-        Who asked for it; empty: nobody, as when a plan that failed is left again.
+        The decision behind it; empty: none, as in the rollback of a plan that failed.
     owner
-        The ElasticJob. The reference blocks nothing: by one that does, DLRover's master is known to have
+        The ElasticJob. The reference does not block deletion: a blocking one marks that DLRover's master has
         taken the ScalePlan up.
     pods
-        Of the job now: those that stay and get something else are named.
+        Present pods of the job: those that stay with other resources are named.
     number
-        None of the job had it before: DLRover acts on each name once.
+        Not used by the job before: DLRover acts on each name once.
     """
     (document,) = EXPORTERS["scaleplan"](spec, plan, Provenance(), Options())
     made: Doc = dict(document)
@@ -114,7 +114,7 @@ def _moved(plan: ResourcePlan, pods: Iterable[Doc]) -> list[Doc]:
 
 
 def numbered(scales: Iterable[Doc], job_uid: str) -> dict[int, Doc]:
-    """Return our ScalePlans of an ElasticJob by number; others', and those of a run before, are left out."""
+    """Return our ScalePlans of an ElasticJob by number, without others' and those of an earlier run."""
     return {
         int(scale["metadata"]["name"].rsplit("-", 2)[1][1:]): scale
         for scale in scales
@@ -130,7 +130,7 @@ def latest(scales: Collection[Doc], job_uid: str) -> Doc | None:
 
 
 def asked_of(scale: Doc | None, first: ResourcePlan) -> ResourcePlan:
-    """Return the plan that was asked for last: that of a ScalePlan, else the one the job began with."""
+    """Return the plan requested last: that of a ScalePlan, else the job's first plan."""
     if scale is None:
         return first
     return from_json(scale["metadata"]["annotations"][ASKED_NOTE].encode(), ResourcePlan)

@@ -1,14 +1,14 @@
-"""What an ElasticJob, its ScalePlans and its pods say of a job that DLRover's operator runs.
+"""State of a job under DLRover's operator, read from its ElasticJob, ScalePlans and pods.
 
 Functions of documents alone. DLRover has two halves: the operator (Go) keeps the job's master running and
 writes the ElasticJob's status from that pod's phase, and the master (Python) makes the pods of the job, names
 them ``JOB-edljob-ROLE-NUMBER`` and labels them with the job, the role, the pod's number and its rank. A pod
-that is replaced keeps its rank and gets another number. A node is named by the number, as its pod is: what
-the one before it did is not the new one's.
+that is replaced keeps its rank and gets another number. A node is named by the number, as its pod is, so that
+a new node does not inherit the record of its predecessor.
 
-The status of a ScalePlan stays empty where a person made it: the operator skips those, and the master, which
-acts on them, writes no status. What it does write is an owner, so that tells that it has been taken up, and
-the pods tell whether it is done.
+The status of a manual ScalePlan stays empty: the operator skips it, and the master, which acts on it, writes
+no status. The master does write an owner, so the owner shows that the plan was taken up, and the pods show
+whether it is done.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Size: TypeAlias = tuple[float, int]  # cores and MiB of a node
 
 
 class Applied(StrEnum):
-    """How far a ScalePlan has come."""
+    """Progress of a ScalePlan."""
 
     WAITING = "waiting"  # for DLRover's master to take it up
     SCALING = "scaling"
@@ -66,9 +66,9 @@ class ElasticView:
     Parameters
     ----------
     phase
-        Where it is in its life; an ElasticJob that is gone is a stopped job.
+        The job's phase; an ElasticJob that is gone is a stopped job.
     why
-        The operator's last words on it.
+        The operator's last message on it.
     nodes
         Its pods, the master left out.
     counts
@@ -82,7 +82,7 @@ class ElasticView:
 
 
 def view(job: Doc | None, pods: Iterable[Doc], plans: Iterable[Doc] = ()) -> ElasticView:
-    """Return a job as its documents show it.
+    """Return the state of a job from its documents.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def node_name(job: str, pod: str) -> str:
 
 
 def number_of(pod: Doc) -> int:
-    """Return a pod's number, which none of its role had before."""
+    """Return a pod's number, unique within its role."""
     return _whole(_labels(pod).get(NUMBER_LABEL))
 
 
@@ -158,7 +158,7 @@ def _node(pod: Doc) -> NodeView:
 
 
 def _waits_for(status: Doc) -> str:
-    """Return what a pod that has not begun waits for, in the cluster's words; empty: nothing unusual."""
+    """Return why a pod has not begun, in the cluster's words; empty: nothing unusual."""
     for condition in status.get("conditions") or []:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return str(condition.get("message") or condition.get("reason") or "room")
@@ -170,7 +170,7 @@ def _waits_for(status: Doc) -> str:
 
 
 def size_of(pod: Doc) -> Size:
-    """Return what a pod may use, of its main container; 0 where it has no limit."""
+    """Return the limits of a pod's main container; 0 where it has none."""
     containers = (pod.get("spec") or {}).get("containers") or [{}]
     main = next((each for each in containers if each.get("name") == "main"), containers[0])
     limits = (main.get("resources") or {}).get("limits") or {}
@@ -179,7 +179,7 @@ def size_of(pod: Doc) -> Size:
 
 
 def alive(pods: Iterable[Doc]) -> dict[Role, list[Doc]]:
-    """Return the pods of each role that are not over and are to stay, the lowest numbers first.
+    """Return the live pods of each role that are to stay, the lowest numbers first.
 
     DLRover removes the highest numbers first.
     """
@@ -193,7 +193,7 @@ def alive(pods: Iterable[Doc]) -> dict[Role, list[Doc]]:
 
 
 def applied(scale: Doc, plan: ResourcePlan, pods: Iterable[Doc]) -> Applied:
-    """Return how far a ScalePlan has come that asks for `plan`."""
+    """Return the progress of a ScalePlan for `plan`."""
     phase = str((scale.get("status") or {}).get("phase") or "")
     if phase == "Failed":
         return Applied.REFUSED
@@ -204,7 +204,7 @@ def applied(scale: Doc, plan: ResourcePlan, pods: Iterable[Doc]) -> Applied:
 
 
 def _taken_up(scale: Doc) -> bool:
-    """Whether DLRover's master put its own mark: an owner reference that blocks, as ours does not."""
+    """Whether DLRover's master set its own owner reference: it blocks deletion, ours does not."""
     owners = scale["metadata"].get("ownerReferences") or []
     return any(owner.get("blockOwnerDeletion") for owner in owners)
 
@@ -224,7 +224,7 @@ def _is_there(plan: ResourcePlan, pods: Mapping[Role, list[Doc]], roles: Iterabl
 
 
 def misfits(plan: RolePlan, pods: Iterable[Doc]) -> list[Doc]:
-    """Return the pods that have something else than the plan gives; DLRover reads cores in tenths."""
+    """Return the pods whose resources differ from the plan; DLRover reads cores in tenths."""
     wanted = {(cpu, plan.memory_mib) for cpu in (plan.cpu, round(plan.cpu, 1))}
     return [pod for pod in pods if size_of(pod) not in wanted]
 

@@ -1,9 +1,8 @@
-"""The master of a job that was started from an exported file: the program of its pod.
+"""Program of the master's pod of a job that was started from an exported file.
 
-No export holds keys, so the Secret of such a job comes empty, and the job itself lies in the ConfigMap with
-its job file. The first master makes the keys and writes the Secret, as a client does that submits a job;
-nodes are started after that and find it. A master that comes back finds them too. From then on the job is
-like any other.
+No export contains keys, so the Secret of such a job is empty at first, and the job itself is in the ConfigMap
+with its job file. The first master creates the keys and writes the Secret, as a submitting client does. Nodes
+start after that and find it, as does a restarted master. From then on the job is like any other.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ KEY = "job.json"  # of the Secret
 
 
 def founded(api: Api, spec: JobSpec) -> PodJob:
-    """Return the job as its Secret says it, after writing that where it is empty.
+    """Return the job from its Secret; write the Secret first where it is empty.
 
     Raises
     ------
     NotThere
-        When the Job of the file's name, or its Secret, is not there.
+        When the Job of the file's name, or its Secret, does not exist.
     """
     owner = api.get(JOB, spec.name)
     found = api.get(SECRET, secret_name(spec.name)).get("data") or {}
@@ -62,7 +61,7 @@ def founded(api: Api, spec: JobSpec) -> PodJob:
 
 
 def job_in_file(path: Path) -> JobSpec:
-    """Return the job of a job file; one line says what is wrong with it."""
+    """Return the job of a job file; an error is one line."""
     try:
         return parse_job(path.read_text("utf-8"))
     except OSError as error:

@@ -1,7 +1,7 @@
-"""What programs in pods write, followed through the API server: each line once, whatever breaks on the way.
+"""Follows pod logs through the API server: each line once, also across broken connections.
 
-Each line comes with the time at which its machine took it, to the nanosecond. A connection that ends is made
-anew from the last second that was read, and what is known of that second is passed over.
+Each line has the time at which its machine took it, to the nanosecond. A connection that ends is reopened
+from the last second that was read, and lines of that second that are known are skipped.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PAUSE_S = 1.0  # before a log is asked for again
-MOST_FOLLOWED = 64  # nodes whose programs are read: each costs a connection
-MOST_LINES = 20_000  # that wait to be taken; of more the oldest are lost
+PAUSE_S = 1.0  # before a log is requested again
+MOST_FOLLOWED = 64  # nodes whose logs are read: each costs a connection
+MOST_LINES = 20_000  # that are buffered; of more the oldest are lost
 NS = 1_000_000_000
 _STAMP = re.compile(
     r"(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.(?P<part>\d{1,9}))?(?P<zone>Z|[+-]\d\d:\d\d) (?P<text>.*)",
@@ -45,18 +45,18 @@ class PodLogs:
 
     def __init__(self, api: Api) -> None:
         self._api, self._lock = api, threading.Lock()
-        self._since_ns: dict[str, int] | None = None  # None: nobody wants to know yet
+        self._since_ns: dict[str, int] | None = None  # None: not requested yet
         self._lines: deque[Written] = deque(maxlen=MOST_LINES)
         self._followed: dict[str, threading.Thread] = {}
         self._closed = threading.Event()
         self._ended: set[str] = set()  # nodes whose program has ended
 
     def begin(self, since_ns: Mapping[str, int]) -> None:
-        """Read from now on; of the nodes named, what came after that time alone."""
+        """Read from now on; for the nodes named, only lines after that time."""
         self._since_ns = dict(since_ns)
 
     def see(self, node: str, pod: Doc) -> None:
-        """Hear of a pod whose program has begun, and maybe ended."""
+        """Note a pod whose program has begun, and maybe ended."""
         if pod["status"].get("phase") in {"Succeeded", "Failed"}:
             self._ended.add(node)
         if self._since_ns is None or node in self._followed:
@@ -77,7 +77,7 @@ class PodLogs:
         return lines
 
     def close(self) -> None:
-        """Read nothing any more; who waits for a line of a pod that is gone ends with its connection."""
+        """Stop reading; a thread that waits for a line of a deleted pod ends with its connection."""
         self._closed.set()
 
     def _follow(self, node: str, pod: str, read_ns: int) -> None:
@@ -96,7 +96,7 @@ class PodLogs:
             self._closed.wait(PAUSE_S)
 
     def _hear(self, node: str, line: str, read_ns: int) -> int:
-        """Keep a line that is new; return how far is read."""
+        """Keep a new line; return the position read up to."""
         at_ns, text = parse_line(line)
         if at_ns <= read_ns:
             return read_ns
@@ -106,7 +106,7 @@ class PodLogs:
 
 
 def parse_line(line: str) -> tuple[int, str]:
-    """Return the time of a line, and the rest; 0 for one without a time, which some errors are."""
+    """Return the time of a line, and the rest; 0 for a line without a time, as some errors are."""
     found = _STAMP.fullmatch(line)
     if found is None:
         return 0, line
@@ -115,5 +115,5 @@ def parse_line(line: str) -> tuple[int, str]:
 
 
 def _second(at_ns: int) -> str:
-    """Return the beginning of the second of a time, as the API server reads it; empty for none."""
+    """Return a time cut to its second, in the API server's format; empty for none."""
     return datetime.fromtimestamp(at_ns // NS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ns else ""

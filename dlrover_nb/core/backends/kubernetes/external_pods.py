@@ -1,7 +1,7 @@
-"""Programs of others in pods: fits `core.driver.backend.ExternalBackend`.
+"""External programs in pods: fits `core.driver.backend.ExternalBackend`.
 
-What a program's variables are to be is a wish like any other: it is compared with the annotation of its pod
-each time something changed, and written where they differ.
+A program's variables are desired state like the pods: after each change they are compared with the annotation
+of the pod, and written where they differ.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-AGAIN_S = 5.0  # until a pod is told again whose annotation is not seen to have changed
+AGAIN_S = 5.0  # until an annotation is written again whose change was not observed
 
 
 class ExternalPods(KubernetesBackend):
-    """Backend for one run of a foreign job; see `KubernetesBackend`."""
+    """Backend for one run of an external job; see `KubernetesBackend`."""
 
     def __init__(self, job: PodJob, site: Site) -> None:
         self._texts: dict[str, str] = {}
@@ -42,7 +42,7 @@ class ExternalPods(KubernetesBackend):
         super().__init__(job, site)
 
     def addresses(self) -> Mapping[str, str]:
-        """Return the addresses of the pods that run."""
+        """Return the addresses of running pods."""
         return {
             node: pod["status"]["podIP"]
             for node, pod in self._pods().items()
@@ -50,7 +50,7 @@ class ExternalPods(KubernetesBackend):
         }
 
     def gather(self, node: str, text: str) -> None:
-        """Note what a pod is to be told."""
+        """Set a pod's desired annotation."""
         with self._texts_lock:
             self._texts[node] = text
         self._wake()
@@ -65,13 +65,13 @@ class ExternalPods(KubernetesBackend):
         return self._pod_logs.take()
 
     def stop_node(self, node: str) -> None:
-        """Note that a pod is to go."""
+        """Stop a node's pod."""
         with self._texts_lock:
             self._texts.pop(node, None)
         super().stop_node(node)
 
     def close(self) -> None:
-        """Have all pods of the run go and wait until nothing of them runs."""
+        """Delete all pods of the run and wait until none runs."""
         super().close()
         self._pod_logs.close()
 

@@ -1,4 +1,4 @@
-"""The old path of `exported_master`, which exported files of release 0.1 name as their command."""
+"""Old path of `exported_master`: the command in exported files of release 0.1."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Leaves how a job ended, and ends a job whose master never began.
+"""Saves a job's last snapshot, and ends a job whose master never began.
 
-No image can be pulled then, no machine has room, or its data are looked at: there is nobody to tell it to. So
-the client does what the master would: it leaves the last picture, lets the Job run no more pods, and removes
-those that there are.
+Its image cannot be pulled, no machine has room, or its data are being inspected: no master can take the
+command. So the client acts in its place: it saves the last snapshot, pauses the Job, and deletes its pods.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str) -> None:
     Parameters
     ----------
     last
-        What is to be its last picture.
+        Its last snapshot.
     why_not
         What its master waits for.
 
     Raises
     ------
     BackendError
-        When it had begun: its master comes back, and is to end it without losing what it learnt.
+        When it had begun: its master restarts, and must end it without losing training.
     """
     name = last.spec.name
     owner = api.get(JOB, name)
@@ -51,10 +50,10 @@ def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str) -> None:
 
 
 def leave_end(api: Api, last: JobSnapshot, *, run: str, owner: Doc) -> None:
-    """Leave a job's last picture with the cluster, to go with its Job.
+    """Save a job's last snapshot in the cluster, owned by its Job.
 
-    One may be there: of a run before, which is being cleared away, or of a try whose answer was lost. It is
-    written over, for a master may not delete it.
+    An existing one is overwritten, since a master may not delete it: it is of an earlier run that is being
+    deleted, or of a try whose answer was lost.
     """
     end = with_owner(end_document(last, run=run, namespace=api.namespace), owner)
     try:

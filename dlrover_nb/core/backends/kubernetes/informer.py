@@ -1,13 +1,12 @@
-"""A copy of the cluster's objects that follows them: one list, then what changes, for as long as it is held.
+"""A local copy of the cluster's objects, kept current by one list and then a watch.
 
-Whoever reads the copy acts on the state that it shows (level), never on single events: those may be missed
-when a connection breaks, the state may not. A watch that ends or breaks goes on from the last version that
-was told; where the server has forgotten that version (410: it started anew, or was away for long) all is
-listed again. Once in a while all is listed anyway, so that a store that was put back to an older state is
-noticed too.
+Readers act on the state of the copy (level-triggered), never on single events: events may be missed when a
+connection breaks, state is not. A watch that ends or breaks continues from the last version received. Where
+the server no longer has that version (410: it restarted, or was unreachable for long) all is listed again.
+All is also listed periodically, so that a store restored to an older state is noticed.
 
-At rest that is one request in five minutes: the server tells changes by itself. To poll lists was rejected:
-ten requests a minute for a job would leave six seconds of blindness.
+Without changes that is one request in five minutes: the server pushes changes. Rejected: polling lists, since
+ten requests a minute per job would still leave changes unnoticed for six seconds.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WATCH_S = 300.0  # of one watch, before some chance is added: not all jobs come at the same moment
+WATCH_S = 300.0  # of one watch, before jitter: not all jobs reconnect at the same moment
 RELIST_S = 1800.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0  # before a server that does not answer is asked again
-REFUSED_PAUSE_S = 30.0  # where it says no, at last: one that has just started does not know all rights yet
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0  # before a retry of a server that does not answer
+REFUSED_PAUSE_S = 30.0  # longest pause after a refusal: a starting server may not know all rights yet
 END_WAIT_S = 2.0
 
 
 class Cache:
-    """The objects as the cluster last told them, by name; across namespaces by ``NAMESPACE/NAME``.
+    """The objects as last received, by name; across namespaces by ``NAMESPACE/NAME``.
 
     Parameters
     ----------
@@ -51,14 +50,14 @@ class Cache:
         self.version = ""
 
     def replace(self, docs: list[Doc], version: str) -> bool:
-        """Take over a list; return whether it differs from what was known."""
+        """Apply a list; return whether it differs from the known state."""
         new = {self._key(doc): _slim(doc) for doc in docs}
         is_other = _versions(new) != _versions(self.docs)
         self.docs, self.version = new, version
         return is_other
 
     def apply(self, event: Doc) -> bool:
-        """Take over one event; return whether an object changed."""
+        """Apply one event; return whether an object changed."""
         doc = event["object"]
         self.version = doc["metadata"]["resourceVersion"]
         match event["type"]:
@@ -66,7 +65,7 @@ class Cache:
                 self.docs = self.docs | {self._key(doc): _slim(doc)}
             case "DELETED":
                 self.docs = {key: old for key, old in self.docs.items() if key != self._key(doc)}
-            case _:  # a bookmark, or what later versions may tell: nothing but the version
+            case _:  # a bookmark, or an event of later versions: only the version counts
                 return False
         return True
 
@@ -81,7 +80,7 @@ class Informer:
     Parameters
     ----------
     api
-        In the namespace that is followed; an empty one: all of them.
+        At the namespace to watch; an empty one: all of them.
     kind, selector
         Which objects; labels as in ``kubectl -l``.
     clock, chance
@@ -90,7 +89,7 @@ class Informer:
     Attributes
     ----------
     changed
-        Set at each change, and when the first list is there; whoever waits for it clears it before he reads.
+        Set at each change, and after the first list; a waiting reader clears it before reading.
     """
 
     def __init__(
@@ -123,14 +122,14 @@ class Informer:
 
     @property
     def age_s(self) -> float:
-        """How long ago the copy was last known to be the state; 0 while the server tells changes."""
+        """Seconds since the copy was last known to be current; 0 while the watch is open."""
         if self._watch is not None:
             return 0.0
         return float("inf") if self._seen_s is None else max(0.0, self._clock() - self._seen_s)
 
     @property
     def error(self) -> BackendError | None:
-        """Why the copy does not follow now; None while it does."""
+        """Why the copy is not kept current now; None while it is."""
         return self._error
 
     def items(self) -> dict[str, Doc]:
@@ -138,7 +137,7 @@ class Informer:
         return dict(self._copy.docs)
 
     def wait(self, timeout_s: float) -> dict[str, Doc]:
-        """Return the objects as soon as all were listed once.
+        """Return the objects once all were listed.
 
         Raises
         ------
@@ -152,7 +151,7 @@ class Informer:
         return self.items()
 
     def close(self) -> None:
-        """End the thread; a request that is on its way is not waited for."""
+        """End the thread without waiting for a pending request."""
         with self._lock:
             self._closed.set()
             if self._watch is not None:
@@ -170,7 +169,7 @@ class Informer:
             except BackendError as error:
                 refused = not isinstance(error, Unreachable)
                 self._fail(error)
-            except Exception as error:  # an answer that nobody foresaw: the job must not go blind for it
+            except Exception as error:  # an unforeseen answer must not end the watch
                 logger.exception("%s cannot be followed", self._kind.plural)
                 self._copy.version, refused = "", True
                 self._error = BackendError(f"{self._kind.plural} cannot be followed: {error!r}; see the log")
@@ -222,7 +221,7 @@ class Informer:
 
 
 def _slim(doc: Doc) -> Doc:
-    """Leave out who wrote which field: nobody reads it, and it is half of an object."""
+    """Drop managedFields: unused, and half of an object."""
     doc["metadata"].pop("managedFields", None)
     return doc
 

@@ -1,4 +1,4 @@
-"""Snapshots of jobs whose master does not run: the last one, kept in a ConfigMap, and one without a master.
+"""Snapshots of jobs whose master does not run: the last one, in a ConfigMap, or one made without it.
 
 A ConfigMap holds 1 MiB, so the snapshot is packed (`core.driver.finished_job`).
 """
@@ -28,7 +28,7 @@ KEY = "snapshot"
 def without_master(
     job: PodJob, phase: JobPhase, why: str, *, at_s: float, started_at_s: float
 ) -> JobSnapshot:
-    """Return the snapshot of a job without a master: it has not begun, or could not."""
+    """Return the snapshot of a job whose master has not begun, or could not."""
     spec = job.spec
     return JobSnapshot(
         at_s=at_s,
@@ -78,7 +78,7 @@ def end_of(document: Mapping[str, Any]) -> JobSnapshot:
     Raises
     ------
     WireError
-        When it holds none, or one of a release that this one does not understand.
+        When it holds none, or one of an incompatible release.
     """
     try:
         return unpack_snapshot(base64.b64decode(document["binaryData"][KEY]))

@@ -1,9 +1,9 @@
-"""The way of a client to a job's master: calls through the API server's proxy of the master's pod.
+"""Client link to a job's master: calls through the API server's proxy of the master's pod.
 
-The pod has no fixed name. It is looked up by its labels when it is not known, or no longer answers. The
-status of the Job and its pods then decides: a master that starts (its image is pulled, no machine has room)
-is no error but a job that has not begun, one that was replaced is waited for, and of a job that ended the
-last snapshot answers.
+The pod has no fixed name. It is looked up by its labels when unknown, or when it no longer answers. The
+status of the Job and its pods then decides: a starting master (its image is pulled, no machine has room) is
+no error but a job that has not begun, a replaced master is waited for, and for an ended job its last snapshot
+is returned.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 CALL_LIMIT_S = 20.0
-VIEW_BACK_S = 5.0  # as BACK_LIMIT_S, for views: they show soon that the master does not answer, and ask again
+VIEW_BACK_S = 5.0  # as BACK_LIMIT_S, for views: they soon show an unreachable master, and retry
 KNOWN_LIMIT_S = 5.0  # for a snapshot from the pod that answered last: it may be gone with its machine
-VIEW_LIMIT_S = 10.0  # for one answer to a view: a master that is short of cores takes seconds
+VIEW_LIMIT_S = 10.0  # for one answer to a view: a master short of cores takes seconds
 MODEL_LIMIT_S = 120.0  # for the largest model that is sent
 BACK_LIMIT_S = 60.0  # for a master that restarts (a pod, its imports, its journal), or for the API server
 BACK_EVERY_S = 0.5
@@ -131,12 +131,12 @@ class KubernetesLink(CallLink):
         return judge(self._api, documents)
 
     def send(self, call: Call) -> Answer:
-        """Carry a call; before the master has begun, answer what can be answered without it."""
+        """Send a call; before the master has begun, answer locally where possible."""
         answer = self._ask(call, MODEL_LIMIT_S if isinstance(call, AskModel) else self._limit_s)
         return self._answer_without_master(call, answer) if isinstance(answer, NotBegun) else answer
 
     def ask_summary(self, pod: str, *, timeout_s: float) -> JobSummary | None:
-        """Return the line of the job in a list of jobs; None when the master in `pod` does not answer it."""
+        """Return the job's line in a list of jobs; None when the master in `pod` does not answer."""
         self._pod = pod
         answer = self._ask_once(AskSummary(), timeout_s)
         return answer if isinstance(answer, JobSummary) else None
@@ -188,7 +188,7 @@ class KubernetesLink(CallLink):
         return self._reply is not None and bool(self._reply.tag)
 
     def _ask_once(self, call: Call, limit_s: float) -> Answer:
-        """Ask the pod that answered last, else look for the master; without a pod nothing was delivered."""
+        """Send to the pod that answered last, else locate the master; without a pod nothing was delivered."""
         if self._ended is not None:
             return self._ended.answer(call)
         if self._pod is not None and isinstance(call, AskSnapshot | AskSeries):
@@ -218,7 +218,7 @@ class KubernetesLink(CallLink):
         return unpack_answer(answer)
 
     def _find(self, call: Call) -> str | Answer:
-        """Return the master's pod, or the answer in its place."""
+        """Return the master's pod, or a local answer in its place."""
         selector = f"{JOB_LABEL}={self._name},{RUN_LABEL}={self._job.run},{ROLE_LABEL}={MASTER_ROLE}"
         try:
             job = self._api.get(JOB, self._name)

@@ -1,9 +1,9 @@
-"""Who asks an API server, and where: a kubeconfig's context, or a pod's own account.
+"""Credentials and place for an API server: a kubeconfig's context, or a pod's own account.
 
-The one module that uses the Kubernetes client: it reads contexts, certificates and plugins that give
-credentials, refreshes tokens and holds the pool of connections. Its model classes are not used. Two things
-are added: `as` of a kubeconfig, and errors that hold nothing of a kubeconfig's content, for the client's own
-texts print whole entries, tokens included.
+The one module that uses the Kubernetes client: it reads contexts, certificates and credential plugins,
+refreshes tokens and holds the connection pool. Its model classes are not used. Two things are added: `as` of
+a kubeconfig, and errors without any content of a kubeconfig, since the client's own texts print whole
+entries, tokens included.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who asks, where, and how that is shown.
+    """Credentials, place, and how both are shown.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Login:
     context, user
         Names in the kubeconfig; in a pod ``in-cluster`` and the account's.
     namespace
-        Where that user works unless told otherwise.
+        The user's default namespace.
     headers
         For acting as another user.
     """
@@ -64,7 +64,7 @@ def load_login(context: str | None, kubeconfig: str | None) -> Login:
     Raises
     ------
     BackendError
-        When there is no configuration, or it is of no use: what is wrong with it, and where.
+        When there is no configuration, or it is unusable: what is wrong with it, and where.
     """
     paths = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     found = [path for path in paths.split(os.pathsep) if path and Path(path).expanduser().is_file()]
@@ -76,12 +76,12 @@ def load_login(context: str | None, kubeconfig: str | None) -> Login:
 
 
 def credentials(login: Login) -> dict[str, str]:
-    """Return the headers that say who asks; refreshed where they have an end.
+    """Return the authentication headers; refreshed where they expire.
 
     Raises
     ------
     BackendError
-        When they can be got no more.
+        When they cannot be obtained.
     """
     try:
         settings = login.client.configuration.auth_settings()
@@ -136,7 +136,7 @@ def _configuration() -> Any:  # noqa: ANN401 - the client carries no types
 
     configuration = client.Configuration()
     configuration.connection_pool_maxsize = _N_CONNECTION
-    configuration.keep_alive = True  # a watch whose other end vanished is noticed
+    configuration.keep_alive = True  # a watch whose peer vanished is noticed
     return configuration
 
 
@@ -192,7 +192,7 @@ def _in_cluster() -> Login:
 
 
 def _place(error: Exception) -> str:
-    """Return what is wrong with a file without a word of its content: that may be a token."""
+    """Return what is wrong with a file without any of its content: that may be a token."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"no YAML at line {error.problem_mark.line + 1}"
     if isinstance(error, OSError):
@@ -207,7 +207,7 @@ def _no_credentials(context: str, told: Sequence[str] = ()) -> BackendError:
 
 @contextlib.contextmanager
 def _told_apart() -> Iterator[list[str]]:
-    """Collect what the client says to the root logger: why a plugin gave no credentials."""
+    """Collect the client's messages to the root logger: why a plugin gave no credentials."""
     root, told = logging.getLogger(), list[str]()
 
     def keep(record: logging.LogRecord) -> bool:

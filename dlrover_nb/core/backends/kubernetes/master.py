@@ -1,13 +1,13 @@
 """The program of a master's pod: ``python -m dlrover_nb.core.backends.kubernetes.master``.
 
-It looks at the data where the client could not, drives the job, answers clients over HTTP, leaves the last
-picture with the cluster, and goes on answering for a while. Its pod may be deleted or drained at any moment:
-then it leaves at once, and its nodes to the master after it, which finds the run folder (on a volume of the
-user's, or in the same pod) and goes on. A run folder that was lost with the pod cannot be gone on from: the
-job has failed, and says so, instead of beginning anew behind its user's back.
+It inspects the data where the client could not, drives the job, answers clients over HTTP, saves the last
+snapshot in the cluster, and keeps answering for a while. Its pod may be deleted or drained at any moment.
+Then it exits at once and leaves its nodes to the next master, which finds the run folder (on a volume of the
+user's, or in the same pod) and continues. If the run folder was lost with the pod, the job fails with that
+reason, instead of silently starting over.
 
-What is wrong with the job ends the job. What is wrong with the cluster (no API server, a volume that is away,
-a master that has not let go of the run folder yet) ends this process, and the kubelet starts it again.
+Faults of the job end the job. Faults of the cluster (no API server, an unavailable volume, a master that
+still holds the run folder) end this process, and the kubelet restarts it.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-END_EVERY_S = 5.0  # to try again to leave the last picture, while the API server is away
+END_EVERY_S = 5.0  # between tries to save the last snapshot, while the API server is unreachable
 END_TRIES = 120
 LOST = (
     "the pod of the job's master was lost, and with it the run folder; mount a volume that outlives pods at "
     f"{STATE} (kubernetes.volumes), and submit the job again"
 )
 TERMINATED = 128 + signal.SIGTERM
-_NEVER = {EACCES, EPERM, EROFS}  # of a volume: they do not pass
+_NEVER = {EACCES, EPERM, EROFS}  # of a volume: permanent
 
 
 class PodMaster:
@@ -80,7 +80,7 @@ class PodMaster:
     Parameters
     ----------
     job
-        As the job's Secret says it.
+        From the job's Secret.
     api
         The API server, at the job's namespace.
     ip
@@ -112,16 +112,16 @@ class PodMaster:
         return 0
 
     def _driven(self, owner: Doc) -> JobSnapshot:
-        """Drive the job; return its last picture."""
+        """Drive the job; return its last snapshot."""
         try:
             driver = self._driver(owner)
             driver.start()
-        except BackendError:  # of the cluster, a volume that is away, or a master that has not let go yet
+        except BackendError:  # of the cluster, an unavailable volume, or a master that still holds the folder
             raise
         except DlroverError as error:
             self._remove_nodes()
             return self._failed(str(error), owner)
-        except OSError as error:  # later ones, and what may pass, are for the master that is started again
+        except OSError as error:  # later and transient ones are left to the restarted master
             if has_begun(owner) or not is_of_state(error) or error.errno not in _NEVER:
                 raise
             return self._failed(no_state(error, os.getuid()), owner)
@@ -189,7 +189,7 @@ class PodMaster:
             self._api.delete(POD, node["metadata"]["name"])
 
     def _prepared(self) -> PodJob:
-        """Return the job with what its data tell, and its code in the run folder."""
+        """Return the job with what its data determine, and its code in the run folder."""
         job = self._job
         self._service.set_activity("its master validates the data and the code")
         receive(job.spec, self._folder, url=job.code_url)
@@ -199,14 +199,14 @@ class PodMaster:
         return replace(job, spec=spec, features=features)
 
     def _tell_nodes(self, job: PodJob) -> None:
-        """Write back into the Secret what was found out since the job was submitted."""
+        """Write to the Secret what was determined since the job was submitted."""
         if job == self._job:
             return
         (secret, *_) = companions(job, code={}, namespace=self._api.namespace)
         self._api.patch(SECRET, secret_name(self._name), {"data": secret["data"]})
 
     def _note_begin(self, owner: Doc) -> None:
-        """Leave word with the Job that it began; without it a lost run folder would not be noticed."""
+        """Annotate the Job that it began; without that a lost run folder would not be noticed."""
         if has_begun(owner):
             return
         note = {"metadata": {"annotations": {BEGUN_NOTE: f"{time.time():.3f}"}}}
@@ -228,7 +228,7 @@ class PodMaster:
         return run_of(end) == self._job.run
 
     def _leave_end(self, last: JobSnapshot, owner: Doc) -> None:
-        """Leave the last picture with the cluster."""
+        """Save the last snapshot in the cluster."""
         for _ in range(END_TRIES):
             try:
                 leave_end(self._api, last, run=self._job.run, owner=owner)
@@ -242,11 +242,11 @@ class PodMaster:
                 return
 
     def _leave(self, _signal: int, _frame: FrameType | None) -> None:
-        """Go: at once while the job runs, as if killed, so that nothing of it ends."""
+        """Exit: at once while the job runs, as if killed, so that its nodes keep running."""
         if self._has_ended:
             self._may_go.set()
         else:
-            os._exit(TERMINATED)  # not 0: that would tell the Job controller that the job is done
+            os._exit(TERMINATED)  # not 0: the Job controller would take the job as done
 
 
 def _host(ip: str) -> str:
@@ -271,7 +271,7 @@ def main() -> int:
 
 
 def is_of_state(error: OSError) -> bool:
-    """Whether an error is about the volume of run folders."""
+    """Whether an error concerns the volume of run folders."""
     return str(error.filename or "").startswith(STATE) or error.errno in {ENOSPC, EDQUOT}
 
 

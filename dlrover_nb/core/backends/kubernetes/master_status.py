@@ -1,4 +1,4 @@
-"""Where the master of a job is, told from its Job and its pods: pure, on documents."""
+"""Status of a job's master, derived from its Job and its pods: pure, on documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The master is to come; `why` it is not there yet."""
+    """The master has not started; `why` not."""
 
     why: str
 
@@ -40,14 +40,14 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Another run of the same name is there."""
+    """Another run has the same name."""
 
 
 MasterStatus = Answering | Beginning | Over | Replaced
 
 
 def master_status(job: Mapping[str, Any], pods: Iterable[Doc], *, run: str) -> MasterStatus:
-    """Return where the master of a run is.
+    """Return the status of a run's master.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _why_no_pod(job: Mapping[str, Any]) -> str:
 
 
 def why_not_made(events: Iterable[Doc]) -> str:
-    """Return what keeps a Job's pod from being made, by the Job's events; empty: they say nothing."""
+    """Return why a Job's pod is not created, by the Job's events; empty: no reason is known."""
     warnings = [event for event in events if event.get("type") == "Warning"]
     newest = max(warnings, key=lambda event: str(event.get("lastTimestamp") or ""), default=None)
     return f"its master's pod cannot be made: {_told(newest)}" if newest else ""
@@ -102,7 +102,7 @@ def begun_s(job: Mapping[str, Any]) -> float | None:
 
 
 def is_paused(job: Mapping[str, Any]) -> bool:
-    """Whether a Job was never let go: who submitted it is at it still, or died over it."""
+    """Whether a Job is still paused: its client is still submitting it, or died."""
     return not job["spec"].get("parallelism", 1)
 
 
@@ -113,7 +113,7 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 
 
 def why_not_ready(pod: Mapping[str, Any]) -> str:
-    """Return what a pod waits for, in the cluster's words."""
+    """Return why a pod waits, in the cluster's words."""
     status = pod.get("status", {})
     for container in status.get("containerStatuses") or ():
         state = container.get("state", {})
@@ -136,7 +136,7 @@ def _notes(job: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _is_owned(pod: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
-    """Whether the Job made a pod: labels anybody may write, and who is asked is told the access token."""
+    """Whether the Job owns a pod: anybody may set labels, and a request contains the access token."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return any(owner["uid"] == job["metadata"]["uid"] for owner in owners)
 

@@ -1,7 +1,7 @@
-"""The model of a job in pods, for a client that sees nothing of theirs: a run folder made anew.
+"""The model of a job in pods, for a client without their files: a rebuilt run folder.
 
-What the job is stands in its Secrets, so this needs no living master where checkpoints are kept at a URL that
-the client reads too. Where they are on a volume of the pods the master sends the newest one.
+The job is in its Secrets, so no running master is needed where checkpoints are kept at a URL that the client
+reads too. Where they are on a volume of the pods, the master sends the newest one.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 
 
 def make_run_folder(api: Api, job: PodJob, into: Path, ask: Callable[[], CheckpointBundle]) -> Path:
-    """Return a folder below `into` that holds what a model is loaded from.
+    """Return a folder below `into` with the files that a model is loaded from.
 
     Parameters
     ----------
     api
         The API server, at the job's namespace.
     job
-        What the job is, as its Secret says now.
+        The job, from its Secret.
     ask
-        Asks the master for the newest checkpoint.
+        Requests the newest checkpoint from the master.
 
     Raises
     ------
     NotFoundError
         When the job keeps no checkpoints, or has not saved one.
     CheckpointError, BackendError
-        When it cannot be had.
+        When it cannot be obtained.
     """
     spec = job.spec
     if not keeps_checkpoints(spec):

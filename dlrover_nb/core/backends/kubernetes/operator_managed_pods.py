@@ -1,12 +1,12 @@
 """External programs in pods of DLRover's operator: fits `driver.operator_managed_job.OperatorManagedBackend`.
 
-The job's ElasticJob was made with the job, and belongs to it. From then on there is one wish, the plan.
-Again and again it is compared with what the operator was asked last (the newest ScalePlan, or else the
-ElasticJob itself), and where they differ a ScalePlan is made; so a master that comes back asks nothing twice,
-and a ScalePlan that somebody deleted is made anew. Their numbers grow, for DLRover acts on each name once: a
-job may go back to a plan that it had before.
+The job's ElasticJob is created with the job, and owned by it. From then on the desired state is the plan. It
+is repeatedly compared with the last request to the operator (the newest ScalePlan, or else the ElasticJob
+itself), and a ScalePlan is created where they differ. So a restarted master requests nothing twice, and a
+deleted ScalePlan is created again. Their numbers grow, since DLRover acts on each name once and a job may
+return to an earlier plan.
 
-Pods are followed, never made or ended. They learn from an annotation where to report their steps.
+Pods are observed, never created or deleted. An annotation gives them the address to which they report steps.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.pods import PodJob
     from dlrover_nb.core.structs.resources import ResourcePlan
 
-BEGINNING: Doc = {  # as if a ScalePlan had asked for what the ElasticJob began with
+BEGINNING: Doc = {  # as if a ScalePlan had requested the ElasticJob's first plan
     "metadata": {},
     "spec": {"replicaResourceSpecs": {str(role): {} for role in Role}},
 }
@@ -49,20 +49,20 @@ BEGINNING: Doc = {  # as if a ScalePlan had asked for what the ElasticJob began 
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.5
-CLOSE_TRIES, CLOSE_EVERY_S = 20, 1.0  # to end the ElasticJob, while the API server is away
+CLOSE_TRIES, CLOSE_EVERY_S = 20, 1.0  # to end the ElasticJob, while the API server is unreachable
 
 
 class OperatorManagedPods:
-    """Backend for one run of a foreign job under DLRover's operator.
+    """Backend for one run of an external job under DLRover's operator.
 
     Parameters
     ----------
     job
-        As its Secret says it; its ElasticJob is there.
+        From its Secret; its ElasticJob exists.
     site
         Where.
     url
-        Where programs report their steps, as their pods reach it.
+        To which programs report their steps, as reached from their pods.
     """
 
     def __init__(self, job: PodJob, site: Site, url: str) -> None:
@@ -85,11 +85,11 @@ class OperatorManagedPods:
     # for the master's loop
 
     def capacity(self) -> Capacity:
-        """Return what the machines and the quota of the namespace let the job have."""
+        """Return the capacity that machines and the namespace's quota give the job."""
         return self._lookout.seen().capacity
 
     def room(self) -> Capacity:
-        """Return what of it is free or the job's own."""
+        """Return the part of it that is free or held by the job."""
         return self._lookout.seen().room
 
     def listen(self) -> str:
@@ -97,11 +97,11 @@ class OperatorManagedPods:
         return f"tcp://{self._address}"
 
     def aim(self, plan: ResourcePlan, decision: str) -> None:
-        """Note the plan that the job is to have."""
+        """Set the job's desired plan."""
         self._wish = plan, decision
 
     def seen(self) -> OperatorManagedJob | None:
-        """Return the job as its ElasticJob, the newest ScalePlan and its pods show it."""
+        """Return the job's state from its ElasticJob, the newest ScalePlan and its pods."""
         scales = self._scales
         if not (self._jobs.is_synced and self._pods_seen.is_synced) or (scales and not scales.is_synced):
             return None
@@ -132,7 +132,7 @@ class OperatorManagedPods:
         return self._pod_logs.take()
 
     def close(self) -> None:
-        """End the ElasticJob, unless it has ended: then it stays with its job, to be looked at."""
+        """End the ElasticJob, unless it has ended: then it stays with its job, for inspection."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -145,10 +145,10 @@ class OperatorManagedPods:
         self._pod_logs.close()
         self._lookout.close()
 
-    # the operator's own business
+    # left to the operator
 
     def start_node(self, config: NodeConfig) -> None:
-        """Refuse: the operator makes pods."""
+        """Refuse: the operator creates pods."""
         raise BackendError(f"DLRover's operator starts the pods of {self._name}, not {config.node} alone")
 
     def stop_node(self, node: str) -> None:
@@ -158,18 +158,18 @@ class OperatorManagedPods:
         """Do nothing: the pods are the operator's."""
 
     def poll(self) -> tuple[NodeExited, ...]:
-        """Return nothing: what ended is replaced by the operator."""
+        """Return nothing: the operator replaces ended nodes."""
         return ()
 
     def meet(self, endpoint: str) -> None:
-        """Do nothing: the pods are told by their annotation."""
+        """Do nothing: the pods read their annotation."""
 
     def addresses(self) -> Mapping[str, str]:
-        """Return nothing: programs learn from the operator whom they work with."""
+        """Return nothing: programs get their peers from the operator."""
         return {}
 
     def gather(self, node: str, text: str) -> None:
-        """Do nothing: programs learn from the operator whom they work with."""
+        """Do nothing: programs get their peers from the operator."""
 
     # the worker's thread
 
@@ -194,7 +194,7 @@ class OperatorManagedPods:
                 self._told[uid] = self._url
 
     def _ask(self) -> None:
-        """Make a ScalePlan where the wish is not what was asked last."""
+        """Create a ScalePlan where the desired plan differs from the last request."""
         wish, seen = self._wish, self.seen()
         if wish is None or seen is None or seen.phase.is_final:
             return
@@ -216,7 +216,7 @@ class OperatorManagedPods:
         except Unreachable:
             raise
         except Conflict:
-            return  # it was made a moment ago, and is not seen yet
+            return  # it was just created, and is not observed yet
         except ApiError as error:
             self._refused = plan, str(error)
 
@@ -232,7 +232,7 @@ class OperatorManagedPods:
         return str(job["metadata"]["uid"]) if job else ""
 
     def _pods(self) -> dict[str, Doc]:
-        """Return the pods of this ElasticJob: older ones are of a run before."""
+        """Return the pods of this ElasticJob: older ones are of an earlier run."""
         job = self._jobs.items().get(self._name)
         since = job["metadata"]["creationTimestamp"] if job else ""
         return {

@@ -1,13 +1,13 @@
-"""What the object of a pod says about its node: on its way, waiting and for what, running, or ended and why.
+"""State of a node from its pod's object: starting, waiting and why, running, or ended and why.
 
-One function of one document, whatever came before. A pod says it in several places, and the surest is heard
-first: that its container has terminated, that the kubelet or a controller gave the pod up, that it is to go,
-that its container cannot be made, that it has no place. The words are the cluster's own; what is added says
-what they mean to a job.
+A function of one document, without history. Several fields of a pod tell, and the most certain is read first:
+its container has terminated, the kubelet or a controller gave the pod up, it is being deleted, its container
+cannot be created, it is not scheduled. The reason is the cluster's own text; added text says what it means
+for a job.
 
-Whether a new node would end in the same way is decided here too. A name of an image that is none never gets
-better. A registry that does not answer may, and a Secret that is missing may come: that is waited for,
-for a limited time.
+Whether a new node would end in the same way is decided here too. An invalid image name is permanent. A
+registry that does not answer may recover, and a missing Secret may be created: both are waited for, for a
+limited time.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.manifests.kinds import Doc
 
-PULL_LIMIT_S = 180.0  # for a registry to come back, or an image to be pushed
+PULL_LIMIT_S = 180.0  # for a registry to recover, or an image to be pushed
 DELETED = "its pod was deleted by somebody else"
-MEND_LIMIT_S = 120.0  # for a Secret or ConfigMap that is missing to be made
+MEND_LIMIT_S = 120.0  # for a missing Secret or ConfigMap to be created
 _LONGEST = 300  # characters of a reason; the cause of an error stands at its end
 _NEVER = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"})
 _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 _NO_PROGRAM = ("no such file or directory", "executable file not found", "permission denied")
-_BESIDE = frozenset({"MissingClusterDNS", "FailedScheduling", "DNSConfigForming"})  # these stop nothing
+_BESIDE = frozenset({"MissingClusterDNS", "FailedScheduling", "DNSConfigForming"})  # these block nothing
 _START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
 _GIVEN_UP = {
     "Evicted": "evicted",
@@ -62,7 +62,7 @@ class Waiting:
     why
         In the cluster's words.
     limit_s
-        How long that may last before a new node is as hopeless; None: for ever, as it is for room.
+        How long that may last before a new node is useless too; None: forever, as for missing room.
     """
 
     why: str
@@ -71,7 +71,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Preparing:
-    """It has a machine (None: it has not been looked for yet), and its container is being made."""
+    """It has a machine (None: not scheduled yet), and its container is being created."""
 
     machine: str | None
 
@@ -83,14 +83,14 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """Its pod is to go, and has not ended yet.
+    """Its pod is being deleted, and has not ended yet.
 
     Parameters
     ----------
     grace_s
-        What it was given to end by itself.
+        Its grace period.
     why
-        Who wants it to go, as far as the cluster says; empty: somebody.
+        The reason for the deletion, as far as the cluster reports it; empty: unknown.
     machine
         Where it is.
     """
@@ -102,7 +102,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """It is over; whether its pod has come to its own end, so that nothing of it runs."""
+    """It has ended; whether its pod terminated, so that nothing of it runs."""
 
     exited: NodeExited
     is_final: bool = True
@@ -112,7 +112,7 @@ PodStatus: TypeAlias = Waiting | Preparing | Running | Leaving | Ended
 
 
 def pod_status(node: str, pod: Doc) -> PodStatus:
-    """Return what a pod says about its node."""
+    """Return the state of a pod's node."""
     status, state = pod.get("status") or {}, _state(pod)
     is_final = status.get("phase") in {"Failed", "Succeeded"}
     if terminated := state.get("terminated"):
@@ -133,7 +133,7 @@ def machine_of(pod: Doc) -> str:
 
 
 def disruption(pod: Doc) -> str:
-    """Return why the cluster itself ends a pod, as far as it says so; Kubernetes does since 1.25."""
+    """Return why the cluster itself ends a pod, as far as reported; Kubernetes does since 1.25."""
     found = _condition(pod, "DisruptionTarget")
     if not found or found.get("status") != "True":
         return ""
@@ -142,9 +142,9 @@ def disruption(pod: Doc) -> str:
 
 
 def trouble(events: Iterable[Doc]) -> str:
-    """Return what the newest event of a pod says that keeps it from beginning; empty: none does.
+    """Return the message of the newest event that keeps a pod from beginning; empty: there is none.
 
-    A pull that goes on is no trouble, but what it takes long for.
+    A running pull is no fault, but explains the delay.
     """
     told = [event for event in events if event.get("type") == "Warning" or event.get("reason") == "Pulling"]
     told = [event for event in told if event.get("reason") not in _BESIDE]
@@ -223,7 +223,7 @@ def _code_words(code: int, told: str) -> str:
 
 
 def _last_line(text: str) -> str:
-    """Return the last line that says anything, without the head that our logging gives it."""
+    """Return the last nonempty line, without the prefix of our logging."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return ""
@@ -237,6 +237,6 @@ def _joined(what: str, message: object) -> str:
 
 
 def cut(text: str) -> str:
-    """Return a message as one line that has its beginning and its end."""
+    """Return a message as one line, shortened in the middle."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"

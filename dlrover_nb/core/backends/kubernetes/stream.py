@@ -1,4 +1,4 @@
-"""Answers that go on: lines of a log, events of a watch; ended by the server, by silence, or by `close`."""
+"""Streamed answers: lines of a log, events of a watch; ended by the server, a timeout, or `close`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Lines:
-    """Lines of an answer that goes on; `close` from any thread ends them."""
+    """Lines of a streamed answer; `close` from any thread ends them."""
 
     def __init__(self, stream: urllib3.BaseHTTPResponse, asked: Asked) -> None:
         self._response, self._asked, self._closed = stream, asked, threading.Event()
@@ -57,7 +57,7 @@ class Lines:
 class Watch:
     """Events of a watch: ``{"type": "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK", "object": ...}``.
 
-    A bookmark's object holds nothing but the version up to which all was told.
+    A bookmark's object holds only the version up to which all events were sent.
     """
 
     def __init__(self, stream: urllib3.BaseHTTPResponse, asked: Asked) -> None:
@@ -88,7 +88,7 @@ def decode(body: bytes, asked: Asked) -> Doc:
     Raises
     ------
     Unreachable
-        When it holds none: whoever answered is no API server.
+        When it holds none: the peer is no API server.
     """
     try:
         doc = msgspec.json.decode(body)

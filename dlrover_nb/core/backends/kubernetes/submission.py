@@ -1,8 +1,8 @@
-"""Puts a job into a namespace, all of it or nothing.
+"""Submits a job to a namespace, all of it or nothing.
 
-The name of the Job decides who was first. All else belongs to it, and its master's pod begins when all is
-there; so whatever fails on the way is undone by deleting the Job, and a Job that was never let go was left by
-a client that died.
+The name of the Job decides between concurrent clients. It owns all other objects, and is created paused
+and released when all exist. So a failure is undone by deleting the Job, and a Job that stays paused was
+left by a client that died.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ logger = logging.getLogger(__name__)
 KINDS: dict[str, Kind] = {
     kind.name: kind for kind in (JOB, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CONFIG_MAP)
 }
-GIVEN_UP_S = 120.0  # after which a Job that was never let go is one whose client died
-TOKEN_TRIES, TOKEN_EVERY_S = 50, 0.1  # for a controller to give a new service account its token
+GIVEN_UP_S = 120.0  # after which the client of a Job that is still paused counts as dead
+TOKEN_TRIES, TOKEN_EVERY_S = 50, 0.1  # for a controller to create the token of a new service account
 GONE_LIMIT_S = 30.0
 GONE_EVERY_S = 0.1
 
 
 def namespaced(spec: JobSpec, api: Api) -> JobSpec:
-    """Return the job with what its namespace says of all jobs."""
+    """Return the job with its namespace's settings for all jobs."""
     try:
         text = api.get(CONFIG_MAP, DEFAULTS).get("data", {}).get(DEFAULTS_KEY, "")
     except NotThere:
@@ -86,7 +86,7 @@ def namespaced(spec: JobSpec, api: Api) -> JobSpec:
 def looked_at(
     spec: JobSpec, *, model: object, data: object
 ) -> tuple[JobSpec, FeatureSpec | None, tuple[Packed, ...]]:
-    """Return the job with what its data tell, and its code; the master looks at data that only pods see."""
+    """Return the job with what its data determine, and its code; the master inspects data only pods reach."""
     if spec.foreign is not None:
         if model is not None or data is not None:
             raise InvalidValueError("a foreign job runs its own programs; leave model and data out")
@@ -112,12 +112,12 @@ def new_pod_job(
 
 
 def make_room(api: Api, name: str) -> None:
-    """Refuse a name that is taken; clear away what an ended job, or a client that died, left under it.
+    """Refuse a name that is taken; delete what an ended job, or a client that died, left under it.
 
     Raises
     ------
     InvalidValueError
-        When a job of that name runs, or something else has its name.
+        When a job of that name runs, or another object has its name.
     """
     try:
         there = api.get(JOB, name)
@@ -136,14 +136,14 @@ def make_room(api: Api, name: str) -> None:
 
 
 def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
-    """Create all objects of a job and let its master begin; return the Job.
+    """Create all objects of a job, release its master, and return the Job.
 
     Raises
     ------
     InvalidValueError
         When somebody else submitted a job of that name at the same moment.
     ApiError
-        When the cluster does not take an object; then none of them stays.
+        When the cluster rejects an object; then none of them stays.
     """
     name = job.spec.name
     try:
@@ -171,7 +171,7 @@ def delete_job(api: Api, job: Doc) -> None:
 
 
 def _create_anew(api: Api, document: Doc) -> None:
-    """Create an object in the place of one that a run before left, and the cluster has not cleared away."""
+    """Create an object in place of one that an earlier run left and the cluster has not deleted yet."""
     kind, name = KINDS[document["kind"]], document["metadata"]["name"]
     try:
         api.create(kind, document)
@@ -181,9 +181,9 @@ def _create_anew(api: Api, document: Doc) -> None:
 
 
 def _try_pods(api: Api, job: PodJob, owner: Doc) -> None:
-    """Let the API server look at the pods that will be made: what it refuses is better known now.
+    """Dry-run the pods that will be created, so that a refusal is known at submission.
 
-    A quota that is used up is no fault of theirs: they wait.
+    An exhausted quota is no error: pods wait for it.
     """
     pods = [_of_template(owner)]
     roles = () if is_operated(job.spec) else Role
@@ -198,7 +198,7 @@ def _try_pods(api: Api, job: PodJob, owner: Doc) -> None:
 
 
 def _try_pod(api: Api, pod: Doc) -> None:
-    """Let the API server look at one pod; until 1.24 a service account that was just made lacks its token."""
+    """Dry-run one pod; until 1.24 a service account that was just created lacks its token."""
     for left in reversed(range(TOKEN_TRIES)):
         try:
             api.create(POD, pod, dry_run=True)
@@ -240,7 +240,7 @@ def _await_gone(api: Api, job: Doc) -> None:
     for _ in range(round(GONE_LIMIT_S / GONE_EVERY_S)):
         try:
             if api.get(JOB, name)["metadata"]["uid"] != uid:
-                return  # somebody else was faster: the name decides
+                return  # another client was faster: the name decides
         except NotThere:
             return
         time.sleep(GONE_EVERY_S)
