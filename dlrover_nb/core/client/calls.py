@@ -1,11 +1,11 @@
 """Calls to a job's master and its answers: two closed unions of records, the same for every kind of cluster.
 
-A call travels as msgpack, over Ray as over HTTP. JSON was rejected: telemetry has values that JSON cannot
-express (NaN). Pickles, which Ray would make by itself, were rejected too: a client and a master of different
+A call is encoded as msgpack, over Ray as over HTTP. JSON was rejected: telemetry has values that JSON cannot
+express (NaN). Pickles, Ray's default, were rejected too: a client and a master of different
 releases could not read each other's, and a pickle can run code. Decoding builds these records only.
 
-`core.client.link` turns calls into methods on the client's side and back into methods on the master's. A new
-call takes a record here, a method and a case there, and a method of the driver.
+`core.client.link` converts methods to calls on the client's side, and calls to methods on the master's. A new
+call needs a record here, a method and a case there, and a method of the driver.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from dlrover_nb.core.structs.summary import JobSummary
 
 @dataclass(frozen=True, slots=True)
 class AskSnapshot:
-    """Ask for the newest snapshot, unless it is the one with the tag `seen`, which the client has."""
+    """Request the newest snapshot, unless it is the one with the tag `seen`, which the client has."""
 
     seen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AskSummary:
-    """Ask for the line of the job in a list of jobs."""
+    """Request the line of the job in a list of jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskSeries:
-    """Ask for telemetry newer than a cursor."""
+    """Request telemetry newer than a cursor."""
 
     cursor: int
 
 
 @dataclass(frozen=True, slots=True)
 class AskLogs:
-    """Ask for the newest lines that a node wrote; None: all nodes."""
+    """Request the newest log lines of a node; None: of all nodes."""
 
     node: str | None
     n_line: int
@@ -51,21 +51,21 @@ class AskLogs:
 
 @dataclass(frozen=True, slots=True)
 class AskWeigh:
-    """Ask what plans would bring."""
+    """Request predictions for plans."""
 
     plans: tuple[ResourcePlan, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AskExplain:
-    """Ask why a proposal was made; None: the open one."""
+    """Request the explanation of a proposal; None: the open one."""
 
     proposal: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Hand in a decision."""
+    """Submit a decision."""
 
     decision: Decision
 
@@ -88,7 +88,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class AskModel:
-    """Ask for the newest checkpoint, of a job that keeps its checkpoints on a volume."""
+    """Request the newest checkpoint, of a job that keeps its checkpoints on a volume."""
 
 
 Call = (
@@ -118,7 +118,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What plans would bring, in the order in which they were asked about."""
+    """Predictions for plans, in the order of the request."""
 
     weighed: tuple[Weighed, ...]
 
@@ -130,7 +130,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class NotBegun:
-    """The job has not begun; `why` says what its master does now, or waits for."""
+    """The job has not begun; `why` is what its master does now, or waits for."""
 
     why: str
 

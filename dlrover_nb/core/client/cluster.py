@@ -1,4 +1,4 @@
-"""Where jobs run, as clients see it: the protocol `Cluster`, and the line of each job in its list."""
+"""The protocol `Cluster`: a place where jobs run, and the line of each job in its list."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Cluster(Protocol):
 
     @property
     def simulated(self) -> bool:
-        """Whether nothing here is real."""
+        """Whether the cluster is simulated."""
         ...
 
     @property
     def description(self) -> str:
-        """One line: what it is, where, and what it offers."""
+        """One line: kind, address and capacity."""
         ...
 
     def capacity(self) -> Capacity:
-        """Return what jobs may use."""
+        """Return the capacity for jobs."""
         ...
 
     def standing(self) -> ClusterAccess:
-        """Return what who is connected is told beside capacity: facts, and what he may do."""
+        """Return what is shown on connecting beside capacity: facts, and the user's rights."""
         ...
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
@@ -53,19 +53,19 @@ class Cluster(Protocol):
         Raises
         ------
         InvalidValueError
-            When a job of that name is there, the data is not what the specification says, or the user's own
-            code does not do on a few rows what it should.
+            When a job of that name exists, the data does not match the specification, or the user's own code
+            fails on a few rows.
         CapacityError
             When the plan does not fit.
         """
         ...
 
     def jobs(self) -> tuple[JobSummary, ...]:
-        """Return all jobs, newest first: running ones, and those the history knows."""
+        """Return all jobs, newest first: running ones, and those of the history."""
         ...
 
     def live_jobs(self) -> tuple[JobSummary, ...]:
-        """Return the jobs that a master answers for, at a price that a view of all can pay each second.
+        """Return the jobs whose masters answer, cheaply enough for a view of all jobs each second.
 
         A master that does not answer at once is left out. Raises `BackendError` when the cluster is gone.
         """
@@ -76,7 +76,7 @@ class Cluster(Protocol):
         ...
 
     def delete(self, name: str, *, force: bool = False) -> str:
-        """Remove a job and what it left, all but its history, and say what was done.
+        """Delete a job and what it left, all but its history, and return what was done.
 
         Raises
         ------
@@ -88,22 +88,22 @@ class Cluster(Protocol):
         ...
 
     def shutdown(self, *, force: bool = False) -> str:
-        """End the cluster if this product started it, and say what was done; else only let go of it."""
+        """End the cluster if this product started it, else disconnect; return what was done."""
         ...
 
 
 def still_runs(name: str, phase: JobPhase) -> str:
-    """Say that a job which runs is not deleted."""
+    """Return the error that a running job is not deleted."""
     return f"job {name} runs ({phase}); stop {name} first, or delete {name} --force"
 
 
 def name_taken(name: str, phase: JobPhase) -> str:
-    """Say that a job of this name has not ended."""
+    """Return the error that a job of this name has not ended."""
     return f"a job named {name} is here already ({phase}); attach {name}, stop {name}, or choose another name"
 
 
 def no_job(name: str, where: str, names: Collection[str], past: Collection[str] = ()) -> str:
-    """Say that no master of a job is there (``at here:1``), and which job may have been meant."""
+    """Return the error that a job has no master (``at here:1``), with the nearest names."""
     if name in past:
         return f"job {name} is over and its master is gone; `%dlrover history {name}` shows what it did"
     near = difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(name, past, n=1)

@@ -1,7 +1,7 @@
 """A client's side of a job: read frozen snapshots, send decisions; it decides nothing itself.
 
-`JobHandle` is what notebooks, the command line and the live views hold. It knows no backend: it calls the
-job's master through a `core.client.link.MasterLink`.
+Notebooks, the command line and the live views use `JobHandle`. It depends on no backend: it calls the job's
+master through a `core.client.link.MasterLink`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ STOP_TIMEOUT_S = 60.0
 
 
 class Until(StrEnum):
-    """What one can wait for."""
+    """Conditions to wait for."""
 
     END = "end"
     PROPOSAL = "proposal"  # an open one, or the end
 
 
 def user_name() -> str:
-    """Return who runs this process; where a user id has no name, as in many pods, the id."""
+    """Return the user of this process; where a user id has no name, as in many pods, the id."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -51,18 +51,18 @@ def user_name() -> str:
 
 
 class JobHandle:
-    """One job, as a client sees and steers it.
+    """A client's handle of one job: snapshots and decisions.
 
     Parameters
     ----------
     name
         The job's name.
     link
-        Way to its master.
+        Link to its master.
     user
-        Who decides, for the audit trail; the login name by default.
+        Recorded as the author of decisions; the login name by default.
     simulated
-        Whether nothing of the job is real: it leaves nothing on this machine.
+        Whether the job is simulated: it leaves nothing on this machine.
     """
 
     def __init__(
@@ -75,21 +75,21 @@ class JobHandle:
 
     @property
     def link(self) -> MasterLink:
-        """The way to its master."""
+        """The link to its master."""
         return self._link
 
     def snapshot(self) -> JobSnapshot:
-        """Return the newest picture of the job."""
+        """Return the newest snapshot of the job."""
         return self._link.snapshot()
 
     @property
     def is_far(self) -> bool:
-        """Whether only the job's own nodes see its run folder."""
+        """Whether only the job's own nodes can read its run folder."""
         return isinstance(self._link, RemoteRunFolder)
 
     @property
     def with_short_timeout(self) -> JobHandle:
-        """The same job for who only looks at it: where nobody answers he is told within seconds."""
+        """The same job for views: an unreachable master is reported within seconds."""
         if not isinstance(self._link, RemoteRunFolder):
             return self
         return JobHandle(
@@ -97,7 +97,7 @@ class JobHandle:
         )
 
     def fetch_model(self, into: Path) -> Path | None:
-        """Make what a model is loaded from below `into`; None: the run folder is on this machine."""
+        """Write the files of a model below `into`; None: the run folder is on this machine."""
         return self._link.fetch_model(into) if isinstance(self._link, RemoteRunFolder) else None
 
     def series(self, cursor: int = 0) -> SeriesChunk:
@@ -121,7 +121,7 @@ class JobHandle:
         return self._decide(Verdict.REJECT, proposal=proposal or self._open_proposal(), why=why)
 
     def override(self, plan: ResourcePlan, *, proposal: str | None = None, why: str = "") -> Decision:
-        """Answer a proposal with a plan of one's own, which is applied instead."""
+        """Answer a proposal with another plan, which is applied instead."""
         return self._decide(Verdict.OVERRIDE, proposal=proposal or self._open_proposal(), plan=plan, why=why)
 
     def scale(self, plan: ResourcePlan, *, why: str = "") -> Decision:
@@ -131,21 +131,21 @@ class JobHandle:
     def undo(self, decision: str | None = None, *, why: str = "") -> Decision:
         """Take back the latest decision that changed the plan, the mode or the pins, whoever made it.
 
-        An undo is a change too: undone again, it is a redo. A rejection changed nothing and is passed over:
-        name the decision where that matters. An undone plan is not proposed again, nor set by auto mode,
-        until its prediction has changed materially.
+        An undo is a change too: undoing it is a redo. A rejection changed nothing and is skipped: name the
+        decision where that matters. An undone plan is not proposed again, nor set by auto mode, until its
+        prediction has changed materially.
 
         Parameters
         ----------
         decision
-            The one that the user saw as the latest (``d3``); None: whichever it is now.
+            The latest one shown to the user (``d3``); None: the present latest.
 
         Raises
         ------
         NotFoundError
             When there is nothing to take back.
         StaleDecisionError
-            When `decision` is no longer the latest change (it says who did what since), or a change of plan
+            When `decision` is no longer the latest change (the error names later ones), or a change of plan
             is under way.
         """
         back = self._alive().undo
@@ -156,14 +156,14 @@ class JobHandle:
         return self._hand_in(replace(back, undoes=decision or back.undoes, why=why))
 
     def weigh(self, *plans: ResourcePlan) -> tuple[Weighed, ...]:
-        """Say of each plan what it would bring, and why a decision for it would be refused now.
+        """Return for each plan its predicted effect, and why a decision for it would be refused now.
 
-        Nothing changes, whatever is asked. Before anything was measured only the refusals are known.
+        Nothing is changed. Before the first measurement only the refusals are known.
         """
         return self._link.weigh(plans)
 
     def explain(self, proposal: str | None = None) -> Explanation:
-        """Say why a proposal was made: the one named, or the open one; where none is, why there is none.
+        """Explain a proposal: the one named, or the open one; without one, why there is none.
 
         Raises
         ------
@@ -173,9 +173,9 @@ class JobHandle:
         return self._link.explain(proposal)
 
     def logs(self, node: str | None = None, *, n_line: int = 100) -> tuple[LogLine, ...]:
-        """Return the newest lines that a node wrote, or all nodes together, the newest last.
+        """Return the newest log lines of a node, or of all nodes together, the newest last.
 
-        Nodes that are gone are among them: the last words of a worker that crashed say why it did.
+        Ended nodes are included: the last lines of a crashed worker say why it crashed.
 
         Raises
         ------
@@ -187,7 +187,7 @@ class JobHandle:
         return self._link.logs(node, n_line)
 
     def set_mode(self, mode: Mode, *, why: str = "") -> Decision:
-        """Say who decides from now on: the user (manual, suggest) or the optimizer (auto)."""
+        """Set who decides from now on: the user (manual, suggest) or the optimizer (auto)."""
         return self._decide(Verdict.MODE, mode=mode, why=why)
 
     def pin(self, pins: Pins, *, why: str = "") -> Decision:
@@ -198,12 +198,12 @@ class JobHandle:
         InvalidValueError
             When just these are pinned already.
         CapacityError
-            When no plan that keeps to them fits on the machines.
+            When no plan with these pins fits on the machines.
         """
         return self._decide(Verdict.PIN, pins=pins, why=why)
 
     def retry_shard(self, shard: int, *, why: str = "") -> None:
-        """Train a shard again that ended its workers, after its rows were mended.
+        """Retry a shard that ended its workers, after its rows were repaired.
 
         Raises
         ------
@@ -213,11 +213,11 @@ class JobHandle:
         self._link.choose(ShardChoice(shard, ShardAction.RETRY, self._user, why))
 
     def skip_shard(self, shard: int, *, why: str = "") -> None:
-        """Go on without a shard that ended its workers; `InvalidValueError` when it is not in quarantine."""
+        """Skip a shard that ended its workers; `InvalidValueError` when it is not in quarantine."""
         self._link.choose(ShardChoice(shard, ShardAction.SKIP, self._user, why))
 
     def adjust_batches(self, sizes: Mapping[str, int], *, why: str = "") -> None:
-        """Give workers other batch sizes, by their names, from one iteration on.
+        """Set batch sizes of workers by name, from one iteration on.
 
         Raises
         ------
@@ -227,14 +227,14 @@ class JobHandle:
         self._link.choose(BatchChoice(tuple(sorted(sizes.items())), self._user, why))
 
     def stop(self, *, why: str = "") -> JobSnapshot:
-        """Stop the job and return its last picture."""
+        """Stop the job and return its last snapshot."""
         self._link.stop(self._user, why)
         return self.wait(timeout_s=STOP_TIMEOUT_S)
 
     def wait(self, timeout_s: float | None = None, *, until: Until = Until.END) -> JobSnapshot:
         """Block until the job has ended (or proposes a plan), or `timeout_s` has passed.
 
-        An interrupt leaves the job alone. `InvalidValueError` when `timeout_s` is no time: it would not end.
+        An interrupt does not affect the job. `InvalidValueError` when `timeout_s` is not a valid time.
         """
         if timeout_s is not None:
             _check.at_least(
@@ -278,7 +278,7 @@ class JobHandle:
         return self._link.decide(replace(decision, by=self._user, at_s=time.time()))
 
     def _alive(self) -> JobSnapshot:
-        """Return the newest picture of a job that can still be decided about."""
+        """Return the newest snapshot of a job that still accepts decisions."""
         snapshot = self.snapshot()
         if snapshot.phase.is_final:
             raise StaleDecisionError(f"job {self.name} has {snapshot.phase}: nothing to decide any more")

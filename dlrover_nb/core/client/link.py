@@ -1,12 +1,12 @@
-"""A link to a job's master: the protocol, and both ends of a call that is carried between processes.
+"""A link to a job's master: the protocol, and both ends of a call between processes.
 
 A client calls methods (`MasterLink`). Where the master is another process, `CallLink` makes a record of
-`core.client.calls` of each method call, a subclass carries it (to a Ray actor, or over HTTP), and in the
-master's process `CallHandler` calls the method of the driver that belongs to the record. The two stand side
-by side, because a new call changes both.
+`core.client.calls` of each method call, a subclass sends it (to a Ray actor, or over HTTP), and in the
+master's process `CallHandler` calls the driver's method for the record. Both are in one module, because a new
+call changes both.
 
-Actor methods reached by name were rejected for Ray: each call was then written once more for it, and a client
-of another release got an attribute error, or a record that it could not unpickle.
+Actor methods called by name were rejected for Ray: each call was then written a second time, and a client of
+another release got an attribute error, or a record that it could not unpickle.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class MasterLink(Protocol):
         ...
 
     def decide(self, decision: Decision) -> Decision:
-        """Hand in a decision; return it with its id, or raise why it is refused."""
+        """Submit a decision; return it with its id, or raise why it is refused."""
         ...
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
-        """Return for each plan what it would bring, and why a decision for it would be refused now."""
+        """Return for each plan its predicted effect, and why a decision for it would be refused now."""
         ...
 
     def explain(self, proposal: str | None) -> Explanation:
@@ -101,7 +101,7 @@ class MasterLink(Protocol):
 
 @runtime_checkable
 class RemoteRunFolder(Protocol):
-    """A link to a job whose run folder only its own nodes see."""
+    """A link to a job whose run folder only its own nodes can read."""
 
     def fetch_model(self, into: Path) -> Path:
         """Write the files that a model is loaded from into a folder below `into`; return that folder."""
@@ -121,14 +121,14 @@ class Served(MasterLink, Protocol):
 
 
 class CallLink(ABC):
-    """A `MasterLink` that makes a record of each call; subclasses carry it to the master."""
+    """A `MasterLink` that makes a record of each call; subclasses send it to the master."""
 
     def __init__(self) -> None:
-        self._reply: SnapshotReply | None = None  # the newest, which need not be sent again
+        self._reply: SnapshotReply | None = None  # the newest, cached
 
     @abstractmethod
     def send(self, call: Call) -> Answer:
-        """Carry a call to the master and return its answer.
+        """Send a call to the master and return its answer.
 
         A call that is not among `calls.ONCE` may be sent again when its answer was lost.
 
@@ -156,11 +156,11 @@ class CallLink(ABC):
         return expect(SeriesChunk, self.send(AskSeries(cursor)))
 
     def decide(self, decision: Decision) -> Decision:
-        """Hand in a decision."""
+        """Submit a decision."""
         return expect(Decision, self.send(Decide(decision)))
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
-        """Return for each plan what it would bring, and why a decision for it would be refused now."""
+        """Return for each plan its predicted effect, and why a decision for it would be refused now."""
         return expect(Weights, self.send(AskWeigh(plans))).weighed
 
     def explain(self, proposal: str | None) -> Explanation:
@@ -182,7 +182,7 @@ class CallLink(ABC):
 
 
 def expect(kind: type[T], answer: Answer) -> T:
-    """Return an answer of this type; raise the error that the answer holds instead, or that it is another."""
+    """Return an answer of this type; raise the error that it holds instead, or for another type."""
     if isinstance(answer, kind):
         return answer
     if isinstance(answer, Failed):
@@ -196,7 +196,7 @@ def expect(kind: type[T], answer: Answer) -> T:
 
 
 def unpack_answer(data: bytes) -> Answer:
-    """Decode an answer; `BackendError` when it is of a release that this one does not understand."""
+    """Decode an answer; `BackendError` when it is of an incompatible release."""
     try:
         return ANSWERS.unpack(data)
     except WireError as error:
@@ -207,7 +207,7 @@ def unpack_answer(data: bytes) -> Answer:
 
 
 class CallHandler:
-    """Answers the calls about one job; for any number of threads.
+    """Answers the calls about one job; thread-safe.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ class CallHandler:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._boot, self._n_snapshot = os.urandom(4).hex(), 0  # a tag of another process is none of ours
+        self._boot, self._n_snapshot = os.urandom(4).hex(), 0  # distinguishes tags of other processes
         self._last: SnapshotReply | None = None
         self._lock = threading.Lock()
 

@@ -1,8 +1,8 @@
-"""What a client reads of jobs after their lives: their runs, one run in whole, and how good predictions were.
+"""Client queries of the history: runs, one complete run, and how accurate predictions were.
 
-The history lies where the masters on this machine write it (`HistoryStore`), so it answers without a cluster,
-and long after one. Looking makes nothing: where no job has written yet, there is no file, and still none
-afterwards. Simulated jobs write no history.
+The history is where the masters on this machine write it (`HistoryStore`), so it is readable without a
+cluster, and long after one. Reading creates nothing: where no job has written yet, no file is made. Simulated
+jobs write no history.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ N_NEAR = 3  # names that an error offers
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """All that is kept of one run, each part oldest first.
+    """All records of one run, each part oldest first.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class RunHistory:
     outcomes
         Of the plans that ran long enough to be measured.
     fits
-        What the fits knew: all of a young run, of an old one the newest.
+        The fits: all of a recent run, the newest of an old one.
     series
         Rolled up: a row for a minute, longer ones where the run is old.
     """
@@ -56,7 +56,7 @@ class RunHistory:
 
 
 def runs(url: str | None = None, *, job: str | None = None) -> tuple[JobRun, ...]:
-    """Return the runs that the history knows, newest first: of all jobs, or of one name.
+    """Return the runs in the history, newest first: of all jobs, or of one name.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def runs(url: str | None = None, *, job: str | None = None) -> tuple[JobRun, ...
     NotFoundError
         When no job of that name ever ran; it names the nearest ones.
     BackendError
-        When the history is there but cannot be read.
+        When the history exists but cannot be read.
     """
     with _reading(url) as store:
         found = store.jobs() if store else ()
@@ -78,17 +78,17 @@ def runs(url: str | None = None, *, job: str | None = None) -> tuple[JobRun, ...
 
 
 def run_history(job: str, run: str | None = None, url: str | None = None) -> RunHistory:
-    """Return what is kept of a job's run: the newest one, or that of the given id.
+    """Return the records of a job's run: the newest one, or that of the given id.
 
-    A job that runs may write meanwhile: what refers to another record is read before it, so each decision's
-    proposal and each outcome's decision is there too.
+    A running job may write meanwhile: a record is read before the one it refers to, so each decision's
+    proposal and each outcome's decision is included.
 
     Raises
     ------
     NotFoundError
         When there is no such job or run; it names the nearest ones.
     BackendError
-        When the history is there but cannot be read.
+        When the history exists but cannot be read.
     """
     with _reading(url) as store:
         if store is None:
@@ -107,19 +107,19 @@ def run_history(job: str, run: str | None = None, url: str | None = None) -> Run
 
 
 def scores(owner: str | None = None, since_s: float | None = None, url: str | None = None) -> Scoreboard:
-    """Return how good predictions were: over all jobs, and for each.
+    """Return the accuracy of predictions: over all jobs, and for each.
 
     Parameters
     ----------
     owner
-        Whose jobs; None for everybody's.
+        Owner of the jobs; None for all owners.
     since_s
         Time (seconds since 1970) from which on plans count; None for all.
 
     Raises
     ------
     BackendError
-        When the history is there but cannot be read.
+        When the history exists but cannot be read.
     """
     with _reading(url) as store:
         return store.scores(owner=owner, since_s=since_s) if store else scoreboard({})
@@ -127,7 +127,7 @@ def scores(owner: str | None = None, since_s: float | None = None, url: str | No
 
 @contextmanager
 def _reading(url: str | None) -> Iterator[HistoryStore | None]:
-    """Open the history as long as it is read; None where no job has begun one."""
+    """Open the history while it is read; None where no job has begun one."""
     store = HistoryStore.existing(url)
     try:
         yield store
@@ -156,7 +156,7 @@ def _run(run: str | None, mine: tuple[JobRun, ...]) -> JobRun:
 
 
 def _near(name: str, names: list[str]) -> str:
-    """Say which names are like a wrong one; none is: say the newest."""
+    """Return the names nearest to a wrong one; else the newest."""
     if not names:
         return NO_HISTORY
     near = difflib.get_close_matches(name, names, n=N_NEAR)
@@ -167,7 +167,7 @@ def _near(name: str, names: list[str]) -> str:
 
 
 def past_jobs() -> list[JobSummary]:
-    """Return the newest run of each job that the history knows; without a history, say so and go on."""
+    """Return the newest run of each job in the history; without a history, log that and go on."""
     try:
         history = HistoryStore.existing()
         if history is None:
@@ -186,7 +186,7 @@ def past_jobs() -> list[JobSummary]:
 
 
 def _summary_of(run: JobRun) -> JobSummary:
-    """Return a job of the history; one that never ended there was lost with its master."""
+    """Return a job of the history; one without an end was lost with its master."""
     phase = run.phase if run.phase.is_final else JobPhase.FAILED
     done = 1.0 if phase is JobPhase.SUCCEEDED else 0.0
     return JobSummary(run.job, phase, run.owner, run.started_at_s, run.spec.plan, 0.0, done, None, live=False)

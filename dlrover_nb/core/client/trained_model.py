@@ -1,8 +1,8 @@
-"""A trained model, taken from a job's last checkpoint: in any process, after the cluster is gone too.
+"""A trained model, loaded from a job's last checkpoint: in any process, also after the cluster is gone.
 
-Everything needed lies in the run folder: the job's file says how rows become numbers and what the module is,
-the manifest of a checkpoint where the parameters are, and a user's own code lies beside them. Parameters are
-the last ones, not those of the best evaluation: the tables of other moments are gone.
+All input is in the run folder: the job's file defines the encoding of rows and the module, the manifest of a
+checkpoint names the files of parameters, and a user's own code is beside them. Parameters are the last ones,
+not those of the best evaluation: older tables are not kept.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def load_model(job: JobHandle | Path | str) -> TrainedModel:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-    weakref.finalize(model, shutil.rmtree, scratch, ignore_errors=True)  # it looks for its code there
+    weakref.finalize(model, shutil.rmtree, scratch, ignore_errors=True)  # its code is there
     return model
 
 
@@ -83,7 +83,7 @@ def _model_in(folder: Path) -> TrainedModel:
 
 
 def _stored(folder: Path, kept: JobFile) -> ParameterStore:
-    """Return all parameters; of a running job, whose checkpoints come and go, those of the latest."""
+    """Return all parameters; of a running job, which replaces its checkpoints, those of the latest."""
     model, features = kept.spec.model, kept.features
     n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
     checkpoints = CheckpointFolder(folder, kept.spec.checkpoint_url)
@@ -140,8 +140,8 @@ class TrainedModel:
         ----------
         rows
             A pandas DataFrame, a dict of arrays, an Arrow table, or the path of a file. It needs the columns
-            that were trained on, of the types that they had then (a category 3 is not a category "3"); more
-            columns do no harm.
+            that were trained on, with their types (a category 3 is not a category "3"); more columns are
+            ignored.
 
         Raises
         ------
@@ -193,7 +193,7 @@ class TrainedModel:
         if kind is None:
             raise InvalidValueError(f"the ending of {full} tells no format; known: {', '.join(ENDINGS)}")
         source = open_source(DataSpec(kind, str(full)))
-        assert source.n_row is not None  # files have an end
+        assert source.n_row is not None  # files have a known length
         _check_columns(columns, source.kinds)
         for start in range(0, source.n_row, N_ROW_AT_ONCE):
             yield source.read(start, min(start + N_ROW_AT_ONCE, source.n_row), columns)
@@ -201,7 +201,7 @@ class TrainedModel:
     def _encoded(self, table: pa.Table) -> tuple[Ids, Floats]:
         try:
             return encode_inputs(table, self.features)
-        except (ValueError, NotImplementedError) as error:  # Arrow's own: a text where a number should be
+        except (ValueError, NotImplementedError) as error:  # of Arrow: a text instead of a number
             if isinstance(error, InvalidValueError):
                 raise
             raise InvalidValueError(

@@ -23,11 +23,11 @@ def connect(
     kind
         The name of one of `kinds.kinds`, or an alias.
     address
-        Of an existing cluster, for kinds that have addresses; None for one of our own on this machine.
+        Of an existing cluster, for kinds that have addresses; None for our own on this machine.
     start
-        Whether one of our own may be started when none runs.
+        Whether our own may be started when none runs.
     **options
-        What the kind takes beside it: `kinds.Options`.
+        Options of the kind: `kinds.Options`.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def connect(
     BackendError
         When it cannot be reached or started.
     NotFoundError
-        When there is none of our own and none may be started.
+        When our own does not run and must not be started.
     """
     chosen = kind_of(kind)
     check_options(chosen, address, options)

@@ -1,8 +1,8 @@
-"""Kinds of clusters: one table of names, options, and how each is connected to.
+"""Kinds of clusters: one table of names, options and connect functions.
 
-A new kind is one entry, here or in a package of its own: an entry point of the group
-``dlrover_nb.clusters`` names a `Kind`. `connect` refuses an option of another kind by this table, and the
-address in one word, as an environment variable holds it, is read here.
+A new kind is one entry, here or in another package: an entry point of the group
+``dlrover_nb.clusters`` names a `Kind`. `connect` refuses an option of another kind by this table. The address
+in one word, as in an environment variable, is parsed here.
 
 A kind's module is imported when it is connected to: Ray takes a second to import, and the Kubernetes client
 is an extra that may not be installed.
@@ -30,14 +30,14 @@ GROUP = "dlrover_nb.clusters"
 
 
 class Options(TypedDict, total=False):
-    """What `connect` takes beside kind and address; None is the same as nothing.
+    """Options of `connect` besides kind and address; None: not given.
 
     Parameters
     ----------
     cpus
         Cores that a Ray of our own, or a job of local processes, may use; all by default.
     machines, speed
-        Of a simulated cluster: how many, and how many of its seconds pass in a real one.
+        Of a simulated cluster: number of machines, and simulated seconds per real second.
     context, namespace
         Of Kubernetes: a context of the kubeconfig, and where jobs go; each the current one by default.
     """
@@ -51,14 +51,14 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which cluster of a kind is meant.
+    """Which cluster of a kind to connect to.
 
     Parameters
     ----------
     address
-        Of a cluster that exists; None for one of this user's own.
+        Of an existing cluster; None for this user's own.
     start
-        Whether one of his own may be started.
+        Whether this user's own may be started.
     options
         Those of `Kind.options` that were given.
     """
@@ -75,15 +75,15 @@ class Kind:
     Parameters
     ----------
     name, aliases
-        What `connect` takes for it.
+        Names that `connect` accepts.
     title
-        As messages name it.
+        Its name in messages.
     options
-        What it takes: ``address``, or names of `Options`.
+        Accepted options: ``address``, or names of `Options`.
     connect
         Returns the cluster; it imports what it needs.
     is_shared
-        Whether another process finds the same cluster; False for one that lives in this process.
+        Whether other processes find the same cluster; False for one inside this process.
     """
 
     name: str
@@ -145,7 +145,7 @@ def kind_names() -> tuple[str, ...]:
 
 
 def kind_of(name: str) -> Kind:
-    """Return the kind of cluster that a word means; `InvalidValueError` names the nearest one."""
+    """Return the kind of cluster for a word; `InvalidValueError` names the nearest one."""
     words = _by_word()
     if name in words:
         return words[name]

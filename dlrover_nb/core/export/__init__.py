@@ -1,4 +1,4 @@
-"""Documents for other systems: one pure function from a job and a plan per kind, and the way back.
+"""Documents for other systems: per kind one pure function of a job and a plan, and its inverse.
 
 `table` lists the kinds. Files are written on request alone (`write`).
 """

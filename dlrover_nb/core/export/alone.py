@@ -1,14 +1,14 @@
-"""A whole job in one pod, for systems that start pods and know nothing of our runtime.
+"""A whole job in one pod, for systems that start pods without support for our runtime.
 
 Our nodes find each other through their master and its keys, not through ``TF_CONFIG`` or ``MASTER_ADDR``,
 and no export holds keys. So a TFJob, PyTorchJob or JobSet of our own job has one replica, in which the job
 runs as on a notebook's machine: the command line submits its job file to a Ray of its own, makes the keys,
-and waits for the end. Parameter servers and workers are processes there, each with what the plan gives it.
-The pod asks for all of the plan together, so a queue admits or refuses the job as one; it needs a machine of
-that size, and what runs on several machines is an export to `pods` or `rayjob`.
+and waits for the end. Parameter servers and workers are processes there, each with its resources of the plan.
+The pod requests all of the plan together, so a queue admits or refuses the job as a whole; it needs a machine
+of that size. To run on several machines, export to `pods` or `rayjob`.
 
-The job file lies in a ConfigMap beside it. It is the same that ``submit --file`` takes anywhere, and what is
-changed there is what runs.
+The job file is in a ConfigMap beside it. It is the same that ``submit --file`` accepts, and edits of it take
+effect.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
 
-PICKLED = "pickle:"  # code that lies in the run folder of its job
+PICKLED = "pickle:"  # code in the run folder of its job
 FOLDER, JOB_FILE = "/dlrover-nb/file", "job.yaml"
-RAY_MIB, RAY_CPU = 2048, 0.75  # of a Ray head and the command line that talks to it, beside what nodes get
+RAY_MIB, RAY_CPU = 2048, 0.75  # of a Ray head and its command line, beside the nodes' resources
 _PLACES: tuple[dict[str, object], ...] = (
     {"name": "job", "mountPath": FOLDER, "readOnly": True},
     {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the pod alone
@@ -66,7 +66,7 @@ def job_file(told: Context, options: Options) -> dict[str, object]:
 
 
 def fixed(job: JobSpec, plan: ResourcePlan) -> JobSpec:
-    """Return the job as it runs on `plan` and stays on it: nothing decides by itself."""
+    """Return the job on `plan` in manual mode, so that it stays on it."""
     mode = Mode.SUGGEST if job.mode is Mode.AUTO else job.mode
     return replace(job, plan=plan, warm_start=False, mode=mode)
 

@@ -1,21 +1,21 @@
 """A job with a plan as DLRover's ElasticJob, for clusters that run its operator.
 
-The plan is fixed in the document: `replicas` and resources are set and `autoScale` is off, so that what the
-user accepted is what runs; DLRover's own optimizer would change it otherwise. Whoever wants that asks for it
-(`Options.auto_scale`), and an annotation says which was chosen. Nothing is suspended.
+The plan is fixed in the document: `replicas` and resources are set and `autoScale` is off, so that the
+accepted plan is what runs; DLRover's own optimizer would change it otherwise. `Options.auto_scale` allows
+that, and an annotation records the choice. Nothing is suspended.
 
 Two generations of the schema are in circulation, under one name and version:
 
 ``elasticjob``
-    The present operator's. Only fields that both know are used, so it goes into either cluster.
+    The present operator's. Only fields of both are used, so either cluster accepts it.
 ``elasticjob-0``
-    The older one that ``kubectl apply -k`` installs. Its operator has two switches more, which are set
-    rather than left to what it takes for granted: `enableElasticScheduling` is whether it starts and ends
-    pods by itself (as `autoScale`), `enableDynamicSharding` whether its master hands out the data (no: ours
-    does). An API server with the present schema refuses both under strict validation.
+    The older one that ``kubectl apply -k`` installs. Its operator has two more switches, which are set rather
+    than left to their defaults: `enableElasticScheduling` is whether it starts and ends pods by itself (as
+    `autoScale`), `enableDynamicSharding` whether its master distributes the data (no: ours does). An API
+    server with the present schema refuses both under strict validation.
 
-A foreign job's roles run their own image and command, which find DLRover's master and each other by the
-variables that DLRover sets. Torch has no parameter servers: its workers stand alone.
+An external job's roles run their own image and command, which find DLRover's master and each other by the
+variables that DLRover sets. Torch has no parameter servers, only workers.
 
 No label is put on pod templates: in the older schema their metadata has no fields, and the API server would
 drop them silently.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 API_VERSION = "elastic.iml.github.io/v1alpha1"
 PARAMETER_SERVER, ALL_REDUCE = "ParameterServerStrategy", "AllreduceStrategy"
-RESTARTS = 3  # DLRover's usual number of restarts of one replica
+RESTARTS = 3  # DLRover's default number of restarts of one replica
 FIXED = "off: replicas and resources are those of the plan, DLRover plans nothing by itself"
 FREE = "on: DLRover begins with this plan and may change it"
 
@@ -85,7 +85,7 @@ def _document(
 
 
 def _limits(job: JobSpec) -> dict[str, str]:
-    """Return the job's quota: the most that DLRover may give it where it plans."""
+    """Return the job's quota: the maximum that DLRover's own plans may give it."""
     cpu, memory_mib = job.bounds.quota_cpu, job.bounds.quota_memory_mib
     return ({} if cpu is None else {"cpu": f"{cpu:g}"}) | (
         {} if memory_mib is None else {"memory": f"{memory_mib}Mi"}

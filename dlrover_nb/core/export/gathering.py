@@ -1,7 +1,7 @@
-"""What documents of a cluster say of a job's plan, by themselves: ours, edited ones, foreign ones.
+"""Collects a job's plan from the fields of documents: ours, edited ones, foreign ones.
 
-Status and other marks of an API server do not matter; a List, as ``kubectl get -o yaml`` writes it, is
-opened.
+Status and other fields set by an API server are ignored; a List, as ``kubectl get -o yaml`` writes it, is
+unpacked.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 JOBS = tuple(READERS)
-KINDS = {  # resource -> kind of export; of several the first is whose file it is
+KINDS = {  # resource -> kind of export; of several the first names the file's kind
     **{resource: BY_RESOURCE[resource][0] for resource in JOBS},
     "ScalePlan": "scaleplan",
     "Pod": "pods",
     "Job": "pods",
 }
-FIELDS = {  # of `Pins`, in the documents' words
+FIELDS = {  # of `Pins`, in the documents' terms
     "workers": "worker replicas",
     "worker_cpu": "worker cpu",
     "worker_memory_mib": "worker memory (MiB)",
@@ -49,17 +49,17 @@ _LISTS = ("List", *(f"{kind}List" for kind in KINDS))
 _ROLE_LABELS = (ROLE_LABEL, "elasticjob.dlrover/replica-type")  # ours, and that of DLRover's own pods
 _JOB_LABELS = (JOB_LABEL, *JOB_LABELS)
 
-Nodes = tuple[int | None, Group]  # how many, and what each may use
+Nodes = tuple[int | None, Group]  # number, and limits of each
 
 
 @dataclass(slots=True)
 class Said:
-    """What documents say, as it is gathered: `parts` by fields of `Pins`, `jobs` as the nodes are told it."""
+    """Content collected from documents: `parts` by fields of `Pins`, `jobs` from the nodes' variables."""
 
     names: list[str] = field(default_factory=list)
     parts: dict[str, Any] = field(default_factory=dict)
     auto_scale: bool | None = None
-    filed: JobSpec | None = None  # what a job file beside the resource says: it is what runs
+    filed: JobSpec | None = None  # the job of a job file beside the resource: it is what runs
     jobs: list[str] = field(default_factory=list)
     differs: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -84,12 +84,12 @@ def _opened(documents: Iterable[object]) -> Iterator[Group]:
 
 
 def gather(documents: Sequence[Group]) -> Said:
-    """Return what resources of the known kinds say of one job; a ScalePlan is newer than its job.
+    """Collect one job from resources of the known kinds; a ScalePlan is newer than its job.
 
     Raises
     ------
     InvalidValueError
-        When they are of several jobs, or hold a value that cannot be.
+        When they are of several jobs, or hold an invalid value.
     """
     by_kind = {kind: [d for d in documents if d["kind"] == kind] for kind in KINDS}
     for kind in (*JOBS, "ScalePlan"):
@@ -116,7 +116,7 @@ def holds_job_file(document: Group) -> bool:
 
 
 def is_companion(document: Group, said: Said) -> bool:
-    """Whether a document is one of those that a job of ours needs beside what says something of it."""
+    """Whether a document is an auxiliary object of a job of ours, without content on the job."""
     return said.filed is not None and child(metadata(document), "labels").get(JOB_LABEL) == said.filed.name
 
 
@@ -139,7 +139,7 @@ def _check_one(what: str, names: Sequence[str]) -> None:
 
 
 def _filed(document: Group, said: Said) -> None:
-    """Note what a job file says."""
+    """Take over a job file."""
     try:
         job = said.filed = parse_job(str(document["data"][JOB_FILE]))
     except InvalidValueError as error:
@@ -176,7 +176,7 @@ def _job(document: Group, said: Said) -> None:
 
 
 def _together(role: Role, nodes: list[Nodes], what: str, said: Said) -> None:
-    """Note the nodes of a role, all of which a plan gives the same: what most of them have counts."""
+    """Take over a role's nodes: a plan gives all the same, so the most common resources count."""
     usual = Counter[tuple[tuple[str, str], ...]]()
     for count, limits in nodes:
         usual[tuple(sorted((k, str(v)) for k, v in limits.items()))] += count or 1
@@ -203,7 +203,7 @@ def _scaleplan(document: Group, said: Said) -> None:
 
 
 def _pods(documents: Sequence[Group], said: Said) -> None:
-    """Count pods by role; a plan gives all nodes of a role the same, so the most usual resources count."""
+    """Count pods by role; a plan gives all nodes of a role the same, so the most common resources count."""
     by_role: dict[str, list[Group]] = {}
     for document in documents:
         labels = child(metadata(document), "labels")
@@ -231,7 +231,7 @@ def _count(role: Role, count: object) -> int | None:
 
 
 def _role(role: Role, count: int | None, resources: Group, said: Said) -> None:
-    """Note what a document says of one role, as far as it says it."""
+    """Take over what a document contains of one role."""
     if count is not None and count < 1:
         said.unknown.append(f"{role} replicas: {count} there, a job needs at least 1")
     elif count is not None:
@@ -254,7 +254,7 @@ def _cores(role: Role, value: object, said: Said) -> float:
 
 
 def _limits(role: Role, main: Group, said: Said) -> Group:
-    """Return what a container may use: its limits, or where there are none its requests."""
+    """Return the limits of a container, or without them its requests."""
     resources = child(main, "resources")
     limits, requests = child(resources, "limits"), child(resources, "requests")
     for what in ("cpu", "memory"):
@@ -267,7 +267,7 @@ def _limits(role: Role, main: Group, said: Said) -> Group:
 
 
 def _main(pod: Group, said: Said) -> Group:
-    """Return the container that trains, the one named main or the first, and note the job that it is told."""
+    """Return the container named main, or the first; take over the job in its variables."""
     containers = [group(c, "container") for c in items(child(pod, "spec"), "containers")]
     main: Group = next(
         (c for c in containers if c.get("name") == "main"), containers[0] if containers else {}

@@ -33,7 +33,7 @@ def child(parent: Group, key: str) -> Group:
 
 
 def group(value: object, where: str) -> Group:
-    """Return a value that has to be a group; `where` begins the error."""
+    """Return a value that must be a group; `where` begins the error."""
     if not isinstance(value, dict):
         raise InvalidValueError(f"{where} must be a group of keys and values, got {named(value)}")
     return value

@@ -1,9 +1,9 @@
 """A job with a plan as JobSet: a Job for each role, which start, succeed and fail as one.
 
-A foreign job's roles become replicated Jobs with as many pods as the plan has nodes. JobSet gives each pod a
-name that does not change (``JOB-worker-0-1.JOB``) and says nothing of the others, so ``TF_CONFIG``, or what
-torch reads, is written here; a pod's own number comes from its annotation. The set succeeds when the chief
-does, or all workers where there is none: parameter servers never end by themselves.
+An external job's roles become replicated Jobs with as many pods as the plan has nodes. JobSet gives each pod
+a stable name (``JOB-worker-0-1.JOB``) but not the names of its peers, so ``TF_CONFIG``, or what torch reads,
+is written here; a pod's own number comes from its annotation. The set succeeds when the chief does, or all
+workers where there is none: parameter servers never end by themselves.
 
 A job of our own is one Job whose pod runs all of it (`alone`).
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 API_VERSION = "jobset.x-k8s.io/v1alpha2"
 CHIEF = "chief"
-RESTARTS = 3  # of the whole set, as one program that comes back alone finds others that do not know it
+RESTARTS = 3  # of the whole set: one restarted program alone could not rejoin the others
 _INDEX = "DLROVER_NB_INDEX"
 _OWN_NUMBER: dict[str, object] = {
     "name": _INDEX,
@@ -49,7 +49,7 @@ def jobset(
     Raises
     ------
     InvalidValueError
-        When something should scale it, or its code is in a notebook.
+        When auto-scaling is set, or its code is in a notebook.
     """
     fixed_plan("a JobSet", options)
     told = context("jobset", job, plan, provenance, auto_scale=False)
@@ -96,7 +96,7 @@ def _pod(told: Context, name: str, counts: dict[str, int], options: Options) -> 
 
 
 def _meeting(job: str, foreign: ExternalSpec, name: str, counts: dict[str, int]) -> list[dict[str, object]]:
-    """Return the variables by which the programs find each other."""
+    """Return the variables that give programs their peers."""
     if foreign.framework is Framework.TORCH:
         first = f"{job}-{Role.WORKER}-0-0.{job}"
         values = {
@@ -141,5 +141,5 @@ def replicas(document: Group) -> Iterator[Replicas]:
 
 
 def _times(n_job: object, n_pod: object) -> object:
-    """Return the pods of all jobs; what is no number is returned as it stands, for the error."""
+    """Return the pods of all jobs; a value that is no number is returned unchanged, for the error."""
     return n_job * n_pod if isinstance(n_job, int) and isinstance(n_pod, int) else n_pod

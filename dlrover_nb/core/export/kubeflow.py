@@ -1,11 +1,11 @@
 """A job with a plan as TFJob or PyTorchJob, for clusters that run Kubeflow's training operator.
 
-A foreign job's roles become replicas that run its image and command; the operator says in ``TF_CONFIG``, or
-in ``MASTER_ADDR`` and its like, where the others are, just as our own master does. The first worker of a
-TensorFlow job is the Chief where the job says so. PyTorch has no parameter servers: the first worker is the
-Master, at which the others meet, so the plan's PS stand in the annotation alone. A replica that ends by its
-own fault (exit codes 1 to 127) stays ended; one that was killed (128 and more: out of memory, its machine
-gone) is started again.
+An external job's roles become replicas that run its image and command; the operator sets the peers in
+``TF_CONFIG``, or in ``MASTER_ADDR`` and similar variables, just as our own master does. The first worker of a
+TensorFlow job is the Chief where the job requests it. PyTorch has no parameter servers: the first worker is
+the Master, the rendezvous of the others, so the plan's PS are in the annotation alone. A replica that fails
+by itself (exit codes 1 to 127) stays ended; one that was killed (128 and more: out of memory, its machine
+gone) is restarted.
 
 A job of our own is one replica that runs all of it (`alone`).
 """
@@ -33,7 +33,7 @@ API_VERSION = "kubeflow.org/v1"
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What the operator calls things of one kind of job."""
+    """The operator's names for one kind of job."""
 
     export: str
     resource: str
@@ -41,7 +41,7 @@ class _Kind:
     replicas: str
     container: str
     port: str
-    first: str  # replica that is alone and whose end is the job's
+    first: str  # the single replica whose end is the job's end
     instead: str  # kind of export for the other framework
 
 
@@ -75,7 +75,7 @@ def tfjob(
     Raises
     ------
     InvalidValueError
-        When its programs do not read ``TF_CONFIG``, something should scale it, or its code is in a notebook.
+        When its programs do not read ``TF_CONFIG``, auto-scaling is set, or its code is in a notebook.
     """
     return _exported(_TF, job, plan, provenance, options)
 

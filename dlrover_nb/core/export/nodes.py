@@ -1,4 +1,4 @@
-"""What every export says of a node: its container, and the options that the plan does not settle."""
+"""Parts of a node common to all exports: its container, and the options that the plan does not set."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ JOB_VARIABLE, ROLE_VARIABLE, NODE_VARIABLE = "DLROVER_NB_JOB", "DLROVER_NB_ROLE"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the plan does not say.
+    """Settings that the plan does not contain.
 
     Parameters
     ----------
     image
         Image with this package and its extra `torch`; kinds that run the whole job by itself (`alone`,
         `rayjob`) need the extra `ray` too. Empty: the job's own (``kubernetes.image``), else a name that is
-        no published image: build one under it. A foreign job's roles keep the images that they name.
+        no published image: build one under it. An external job's roles keep their own images.
     command
         Program of every node. It reads a `NodeConfig` from `NODE_CONFIG`, a file that the cluster has to
         provide: it names the job's master and holds its keys, which no export may contain. The role and the
-        job, to make it from, stand in ``DLROVER_NB_ROLE`` and ``DLROVER_NB_JOB`` (JSON).
+        job, to make it from, are in ``DLROVER_NB_ROLE`` and ``DLROVER_NB_JOB`` (JSON).
     namespace
-        Where it goes; None leaves it to ``kubectl``.
+        Target namespace; None leaves it to ``kubectl``.
     auto_scale
-        Whether DLRover may plan again from there. Not by default: what the user accepted is what runs.
+        Whether DLRover may change the plan later. Not by default: the plan that the user accepted runs.
     """
 
     image: str = ""
@@ -51,8 +51,8 @@ class Options:
 def container(told: Context, role: Role, options: Options, *, node: str = "") -> dict[str, object]:
     """Return the container of a node; requests equal limits (the Guaranteed class).
 
-    The throughput was predicted for just these cores. ``$(`` in the job is doubled, as Kubernetes would
-    expand it. A foreign job's container runs its own program.
+    The throughput was predicted for exactly these cores. ``$(`` in the job is doubled, as Kubernetes would
+    expand it. An external job's container runs its own program.
     """
     if told.job.foreign is not None:
         return program(told, role, options, name=MAIN)
@@ -75,7 +75,7 @@ def container(told: Context, role: Role, options: Options, *, node: str = "") ->
 
 
 def program(told: Context, role: Role, options: Options, *, name: str) -> dict[str, object]:
-    """Return the container of a foreign job's role, under the name that its operator looks for."""
+    """Return the container of an external job's role, under the name that its operator expects."""
     foreign = told.job.foreign
     assert foreign is not None
     own = foreign.worker if role is Role.WORKER else foreign.ps
@@ -97,7 +97,7 @@ def guaranteed(quantities: dict[str, str]) -> dict[str, object]:
 
 
 def fixed_plan(what: str, options: Options) -> None:
-    """Refuse to let DLRover plan where it is not there; `what` begins the sentence."""
+    """Refuse auto-scaling by DLRover where it is not installed; `what` begins the sentence."""
     if options.auto_scale:
         raise InvalidValueError(
             f"{what} sets a plan and cannot let DLRover change it; export an elasticjob to let it plan"
@@ -105,7 +105,7 @@ def fixed_plan(what: str, options: Options) -> None:
 
 
 def labels_of(job: JobSpec) -> dict[str, str]:
-    """Return the labels of all that belongs to a job."""
+    """Return the labels of a job's objects."""
     return {
         "app.kubernetes.io/part-of": job.name,
         "app.kubernetes.io/managed-by": "dlrover-nb",
@@ -114,7 +114,7 @@ def labels_of(job: JobSpec) -> dict[str, str]:
 
 
 def job_in(value: str) -> JobSpec:
-    """Return the job that a container's variable holds; `WireError` when it is none."""
+    """Return the job in a container's variable; `WireError` when it is none."""
     return from_json(value.replace("$$(", "$("), JobSpec)
 
 

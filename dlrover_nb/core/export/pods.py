@@ -1,12 +1,12 @@
-"""A job with a plan as plain Kubernetes: all objects that it takes to run, for clusters without an operator.
+"""A job with a plan as plain Kubernetes: all objects that it needs, for clusters without an operator.
 
-They are the ones that a submission makes (`backends.kubernetes.objects`), with two differences. The Secret is
-empty, since no export holds a key: the job file lies in a ConfigMap, and the master, which may change its own
-Secret, makes the keys when it first begins (`backends.kubernetes.founding`). And nobody is there to let a
-paused Job go, so the Job comes last and running. The master makes the pods of the plan; whoever deletes the
-Job deletes them, and ``kubectl delete -f`` of the file the rest.
+They are those of a submission (`core.manifests.objects`), with two differences. The Secret is
+empty, since no export holds a key: the job file is in a ConfigMap, and the master, which may change its own
+Secret, makes the keys when it first begins (`backends.kubernetes.exported_master`). And no client releases a
+paused Job, so the Job comes last and running. The master makes the pods of the plan; deleting the Job deletes
+them, and ``kubectl delete -f`` of the file deletes the rest.
 
-A service account is named with its namespace, so all of them stand in one: the one asked for, or ``default``.
+A service account is named with its namespace, so all objects are in one: the one asked for, or ``default``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _FILE = "job-file"
 def pods(
     job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
-    """Return the objects of `job` on `plan` in the order in which they are to be made.
+    """Return the objects of `job` on `plan` in order of creation.
 
     Raises
     ------
     InvalidValueError
-        When something should scale them (nothing does), or the job's code is in a notebook.
+        When auto-scaling is set (nothing provides it), or the job's code is in a notebook.
     """
     fixed_plan("a set of plain pods", options)
     told = context("pods", job, plan, provenance, auto_scale=False)
@@ -51,7 +51,7 @@ def pods(
 
 
 def _bare(told: Context, options: Options) -> PodJob:
-    """Return what the objects are made from, without any key."""
+    """Return the configuration of the objects, without any key."""
     spec = fixed(told.job, told.plan)
     spec = replace(spec, kubernetes=replace(spec.kubernetes, image=image_of(spec, options.image)))
     run = hashlib.sha256(to_json(spec)).hexdigest()[:8]
@@ -63,7 +63,7 @@ def _without_values(document: dict[str, Any]) -> dict[str, object]:
 
 
 def _running(bare: PodJob, told: Context, namespace: str) -> dict[str, object]:
-    """Return the Job, let go, whose pod reads the job file."""
+    """Return the Job, not paused, whose pod reads the job file."""
     document = master_job(bare, namespace=namespace)
     spec = document["spec"]
     pod = spec["template"]["spec"]

@@ -1,9 +1,9 @@
-"""Where an exported plan came from, as annotations: some for people, one for `import`.
+"""Provenance of an exported plan, as annotations: some for people, one for `import`.
 
 People read who decided what, when, why and on which prediction. A program reads ``dlrover-nb/context``: the
-same with the job itself, as JSON that gives back the records. Kubernetes allows 256 KiB for all annotations
+same with the job itself, as JSON that decodes to the records. Kubernetes allows 256 KiB for all annotations
 of a resource, so free texts are cut and a fit that is too large is left out; a job that does not fit is
-refused. No document holds a secret: credentials in a checkpoint's URL are left out, and an import says so.
+refused. No document holds a secret: credentials in a checkpoint's URL are left out, and an import reports it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PREFIX = "dlrover-nb/"  # of annotation and label keys
 CONTEXT = f"{PREFIX}context"
 MAX_NOTE = 1000  # characters of a free text
-MAX_FIT = 16 << 10  # bytes of a fit that goes along
+MAX_FIT = 16 << 10  # bytes of an included fit
 MAX_JOB = 96 << 10  # bytes of a job: one variable of a process holds 128 KiB
 MAX_TOTAL = 256 << 10  # bytes of all annotations of one resource, by Kubernetes
 _USERINFO = re.compile(r"(?<=://)[^/?#@\s]*:[^/?#@\s]*@")
@@ -47,19 +47,18 @@ _QUERY = re.compile(r"\?[^#]*")
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Why this plan; None or empty where there is nothing to tell.
+    """Provenance of a plan; None or empty where unknown.
 
     Parameters
     ----------
     decision
         The one that set it.
     prediction
-        What was predicted for it.
+        Its prediction.
     proposal
         The id under which it was proposed.
     before
-        The plan that this one takes the place of: the job's, or where it has this one already, the one that
-        ran before.
+        The plan that this one replaces: the job's, or where it has this one already, the one before.
     fit
         The model behind the prediction.
     simulated
@@ -76,7 +75,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """All that an export tells an import: the job as it was submitted, and the plan with its provenance.
+    """What an export passes to an import: the job as it was submitted, and the plan with its provenance.
 
     `left_out` names what was not written because it is secret.
     """
@@ -119,7 +118,7 @@ def _before(snapshot: JobSnapshot, plan: ResourcePlan) -> ResourcePlan | None:
 def context(
     kind: str, job: JobSpec, plan: ResourcePlan, provenance: Provenance, *, auto_scale: bool
 ) -> Context:
-    """Return what an export tells, without secrets and in the size that goes into annotations.
+    """Return the context of an export, without secrets and in the size that annotations allow.
 
     Raises
     ------
@@ -137,10 +136,10 @@ def context(
 
 
 def without_secrets(job: JobSpec) -> tuple[JobSpec, tuple[str, ...]]:
-    """Return the job without credentials in URLs and variables, and what was left out, in words.
+    """Return the job without credentials in URLs and variables, and what was left out, as text.
 
-    Nobody can know all secrets by their looks: a variable counts as one by its name, a URL by what stands
-    before its host and in its query.
+    Secrets cannot be detected reliably: a variable counts as one by its name, a URL by the part before its
+    host and by its query.
     """
     left: list[str] = []
     pods = job.kubernetes

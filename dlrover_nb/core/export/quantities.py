@@ -1,4 +1,4 @@
-"""Kubernetes' quantities: written one way, read in all of theirs."""
+"""Kubernetes' quantities: written in one form, read in all."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))([KMGTPE]i|[numkMGTPE]|[e
 
 
 def resources_of(plan: RolePlan) -> dict[str, str]:
-    """Return what one node of a role gets, as quantities; the cores in thousandths, which are whole."""
+    """Return the resources of one node of a role as quantities; cores as a whole number of thousandths."""
     return {"cpu": f"{round(plan.cpu * 1000)}m", "memory": f"{plan.memory_mib}Mi"}
 
 
 def amount(value: object, where: str) -> Decimal:
-    """Return the number that a quantity such as ``500m``, ``3Gi``, ``2`` or ``0.5`` means.
+    """Return the number of a quantity such as ``500m``, ``3Gi``, ``2`` or ``0.5`` means.
 
     Raises
     ------

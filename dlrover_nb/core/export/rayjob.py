@@ -1,13 +1,14 @@
 """A job with a plan as RayJob, for clusters that run KubeRay.
 
-KubeRay starts a Ray of the size of the plan, and in it the command line: it submits the job file that lies in
-the ConfigMap beside it and waits for the end, after which the Ray goes. Nothing changes the plan by itself
-(a job in auto mode proposes there); one that a user makes larger than the Ray waits for room.
+KubeRay starts a Ray of the size of the plan, and in it the command line: it submits the job file from the
+ConfigMap beside it and waits for the end, after which the Ray is deleted. The plan is not changed
+automatically (a job in auto mode only proposes there); a plan that a user makes larger than the Ray waits for
+room.
 
-The head offers no cores, so that all nodes stand in the pods of one group: as many as the plan has nodes,
-each large enough for any of them. Ray places nodes where they fit and knows no roles, so with pods cut to the
-size of one role a parameter server might take the place of a worker that then fits nowhere. With these, a
-node that has no place yet always finds an empty pod.
+The head offers no cores, so that all nodes run in the pods of one group: as many as the plan has nodes,
+each large enough for any of them. Ray places nodes where they fit, without regard to roles. With pods sized
+per role, a parameter server could occupy the pod of a worker that then fits nowhere. With equal pods, an
+unplaced node always finds an empty one.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def rayjob(
     Raises
     ------
     InvalidValueError
-        When the job runs programs of others, something should scale it, or its code is in a notebook.
+        When the job runs external programs, auto-scaling is set, or its code is in a notebook.
     """
     fixed_plan("a RayJob", options)
     if job.foreign is not None:

@@ -1,8 +1,8 @@
-"""A job, its plan and their provenance back from an export, an edited one too, or from a foreign document.
+"""Reads a job, its plan and their provenance from an export, edited or not, or from a foreign document.
 
-What a document says itself (replicas, resources, name) wins over what its annotation says: the annotation is
-what was exported, the document is what somebody wants now; every difference is told. A document without our
-annotations gives the plan as far as it has one, and what is not known is told as well.
+The fields of a document (replicas, resources, name) win over its annotation: the annotation is what was
+exported, the document is what is requested now; every difference is reported. A document without our
+annotations gives the plan as far as it has one, and missing parts are reported as well.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What a text of exported documents holds.
+    """Content of a text of exported documents.
 
     Parameters
     ----------
     kind
         Kind of export.
     name
-        The job's name; empty where the documents do not say.
+        The job's name; empty where the documents have none.
     job
-        The job as it was submitted; None where the documents do not say.
+        The job as it was submitted; None where the documents do not contain it.
     plan
-        What should run; None where they say only `parts` of it.
+        The plan to run; None where they contain only `parts` of it.
     parts
-        What the documents themselves say of the plan, to be set on one that is known (`Pins.applied`).
+        Fields of the plan in the documents themselves, to be set on a known plan (`Pins.applied`).
     provenance
-        Who decided, why, and on which prediction; empty where the documents do not say.
+        Who decided, why, and on which prediction; empty where the documents have none.
     auto_scale
-        Whether DLRover may change the plan; None where nothing is said.
+        Whether DLRover may change the plan; None where not given.
     version
-        Of this software that exported it; empty: another one did.
+        Version of this software that exported it; empty: other software did.
     differs
-        What was changed since the export, in words.
+        Changes since the export, as text.
     unknown
-        What the documents do not hold, in words.
+        What the documents lack, as text.
     """
 
     kind: str
@@ -88,8 +88,8 @@ def read_export(text: str) -> Imported:
     Raises
     ------
     InvalidValueError
-        For malformed YAML (with line and column), no document of a kind that is known, several jobs, or a
-        value that cannot be.
+        For malformed YAML (with line and column), no document of a known kind, several jobs, or an invalid
+        value.
     """
     documents = documents_in(text)
     known = [d for d in documents if d.get("kind") in KINDS or holds_job_file(d)]
@@ -116,7 +116,7 @@ def _kind(documents: Sequence[Group], told: Context | None) -> str:
 
 
 def _context(documents: Sequence[Group], said: Said) -> Context | None:
-    """Return what the annotations tell; of a ScalePlan before that of its job, as it is newer."""
+    """Return the content of annotations; a ScalePlan's before its job's, as it is newer."""
     for document in sorted(documents, key=lambda d: d["kind"] != "ScalePlan"):
         text = annotation(document, CONTEXT)
         if text is None:
@@ -154,7 +154,7 @@ def _merged(kind: str, said: Said, told: Context | None) -> Imported:
 
 
 def _job(said: Said, told: Context | None) -> JobSpec | None:
-    """Return the job: what a job file says now, else what was exported, else what the nodes are told."""
+    """Return the job: of a job file, else the exported one, else the one in the nodes' variables."""
     if said.filed is None:
         return told.job if told else _job_of_nodes(said)
     if told is None:
@@ -167,7 +167,7 @@ def _job(said: Said, told: Context | None) -> JobSpec | None:
 
 
 def _changed(before: JobSpec, now: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a job that are not the same, and the difference in words; its name is not one."""
+    """Yield the fields of a job that differ, and the difference as text; its name is left out."""
     for each in fields(before):
         here, there = getattr(now, each.name), getattr(before, each.name)
         if here != there and each.name != "name":
@@ -175,7 +175,7 @@ def _changed(before: JobSpec, now: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def _words(value: object, other: object) -> str:
-    """Return a value in words; of a group what is different in the other one."""
+    """Return a value as text; of a group its differences from the other one."""
     if not is_dataclass(value) or not is_dataclass(other):
         return str(value)
     parts = [
@@ -187,7 +187,7 @@ def _words(value: object, other: object) -> str:
 
 
 def _job_of_nodes(said: Said) -> JobSpec | None:
-    """Return the job that the nodes are told, where no annotation has it; its plan is the exported one."""
+    """Return the job in the nodes' variables, where no annotation has it; its plan is the exported one."""
     for text in said.jobs:
         try:
             return job_in(text)
@@ -236,7 +236,7 @@ def _named(job: JobSpec | None, name: str, said: Said) -> JobSpec | None:
 
 
 def _left_open(job: JobSpec | None, told: Context | None) -> list[str]:
-    """Return what somebody has to say before the job can be submitted, and what nobody will ever know."""
+    """Return what must be given before the job can be submitted, and what is lost for good."""
     left = [f"{what}: never written to a file" for what in told.left_out] if told else []
     if told is None:
         left.append("who decided, and on which prediction")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def misfits(document: Group, job: JobSpec) -> list[str]:
-    """Return where the pods of a resource are not what the job in the file beside it needs."""
+    """Return the differences of a resource's pods from what the job in the file beside it needs."""
     wanted = _wanted(document["kind"], job)
     return [
         f"{name}: {what} is {got}, the job file beside it needs {wanted[what]}"
@@ -36,7 +36,7 @@ def _wanted(kind: str, job: JobSpec) -> Group:
 
 
 def _found(replica: Group, template: Group) -> Iterator[tuple[str, object]]:
-    """Yield what a group says of its pods; Ray's own word counts before the container's."""
+    """Yield the resources of a group's pods; Ray's own parameters win over the container's."""
     yield "replicas", replica.get("replicas", 1)
     containers = items(child(template, "spec"), "containers") or [{}]
     limits = child(child(group(containers[0], "container"), "resources"), "limits")

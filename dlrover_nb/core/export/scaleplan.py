@@ -1,15 +1,15 @@
-"""A plan as DLRover's ScalePlan: how a job that runs under its operator gets from its plan to this one.
+"""A plan as DLRover's ScalePlan: it moves a job that runs under its operator to this plan.
 
-DLRover's master looks for ScalePlans by two labels: whose job (today ``elasticjob.dlrover/name``, before
-``elasticjob-name``; both are written) and ``scale-type: manual``. Older texts ask for `manualScaling` in the
-spec; no schema in circulation has it, so the API server would refuse it. The master acts on a ScalePlan when
-it is made and never again, so each has a name of its own, after the decision or else the plan.
+DLRover's master selects ScalePlans by two labels: the job (today ``elasticjob.dlrover/name``, before
+``elasticjob-name``; both are written) and ``scale-type: manual``. Older documentation has `manualScaling` in
+the spec; no schema in circulation has it, so the API server would refuse it. The master acts on a ScalePlan
+only when it is created, so each has a unique name, from the decision or else the plan.
 
-`replicaResourceSpecs` says how many nodes of each role there should be, and what a new one gets. Nodes that
-stay keep what they have unless `migratePods` names them: where the plan changes what a node gets, those are
-listed under the names that DLRover gives to the pods of a job (``JOB-edljob-ps-0``). A pod that was replaced
-has another number; look with ``kubectl get pods`` before applying. DLRover reads cores in tenths; an
-annotation says where that changes the plan.
+`replicaResourceSpecs` sets the number of nodes of each role, and the resources of new ones. Nodes that stay
+keep their resources unless `migratePods` names them: where the plan changes a node's resources, those are
+listed under DLRover's names of a job's pods (``JOB-edljob-ps-0``). A pod that was replaced has another
+number; check with ``kubectl get pods`` before applying. DLRover reads cores in tenths; an annotation reports
+where that changes the plan.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ JOB_LABELS = ("elasticjob.dlrover/name", "elasticjob-name")  # of DLRover today,
 def scaleplan(
     job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
-    """Return the ScalePlan that takes the running job to `plan`.
+    """Return the ScalePlan that moves the running job to `plan`.
 
     Raises
     ------
     InvalidValueError
-        When DLRover should plan by itself from there: that is said of a job, not of a plan.
+        When auto-scaling is set: that is an option of a job, not of a plan.
     """
     fixed_plan("a ScalePlan", options)
     told = context("scaleplan", job, plan, provenance, auto_scale=False)
@@ -70,7 +70,7 @@ def _name(job: str, plan: ResourcePlan, provenance: Provenance) -> str:
 
 
 def _migrated(job: str, before: ResourcePlan | None, plan: ResourcePlan) -> list[dict[str, object]]:
-    """Return the pods that stay and get something else."""
+    """Return the pods that stay with other resources."""
     changes = () if before is None else diff(before, plan).changes
     return [
         {"name": f"{job}-edljob-{change.role}-{i}", "resource": resources_of(change.after)}

@@ -1,10 +1,10 @@
-"""The exporters: what makes the documents of each kind, how they are checked, and how they are read back.
+"""The exporters: how the documents of each kind are made, checked and read back.
 
 A new kind is a module with a function of the signature `Make`, its schema beside the others, and a line here.
-A package of one's own adds a kind by an entry point of the group ``dlrover_nb.exporters``, which names an
-`Exporter`. It is looked up when it is asked for, and does not replace one of these.
-Where the resource has replicas, the module also says where they are, so that an import reads what was edited
-in them; otherwise an import reads what the annotations say.
+Another package adds a kind by an entry point of the group ``dlrover_nb.exporters``, which names an `Exporter`.
+It is looked up on request, and does not replace one of these.
+Where the resource has replicas, the module also locates them, so that an import reads edits of them;
+otherwise an import reads the annotations.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ EXPORTERS: Mapping[str, Exporter] = MappingProxyType(
 )
 BY_RESOURCE: Mapping[
     str, tuple[str, ...]
-] = {  # the kinds that a resource may come from, the most usual first
+] = {  # the kinds that a resource may come from, the most common first
     each.resource: tuple(kind for kind, other in EXPORTERS.items() if other.resource == each.resource)
     for each in EXPORTERS.values()
 }

@@ -1,7 +1,7 @@
-"""The pod of a program that is not ours, made from that of a node of ours; pure.
+"""The pod of an external program, derived from that of a node of ours; pure.
 
-It has what every pod of the job has but the job's secrets: instead of these a token with which steps can be
-reported, and nothing else. What it waits for is an annotation, which the kubelet writes into a file.
+It has the parts of every pod of the job except the job's secrets: instead it has a token that only allows
+reporting steps. It waits for an annotation, which the kubelet writes into a file.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 CLUSTER_NOTE = f"{PREFIX}cluster"  # annotation: shell text with the variables of the program
 CLUSTER_FILE = f"{POD_FOLDER}/cluster"
 REPORT_FILE_VAR, REPORT_TOKEN_VAR = "DLROVER_NB_REPORT_FILE", "DLROVER_NB_REPORT_TOKEN"
-GRACE_S = 30  # of a pod that somebody asks to end: the program may save what it learnt
+GRACE_S = 30  # of a pod that others delete: the program may save its training
 
 
 def as_external(spec: Doc, job: PodJob, foreign: ExternalSpec, role: Role) -> Doc:
-    """Return the ``spec`` of a pod that runs the user's program in the place of ours."""
+    """Return the ``spec`` of a pod that runs the user's program instead of ours."""
     (container,) = spec["containers"]
     own_image = image(foreign, role)
     mounts = [m for m in container["volumeMounts"] if m["mountPath"] not in {JOB_FOLDER, CODE_FOLDER}]

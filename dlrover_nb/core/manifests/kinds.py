@@ -1,11 +1,11 @@
-"""The kinds of objects that are asked for: where each lies in the API, as a literal table."""
+"""The kinds of objects in use, with their place in the API, as a literal table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Doc: TypeAlias = dict[str, Any]  # an object as the API writes it: JSON, whose shape its kind defines
+Doc: TypeAlias = dict[str, Any]  # an object in the API's JSON form, as its kind defines
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Kind:
 
     @property
     def root(self) -> str:
-        """Path of its API's group and version, where discovery answers."""
+        """Path of its API's group and version, for discovery."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """Return where its objects lie, or one of them; an empty namespace: those of all namespaces."""
+        """Return the path of its objects, or of one; an empty namespace: those of all namespaces."""
         inside = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         parts = [part for part in (name, subresource) if part]
         return "/".join((f"{self.root}{inside}/{self.plural}", *parts))

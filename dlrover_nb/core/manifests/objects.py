@@ -1,11 +1,11 @@
-"""The objects of one job as documents: nothing here talks to a cluster, so an export writes the same ones.
+"""The objects of one job as documents: no cluster is contacted, so an export writes the same ones.
 
-All are owned by the Job, so whoever deletes it deletes them. For that it must be there first, and it comes
-paused (parallelism 0): its pod would not begin without its Secret and its service account. To let it go is
-the last step, so a Job that is still paused after a while was left by a client that died.
+All are owned by the Job, so deleting it deletes them. For that it must exist first, and it is created paused
+(parallelism 0): its pod would not begin without its Secret and its service account. Releasing it is the last
+step, so a Job that is still paused after a while was left by a client that died.
 
-The master has no liveness probe: one that waits for a slow disk must not be killed for it, and one that
-failed ends its job by itself. It is ready when it answers.
+The master has no liveness probe: a master that waits for a slow disk must not be killed, and a failed one
+ends its job by itself. It is ready when it answers.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.pods import PodJob
 
-DEFAULTS = "dlrover-nb"  # ConfigMap of a namespace with what holds for all jobs in it
+DEFAULTS = "dlrover-nb"  # ConfigMap of a namespace with settings for all jobs in it
 DEFAULTS_KEY = "defaults.yaml"
 OWNER_NOTE = f"{PREFIX}owner"
 MASTER_MODULE = "dlrover_nb.core.backends.kubernetes.master"
 HTTP_PORT, WIRE_PORT = 8080, 7070
 READY_PATH = "/ready"
-BEGIN_CPU = 1.0  # cores that a master may use where they are free: its beginning is a second of imports
+BEGIN_CPU = 1.0  # cores that a master may use where free: its start is a second of imports
 # Failed pods and restarts of the master before its Job is given up: drained pods count on newer servers, and
 # a long job is drained often; a program that never begins is tried for an hour or two.
 N_RETRY = 20
@@ -57,7 +57,7 @@ POD_VAR, NAMESPACE_VAR = "POD_NAME", "POD_NAMESPACE"
 
 
 def companions(job: PodJob, *, code: Mapping[str, bytes], namespace: str) -> tuple[Doc, ...]:
-    """Return the objects that a job's master needs before it may begin, in the order in which to make them.
+    """Return the objects that a job's master needs before it may begin, in order of creation.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def companions(job: PodJob, *, code: Mapping[str, bytes], namespace: str) -> tup
 
 
 def with_owner(document: Doc, owner: Mapping[str, Any]) -> Doc:
-    """Return the document as one that goes with the Job `owner`."""
+    """Return the document with the Job `owner` as its owner."""
     return document | {"metadata": document["metadata"] | {"ownerReferences": owned_by(owner)}}
 
 
@@ -97,14 +97,14 @@ def master_job(job: PodJob, *, namespace: str) -> Doc:
 
 
 def with_defaults(own: KubernetesSpec, text: str) -> KubernetesSpec:
-    """Return how pods are made where the job says `own` and the namespace's ConfigMap `text`.
+    """Return the pod settings of the job's `own` and the namespace's ConfigMap `text`.
 
-    What the job says wins; volumes, variables and other lists are joined.
+    The job's settings win; volumes, variables and other lists are joined.
 
     Raises
     ------
     InvalidValueError
-        When the namespace's text is not what it should be.
+        When the namespace's text is invalid.
     """
     try:
         given = job_from({"name": "defaults", "kubernetes": load_mapping(text)}).kubernetes
@@ -128,7 +128,7 @@ def _merged(own: KubernetesSpec, given: KubernetesSpec) -> dict[str, Any]:
 
 
 def _key(item: Any) -> str:  # noqa: ANN401 - a text or a `Volume`
-    """Return what two items of a list may not share: a mount, or a variable's name."""
+    """Return the unique key of an item: a mount, or a variable's name."""
     return item.partition("=")[0] if isinstance(item, str) else item.mount.rstrip("/")
 
 

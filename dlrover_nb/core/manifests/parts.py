@@ -1,7 +1,7 @@
-"""What all pods of a job have in common: labels, who may do what in them, what they mount.
+"""Common parts of all pods of a job: labels, security settings, mounts.
 
 Every pod is closed by default: no root, a read-only root file system, no capabilities, the runtime's own
-seccomp profile, no token of a service account. What is to be written goes to volumes.
+seccomp profile, no token of a service account. Writable paths are volumes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MASTER_ROLE = "master"
 
 REPORT_KEY = "report"  # of a job's Secret: the token of `report_token`
 
-GONE_S = 10  # a pod on a machine that went silent is given up after so long; stock: 300 s
+GONE_S = 10  # a pod on an unreachable machine is evicted after so long; default: 300 s
 READ_BY_GROUP = 0o440
 _OURS = (JOB_FOLDER, CODE_FOLDER, POD_FOLDER)
 _SCRATCH: tuple[tuple[str, str, Doc], ...] = (
@@ -40,17 +40,17 @@ _SCRATCH: tuple[tuple[str, str, Doc], ...] = (
 
 
 def secret_name(job: str) -> str:
-    """Return the name of the Secret that says what a job is."""
+    """Return the name of the Secret that holds a job."""
     return f"{job}-job"
 
 
 def report_token(job: PodJob) -> str:
-    """Return the token with which programs of others report their steps; it allows nothing else."""
+    """Return the token with which external programs report their steps; it allows nothing else."""
     return hmac.new(job.access.encode(), REPORT_KEY.encode(), "sha256").hexdigest()
 
 
 def is_operated(spec: JobSpec) -> bool:
-    """Whether DLRover's operator runs the pods of a job, as its submission settled it."""
+    """Whether DLRover's operator runs the pods of a job, as decided at its submission."""
     return spec.foreign is not None and spec.kubernetes.operator == DLROVER
 
 
@@ -65,12 +65,12 @@ def master_name(job: str) -> str:
 
 
 def end_name(job: str) -> str:
-    """Return the name of the ConfigMap with a job's last picture."""
+    """Return the name of the ConfigMap with a job's last snapshot."""
     return f"{job}-end"
 
 
 def run_of(document: Mapping[str, Any]) -> str:
-    """Return which run an object is of; empty: of none of ours, whatever its name is."""
+    """Return the run of an object; empty: of none of ours, whatever its name is."""
     return str((document["metadata"].get("labels") or {}).get(RUN_LABEL, ""))
 
 
@@ -87,7 +87,7 @@ def labels(job: str, run: str, role: str = "", node: str = "") -> dict[str, str]
 
 
 def owned_by(job: Mapping[str, Any]) -> list[Doc]:
-    """Return the owner references of what goes with a Job.
+    """Return the owner references of objects that are deleted with a Job.
 
     It is no controller: the Job controller counts the pods that it controls.
     """
@@ -96,7 +96,7 @@ def owned_by(job: Mapping[str, Any]) -> list[Doc]:
 
 
 def pod_frame(kube: KubernetesSpec) -> Doc:
-    """Return what all pods of a job have in their specification; containers and volumes come to it."""
+    """Return the common part of a job's pod specs; containers and volumes are added to it."""
     frame: Doc = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -123,7 +123,7 @@ def pod_frame(kube: KubernetesSpec) -> Doc:
 
 
 def container_frame(kube: KubernetesSpec, name: str, module: str) -> Doc:
-    """Return what the container of every pod of a job has; resources, variables and mounts come to it."""
+    """Return the common part of a job's containers; resources, variables and mounts are added to it."""
     frame: Doc = {
         "name": name,
         "image": kube.image or DEFAULT_IMAGE,
@@ -155,7 +155,7 @@ def volumes(job: PodJob) -> tuple[list[Doc], list[Doc]]:
     Raises
     ------
     InvalidValueError
-        When the user's stand where the job's own are; in the place of scratch folders they may.
+        When the user's collide with the job's own; they may replace scratch folders.
     """
     kube, found, mounts = job.spec.kubernetes, [], []
 

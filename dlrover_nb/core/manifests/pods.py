@@ -1,12 +1,11 @@
-"""The pod of a node as a document; pure, so that an exporter writes just what a master creates.
+"""The pod of a node as a document; pure, so that an exporter writes exactly what a master creates.
 
-A pod is asked for with requests equal to limits, so that what the plan says is what the machine keeps free
-and what the kernel enforces. Nobody restarts it: that is decided once, by the job's master. It holds no token
-of a service account.
+Requests equal limits, so that the machine reserves and the kernel enforces the amounts of the plan. The
+kubelet does not restart a pod: the job's master alone decides that. It holds no token of a service account.
 
-Where the master is stands in an annotation, which the kubelet writes into a file of the pod within a second
-of a change. A Service with a name was rejected: clusters without DNS for jobs exist, and a master that comes
-back is known to its nodes without waiting for a cache.
+The master's endpoint is an annotation, which the kubelet writes into a file of the pod within a second of a
+change. A Service with a name was rejected: clusters without DNS for jobs exist, and nodes find a restarted
+master without waiting for a cache.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ MASTER_NOTE = f"{PREFIX}master"  # annotation: the endpoint of the job's master
 NODE_MODULE = "dlrover_nb.core.runtime.pod"
 CONTAINER = "node"
 HOSTNAME = "kubernetes.io/hostname"
-SELF_END_S = 5  # a pod that somebody asks to end may take so long
+SELF_END_S = 5  # grace period of a pod that others delete
 
 
 @dataclass(frozen=True, slots=True)
 class PodNode:
-    """What the pod of a node differs in from its job's others."""
+    """The fields in which the pods of a job's nodes differ."""
 
     id: str
     role: Role
@@ -74,14 +73,14 @@ def node_selector(job: str, run: str) -> str:
 
 
 def node_pod(job: PodJob, node: PodNode, *, master: str) -> Doc:
-    """Return the pod of a node; whose it is, the caller adds.
+    """Return the pod of a node; the caller adds the owner.
 
     Parameters
     ----------
     job
-        What the pods of the job are told.
+        Configuration of the job's pods.
     node
-        What this one runs, and with how much.
+        The node of this pod, with its resources.
     master
         The endpoint of the job's master.
     """
@@ -118,7 +117,7 @@ def _pod_spec(job: PodJob, node: PodNode) -> Doc:
 
 
 def resources(cpu: float, memory_mib: int) -> Doc:
-    """Return requests and limits, which are the same: what is promised is what is enforced."""
+    """Return requests and limits, which are equal: the reserved amount is enforced."""
     amounts = {"cpu": f"{round(cpu * 1000)}m", "memory": f"{memory_mib}Mi"}
     return {"requests": amounts, "limits": dict(amounts)}
 
@@ -140,7 +139,7 @@ def _master_file() -> Doc:
 
 
 def _apart(job: PodJob, role: str) -> Doc:
-    """Return that pods of a role rather stand on machines of their own."""
+    """Return the preference that pods of a role run on different machines."""
     own = {JOB_LABEL: job.spec.name, RUN_LABEL: job.run, ROLE_LABEL: role}
     term = {"labelSelector": {"matchLabels": own}, "topologyKey": HOSTNAME}
     rather = [{"weight": 100, "podAffinityTerm": term}]

@@ -1,7 +1,7 @@
-"""What a job says of its pods (`KubernetesSpec`), as the fields of a pod and its container.
+"""A job's pod settings (`KubernetesSpec`) as fields of a pod and its container.
 
-Only what is said is written: the rest is the cluster's own rule. Variables stand in pods for everybody to
-read, so those that `provenance.without_secrets` left out are not here either.
+Only given settings are written: the rest is the cluster's default. Variables in pods are readable by
+everybody, so those that `provenance.without_secrets` left out are not here either.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOURCES = {  # field of `Volume` -> kind of a pod's volume, key of its name
 
 
 def image_of(job: JobSpec, chosen: str) -> str:
-    """Return the image of a job's own pods: the one chosen for the export, the job's, or the usual one."""
+    """Return the image of a job's own pods: the one chosen for the export, the job's, or the default."""
     return chosen or job.kubernetes.image or DEFAULT_IMAGE
 
 
@@ -36,11 +36,11 @@ def pod_spec(job: JobSpec, main: Group, *, restart: str = "Never", beside: Itera
     Parameters
     ----------
     main
-        The container; `container_of` makes what the job says of it.
+        The container; `container_of` makes it from the job.
     restart
-        What the kubelet does when it ends.
+        Restart policy of the kubelet.
     beside
-        Volumes beside those that the job names.
+        Volumes besides those of the job.
     """
     said = job.kubernetes
     volumes = [*(_volume(i, volume) for i, volume in enumerate(said.volumes)), *beside]
@@ -57,7 +57,7 @@ def pod_spec(job: JobSpec, main: Group, *, restart: str = "Never", beside: Itera
 
 
 def container_of(job: JobSpec, fields: Group, *, mounts: Iterable[Group] = ()) -> Group:
-    """Return a container with what the job says of every one; `env` of `fields` is the last word."""
+    """Return a container with the job's settings for all containers; `env` of `fields` wins."""
     said = job.kubernetes
     own = fields.get("env")
     named = [variable for variable in own if isinstance(variable, dict)] if isinstance(own, list) else []
@@ -73,7 +73,7 @@ def container_of(job: JobSpec, fields: Group, *, mounts: Iterable[Group] = ()) -
 
 
 def variables(items: Iterable[str]) -> list[Group]:
-    """Return ``NAME=VALUE`` texts as variables of a container; of one name the last counts."""
+    """Return ``NAME=VALUE`` texts as variables of a container; the last of equal names wins."""
     return [{"name": k, "value": v} for k, v in dict(item.split("=", 1) for item in items).items()]
 
 

@@ -1,8 +1,8 @@
-"""Who needs which rights in a namespace, and why: the one table behind Roles, checks and documents.
+"""Required rights in a namespace, by role and reason: the one table for Roles, checks and documents.
 
-Kubernetes lets nobody grant what he does not have. Each job makes a Role for its master, so that `USER` must
-hold all that `master_rights` says, and none of it is optional; tests hold that against the table. `deploy/`
-and what `connect` prints are made from here.
+Kubernetes lets users grant only rights that they have. Each job creates a Role for its master, so `USER` must
+contain all of `master_rights`, and none of these is optional; tests check that. `deploy/` and the output of
+`connect` are generated from here.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-NOBODY = "NAME-OF-THE-USER"  # where nobody says how the cluster calls who asks
+NOBODY = "NAME-OF-THE-USER"  # where the user's name in the cluster is unknown
 _RBAC = "rbac.authorization.k8s.io"
 _DLROVER = "elastic.iml.github.io"
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What may be done to one kind of objects.
+    """Rights on one kind of objects.
 
     Parameters
     ----------
     resource
-        As Roles write it: ``pods``, ``pods/log``.
+        In the form of Roles: ``pods``, ``pods/log``.
     verbs
-        What may be done.
+        Allowed verbs.
     why
-        What a job, or a person, cannot do without it; half a sentence.
+        What a job, or a person, cannot do without it; a clause.
     group
         Of the API; the group of pods and the like is empty.
     names
-        Of the only objects that are meant; empty: all of the namespace.
+        Of the only objects it covers; empty: all of the namespace.
     cluster
         Whether it is of the cluster as a whole, which a Role of a namespace cannot give.
     optional
-        Whether all works without it, with less to show.
+        Whether jobs work without it, with less shown.
     """
 
     resource: str
@@ -126,14 +126,14 @@ _OPERATED = (
 
 
 def master_rights(job: str, *, reads_logs: bool = False, is_operated: bool = False) -> tuple[Right, ...]:
-    """Return what a job's master needs: its own objects by name, and the pods of its namespace.
+    """Return the rights of a job's master: on its own objects by name, and on pods of its namespace.
 
     Parameters
     ----------
     reads_logs
-        Whether it reads what the programs of its pods write, as that of a foreign job does.
+        Whether it reads the logs of its pods, as that of an external job does.
     is_operated
-        Whether DLRover's operator makes the job's pods: then its master only looks at them.
+        Whether DLRover's operator makes the job's pods: then its master only reads them.
     """
     logs = (Right("pods/log", ("get",), "read what programs of others write"),) if reads_logs else ()
     return (
@@ -151,7 +151,7 @@ def master_rights(job: str, *, reads_logs: bool = False, is_operated: bool = Fal
 def role(
     name: str, rights: Iterable[Right], *, namespace: str = "", labels: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return the Role that gives these rights, or the ClusterRole where they are of the cluster."""
+    """Return the Role that grants these rights, or the ClusterRole where they are of the cluster."""
     given = tuple(rights)
     cluster = any(right.cluster for right in given)
     metadata = {"name": name} | ({"namespace": namespace} if namespace and not cluster else {})
@@ -164,7 +164,7 @@ def role(
 
 
 def binding(given: Mapping[str, Any], user: str) -> dict[str, Any]:
-    """Return what gives a Role, or ClusterRole, to a user, or to a service account by its full name."""
+    """Return the binding of a Role, or ClusterRole, to a user, or to a service account by its full name."""
     account = user.split(":") if user.startswith("system:serviceaccount:") else []
     subject = (
         {"kind": "ServiceAccount", "namespace": account[2], "name": account[3]}
@@ -183,9 +183,9 @@ def binding(given: Mapping[str, Any], user: str) -> dict[str, Any]:
 def role_text(rights: Iterable[Right], user: str, namespace: str) -> str:
     """Return a Role with these rights and its binding to a user, as YAML: what to ask an administrator for.
 
-    What is of the whole cluster is a ClusterRole beside it, so that the rest holds in the namespace alone.
-    The names tell user and rights: what is asked for later, or by another user, takes away nothing that
-    was given.
+    Rights of cluster scope are in a separate ClusterRole, so that the rest holds in the namespace alone. The
+    names contain user and rights, so that later requests, or those of another user, do not replace rights
+    granted before.
     """
     asked, documents = tuple(rights), []
     for cluster in (False, True):
@@ -202,7 +202,7 @@ def _role_name(rights: Iterable[Right], user: str) -> str:
 
 
 def right_to(resource: str, group: str, verb: str) -> Right:
-    """Return the right of the tables that a refused request needs, or else just what it asked for."""
+    """Return the right of the tables that a refused request needs, or else just the requested one."""
     for right in (*USER, SEE_NODES):
         if (right.resource, right.group) == (resource, group) and verb in right.verbs:
             return right

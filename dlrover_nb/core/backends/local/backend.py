@@ -1,13 +1,12 @@
 """Nodes as processes of this machine: for one machine without Ray, for tests, and beside a debugger.
 
-Each node leads a session and process group of its own, so that a Ctrl-C in the parent's terminal does not
-reach it and all that it starts ends with it. The kernel kills it when the thread that started it ends, also
-by a kill -9 (PR_SET_PDEATHSIG): nothing outlives its driver. That flag is set by a few lines of Python
-that then become the node (exec), because `preexec_fn` may deadlock in a process that has threads.
+Each node leads its own session and process group, so that a Ctrl-C in the parent's terminal does not reach it
+and its child processes end with it. The kernel kills it when the thread that started it ends, also by a kill
+-9 (PR_SET_PDEATHSIG): nothing outlives its driver. A few lines of Python set that flag and then exec the
+node, because `preexec_fn` may deadlock in a process that has threads.
 
-Nodes that are to outlive their driver go without that flag. Each leaves its process id and the time at which
-it was started in a file, by which a driver that comes back adopts it; a master that stays away they notice
-themselves.
+Nodes that must outlive their driver do not set it. Each writes its process id and start time to a file, by
+which a restarted driver adopts it; they end by themselves when the master stays away.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ logger = logging.getLogger(__name__)
 NODE_MODULE = "dlrover_nb.core.runtime.node"
 END_WAIT_S = 5.0
 _MIB = 1 << 20
-_LAST_WORDS = 2000  # bytes at the end of a log that are looked at
-_LAST_LINE = 300  # characters of its last line that are told
+_LAST_WORDS = 2000  # bytes at the end of a log that are read
+_LAST_LINE = 300  # characters of its last line that are reported
 _LAUNCH = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)
@@ -55,7 +54,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def machine(cpus: float | None = None, memory_mib: int | None = None) -> Capacity:
-    """Return this machine as jobs may use it; None: all cores that this process may use, all memory."""
+    """Return this machine's capacity for jobs; None: all cores of this process, all memory."""
     if cpus is not None:
         _check.above_zero("cpus", cpus)
     memory = memory_mib or psutil.virtual_memory().total // _MIB
@@ -70,9 +69,9 @@ class LocalBackend:
     folder
         The job's run folder; configurations and logs of nodes lie in ``nodes`` in it, for its owner only.
     cpus, memory_mib
-        What to offer; None: all that the machine has.
+        Capacity offered; None: all of the machine.
     outlive
-        Whether nodes live on when the driver dies, so that another one can adopt them.
+        Whether nodes survive the driver, so that another one can adopt them.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class LocalBackend:
         return self._capacity
 
     def room(self) -> Capacity:
-        """Return what is offered, less what the nodes of other jobs beside this run folder hold."""
+        """Return the capacity less that held by nodes of other jobs beside this run folder."""
         held = list(self._held_by_others())
         (shape,) = self._capacity.shapes
         cpu = shape.cpu - sum(config.cpu for config in held)
@@ -108,7 +107,7 @@ class LocalBackend:
         """Yield the running nodes of other jobs; nodes that end with their driver leave no such files."""
         for path in self._folder.parent.parent.glob("*/nodes/*.pid"):
             if path.parent != self._folder and _left_behind(path) is not None:
-                with contextlib.suppress(OSError, WireError):  # it is deleted at this moment
+                with contextlib.suppress(OSError, WireError):  # it is being deleted
                     yield from_json(path.with_suffix(".json").read_bytes(), NodeConfig)
 
     def listen(self) -> str:
@@ -129,7 +128,7 @@ class LocalBackend:
             self._stillborn.append(NodeExited(config.node, f"it could not be started: {error}"))
 
     def adopt(self, nodes: Collection[str]) -> None:
-        """Take over the processes that a driver before this one left."""
+        """Adopt the processes of an earlier driver."""
         for path in self._folder.glob("*.pid"):
             process = _left_behind(path)
             if process is None:
@@ -151,7 +150,7 @@ class LocalBackend:
             _kill_group(process.pid)
 
     def poll(self) -> tuple[NodeExited, ...]:
-        """Return the nodes that ended, with the last line that they wrote."""
+        """Return the nodes that ended, with the last lines of their logs."""
         ended = [(node, process) for node, process in self._processes.items() if _is_over(process)]
         for node, _ in ended:
             del self._processes[node]
@@ -159,10 +158,10 @@ class LocalBackend:
         return (*stillborn, *(self._exited(node, process) for node, process in ended))
 
     def meet(self, endpoint: str) -> None:
-        """Do nothing: a master that comes back to this machine has the endpoint that it had."""
+        """Do nothing: a restarted master on this machine has the same endpoint."""
 
     def waiting(self) -> Mapping[str, str]:
-        """Return no node: a process waits for nothing."""
+        """Return no node: processes start without waiting."""
         return {}
 
     def close(self) -> None:
@@ -180,7 +179,7 @@ class LocalBackend:
         sweep_memory()
 
     def log(self, node: str) -> Path:
-        """Return the file that holds what a node logged."""
+        """Return a node's log file."""
         return output_path(self._folder.parent, node, "stderr")
 
     def _launch(self, config: NodeConfig) -> subprocess.Popen[bytes]:
@@ -214,7 +213,7 @@ class LocalBackend:
     def _why(self, node: str, code: int | None) -> str:
         if code is None:
             return f"its process is gone: {self._last_words(node) or 'it wrote nothing'}"
-        if code < 0:  # what it wrote before says nothing about who killed it
+        if code < 0:  # its log does not say what killed it
             return f"killed by signal {-code} ({_signal_name(-code)})"
         told, words = f"exit code {code}", self._last_words(node)
         return f"{told}: {words}" if words else told
@@ -225,7 +224,7 @@ class LocalBackend:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS))
                 lines = file.read().decode(errors="replace").split("\n")
         except OSError:
-            return ""  # a log that cannot be read has nothing to say
+            return ""  # the log cannot be read
         written = [line.strip() for line in lines if line.strip()]
         if not written:
             return ""
@@ -235,18 +234,18 @@ class LocalBackend:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What a node's file says of its process: an id comes again, the time at which it started does not."""
+    """A node's process by its file; the start time is kept because process ids are reused."""
 
     pid: int
     started_at_s: float
 
 
 class _Adopted:
-    """A process that another driver started; fits the part of `subprocess.Popen` that is used."""
+    """A process that another driver started; has the used part of `subprocess.Popen`."""
 
     def __init__(self, process: psutil.Process) -> None:
         self._process, self.pid = process, process.pid
-        self.returncode = None  # only a parent is told
+        self.returncode = None  # only a parent gets it
 
     def poll(self) -> bool | None:
         """Return None while it runs."""
@@ -268,7 +267,7 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _left_behind(path: Path) -> _Adopted | None:
-    """Return the process that a node's file tells of, if that very one still runs."""
+    """Return the process of a node's file, if the same process still runs."""
     try:
         left = from_json(path.read_bytes(), _Left)
         process = psutil.Process(left.pid)
@@ -279,7 +278,7 @@ def _left_behind(path: Path) -> _Adopted | None:
 
 
 def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it ended by itself in this moment
+    with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
         os.killpg(pid, signal.SIGKILL)
 
 

@@ -1,6 +1,6 @@
 """The user's own machine as a cluster, without Ray: a job is a master process and its nodes' processes.
 
-Nothing runs while no job does: there is no head and no daemon. A job is found by the run folders below the
+Without jobs no process runs: there is no head and no daemon. A job is found by the run folders below the
 user's state folder, so any process of the same user finds it, and it outlives the client that submitted it.
 Jobs share the machine: a plan fits when the machine could hold it, and `LocalBackend.room` leaves out what
 the nodes of other jobs hold now.
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SUMMARY_LIMIT_S = 2.0  # a master that trains answers in milliseconds
+SUMMARY_LIMIT_S = 2.0  # a training master answers in milliseconds
 END_LIMIT_S = 10.0
-_AT_ONCE = 16  # masters that are asked
+_AT_ONCE = 16  # masters called in parallel
 
 
 class LocalCluster:
@@ -69,12 +69,12 @@ class LocalCluster:
 
     @property
     def simulated(self) -> bool:
-        """Whether nothing here is real."""
+        """Whether the cluster is simulated."""
         return False
 
     @property
     def description(self) -> str:
-        """One line: what it is, and what it offers."""
+        """One line: kind and capacity."""
         capacity = self._capacity
         return (
             f"processes of this machine: {capacity.total_cpu:g} cores, "
@@ -82,15 +82,15 @@ class LocalCluster:
         )
 
     def capacity(self) -> Capacity:
-        """Return what jobs may use."""
+        """Return the capacity for jobs."""
         return self._capacity
 
     def standing(self) -> ClusterAccess:
-        """Return nothing: the user may do all with his own processes."""
+        """Return no restrictions: the user has all rights over own processes."""
         return ClusterAccess()
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
-        """Start a job and return when its master has begun it; see `Cluster.submit`."""
+        """Start a job and return once its master has begun it; see `Cluster.submit`."""
         prepared = validate_job(spec, model=model, data=data)
         spec = prepared.spec
         sweep(jobs_folder())
@@ -143,7 +143,7 @@ class LocalCluster:
             _end_master(folder)
         n = remove_released(jobs_folder(), name)
         if not n:
-            self.job(name)  # which raises that there is none
+            self.job(name)  # raises that there is none
         return f"job {name} is deleted, with {n} run folder{'s' * (n != 1)}; its history is kept"
 
     def shutdown(self, *, force: bool = False) -> str:
@@ -165,7 +165,7 @@ class LocalCluster:
         return JobHandle(name, LocalLink(name, folder))
 
     def _make_room_for(self, name: str) -> None:
-        """Refuse the name of a job that has not ended; end the master that still answers for an ended one."""
+        """Refuse the name of an unfinished job; end the master of an ended one."""
         folder = _newest_runs().get(name)
         if folder is None:
             return
@@ -218,7 +218,7 @@ def _without_answer(name: str, folder: Path) -> JobSummary:
 
 
 def _end_master(folder: Path) -> None:
-    """End the master of an ended job, which only answers still."""
+    """End the master of an ended job, which only answers calls."""
     record = read_master(folder)
     if record is None or not record.is_alive:
         return

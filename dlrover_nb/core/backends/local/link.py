@@ -1,8 +1,8 @@
-"""The way of a client to the master of a local job: HTTP on loopback, to the port that the run folder names.
+"""Client link to the master of a local job: HTTP on loopback, to the port in the run folder.
 
-A master that was killed is started again by the client that notices it, and resumes the job; no process
-stands by to do that. Before each request the client checks that the process in `master.json` is the one
-that wrote it: otherwise the token would go to another program that got its port.
+A killed master is restarted by the client that notices it, and resumes the job; no supervisor process exists.
+Before each request the client checks that the process in `master.json` is the one that wrote it: otherwise
+the token could be sent to another program that got its port.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LocalLink(CallLink):
         return self._folder
 
     def send(self, call: Call) -> Answer:
-        """Carry a call; where the master was killed, to the one that is started in its place."""
+        """Send a call; if the master was killed, restart it first."""
         try:
             return self._ask(call)
         except _NoAnswerError:
@@ -115,14 +115,14 @@ class _NoAnswerError(BackendError):
 
 
 def start_master(job: str, folder: Path) -> MasterRecord:
-    """Start the master of a run folder, or return the one that runs; safe when two clients ask at once.
+    """Start the master of a run folder, or return the running one; safe for concurrent clients.
 
     Raises
     ------
     DlroverError
-        Why the job cannot begin, as its master says.
+        Why the job cannot begin, by its master.
     BackendError
-        When no master comes up.
+        When no master starts.
     """
     with _locked(folder):
         record = read_master(folder)

@@ -2,8 +2,8 @@
 
 A process of its own per job, started by the client that submits and detached from it. It drives the job,
 answers calls over HTTP on loopback, writes the last snapshot when the job has ended, and answers for a while
-longer, so that views read the last telemetry. Started again in a run folder of a job that has not ended, it
-resumes the job with the nodes that still run.
+longer, so that views read the last telemetry. Restarted in the run folder of an unfinished job, it resumes
+the job with the nodes that still run.
 
 The server is the standard library's. Waitress, which serves masters in pods, was rejected as a dependency of
 every installation: here one user's few processes call. A Unix socket was rejected because its path may have
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 TERMINATED = 128 + signal.SIGTERM
-LINGER_S = 300.0  # to answer after the job's end
+LINGER_S = 300.0  # to keep answering after the job's end
 REQUEST_LIMIT_S = 30.0  # for a client to send its request
 
 
@@ -64,7 +64,7 @@ class LoopbackServer(ThreadingMixIn, WSGIServer):
         self.set_app(application)
 
     def server_bind(self) -> None:
-        """Bind; without the look-up of this host's name, which may wait for a name server."""
+        """Bind without looking up this host's name, which may wait for a name server."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = LOOPBACK, self.server_address[1]
         self.setup_environ()
@@ -92,7 +92,7 @@ def run(folder: Path) -> int:
     has_ended, may_leave = threading.Event(), threading.Event()
 
     def leave(_signal: int, _frame: FrameType | None) -> None:
-        """Leave; at once while the job runs, as if killed, so that a master after this one resumes it."""
+        """Exit; at once while the job runs, as if killed, so that the next master resumes it."""
         if not has_ended.is_set():
             os._exit(TERMINATED)
         may_leave.set()

@@ -1,7 +1,7 @@
-"""What the master of a local job writes into its run folder, by which clients find it again.
+"""Files in the run folder of a local job by which clients find its master.
 
-The folder is closed to other users. `submission.json` holds what a client submits, `master.json` where the
-running master answers and the token that it asks for, `end.bin` the last snapshot of a job that has ended.
+The folder is closed to other users. `submission.json` holds what a client submits, `master.json` the address
+of the running master and its token, `end.bin` the last snapshot of a job that has ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class MasterRecord:
-    """Where a master answers: its process, its port on loopback, and the token that it asks for."""
+    """A master's address: its process, its port on loopback, and the token that it requires."""
 
     pid: int
     started_at_s: float
@@ -50,7 +50,7 @@ class MasterRecord:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file for its owner alone, in the place of another at once."""
+    """Write a file for its owner alone, replacing an old one atomically."""
     temporary = path.with_suffix(".new")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -59,7 +59,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def read_master(folder: Path) -> MasterRecord | None:
-    """Return where the master of a run answers, or answered; None before it has begun."""
+    """Return the address of a run's master, alive or not; None before it has begun."""
     try:
         return from_json((folder / MASTER).read_bytes(), MasterRecord)
     except (OSError, WireError):
@@ -67,7 +67,7 @@ def read_master(folder: Path) -> MasterRecord | None:
 
 
 def write_master(folder: Path, record: MasterRecord) -> None:
-    """Let clients find the master."""
+    """Write the master's address for clients."""
     write_private(folder / MASTER, to_json(record))
 
 
@@ -80,5 +80,5 @@ def read_end(folder: Path) -> JobSnapshot | None:
 
 
 def write_end(folder: Path, snapshot: JobSnapshot) -> None:
-    """Keep the last snapshot of a run."""
+    """Write the last snapshot of a run."""
     write_private(folder / END, pack_snapshot(snapshot, most_bytes=MOST_BYTES))

@@ -1,1 +1,1 @@
-"""Ray as a place where jobs run: life cycle only; parameters never travel through Ray."""
+"""Ray as a backend of jobs: life cycle only; parameters never travel through Ray."""

@@ -1,9 +1,9 @@
-"""Nodes as Ray actors: started, stopped and watched through Ray, talking over our own wire.
+"""Nodes as Ray actors: started, stopped and observed through Ray; messages use our own wire.
 
-The actors are detached: they live on when the master is killed, and the one that comes back finds them by
-their names, ``JOB/NODE``. A master that stays away they notice themselves, and end. A node's CPU and memory
-are asked of Ray's scheduler (placement); that the CPU share is kept is the node's own work
-(`core.runtime.limits`). What a job needs at the least is placed together (`gang`).
+The actors are detached: they survive a killed master, and the restarted one finds them by their names,
+``JOB/NODE``. They end by themselves when the master stays away. A node's CPU and memory are requested from
+Ray's scheduler (placement); the node itself enforces its CPU share (`core.runtime.limits`). A job's minimal
+set of nodes is placed together (`gang`).
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NAMESPACE = "dlrover-nb"
-SCHEDULING_S = 3.0  # a node may be without a place for so long only because its process is being made
+SCHEDULING_S = 3.0  # a node may be unplaced for so long only because its process is starting
 REACH_LIMIT_S = 3.0
 ANSWER_LIMIT_S = 10.0
-LEFT_ALONE_S = 30.0  # after its end, for a master to hear of it
+LEFT_ALONE_S = 30.0  # after its end, for a master to observe it
 _ENDED = "ended by itself"
 
 T = TypeVar("T")
 
 
 class Asked(NamedTuple):
-    """A node that Ray was asked for."""
+    """A node requested from Ray."""
 
     actor: Any
     need: Need
@@ -61,8 +61,8 @@ class Asked(NamedTuple):
 class RayNode:
     """The actor: one node process, whose main thread is the node's loop until it ends.
 
-    Calls are answered one after the other, so the answer to `end` comes after `run`: it tells a master that
-    did not start the node of its end.
+    Calls are answered in sequence, so the answer to `end` comes after `run`: it reports the node's end to a
+    master that did not start it.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class RayNode:
 
 
 def _end_process_later() -> None:
-    """End this process and give back its room, unless a master that hears of the end does so before."""
+    """End this process and free its resources, unless a master that observes the end does so before."""
     timer = threading.Timer(LEFT_ALONE_S, os._exit, args=(0,))
     timer.daemon = True
     timer.start()
@@ -126,7 +126,7 @@ class RayBackend:
         return ray_capacity()
 
     def room(self) -> Capacity:
-        """Return what each machine has free or holds of this job."""
+        """Return each machine's resources that are free or held by this job."""
         try:
             free = ask_ray(state.available_resources_per_node)
             room = {machine: [f.get("CPU", 0.0), f.get("memory", 0.0) / MIB] for machine, f in free.items()}
@@ -140,7 +140,7 @@ class RayBackend:
         return Capacity(tuple(sorted(shapes, key=lambda s: (s.cpu, s.memory_mib), reverse=True)))
 
     def _held(self) -> list[tuple[str, Need]]:
-        """Return the machine and the size of all that this job holds: bundles, and nodes beside them."""
+        """Return the machine and the size of all that this job holds: bundles, and other nodes."""
         alone = set(self._needs).intersection(self._actors) - self._gang.nodes
         return self._gang.held() + [
             (_machine_of(self._actors[node]), self._needs[node]) for node in alone - self._unplaced.keys()
@@ -168,7 +168,7 @@ class RayBackend:
         self._unplaced[config.node] = Asked(actor, (config.cpu, config.memory_mib), time.monotonic())
 
     def _options(self, config: NodeConfig) -> dict[str, Any]:
-        """Return how Ray is to make a node; with the first one, room for all that must be is asked for."""
+        """Return the actor options of a node; with the first one the placement group is requested."""
         if self._is_new:
             self._is_new = False
             self._gang.open(config.spec.plan)
@@ -184,7 +184,7 @@ class RayBackend:
         return options if seat is None else options | {"scheduling_strategy": seat}
 
     def adopt(self, nodes: Collection[str]) -> None:
-        """Find the actors of a master before this one by their names."""
+        """Find the actors of an earlier master by their names."""
         self._known.update(nodes)
         self._is_new = False
         self._actors = _nodes_of(self._job)
@@ -197,7 +197,7 @@ class RayBackend:
         self._gang.adopt(self._actors)
 
     def stop_node(self, node: str) -> None:
-        """Kill the actor's process; its end is told by `poll`."""
+        """Kill the actor's process; `poll` reports its end."""
         if (actor := self._actors.get(node)) is not None:
             with contextlib.suppress(RayError, ValueError):
                 ray.kill(actor)
@@ -211,10 +211,10 @@ class RayBackend:
         return (*gone, *(self._ended(ref) for ref in ended))
 
     def meet(self, endpoint: str) -> None:
-        """Do nothing: a master that comes back to its machine has the endpoint that it had."""
+        """Do nothing: a restarted master on the same machine has the same endpoint."""
 
     def waiting(self) -> Mapping[str, str]:
-        """Return the nodes that Ray has not placed and that no machine has room for now; Ray says no more."""
+        """Return the unplaced nodes that no machine has room for now; Ray gives no other reason."""
         try:
             for node in [node for node, asked in self._unplaced.items() if _is_placed(asked.actor)]:
                 del self._unplaced[node]
@@ -253,7 +253,7 @@ class RayBackend:
 
 
 def clear_left(job: str) -> None:
-    """End what a job whose master does not come back has left: its nodes and the room that it held."""
+    """Remove what a job without a master left: its nodes and its placement group."""
     for actor in _nodes_of(job).values():
         with contextlib.suppress(RayError, ValueError):
             ray.kill(actor)
@@ -286,12 +286,12 @@ def _cause(ref: Any) -> tuple[str, bool]:  # noqa: ANN401 - as above
 
 
 def _says_memory(why: str) -> bool:
-    """Whether Ray's own watch over memory ended it, or its program says so; Ray tells by words alone."""
+    """Whether Ray's memory monitor, or its program, reports out of memory; Ray tells by text alone."""
     return any(words in why.lower() for words in ("out of memory", "memory pressure", "memoryerror", "(oom)"))
 
 
 def _is_placed(actor: Any) -> bool:  # noqa: ANN401 - Ray's handle has no public type
-    """Whether the actor has a process, or had one; the public way to know needs Ray's dashboard."""
+    """Whether the actor has a process, or had one; the public API for this needs Ray's dashboard."""
     told = state.actors(actor._actor_id.hex())  # noqa: SLF001 - the one way to an actor's row in the table
     return bool(told) and (told["State"] in {"ALIVE", "DEAD"} or told["Address"]["Port"] != 0)
 
@@ -302,13 +302,13 @@ def _machine_of(actor: Any) -> str:  # noqa: ANN401 - as above
 
 
 def _room() -> list[Need]:
-    """Return what each machine has free: cores and MiB."""
+    """Return the free cores and MiB of each machine."""
     free = state.available_resources_per_node().values()
     return [(round(float(f.get("CPU", 0)), 4), int(f.get("memory", 0)) // MIB) for f in free]
 
 
 def check_reachable() -> None:
-    """Refuse to ask a Ray that does not answer.
+    """Raise when Ray does not answer.
 
     Its client would wait for a minute and more, and then end this process: a notebook's kernel.
 
@@ -319,7 +319,7 @@ def check_reachable() -> None:
     """
     if not ray.is_initialized():
         raise BackendError("this process is not connected to Ray; connect again")
-    if client.ray.is_connected():  # a Ray Client has limits of time of its own
+    if client.ray.is_connected():  # a Ray Client has its own time limits
         return
     address = ray.get_runtime_context().gcs_address
     if (why := silence(address)) is not None:
@@ -327,7 +327,7 @@ def check_reachable() -> None:
 
 
 def silence(address: str) -> str | None:
-    """Return why nobody takes connections at ``HOST:PORT``; None when somebody does."""
+    """Return why ``HOST:PORT`` accepts no connections; None when it does."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH_LIMIT_S).close()
@@ -337,10 +337,10 @@ def silence(address: str) -> str | None:
 
 
 def ask_ray(question: Callable[[], T]) -> T:
-    """Ask the cluster's head, for a limited time.
+    """Call the cluster's head, with a time limit.
 
-    A head that dies between our look at it and the question would be waited for without end, and Ray has
-    no limit to set. The thread that waits in vain ends with this process; nothing else waits for it.
+    A call to a head that dies after our check would block forever, and Ray has no time limit to set. The
+    blocked thread ends with this process; nothing else waits for it.
 
     Raises
     ------
@@ -360,7 +360,7 @@ def ask_ray(question: Callable[[], T]) -> T:
 def _settle(answer: Future[T], question: Callable[[], T]) -> None:
     try:
         answer.set_result(question())
-    except Exception as error:  # noqa: BLE001 - handed to the thread that asked
+    except Exception as error:  # noqa: BLE001 - passed to the calling thread
         answer.set_exception(error)
 
 

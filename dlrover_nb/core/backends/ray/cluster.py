@@ -1,4 +1,4 @@
-"""A Ray cluster as clients see it: join or start it, submit jobs, find them again by name.
+"""Client side of a Ray cluster: join or start it, submit jobs, find them by name.
 
 Jobs are named, detached actors in one namespace, so any process that reaches the same Ray finds them.
 """
@@ -62,7 +62,7 @@ logger = logging.getLogger(__name__)
 
 _ENABLED_AS_IMPORTED = ray_constants.ENABLE_RAY_CLUSTER  # before our local head's settings
 
-RECONNECT_S = 10_000_000  # Ray ends a process that its cluster has left for so long: never a user's kernel
+RECONNECT_S = 10_000_000  # Ray ends a process that lost its cluster for so long: never a user's kernel
 
 
 class RayCluster:
@@ -71,9 +71,9 @@ class RayCluster:
     Parameters
     ----------
     address
-        Where it is, for people.
+        Its address, for display.
     head
-        The local head, when it is ours; None for a cluster that somebody else runs.
+        The local head, when it is ours; None for a cluster of others.
     """
 
     def __init__(self, address: str, head: HeadRecord | None) -> None:
@@ -83,12 +83,12 @@ class RayCluster:
 
     @property
     def simulated(self) -> bool:
-        """Whether nothing here is real."""
+        """Whether the cluster is simulated."""
         return False
 
     @property
     def description(self) -> str:
-        """One line: what it is, where, and what it offers."""
+        """One line: kind, address and capacity."""
         kind = "local Ray (our own head)" if self._head else "Ray cluster"
         capacity = self.capacity()
         machines = sum(shape.count for shape in capacity.shapes)
@@ -98,11 +98,11 @@ class RayCluster:
         )
 
     def capacity(self) -> Capacity:
-        """Return what jobs may use."""
+        """Return the capacity for jobs."""
         return ray_capacity()
 
     def standing(self) -> ClusterAccess:
-        """Return nothing: whoever reaches it may do all."""
+        """Return no restrictions: everyone who reaches it has all rights."""
         return ClusterAccess()
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
@@ -119,7 +119,7 @@ class RayCluster:
         return self._handle(spec.name, actor)
 
     def jobs(self) -> tuple[JobSummary, ...]:
-        """Return all jobs, newest first: those with a live master, then those the history alone knows."""
+        """Return all jobs, newest first: those with a live master, then those only in the history."""
         told = {summary.name: summary for summary in self.live_jobs()}
         live = [told.get(handle.name) or _summary(handle) for handle in self._handles()]
         names = {summary.name for summary in live}
@@ -132,7 +132,7 @@ class RayCluster:
         return tuple(sorted(told, key=lambda s: s.started_at_s, reverse=True))
 
     def job(self, name: str) -> JobHandle:
-        """Find a job by name; of one that only the history knows, the error says how to look back on it."""
+        """Find a job by name; for one only in the history, the error says how to read it."""
         names = _job_names()
         if name not in names:
             raise NotFoundError(no_job(name, f"at {self._address}", names, {job.name for job in past_jobs()}))
@@ -151,11 +151,11 @@ class RayCluster:
             self._let_go(name)
         n = remove_released(jobs_folder(), name)
         if not (is_here or n):
-            self.job(name)  # which says that there is none, and which may have been meant
+            self.job(name)  # raises that there is none, and names the nearest
         return f"job {name} is deleted, with {n} run folder{'s' * (n != 1)}; its history is kept"
 
     def shutdown(self, *, force: bool = False) -> str:
-        """End the local head, or let go of a cluster that is not ours."""
+        """End the local head, or disconnect from a cluster that is not ours."""
         if self._head is None:
             _leave()
             return f"disconnected from {self._address}; the cluster and its jobs go on"
@@ -173,7 +173,7 @@ class RayCluster:
         )
 
     def _running(self) -> list[str]:
-        """Return the names of jobs that go on; none when Ray ends as we ask."""
+        """Return the names of unfinished jobs; none when Ray ends meanwhile."""
         try:
             return [handle.name for handle in self._handles() if not _is_final(handle)]
         except BackendError as error:
@@ -195,7 +195,7 @@ class RayCluster:
         return self._head is not None
 
     def _make_room_for(self, name: str) -> None:
-        """Refuse a name that runs; let go of an ended job's master, whose results the history keeps."""
+        """Refuse the name of a running job; end an ended job's master, as the history keeps its results."""
         if name not in _job_names():
             clear_left(name)
             return
@@ -207,7 +207,7 @@ class RayCluster:
         self._let_go(name)
 
     def _let_go(self, name: str) -> None:
-        """End a job's master and what it left on the cluster."""
+        """End a job's master and what the job left on the cluster."""
         with contextlib.suppress(NotFoundError):
             ray.kill(_actor(name))
         clear_left(name)
@@ -273,7 +273,7 @@ def _drop_local_settings() -> None:
 
 
 def _leave() -> None:
-    """Disconnect; from a Ray that has ended without its client's threads, which may wait for it for ever."""
+    """Disconnect; if Ray has ended, leave its client's threads, which may wait for it forever."""
     if not _is_reachable():
         for thread in ("listener_thread", "logger_thread"):
             vars(global_worker).pop(thread, None)
@@ -285,7 +285,7 @@ def _init(address: str, *, local: bool) -> None:
     auto_init_hook.enable_auto_connect = False  # a call after a shutdown must not start a Ray by itself
     Config.initialize("")
     if ray.is_initialized() and not _is_reachable():
-        _leave()  # what this process was connected to has ended
+        _leave()  # the previous cluster has ended
     if ray.is_initialized():
         if _same_cluster(address):
             return
@@ -327,7 +327,7 @@ def _create_master(name: str, spec: bytes, features: bytes, folder: Path, *, one
     }
     try:
         return ray.remote(RayMaster).options(**options).remote(spec, features, str(folder), one_host=one_host)
-    except ValueError as error:  # the name was taken since we looked
+    except ValueError as error:  # the name was taken since the check
         raise InvalidValueError(
             f"a job named {name} was submitted at the same moment; choose another name"
         ) from error

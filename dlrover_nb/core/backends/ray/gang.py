@@ -1,12 +1,11 @@
-"""The least that a job can train with, placed by Ray as one or not at all.
+"""A job's minimal set of nodes, placed by Ray as a whole or not at all.
 
-Two jobs that each hold half of what they need and wait for the other half would wait for ever. So all
-parameter servers of the first plan and one worker are one placement group: Ray finds room for all of them
-together, and holds none of it before. Whatever else a job starts is one node at a time, without which it
-trains too.
+Two jobs that each hold half of their minimum and wait for the other half would deadlock. So all parameter
+servers of the first plan and one worker are one placement group: Ray finds room for all of them together, and
+reserves none before. Further nodes of a job start one at a time, and the job trains without them too.
 
-A node that is replaced takes the bundle of the one before it. Ray can give back a group as a whole alone: it
-is removed when the last of its nodes is gone.
+A replacement node takes the bundle of its predecessor. Ray can release a group only as a whole: it is removed
+when the last of its nodes is gone.
 """
 
 from __future__ import annotations
@@ -38,21 +37,21 @@ _FILE = "gang.json"
 
 @dataclass(frozen=True, slots=True)
 class _Seats:
-    """What each bundle holds, and the nodes that have one."""
+    """The size of each bundle, and the nodes that hold one."""
 
     needs: tuple[tuple[float, int], ...]
     holders: tuple[tuple[int, str], ...]
 
 
 class Gang:
-    """The placement group of one job; nothing is asked of Ray before the first `seat`.
+    """The placement group of one job; Ray is not called before the first `seat`.
 
     Parameters
     ----------
     job
         The job's name.
     folder
-        Its run folder, where a master that comes back finds who has which bundle.
+        Its run folder, where a restarted master finds which node holds which bundle.
     """
 
     def __init__(self, job: str, folder: Path) -> None:
@@ -63,32 +62,32 @@ class Gang:
 
     @property
     def waits(self) -> bool:
-        """Whether Ray has no room for it yet."""
+        """Whether Ray has not placed it yet."""
         if self._group is None:
             return False
         return bool(placement_group_table(self._group).get("state") in {"PENDING", "RESCHEDULING"})
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Those that have a place in it."""
+        """Nodes that hold a bundle."""
         return frozenset(self._holders.values())
 
     def held(self) -> list[tuple[str, Need]]:
-        """Return the machine and the size of each bundle that has a place."""
+        """Return the machine and the size of each placed bundle."""
         if self._group is None:
             return []
         machines = placement_group_table(self._group).get("bundles_to_node_id", {})
         return [(str(machines.get(i, "")), need) for i, need in enumerate(self._needs)]
 
     def open(self, plan: ResourcePlan) -> None:
-        """Ask for room for all PS of a plan and one worker."""
+        """Request a group for all PS of a plan and one worker."""
         worker, ps = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
         self._needs = (*[ps] * plan.ps.count, worker)
         bundles = [{"CPU": cpu, "memory": float(mib * MIB)} for cpu, mib in self._needs]
         self._group = placement_group(bundles, strategy="PACK", name=self._name, lifetime="detached")
 
     def adopt(self, nodes: Collection[str]) -> None:
-        """Take over the group that a master before this one left, with those of its nodes that live."""
+        """Adopt the group of an earlier master, with those of its nodes that are alive."""
         with contextlib.suppress(OSError, WireError, ValueError):  # there is none
             seats = from_json(self._path.read_bytes(), _Seats)
             self._group = get_placement_group(self._name)
@@ -105,7 +104,7 @@ class Gang:
         return PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
 
     def leave(self, node: str) -> None:
-        """Free the bundle of a node that is gone; give all back with the last one."""
+        """Free the bundle of a node that is gone; release the group with the last one."""
         if node not in self.nodes:
             return
         self._holders = {bundle: holder for bundle, holder in self._holders.items() if holder != node}
@@ -115,7 +114,7 @@ class Gang:
             self.close()
 
     def close(self) -> None:
-        """Give all room back."""
+        """Release the group."""
         group, self._group = self._group, None
         self._needs, self._holders = (), {}
         self._path.unlink(missing_ok=True)

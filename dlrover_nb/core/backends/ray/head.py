@@ -1,11 +1,11 @@
-"""A local Ray head of our own: started, found again, and ended without touching anybody else's Ray.
+"""A local Ray head of our own: started, found, and ended without touching any other Ray.
 
 A Ray that a notebook kernel starts dies with that kernel, and the job with it; so the head is a process
-of its own session. It listens on loopback alone and asks for a token (Ray's own token authentication),
-because whoever reaches an open Ray port runs code as us. Ray turns 127.0.0.1 into the machine's outside
-address unless its clusters are switched off for the platform: that switch is what `_ray_environment`
-sets. `ray stop` would end every Ray of this machine; we end the processes of the one session that we
-started, by pid.
+of its own session. It listens on loopback alone and requires a token (Ray's own token authentication),
+because an open Ray port lets anyone who reaches it run code as us. Ray turns 127.0.0.1 into the machine's
+outside address unless its clusters are switched off for the platform: that switch is what `_ray_environment`
+sets. `ray stop` would end every Ray of this machine; we end the processes of the one session that we started,
+by pid.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 300.0  # a start takes 5 s, on an overloaded machine minutes; an exit is noticed at once
 START_TRIES = 4
-STOP_TIMEOUT_S = 2.0  # the raylet is gone by then; the rest waits for it in vain, for up to 30 s
+STOP_TIMEOUT_S = 2.0  # the raylet is gone by then; the others would wait for it for up to 30 s
 OBJECT_STORE_BYTES = 100 << 20  # parameters do not travel through it
 LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class HeadRecord:
-    """What is needed to find a head again, and to end it. `session` is its session id, the head's pid."""
+    """The data to find a head, and to end it. `session` is its session id, the head's pid."""
 
     address: str
     session: int
@@ -76,7 +76,7 @@ def ray_environment() -> dict[str, str]:
 
 
 def running_head() -> HeadRecord | None:
-    """Return this user's local head, or None when none is alive."""
+    """Return this user's local head; None when none is alive."""
     try:
         record = from_json(_record_file().read_bytes(), HeadRecord)
     except (FileNotFoundError, WireError):
@@ -85,7 +85,7 @@ def running_head() -> HeadRecord | None:
 
 
 def start_head(*, cpus: float | None = None) -> HeadRecord:
-    """Start a local head, or return the one that runs; safe when two processes ask at once.
+    """Start a local head, or return the running one; safe for concurrent processes.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _locked() -> Iterator[None]:
 
 
 def _remove_remains() -> None:
-    """End what a head that died left behind, and remove its folder."""
+    """End the processes that a dead head left, and remove its folder."""
     try:
         record = from_json(_record_file().read_bytes(), HeadRecord)
     except (FileNotFoundError, WireError):
@@ -174,7 +174,7 @@ def _launch(cpus: float) -> HeadRecord:
 
 
 def _process_environment() -> Mapping[str, str]:
-    """Return our environment with Ray's settings; of an outer Ray (RAY_ADDRESS) nothing is inherited."""
+    """Return our environment with Ray's settings; nothing of an outer Ray (RAY_ADDRESS) is inherited."""
     outer = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     return outer | ray_environment()
 
@@ -208,7 +208,7 @@ def _leader_alive(record: HeadRecord) -> bool:
 
 
 def _session_processes(record: HeadRecord) -> list[psutil.Process]:
-    """Return the live processes of the session; its id is not given to another while one of them lives."""
+    """Return the live processes of the session; its id is not reused while one of them lives."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
@@ -220,7 +220,7 @@ def _session_processes(record: HeadRecord) -> list[psutil.Process]:
 
 
 def _end_session(record: HeadRecord) -> None:
-    """Ask the session's processes to end, leader last so that it does not restart any, then end them."""
+    """Terminate the session's processes, leader last so that it does not restart any, then kill them."""
     for process in sorted(_session_processes(record), key=lambda p: p.pid == record.session):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()

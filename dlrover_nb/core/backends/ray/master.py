@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.calls import Answer, Call
 
 CALL_TIMEOUT_S = 30.0
-BACK_LIMIT_S = 20.0  # for a killed master to come back: a process, its imports, its journal
+BACK_LIMIT_S = 20.0  # for a killed master to restart: a process, its imports, its journal
 BACK_EVERY_S = 0.25
 
 
@@ -54,7 +54,7 @@ class RayMaster:
     def __init__(self, spec_json: bytes, features_json: bytes, folder: str, *, one_host: bool) -> None:
         spec, path, clock = from_json(spec_json, JobSpec), Path(folder), SystemClock()
         backend = RayBackend(spec.name, path, one_host=one_host)
-        if (path / JOB).exists():  # Ray made this actor again, after its process was killed
+        if (path / JOB).exists():  # Ray restarted this actor after its process was killed
             self._driver = own_job.resume(backend, folder=path, history_url=None, clock=clock)
         else:
             features = from_json(features_json, FeatureSpec)
@@ -85,7 +85,7 @@ for _call in ("snapshot", "summary", "series", "decide", "weigh", "explain", "lo
 
 
 def other_release(job: str) -> str:
-    """Say that client and master do not understand each other."""
+    """Report that client and master are of incompatible releases."""
     return (
         f"the master of job {job} is of another release of dlrover-nb; use the release that the job was "
         "submitted with, or submit it again"
@@ -134,7 +134,7 @@ class RayLink(CallLink):
         return unpack_answer(data)
 
     def _check_coming_back(self, error: RayActorError) -> None:
-        """Refuse to wait for a master that Ray does not make again."""
+        """Refuse to wait for a master that Ray does not restart."""
         try:
             told = state.actors(self._actor._actor_id.hex())  # noqa: SLF001 - the one way to an actor's row
         except (RayError, ConnectionError) as gone:
@@ -149,7 +149,7 @@ class RayLink(CallLink):
 
 
 def _why_not_begun(error: RayActorError) -> str | None:
-    """Return what ended an actor in its very beginning; Ray tells it as the last line of a traceback."""
+    """Return the error that ended an actor at its start: the last line of Ray's traceback."""
     text = str(error)
     if "creation task" not in text:
         return None

@@ -1,6 +1,6 @@
-"""All jobs of a Ray asked at once for their one line: what a view of many jobs does each second.
+"""Requests the summaries of all jobs of a Ray in parallel, as a view of many jobs does each second.
 
-One question after the other would take a round trip each, and one master that hangs would hold up all.
+Sequential requests would take a round trip each, and one master that hangs would delay all.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dlrover_nb.core.structs.summary import JobSummary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-LIMIT_S = 2.0  # a master that trains answers in milliseconds, one that starts takes seconds
+LIMIT_S = 2.0  # a training master answers in milliseconds, a starting one takes seconds
 
 
 class SummaryPoll:
-    """Asks the masters of jobs; it remembers the way to each.
+    """Requests summaries from jobs' masters; actor handles are cached.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class SummaryPoll:
         self._actors: dict[str, Any] = {}
 
     def call(self, names: Iterable[str]) -> tuple[JobSummary, ...]:
-        """Return what the masters of these jobs answer at once.
+        """Return the summaries of these jobs whose masters answer in time.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class SummaryPoll:
             answer = unpack_answer(ray.get(reference))
         except BackendError:  # of another release
             return None
-        except RayError:  # gone, or coming back: the way to it is looked up anew
+        except RayError:  # gone, or restarting: its actor is looked up again
             del self._actors[name]
             return None
         return answer if isinstance(answer, JobSummary) else None

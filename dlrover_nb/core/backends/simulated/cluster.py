@@ -98,7 +98,7 @@ class SimulatedCluster:
 
     @property
     def description(self) -> str:
-        """One line: what it is, and what it offers."""
+        """One line: kind and capacity."""
         capacity = self.capacity()
         machines = sum(shape.count for shape in capacity.shapes)
         return (
@@ -107,7 +107,7 @@ class SimulatedCluster:
         )
 
     def capacity(self) -> Capacity:
-        """Return what jobs may use."""
+        """Return the capacity for jobs."""
         return self._world.cluster.capacity
 
     def standing(self) -> ClusterAccess:
@@ -175,7 +175,7 @@ class SimulatedCluster:
         return self._commands.ask(lambda: self._runs[name].series(cursor))
 
     def decide(self, name: str, decision: Decision) -> Decision:
-        """Hand in a decision; return it with its id, or raise why it cannot be."""
+        """Submit a decision; return it with its id, or raise why it is refused."""
         return self._commands.ask(lambda: self._decide(name, decision))
 
     def logs(self, name: str, node: str | None, n_line: int) -> tuple[LogLine, ...]:
@@ -183,7 +183,7 @@ class SimulatedCluster:
         return self._commands.ask(lambda: self._runs[name].logs(node, n_line))
 
     def counsel(self, name: str) -> PlanQueries:
-        """Return what can be asked about a job as it stands now."""
+        """Return the queries about the current state of a job."""
         return self._commands.ask(self._runs[name].counsel)
 
     def stop(self, name: str, by: str, why: str) -> None:

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from dlrover_nb.core.export.table import Exporter
 
 _CORE = ("ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding")
-KINDS = {  # resource -> schemas of which it has to fit one, the most usual first
+KINDS = {  # resource -> schemas, one of which must match, the most common first
     **{resource: kinds for resource, kinds in BY_RESOURCE.items() if EXPORTERS[kinds[0]].schema is not None},
     **{kind: (kind,) for kind in ("Pod", "Job", *_CORE)},
 }
 
 
 def check(documents: Iterable[object], exporter: Exporter | None = None) -> tuple[str, ...]:
-    """Return what the real schemas find wrong with documents, unknown fields included; none: all are valid.
+    """Return the errors of documents by the real schemas, unknown fields included; none: all are valid.
 
-    An ElasticJob is held against the generation that it was exported for; one that does not say so has to fit
-    one of them. The specs of a Pod and a Job are held against Kubernetes' own, which the schemas of
-    ElasticJob and JobSet contain. The resource of an exporter of another package is held against the schema
-    that it brings, if any.
+    An ElasticJob is checked against the generation that it was exported for; without one, it must match
+    either. The specs of a Pod and a Job are checked against Kubernetes' own, which the schemas of ElasticJob
+    and JobSet contain. The resource of another package's exporter is checked against the schema of that
+    exporter, if any.
     """
     return tuple(
         f"{_named(document, number)}: {problem}"
@@ -126,7 +126,7 @@ def _read(file: Traversable) -> dict[str, Any]:
 
 
 def _resource(source: str, api: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a resource whose spec another one contains, with what that refers to."""
+    """Return the schema of a resource whose spec another one contains, with its references."""
     whole = _schema(source)
     parts = {"apiVersion": {"const": api}, "kind": {"const": kind}, "spec": spec}
     return {**whole, "properties": {**whole["properties"], **parts}}
