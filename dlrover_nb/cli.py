@@ -1,8 +1,9 @@
 """The command line, ``dlrover-nb VERB ...``: the magics' verbs in a terminal.
 
 What a verb returns is printed as text. Exit codes: 0; 1 when the awaited job failed; 2 for a mistake of the
-user or the cluster (one line); 130 after Ctrl-C, which never ends a job. Three verbs differ from those of a
-notebook, see `GRAMMAR`: `watch` draws in the terminal, `connect` cannot simulate, and `demo` is only here.
+user or the cluster (one line); 130 after Ctrl-C, which never ends a job. Three verbs differ from the
+notebook's, see `GRAMMAR`: `watch` draws in the terminal, `connect` cannot simulate, and `demo` exists only
+here.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def watch(handle: JobHandle, console: Console | None = None) -> JobSnapshot:
     Raises
     ------
     DetachedError
-        After Ctrl-C: the job goes on.
+        After Ctrl-C: the job keeps running.
     """
     from rich.live import Live  # noqa: PLC0415 - no other verb draws
 

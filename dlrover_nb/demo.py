@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
-THINK_S = 4.0  # how long a proposal stands on the screen before it is accepted
+THINK_S = 4.0  # how long a proposal is shown before it is accepted
 POLL_S = 0.5
 LIMIT_S = 600.0  # a machine far slower than any we know
 N_EPOCH = 64
-MOVES = ((0.5, 2), (0.75, 1))  # from this share of the samples on: so many parameter servers
+MOVES = ((0.5, 2), (0.75, 1))  # from this share of the samples on: number of parameter servers
 
 
 def demo_job() -> JobSpec:

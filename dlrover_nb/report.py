@@ -75,7 +75,7 @@ class _Reporter:
             return
         try:
             self._post(json.dumps(totals).encode())
-        except Exception:  # noqa: BLE001 - whatever is wrong with the way to the master, training goes on
+        except Exception:  # noqa: BLE001 - no fault of the connection stops training
             return
         self._n_sent = n_iter
 
@@ -109,7 +109,7 @@ class _Reporter:
             self._has_ended.wait(_LIMIT_S)
 
     def _post(self, body: bytes) -> None:
-        with open(self._file) as file:  # noqa: PTH123 - one file, read anew: a master that comes back is elsewhere
+        with open(self._file) as file:  # noqa: PTH123 - read anew: a new master has a new address
             url = file.read().strip()
         headers = {"Content-Type": "application/json", "X-Dlrover-Report": self._token}
         request = urllib.request.Request(url, body, headers)  # noqa: S310 - the address is the job's own
@@ -140,7 +140,7 @@ def step(samples: int, loss: float | None = None, *, done: int | None = None, st
     done
         Samples that the whole job has trained so far, if the program knows; without it they are added up.
     steps
-        How many steps, where this is not called after each one.
+        Number of steps, where this is not called after each one.
     """
     try:
         process = os.getpid()
@@ -149,5 +149,5 @@ def step(samples: int, loss: float | None = None, *, done: int | None = None, st
         if _reporters[process].has_master:
             n_done = None if done is None else int(done)
             _reporters[process].add(int(steps), int(samples), None if loss is None else float(loss), n_done)
-    except Exception:  # noqa: BLE001 - a report is never worth a training
+    except Exception:  # noqa: BLE001 - a report must never stop training
         return

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BARS = "▁▂▃▄▅▆▇█"
 N_STORY = 5
-N_PART = 3  # of an iteration's time: the largest ones say where it goes
+N_PART = 3  # of an iteration's time: the largest parts
 
 
 def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType:
@@ -46,7 +46,7 @@ def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType
 
 
 def proposal_panel(proposal: Proposal, currency: str) -> RenderableType:
-    """Draw a proposal: what changes, what it should bring, why."""
+    """Draw a proposal: its changes, predicted effect and reason."""
     candidate, kind = proposal.candidate, proposal.kind
     band = candidate.prediction
     learn = " to learn from" if kind is ProposalKind.EXPLORE else ""
@@ -141,7 +141,7 @@ def _nodes(nodes: Sequence[NodeView]) -> RenderableType:
 
 
 def _node_cells(node: NodeView) -> tuple[str, ...]:
-    is_here = node.phase is not NodePhase.PENDING  # one that runs nowhere yet is held to nothing
+    is_here = node.phase is not NodePhase.PENDING  # a pending node has no limit yet
     may = f"{node.cpu:g}{'*' if is_here and not node.cpu_enforced else ''}"
     memory = f"{node.memory_mib} MiB{'*' if is_here and not node.memory_enforced else ''}"
     if (last := node.last) is None:
@@ -157,7 +157,7 @@ def _node_cells(node: NodeView) -> tuple[str, ...]:
 
 
 def _split_words(role: Role, split: TimeSplit) -> str:
-    """Name the largest parts of an iteration; a worker waits for what its PS do."""
+    """Name the largest parts of an iteration; a worker waits for its PS."""
     parts = {
         "data": split.data_s,
         "pull" if role is Role.WORKER else "lookup": split.lookup_s,

@@ -1,8 +1,8 @@
 """A view as data: paragraphs, facts, tables and pictures, written once and rendered as text and as HTML.
 
-Both renderings come from the same strings, so a terminal shows the numbers that a notebook shows. The HTML
-needs nothing: no script, no style sheet (GitHub strips both), no request. Styles stand inline, on a card of
-their own color, because a notebook's dark theme would otherwise paint dark text on dark rows.
+Both renderings use the same strings, so a terminal shows the same numbers as a notebook. The HTML is
+self-contained: no script, no style sheet (GitHub strips both), no request. Styles are inline, on a card with
+its own color, because a notebook's dark theme would otherwise paint dark text on dark rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 TEXT_WIDTH = 100
-EMPTY = "nothing yet"  # what a table without rows says
+EMPTY = "nothing yet"  # text of a table without rows
 _GAP = 2
 _NUMBER = re.compile(r"[-+]?[\d.,]+(-[\d.,]+)?( \S{1,10})?|-")
 
@@ -33,7 +33,7 @@ _ROW = "background:#fff;color:#1a1a1a"  # a notebook's style sheet paints rows, 
 
 
 class Tone(StrEnum):
-    """How a paragraph is meant; shown in words and by a border, never by color alone."""
+    """Kind of a paragraph; shown by text and a border, never by color alone."""
 
     PLAIN = ""
     HINT = "Hint"
@@ -53,7 +53,7 @@ _TONE_COLOR = {
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A sentence or two. `code` is shown after it as something to type."""
+    """A sentence or two, followed by `code` as a command."""
 
     text: str
     tone: Tone = Tone.PLAIN
@@ -82,7 +82,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class StaticChart:
-    """A static chart and the table that says the same."""
+    """A static chart and the table of the same numbers."""
 
     svg: str
     twin: Table
@@ -97,7 +97,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """Lines kept as they are: a file, a story."""
+    """Verbatim lines: a file, a log."""
 
     text: str
 
@@ -131,7 +131,7 @@ class View:
 
 
 def escape(text: object) -> str:
-    """Return text that cannot become markup, inside elements and attributes."""
+    """Return text escaped for elements and attributes."""
     return html.escape(str(text), quote=True)
 
 

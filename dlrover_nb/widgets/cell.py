@@ -1,8 +1,8 @@
 """The outputs of a live view in a notebook's cell: the live screen, and a static copy of the same state.
 
 The saved form of the live screen is a one-line placeholder. The static copy, SVG and tables, is hidden by
-CSS while the live one is connected, and renewed under its display id: a notebook saved and opened without a
-kernel shows the last state instead of dead buttons over an old one.
+CSS while the live one is connected, and renewed under its display id: a notebook opened without a kernel
+shows the last state instead of dead buttons.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIRST_LINE = f'<p style="color:#57606a;font:13px system-ui,sans-serif;margin:6p
 
 
 class Cell:
-    """What one live view has put into cells.
+    """The outputs of one live view in cells.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Cell:
         self._bundle = bundle
         self._display_id = f"dlrover-{uuid.uuid4().hex}"
         self._static_at_s: float | None = None  # None: no static copy is shown, or it is the last one
-        self._scripts: Scripts | None = None  # None: not in a notebook, or taken back
+        self._scripts: Scripts | None = None  # None: not in a notebook, or removed
 
     def display(self, live_layout: Callable[[], Any]) -> None:
         """Show the view in the running cell: live where the front end can, and the static copy."""
@@ -57,7 +57,7 @@ class Cell:
         display(self._bundle(), raw=True, display_id=self._display_id)
 
     def renew(self, *, is_last: bool) -> None:
-        """Replace the static copy now and then, and at the end: a saved file holds the last state."""
+        """Replace the static copy periodically, and at the end: a saved file holds the last state."""
         now_s = time.monotonic()
         if self._static_at_s is None or (now_s - self._static_at_s < STATIC_EVERY_S and not is_last):
             return
@@ -65,7 +65,7 @@ class Cell:
         self._write()
 
     def keep(self) -> None:
-        """Write the state as it is now: its cluster is about to end, and a saved file shows what was last."""
+        """Write the present state: the cluster is about to end, and a saved file shows the last state."""
         if self._static_at_s is not None:
             self._write()
 
@@ -76,7 +76,7 @@ class Cell:
         self.take_back_scripts()  # where no page has connected by now, none runs them: the file stays small
 
     def take_back_scripts(self) -> None:
-        """Take Panel's scripts out of the cell: the page has run them, or will never need them."""
+        """Remove Panel's scripts from the cell: the page has run them, or does not need them."""
         scripts, self._scripts = self._scripts, None
         if scripts is not None:
             scripts.take_back()
@@ -93,7 +93,7 @@ def static_bundle(views: Iterable[View]) -> dict[str, str]:
 
 
 def can_show_live() -> bool:
-    """Return whether this is a notebook, with what live views need installed."""
+    """Return whether this is a notebook with the packages of live views installed."""
     from IPython import get_ipython  # noqa: PLC0415 - only a notebook calls this
 
     return getattr(get_ipython(), "kernel", None) is not None and find_spec("panel") is not None

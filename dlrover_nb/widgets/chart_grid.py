@@ -1,9 +1,8 @@
-"""The charts of one live screen: four that are always there, and below them one of the others by choice.
+"""The charts of one live screen: four permanent ones, and below them one selected other.
 
-A chart that is not shown is not updated: it is brought up to date when it is chosen. The curve and the front
-are of the fit, which moves a little with each window: they are drawn anew every few ticks, and at once when
-something was proposed, decided or changed. A cross marks the plan of the what-if sliders on both, red where
-it is extrapolated.
+A hidden chart is not updated until it is selected. The curve and the front depend on the fit, which changes a
+little with each window: they are redrawn every few ticks, and at once after a proposal, a decision or a
+change. A cross marks the plan of the what-if sliders on both, red where it is extrapolated.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ class ChartGrid:
     Parameters
     ----------
     snapshot
-        Any snapshot of the job, which gives the charts their axes.
+        Any snapshot of the job, for the charts' axes.
     on_tap
         Called with the plan on the front that was tapped.
     on_change
-        Called when another chart, or another axis, was chosen.
+        Called when another chart, or another axis, was selected.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class ChartGrid:
         self._hide_others()
 
     def rows(self) -> tuple[object, ...]:
-        """Return the charts that are always there, as rows of a layout."""
+        """Return the permanent charts, as rows of a layout."""
         throughput, memory, fitted, pareto = (pane(self.figures[name].root) for name in ALWAYS)
         return (
             pn.Row(throughput, memory, sizing_mode="stretch_width"),
@@ -88,17 +87,17 @@ class ChartGrid:
         )
 
     def others(self) -> object:
-        """Return the choice of the other charts, with them."""
+        """Return the selector of the other charts, with them."""
         drawn = (pane(self.figures[name].root) for name in self.figures if name not in ALWAYS)
         return pn.Column(self.more, *drawn, sizing_mode="stretch_width")
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Names of the charts that can be seen."""
+        """Names of the visible charts."""
         return (*ALWAYS, *((self.more.value,) if self.more.value != NO_MORE else ()))
 
     def update(self, picture: ViewState) -> None:
-        """Bring what can be seen up to date."""
+        """Update the visible charts."""
         self._hide_others()
         is_due = self._is_fit_due(picture.snapshot)
         for name in self.shown:
@@ -106,7 +105,7 @@ class ChartGrid:
                 self.figures[name].update(picture.snapshot, picture.series)
 
     def _is_fit_due(self, snapshot: JobSnapshot) -> bool:
-        """Whether to draw the curve and the front: their first sight, news, or the time for it."""
+        """Whether to draw the curve and the front: first shown, changed, or due."""
         key = (*fit_key(snapshot), self._curve.chosen)
         self._n_tick += 1
         if key == self._fit_key and self._n_tick < FIT_EVERY:
@@ -115,7 +114,7 @@ class ChartGrid:
         return True
 
     def mark(self, candidate: Candidate | None) -> None:
-        """Mark a plan on the front and on the curve; None: nothing is known of it."""
+        """Mark a plan on the front and on the curve; None: its prediction is unknown."""
         self._on_front.show(candidate, candidate.cost if candidate else 0.0)
         self._on_curve.show(candidate, value(candidate.plan, Axis(self._curve.chosen)) if candidate else 0.0)
 
@@ -137,7 +136,7 @@ class ChartGrid:
 
 
 def fit_key(snapshot: JobSnapshot) -> tuple[object, ...]:
-    """Return what must not wait to be seen on the curve and the front."""
+    """Return the state whose changes the curve and the front show at once."""
     opened, fit, front = snapshot.open_proposal, snapshot.fit, snapshot.front
     return (
         snapshot.phase,
@@ -164,7 +163,7 @@ class Cross:
             plot.legend.add(label, cross)
 
     def show(self, candidate: Candidate | None, x: float) -> None:
-        """Put it where a plan lies, or nowhere."""
+        """Place it at a plan, or hide it."""
         drawn = (candidate.prediction,) if candidate else ()
         self._at.show(
             {

@@ -1,7 +1,7 @@
-"""The buttons that answer a proposal, take back the last decision, and say who decides.
+"""The buttons that answer a proposal, undo the last decision, and set who decides.
 
-Each says what it is about (``Accept p2``, ``Undo d3``) and sends just that, so a press never means something
-else than what the user read. What became of it is told by the review's message, never by the button.
+Each names its object (``Accept p2``, ``Undo d3``) and sends exactly that, so a press always means what the
+user read. The review's message shows the result, not the button.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class DecisionButtons:
     Parameters
     ----------
     feed
-        Where a change of mode goes.
+        View model that receives a change of mode.
     lock
-        Held while the screen is drawn; a choice of the user waits for it.
+        Held while the screen is drawn; a user's choice waits for it.
     """
 
     def __init__(self, feed: JobViewModel, lock: RLock) -> None:
@@ -56,7 +56,7 @@ class DecisionButtons:
 
     @property
     def layout(self) -> Any:  # noqa: ANN401 - panel has no types
-        """The controls below each other."""
+        """The controls in a column."""
         return pn.Column(
             pane(self._why, min_width=200),
             pn.Row(*(pn.pane.Bokeh(b) for b in (self.accept, self.reject, self.undo))),
@@ -67,7 +67,7 @@ class DecisionButtons:
 
     @property
     def reason(self) -> str:
-        """What the user typed as the reason."""
+        """The reason that the user typed."""
         return str(self._why.value or "")
 
     def _choose_mode(self, event: Any) -> None:  # noqa: ANN401 - param's event
@@ -77,7 +77,7 @@ class DecisionButtons:
         self._feed.set_mode(event.new, self.reason)
 
     def show(self, picture: ViewState, card: Review) -> None:
-        """Draw what can be pressed now, and the mode that holds."""
+        """Draw the enabled buttons and the present mode."""
         opened = card.proposal if card.can_decide else None
         for pressed, verb in ((self.accept, "Accept"), (self.reject, "Reject")):
             pressed.label, pressed.disabled = (f"{verb} {opened.id}" if opened else verb), opened is None

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 NO_RUN = "No run is remembered yet. Each job on a real cluster is, from its start on; run one with:"
 FIRST_STEPS = ("%dlrover connect ray", "%dlrover submit quick-start")
-_GAP = 1.5  # spans of silence after which the line breaks
+_GAP = 1.5  # spans without reports after which the line breaks
 N_TWIN_ROW = 12
 
 
 def runs_view(runs: Sequence[JobRun]) -> View:
-    """Return the runs that the history knows, newest first."""
+    """Return the runs in the history, newest first."""
     if not runs:
         return View("History", (Paragraph(NO_RUN, Tone.HINT, FIRST_STEPS),))
     head = ("job", "run", "owner", "started", "ended as", "took", "plan at first", "model")
@@ -53,12 +53,12 @@ def _run_row(run: JobRun) -> tuple[str, ...]:
 
 
 def ended_words(run: JobRun) -> str:
-    """Say how a run ended; of one that did not, what was heard last."""
+    """Return how a run ended; without an end, its last known state."""
     return str(run.phase) if run.ended_at_s is not None else f"{run.phase} (not ended)"
 
 
 def history_view(history: RunHistory) -> View:
-    """Return one run: what it was, how fast it ran, what was decided and how that turned out."""
+    """Return one run: its job, throughput, decisions and outcomes."""
     run = history.run
     told = told_blocks(history.proposals, history.decisions, history.outcomes)
     blocks: list[Block] = [Facts(_run_facts(run)), speed_picture(history)]
@@ -83,7 +83,7 @@ def _run_facts(run: JobRun) -> tuple[tuple[str, str], ...]:
 
 
 def speed_picture(history: RunHistory) -> StaticChart:
-    """Return the throughput of a run with the plans that were applied and what they were predicted to do."""
+    """Return the throughput of a run with the applied plans and their predictions."""
     start_s = history.run.started_at_s
     t_s, y = _line(history.series, start_s, "samples_per_s")
     applied = sorted(history.outcomes, key=lambda o: o.applied_at_s)
@@ -119,7 +119,7 @@ def _memory_twin(lines: dict[Role, tuple[list[float], list[float]]]) -> Table:
 
 
 def _line(rows: Sequence[SeriesRow], start_s: float, column: str) -> tuple[list[float], list[float]]:
-    """Return times and a column, NaN between spans that do not meet."""
+    """Return times and a column, NaN between spans that are not adjacent."""
     points: list[tuple[float, float]] = []
     for before, row in pairwise((None, *rows)):
         assert row is not None
@@ -158,7 +158,7 @@ def _speed_twin(t_s: Sequence[float], y: Sequence[float]) -> Table:
 
 
 def fits_table(fits: Sequence[FitSummary], start_s: float) -> Table:
-    """Return what each fit of a run rested on, oldest first; of many, the last of equal parts."""
+    """Return the data behind each fit of a run, oldest first; of many, the last of equal parts."""
     kept = [fits[(i + 1) * len(fits) // N_TWIN_ROW - 1] for i in range(N_TWIN_ROW)]
     rows = tuple(
         (

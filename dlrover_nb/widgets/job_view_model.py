@@ -1,7 +1,7 @@
-"""What a live view knows of its job, and the actions that its user asks for; no drawing in it.
+"""View model of a job's live view: its state, and its user's actions; no drawing.
 
-Fetching and acting happen on pool threads, so that neither a busy kernel cell nor a slow master freezes a
-front end; readers take one consistent `ViewState`.
+Fetches and actions run on pool threads, so that neither a busy kernel cell nor a slow master freezes a front
+end; readers get one consistent `ViewState`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ACTIONS = ThreadPoolExecutor(2, thread_name_prefix="dlrover-action")
 
 @dataclass(frozen=True, slots=True)
 class ViewState:
-    """Everything a screen draws from."""
+    """The state that a screen draws."""
 
     snapshot: JobSnapshot
     series: SeriesChunk
@@ -41,16 +41,16 @@ class ViewState:
 
 
 class JobViewModel:
-    """The newest picture of one job.
+    """The newest snapshot of one job.
 
     Parameters
     ----------
     handle
         The job.
     on_change
-        Called, from any thread, when an action moved on.
+        Called, from any thread, when an action has progressed.
     monotonic
-        Seconds that only grow; ages are measured with it because the master's clock may differ from ours.
+        A monotonic clock in seconds; ages use it because the master's clock may differ from ours.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class JobViewModel:
         self._window.add(handle.series(0))
 
     def fetch(self) -> None:
-        """Ask the master for what is new; an error of the link is kept to be shown."""
+        """Fetch updates from the master; an error of the link is kept for display."""
         with self._fetching:
             try:
                 snapshot = self._looks.snapshot()
@@ -91,7 +91,7 @@ class JobViewModel:
         self._window.add(chunk)
 
     def picture(self) -> ViewState:
-        """Return what is known now."""
+        """Return the present state."""
         with self._lock:
             link = Link(self._monotonic() - self._heard_s, self._error)
             return ViewState(self._snapshot, self._window.chunk(), self._asked, link)
@@ -105,7 +105,7 @@ class JobViewModel:
         self._ask(PendingAction(Verdict.REJECT, proposal), lambda: self._handle.reject(proposal, why=why))
 
     def override(self, proposal: str, plan: ResourcePlan, why: str = "") -> None:
-        """Answer the proposal that the user saw with another plan."""
+        """Override the proposal that the user saw with another plan."""
         self._ask(
             PendingAction(Verdict.OVERRIDE, proposal),
             lambda: self._handle.override(plan, proposal=proposal, why=why),
@@ -119,36 +119,36 @@ class JobViewModel:
         )
 
     def set_mode(self, mode: Mode, why: str = "") -> None:
-        """Say who decides from now on."""
+        """Set who decides from now on."""
         self._ask(
             PendingAction(Verdict.MODE, aim=f"change to {mode} mode"),
             lambda: self._handle.set_mode(mode, why=why),
         )
 
     def undo(self, decision: str, why: str = "") -> None:
-        """Take back the decision that the user saw as the latest."""
+        """Undo the decision that the user saw as the latest."""
         asked = PendingAction(None, aim=f"undo {decision}")
         self._ask(asked, lambda: self._handle.undo(decision, why=why))
 
     def refuse(self, asked: PendingAction, why: str) -> None:
-        """Note that what was asked for cannot even be sent."""
+        """Record that a request cannot be sent."""
         with self._lock:
             self._asked = replace(asked, answer=Answer.REFUSED, why=why)
         self._on_change()
 
     def weigh(self, plan: ResourcePlan) -> Weighed:
-        """Ask what a plan would bring; not on a front end's thread, as it waits for the master."""
+        """Query the effect of a plan; not on a front end's thread, as it waits for the master."""
         (weighed,) = self._handle.weigh(plan)
         return weighed
 
     def explain(self, proposal: str | None) -> Explanation:
-        """Ask why a plan is recommended, or none; not on a front end's thread, as it waits for the master."""
+        """Query why a plan is recommended, or none; blocks, so not for a front end's thread."""
         return self._handle.explain(proposal)
 
     def _ask(self, asked: PendingAction, action: Callable[[], Decision]) -> None:
         with self._lock:
             if self._asked is not None and self._asked.answer is Answer.ASKED:
-                return  # a double click: the first one is on its way
+                return  # a double click: the first one is pending
             self._asked = asked
         self._on_change()
         _ACTIONS.submit(self._act, asked, action)

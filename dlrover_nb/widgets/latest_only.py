@@ -1,8 +1,8 @@
-"""Questions to a job master while somebody moves a slider: one on its way at a time, and then the newest.
+"""Queries to a job master while a slider moves: one at a time, and then the newest.
 
-A slider asks faster than a master answers. A queue would show answers to what was asked long ago, and keep
-the master from its work; so of the questions that come while one is being answered only the newest is kept.
-Every answer that is shown is thus newer than the one before, and the last one asked is always answered.
+A slider produces queries faster than a master answers. A queue would show outdated answers and load the
+master. So of the queries that arrive while one is pending only the newest is kept: answers are shown in
+order, and the last query is always answered.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 Question = TypeVar("Question")
 
-_QUESTIONS = ThreadPoolExecutor(2, thread_name_prefix="dlrover-question")  # apart from those for decisions
+_QUESTIONS = ThreadPoolExecutor(2, thread_name_prefix="dlrover-question")  # separate from those for decisions
 
 
 class LatestOnly(Generic[Question]):
-    """Has questions answered off the caller's thread, the newest first and the outdated never.
+    """Answers queries off the caller's thread, the newest first and outdated ones never.
 
     Parameters
     ----------
     answer
-        Gets one question at a time, on a pool thread; it shows its answer, or its error, by itself.
+        Called with one query at a time, on a pool thread; it shows the answer, or the error, itself.
     pool
         Where it runs.
     """
@@ -38,7 +38,7 @@ class LatestOnly(Generic[Question]):
         self._is_running = False
 
     def ask(self, question: Question) -> None:
-        """Have `question` answered after the one that is on its way, in place of any other that waits."""
+        """Answer `question` after the pending one, in place of any other that waits."""
         with self._lock:
             self._waiting = [question]
             if self._is_running:

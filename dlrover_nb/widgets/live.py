@@ -1,8 +1,8 @@
 """A job live: charts, the open proposal, and the buttons to answer it, in a notebook or a served page.
 
-A `LiveView` holds the job's newest picture (`JobViewModel`) and any number of screens drawn from it. The
-poller of the job's cluster refreshes the feed; each screen flushes once a tick. What a notebook's cell shows
-of it, and keeps when it is saved, is `cell`'s.
+A `LiveView` holds the job's newest state (`JobViewModel`) and any number of screens drawn from it. The poller
+of the job's cluster refreshes the view model; each screen flushes once a tick. `cell` writes the outputs of a
+notebook's cell, live and saved.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LiveView(LivePage["Screen"]):
         poller.watch(self)
 
     def screen_on(self, stage: RenderTarget) -> Screen:
-        """Return a screen to be put on the stage of another live view, until `take_off`."""
+        """Return a screen for the render target of another live view, until `take_off`."""
         screen = self._added(self._make_screen(stage.lock))
         screen.stage.put_on(stage)
         return screen
@@ -68,7 +68,7 @@ class LiveView(LivePage["Screen"]):
             self._poller.forget(self)
 
     def poll(self) -> None:
-        """Fetch and show what is new (called by the poller); an ended job is not asked any more."""
+        """Fetch and show updates (called by the poller); an ended job is no longer polled."""
         if not self._ended:
             self.feed.fetch()
         self.flush()

@@ -1,6 +1,6 @@
-"""What live views have in common: screens drawn from one model, a poller, and the outputs of a cell.
+"""Common part of live views: screens drawn from one model, a poller, and the outputs of a cell.
 
-A view decides what a screen is, what is fetched, and what a static copy shows; everything else is here.
+A view defines its screen, what is fetched, and its static copy; everything else is here.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class LivePage(ABC, Generic[S]):
         """Fetch and show what is new (called by the poller)."""
 
     def panel(self) -> Any:  # noqa: ANN401 - panel has no types
-        """Return a Panel layout: for a served page, or to put into a layout of one's own."""
+        """Return a Panel layout: for a served page, or for use in another layout."""
         return self._new_screen().layout
 
     @property
     def n_screen(self) -> int:
-        """How many pages and cells show it."""
+        """Number of pages and cells that show it."""
         return len(self._screens)
 
     def _new_screen(self) -> S:
@@ -79,15 +79,15 @@ class LivePage(ABC, Generic[S]):
             self._screens = [s for s in self._screens if s is not screen]
 
     def tick(self) -> None:
-        """Show how old the state has become (called by the poller)."""
+        """Show the age of the state (called by the poller)."""
         self.flush()
 
     def keep(self) -> None:
-        """Bring what a saved notebook shows up to date (called before the cluster ends)."""
+        """Update the static copy of a saved notebook (called before the cluster ends)."""
         self._cell.keep()
 
     def flush(self) -> None:
-        """Bring every screen up to date."""
+        """Update every screen."""
         with self._lock:
             screens = list(self._screens)
         for screen in screens:

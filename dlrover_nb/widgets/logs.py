@@ -1,4 +1,4 @@
-"""What nodes wrote, as a view: newest last, as in a terminal."""
+"""Logs of nodes as a view: newest last, as in a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def logs_view(name: str, lines: Sequence[LogLine]) -> View:
-    """Return the lines of a job's nodes, or of one; `name` says whose."""
+    """Return the lines of a job's nodes, or of the node `name`."""
     if not lines:
         return View(f"Logs of {name}", (Paragraph("Nothing was written yet."),))
     wide = max(len(line.node) for line in lines)
@@ -31,11 +31,11 @@ def logs_view(name: str, lines: Sequence[LogLine]) -> View:
 
 
 def line_text(line: LogLine, wide: int = 0) -> str:
-    """Return one line as text; what would steer a terminal is left out."""
+    """Return one line as text, without terminal control sequences."""
     at = datetime.fromtimestamp(line.at_s, UTC).strftime("%H:%M:%S")
     return f"{at} {plain(line.node):<{wide}} {plain(line.level):<7} {plain(line.text)}".rstrip()
 
 
 def plain(text: str) -> str:
-    """Return text without control characters but tab and line feed."""
+    """Return text without control characters except tab and line feed."""
     return _CONTROL.sub("", _ESCAPE.sub("", text))

@@ -1,10 +1,9 @@
-"""What a chart consists of: marks, as data. A chart describes them once; two renderers draw them.
+"""The marks of a chart, as data. A chart describes them once; two renderers draw them.
 
 The static renderer (`svg_drawing`) writes SVG, the live one (`live_charts`) keeps Bokeh figures up to date.
-Neither knows a chart, and no chart knows a renderer, so colors, dashes, shapes and labels are the same in a
-live view and in its saved copy. Rejected: to draw each chart twice by hand, which let both copies drift
-apart (other labels, one dash for all limits); and to derive the static copy from Bokeh's models, whose export
-needs a browser.
+Charts and renderers are independent, so colors, dashes, shapes and labels are the same in a live view and in
+its saved copy. Rejected: drawing each chart twice by hand, which let both copies diverge (other labels, one
+dash for all limits); and deriving the static copy from Bokeh's models, whose export needs a browser.
 
 Conventions:
 
@@ -59,9 +58,9 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """One layer of a stack, opaque; an empty `low` stands for zero.
+    """One layer of a stack, opaque; an empty `low` means zero.
 
-    The static renderer writes `name` into it, the live one hatches it: color never stands alone.
+    The static renderer writes `name` into it, the live one hatches it: color is never the only mark.
     """
 
     x: Sequence[float]
@@ -75,9 +74,9 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Markers, with error bars where `low` and `high` are given, tool tips and names where those are.
+    """Markers, with error bars where `low` and `high` are given; tool tips and names likewise.
 
-    A tap on the i-th marker of a live chart hands over `values[i]`.
+    A tap on the i-th marker of a live chart passes on `values[i]`.
     """
 
     x: Sequence[float]
@@ -95,7 +94,7 @@ class Points:
 
 
 class Orientation(StrEnum):
-    """Which way a rule runs."""
+    """Direction of a rule."""
 
     VERTICAL = "vertical"
     HORIZONTAL = "horizontal"
@@ -118,7 +117,7 @@ Series = Line | Band | Area  # layers over a shared x
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Layers between two axes. `desc` tells in words what they show, for readers who cannot see them."""
+    """Layers between two axes. `desc` describes them as text for screen readers."""
 
     title: str
     desc: str
@@ -126,12 +125,12 @@ class Plot:
     y_label: str
     layers: tuple[Layer, ...]
     x_is_time: bool = False
-    x_ticks: Sequence[float] = ()  # the values that exist, where they are few; else round numbers
+    x_ticks: Sequence[float] = ()  # the existing values, where few; else round numbers
     y_from_zero: bool = True
     y_to: float | None = None  # None: a little above the greatest value
     y_digits: int = 2  # after the point, at most
     most_named: int = 8  # lines of nodes in a live legend; of more, names are shown on hover alone
-    name: str = ""  # by which a reader chooses it, where one panel is shown at a time
+    name: str = ""  # its name in the selector, where one panel is shown at a time
     width: int = 680
     height: int = 300
 
@@ -148,7 +147,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Where a kind lies; of its `words`, from long to short, the first that fits is shown; `tip` on hover."""
+    """Place of a kind; of its `words`, from long to short, the first that fits is shown; `tip` on hover."""
 
     start: float
     stop: float
@@ -159,7 +158,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Strips:
-    """Rows of colored pieces, one row a node. `desc` tells in words what they show."""
+    """Rows of colored pieces, one row per node. `desc` describes them as text."""
 
     title: str
     desc: str
@@ -178,14 +177,14 @@ Panel = Plot | Strips
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A whole chart: its panels, row by row, and why it is empty where it is."""
+    """A whole chart: its panels, row by row, and the reason where it is empty."""
 
     title: str
     desc: str
     panels: tuple[Panel, ...]
     empty: str = ""  # a sentence instead of the panels, as long as there are no data
     n_column: int = 1
-    one_at_a_time: bool = False  # a live view shows the panel that is chosen by its name
+    one_at_a_time: bool = False  # a live view shows the panel selected by name
 
 
 def has_rows(layer: Layer) -> bool:

@@ -1,4 +1,4 @@
-"""The OOM clock: when nodes of a role run out of memory, how sure that is, and what avoids it."""
+"""The OOM forecast: when nodes of a role run out of memory, how certain that is, and what avoids it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dlrover_nb.widgets import units
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine
 
-LIKELY = 0.05  # a chance from which on it is worth a word
+LIKELY = 0.05  # from this probability on it is shown
 NEVER = "not before the end"
 
 
 def running_out(snapshot: JobSnapshot) -> tuple[MemoryLine, ...]:
-    """Return the roles that will, or may well, be out of memory before the end; soonest first."""
+    """Return the roles that will, or are likely to, run out of memory before the end; soonest first."""
     if snapshot.phase.is_final:
         return ()
     at_risk = [m for m in snapshot.memory if m.full_in_s is not None or (m.oom_probability or 0.0) >= LIKELY]
@@ -23,7 +23,7 @@ def running_out(snapshot: JobSnapshot) -> tuple[MemoryLine, ...]:
 
 
 def countdown(line: MemoryLine) -> str:
-    """Say when a node is full: ``a ps is full in 41 min (5 %: 22 min, 95 %: not before the end)``."""
+    """Format when a node is full: ``a ps is full in 41 min (5 %: 22 min, 95 %: not before the end)``."""
     early, late = (
         NEVER if s is None else units.duration(s) for s in (line.full_in_low_s, line.full_in_high_s)
     )
@@ -35,21 +35,21 @@ def countdown(line: MemoryLine) -> str:
 
 
 def headline(line: MemoryLine) -> str:
-    """Say when a node is full, without a band: ``a ps is full in 41 min``."""
+    """Format when a node is full, without a band: ``a ps is full in 41 min``."""
     if line.full_in_s is None:
         return f"a {line.role} may be full before the end"
     return f"a {line.role} is full in {units.duration(line.full_in_s)}"
 
 
 def clock_words(line: MemoryLine) -> str:
-    """Say when, how likely, and by what law, in a sentence."""
+    """Format time, probability and growth law as a sentence."""
     chance = f"with a chance of {units.percent(line.oom_probability)} " if line.oom_probability else ""
     how = "its readings scatter up to it" if line.law == "as now" else f"it grows by a {line.law} law"
     return f"{countdown(line)}: {chance}it meets its limit of {units.memory(line.limit_mib)}, as {how}."
 
 
 def remedy(snapshot: JobSnapshot) -> str:
-    """Say what change avoids it, where the open proposal is made for that; else nothing."""
+    """Describe the change that avoids it, if the open proposal is for that; else nothing."""
     proposal = snapshot.open_proposal
     if proposal is None or proposal.kind is not ProposalKind.PROTECT:
         return ""

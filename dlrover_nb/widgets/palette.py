@@ -1,7 +1,7 @@
 """Colors and dashes of all charts: Okabe and Ito's colors, which color-blind readers can tell apart.
 
-The look of a node is a pure function of its name and role, not of its position among the nodes that happen
-to report: a node keeps its line when others join or leave, in every chart, live and saved.
+The style of a node is a pure function of its name and role, not of its position among the reporting nodes: a
+node keeps its style when others join or leave, in every chart, live and saved.
 """
 
 from __future__ import annotations

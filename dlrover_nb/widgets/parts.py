@@ -1,4 +1,4 @@
-"""Small parts that live views are put together from; nothing in them knows of jobs."""
+"""Small parts of live views, independent of jobs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PRESS = "press.value = button.label + '\\n' + Date.now()"
 
 
 def text(**options: object) -> Div:
-    """Return text that changes: a Bokeh model, because Panel's panes send their style sheets each time."""
+    """Return changing text: a Bokeh model, because Panel's panes send their style sheets each time."""
     return Div(**{"text": "", "sizing_mode": "stretch_width", "disable_math": True, **options})
 
 
 def pane(model: object, **options: object) -> pn.pane.Bokeh:
-    """Return a Bokeh model as a part of a layout, as wide as there is room."""
+    """Return a Bokeh model as a part of a layout, at full width."""
     return pn.pane.Bokeh(model, **{"sizing_mode": "stretch_width", **options})
 
 
@@ -32,14 +32,14 @@ def button(label: str, color: str = "default", **options: object) -> Any:  # noq
 
 
 def press_field(on_press: Callable[[str], None]) -> TextInput:
-    """Return the unseen field in which the labels of pressed buttons arrive."""
+    """Return the invisible field that receives the labels of pressed buttons."""
     field = TextInput(title="pressed", visible=False)
     field.on_change("value", lambda _attr, _old, new: on_press(new.split("\n")[0]))
     return field
 
 
 def press_button(label: str, color: str = "default", **options: object) -> Button:
-    """Return a button that sends its label, as the user saw it, into the field that `sends` binds it to.
+    """Return a button that sends its label, as the user saw it, to the field that `sends` binds.
 
     It is Bokeh's: Panel keeps a button with a script, and all that it can reach, for the life of the process.
     """

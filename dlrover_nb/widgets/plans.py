@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def plans_view(snapshot: JobSnapshot) -> View:
-    """Return the proposal that is open, what it was weighed against, and what came of earlier ones."""
+    """Return the open proposal, its alternatives, and the outcomes of earlier ones."""
     blocks: list[Block] = [
         *proposal_blocks(snapshot),
         *((CHARTS["front"].static(snapshot, None),) if snapshot.front else ()),
@@ -48,7 +48,7 @@ def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
 
 
 def none_open(snapshot: JobSnapshot) -> str:
-    """Say why no proposal is open."""
+    """Return why no proposal is open."""
     if snapshot.phase.is_final:
         return f"The job has {snapshot.phase}: nothing to decide any more."
     if snapshot.front is None:
@@ -64,7 +64,7 @@ def currency(snapshot: JobSnapshot) -> str:
 
 
 def change_facts(proposal: Proposal, money: str) -> tuple[tuple[str, str], ...]:
-    """Return what a proposal is predicted to change, and what the change itself costs."""
+    """Return the predicted effect of a proposal, and the cost of the change itself."""
     return (
         *gain_facts(proposal.candidate, proposal.baseline, money),
         *((("what would change it", proposal.flip.words),) if proposal.flip else ()),
@@ -73,7 +73,7 @@ def change_facts(proposal: Proposal, money: str) -> tuple[tuple[str, str], ...]:
 
 
 def gain_facts(new: Candidate, old: Candidate, money: str) -> tuple[tuple[str, str], ...]:
-    """Return what one plan is predicted to bring instead of another, and what the change costs."""
+    """Return the predicted effect of one plan compared with another, and the cost of the change."""
     return (
         ("throughput", _change_words(new, old)),
         ("90 % band", band_words(new.prediction)),
@@ -85,7 +85,7 @@ def gain_facts(new: Candidate, old: Candidate, money: str) -> tuple[tuple[str, s
 
 
 def band_words(predicted: Prediction) -> str:
-    """Return the 90 % band, and whether it rests on what was tried."""
+    """Return the 90 % band, and whether it rests on tried plans."""
     basis = ", extrapolated beyond what was tried" if predicted.extrapolates else ""
     return f"{units.interval(predicted.low, predicted.high)} samples/s{basis}"
 
@@ -102,7 +102,7 @@ def _cost_facts(new: Candidate, old: Candidate, money: str) -> tuple[tuple[str, 
 
 
 def transition_words(pause_s: float) -> str:
-    """Say what a change costs in training time."""
+    """Return the cost of a change in training time."""
     return f"about {units.duration(pause_s)} without training" if pause_s > 0 else "training goes on"
 
 
@@ -162,7 +162,7 @@ def fit_tables(fit: FitReport) -> tuple[Block, ...]:
 
 
 def _error_words(fit: FitReport) -> str:
-    """Say how far the fit is off, on what it was fitted to and on what it was not."""
+    """Return the error of the fit, on fitted and on held-out data."""
     words = [f"RMSLE {fit.rmsle:.3g} in sample"]
     if fit.rmsle_cv is not None:
         words.append(f"{fit.rmsle_cv:.3g} on plans left out of the fit")
@@ -172,7 +172,7 @@ def _error_words(fit: FitReport) -> str:
 
 
 def _form_blocks(fit: FitReport) -> tuple[Block, ...]:
-    """Return which forms of the iteration time the prediction is made of, where there is a choice."""
+    """Return the forms of the iteration time behind the prediction, where there is a choice."""
     if len(fit.forms) < 2:
         return ()
     rows = tuple(
@@ -186,7 +186,7 @@ def _form_blocks(fit: FitReport) -> tuple[Block, ...]:
 def _coefficient_row(c: Coefficient) -> tuple[str, str, str, str]:
     if not c.identified:
         return (c.term, units.MISSING, units.MISSING, "not determined by the data")
-    value = "0" if abs(c.value) < 1e-3 * c.std_error else f"{c.value:.3g}"  # the fit's floor stands for zero
+    value = "0" if abs(c.value) < 1e-3 * c.std_error else f"{c.value:.3g}"  # the fit's floor means zero
     return (c.term, value, f"{c.std_error:.2g}", "yes")
 
 
@@ -198,7 +198,7 @@ def past_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
 def told_blocks(
     proposals: Sequence[Proposal], decisions: Sequence[Decision], outcomes: Sequence[Outcome]
 ) -> tuple[Block, ...]:
-    """Return what was proposed, decided, and what came of it; nothing for what there is none of."""
+    """Return proposals, decisions and outcomes, without empty tables."""
     blocks: list[Block] = []
     if proposals:
         head = ("id", "kind", "from", "to", "predicted samples/s", "status", "note")
@@ -236,7 +236,7 @@ def decisions_table(decisions: Sequence[Decision]) -> Table:
 
 
 def decision_words(decision: Decision) -> str:
-    """Say what was decided, and which decision it takes back."""
+    """Describe the decision, and which one it undoes."""
     what = f"{decision.verdict} {decision.proposal or ''}".strip()
     changed = decision.plan or decision.mode or decision.pins
     words = what if changed is None else f"{what}: {changed}"
@@ -266,7 +266,7 @@ def _outcome_row(o: Outcome) -> tuple[str, ...]:
 
 
 def decision_view(decision: Decision, snapshot: JobSnapshot) -> View:
-    """Return what was decided and what has become of it so far."""
+    """Return the decision and its progress so far."""
     proposal = next((p for p in snapshot.proposals if p.id == decision.proposal), None)
     facts = [
         ("decision", f"{decision.id or units.MISSING}: {decision_words(decision)}"),
@@ -284,7 +284,7 @@ def decision_view(decision: Decision, snapshot: JobSnapshot) -> View:
 
 
 def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnapshot) -> str:
-    """Say how far a decision has got, from facts alone: never 'done' before the plan runs."""
+    """Describe the progress of a decision from facts alone: never 'done' before the plan runs."""
     is_heard = decision.id in {known.id for known in snapshot.decisions}
     if not is_heard and (proposal is not None or decision.verdict in {Verdict.MODE, Verdict.PIN}):
         return "the job's next report shows what comes of it"
@@ -300,7 +300,7 @@ def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnap
 
 
 def status_words(proposal: Proposal, snapshot: JobSnapshot) -> str:
-    """Say where a proposal stands, with the pause that was measured once it is applied."""
+    """Describe the status of a proposal, with the measured pause once it is applied."""
     note = f" ({proposal.note})" if proposal.note else ""
     match proposal.status:
         case ProposalStatus.PENDING:

@@ -1,11 +1,11 @@
-"""Polls the live views of one cluster, and holds none of them alive.
+"""Polls the live views of one cluster, by weak references.
 
-A periodic callback for each viewer would ask the masters once per viewer and second. Here each view is
+A periodic callback for each viewer would query the masters once per viewer and second. Here each view is
 polled once a period on a small pool, so a master that hangs delays only its own view; a view whose last
 poll still runs is skipped. Views are held weakly: the thread ends with the last of them. Nothing is
 ever printed from here, because in a notebook the text would appear in whatever cell runs.
 
-Each cluster has a poller of its own. One poller for the process was rejected: the shutdown of one cluster
+Each cluster has its own poller. One poller for the process was rejected: the shutdown of one cluster
 stopped the updates of every other cluster's views.
 """
 
@@ -23,18 +23,18 @@ _log = logging.getLogger(__name__)
 
 
 class Polled(Protocol):
-    """What the poller keeps fresh."""
+    """A view that the poller updates."""
 
     def poll(self) -> None:
-        """Fetch what is new and show it; errors of the link are the view's to show."""
+        """Fetch and show updates; the view shows errors of the link itself."""
         ...
 
     def tick(self) -> None:
-        """Show that time passed, although a poll still runs."""
+        """Update displayed ages, although a poll still runs."""
         ...
 
     def keep(self) -> None:
-        """Bring what a saved file shows up to date."""
+        """Update the static copy of a saved file."""
         ...
 
 
@@ -67,7 +67,7 @@ class Poller:
                 self._thread.start()
 
     def forget(self, view: Polled) -> None:
-        """Poll `view` no more."""
+        """Stop polling `view`."""
         with self._lock:
             self._views.discard(view)
 

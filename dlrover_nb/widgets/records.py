@@ -1,7 +1,7 @@
-"""One record, one small view: what a cell shows when its last expression is a plan, a front or a forecast.
+"""Small views of single records: the output of a cell that ends with a plan, a front or a forecast.
 
-These are what IPython's formatters call, so that a record of the core, taken out of a snapshot, shows itself
-and survives saving, while the core knows nothing of notebooks.
+IPython's formatters call them, so that a record of the core, taken from a snapshot, is displayed and saved,
+while the core does not depend on notebooks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, ParetoFront, Proposal
     from dlrover_nb.core.structs.snapshot import Curve, FitReport, JobSnapshot, MemoryLine
 
-_NO_CURRENCY = ""  # a candidate that stands alone does not know it
+_NO_CURRENCY = ""  # unknown for a single candidate
 
 
 def plan_view(plan: ResourcePlan) -> View:
@@ -63,9 +63,9 @@ def _total_row(plan: ResourcePlan) -> tuple[str, ...]:
 
 
 def candidate_view(candidate: Candidate) -> View:
-    """Return a plan with what it would bring and cost.
+    """Return a plan with its predicted throughput and cost.
 
-    The parts of its iteration are left out: only beside the fit is known which of them the data tell apart.
+    The parts of its iteration are left out: only the fit tells which of them the data determine.
     """
     facts = (*candidate_facts(candidate, _NO_CURRENCY), ("change", str(candidate.scale)))
     return View(f"Candidate {candidate.plan.short}", (Facts(facts),))
@@ -88,7 +88,7 @@ def curve_view(fitted: Curve) -> View:
 
 
 def forecast_view(line: MemoryLine) -> View:
-    """Return where the memory of a role is heading."""
+    """Return the memory forecast of a role."""
     blocks: tuple[Block, ...] = (memory_table((line,)),)
     if line.fan:
         blocks = (_fan_picture(line), *blocks)

@@ -1,16 +1,16 @@
-"""Where a live view is drawn: the way its changes reach a browser, the same for every view.
+"""Render target of a live view: sends its changes to a browser, the same for every view.
 
-How changes reach the browser differs. In a served page every change of a document must happen in its own
-session: `flush` asks for one callback on its next tick and no more until that has run. In a notebook there
-is no session: changes are made from the poller's thread under our own lock and sent by `push`, and only
-once the browser's side of the comm is open.
+Pages and notebooks differ. In a served page every change of a document must happen in its session: `flush`
+schedules one callback on its next tick and no more until that has run. In a notebook there is no session:
+changes are made on the poller's thread under our own lock and sent by `push`, and only once the browser's
+side of the comm is open.
 
-What a notebook's page says is taken in while nothing is drawn, and what is to be drawn because of it comes
-after: Panel then lets go of all changes that are held, wherever they come from, and a page that misses one
-new model understands no later message about it.
+A message of a notebook's page is handled while nothing is drawn, and drawing that it causes follows
+afterwards: Panel then releases all held changes, whatever their origin, and a page that misses one new model
+cannot decode later messages about it.
 
-A page learns kinds of models of our own only as it loads. So each stage holds a slider that nobody sees:
-sliders can then be added later, with the job that somebody opens or in the placeholder's place.
+A page registers our own kinds of models only when it loads. So each target holds an invisible slider: sliders
+can then be added later, with an opened job or in place of the placeholder.
 
 Only `screen` modules and `scripts` import panel beside this one.
 """
@@ -41,11 +41,11 @@ _PLACEHOLDER = (
     "stands below; run the cell again for the live view.</div>"
 )
 
-_TAKING_IN = threading.local()  # `later`: stages to draw once this thread has taken in its message, or None
+_TAKING_IN = threading.local()  # `later`: targets to draw once this thread has handled its message, or None
 
 
 class _Layout(pn.Column):  # type: ignore[misc]  # panel has no types
-    """The root of a stage, which takes in messages of a notebook's page in its own way."""
+    """The root layout of a target, with its own handling of messages of a notebook's page."""
 
     taking_in: Callable[[], AbstractContextManager[None]] = nullcontext
 
@@ -55,21 +55,21 @@ class _Layout(pn.Column):  # type: ignore[misc]  # panel has no types
 
 
 class RenderTarget:
-    """One place where a view is drawn: a session of a served page, or the output of a cell.
+    """A target that a view is drawn on: a session of a served page, or the output of a cell.
 
     Parameters
     ----------
     body
         The view's layout.
     show
-        Brings the models of `body` up to date.
+        Updates the models of `body`.
     lock
-        Held while the view is drawn in a notebook; the view's own, where moves of the user wait for it too.
-        A view that is put on another stage shares that one's.
+        Held while the view is drawn in a notebook; the view's own, where a user's moves wait for it too. A
+        view within another target shares that one's.
     on_close
-        Told when the served page, or the output of the cell, is gone.
+        Called when the served page, or the output of the cell, is gone.
     on_connect
-        Told when a notebook's page has taken the view in.
+        Called when a notebook's page has rendered the view.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class RenderTarget:
         on_connect: Callable[[], None] = lambda: None,
     ) -> None:
         self._body, self._show, self._on_connect, self._on_close = body, show, on_connect, on_close
-        self._root = self  # the stage that stands in the cell: this one, or that which it was put on
+        self._root = self  # the target in the cell: this one, or the one that contains it
         self.lock = lock or threading.RLock()
         self._queued = False
         self._doc = pn.state.curdoc if pn.state.curdoc and pn.state.curdoc.session_context else None
-        self._is_connected = False  # a notebook's page has taken the view in, and not let go of it
+        self._is_connected = False  # a notebook's page has rendered the view, and is not gone
         if self._doc is not None:
             self._doc.on_session_destroyed(lambda _context: on_close())
             _take_style_sheets_from_here(self._doc)
@@ -95,7 +95,7 @@ class RenderTarget:
         self.layout.taking_in = self._taking_in
 
     def flush(self) -> None:
-        """Show what is new, in the way that this front end needs; from any thread."""
+        """Show updates, in the way that this front end needs; from any thread."""
         if self._doc is None:
             self._flush_notebook()
         elif not self._queued:
@@ -109,7 +109,7 @@ class RenderTarget:
                 pn.io.push_notebook(self._root.layout)
 
     def put_on(self, other: RenderTarget) -> None:
-        """Stand within another stage from now on, whose way to the browser is taken."""
+        """Draw within another target from now on, through its connection to the browser."""
         self._root = other._root
 
     @contextmanager
@@ -131,23 +131,23 @@ class RenderTarget:
 
     def _flush_page(self) -> None:
         self._queued = False
-        self._show()  # not held by Panel: it drops changes of a session that it takes for not connected
+        self._show()  # not held by Panel: it drops changes of sessions that it considers unconnected
 
     def _flush_notebook(self) -> None:
         later: list[RenderTarget] | None = getattr(_TAKING_IN, "later", None)
         if later is not None:
             later.append(self)
             return
-        with self.lock, self._root.lock:  # one and the same where this stage was put on another
+        with self.lock, self._root.lock:  # the same lock where this target is within another
             if self._root._is_open():  # noqa: SLF001 - of the same class
                 self._show()
                 self.push()
 
     @contextmanager
     def _taking_in(self) -> Iterator[None]:
-        """Keep drawing away while a message of the page is taken in, and draw afterwards what asks for it.
+        """Defer drawing while a message of the page is handled, and draw afterwards.
 
-        No stage is drawn by this thread meanwhile, so it never waits for the lock of a second one.
+        This thread draws no target meanwhile, so it never waits for the lock of a second one.
         """
         with self.lock:
             later: list[RenderTarget] = []
@@ -160,13 +160,13 @@ class RenderTarget:
             stage.flush()
 
     def notebook_layout(self) -> Any:  # noqa: ANN401 - panel has no types
-        """Return the layout with only a placeholder in it: the rest comes once a live kernel is connected."""
+        """Return the layout with only a placeholder: the rest follows once a live kernel is connected."""
         self.layout[:] = [pn.pane.HTML(_PLACEHOLDER), self._kinds]
         return self.layout
 
     def _is_open(self) -> bool:
-        """Whether the browser's side of the comm is there; then the placeholder gives way to the view."""
-        comms = [comm for comm, _ in self.layout._comms.values()]  # noqa: SLF001 - panel has no public question for it
+        """Whether the browser's side of the comm is open; if so, the view replaces the placeholder."""
+        comms = [comm for comm, _ in self.layout._comms.values()]  # noqa: SLF001 - panel has no public API
         if not any(getattr(comm, "_comm", None) for comm in comms):
             self._let_go()
             return False
@@ -175,13 +175,13 @@ class RenderTarget:
         return True
 
     def _let_go(self) -> None:
-        """Tell it once when the output of the cell is gone: cleared, run again or deleted."""
+        """Report once that the output of the cell is gone: cleared, run again or deleted."""
         if self._is_connected:
             self._is_connected = False
             self._on_close()
 
     def _connect(self) -> None:
-        """Put the view in the placeholder's place, with every style sheet inline."""
+        """Replace the placeholder by the view, with every style sheet inline."""
         with self.changed():
             self.layout[:] = [self._body, self._kinds]
             self.layout.css_classes = ["dlrover-live", "dlrover-live-on"]
@@ -192,8 +192,8 @@ class RenderTarget:
 def _take_style_sheets_from_here(doc: Document) -> None:
     """Have a session's models name the style sheets of this server.
 
-    Panel has them named so only as it writes the page. A session whose page came late, or came back after a
-    break, was forgotten and is made anew without a page: its style sheets would come from Panel's CDN.
+    Panel does so only when it writes the page. A session whose page connected late, or again after a break,
+    was discarded and is created again without a page: its style sheets would come from Panel's CDN.
     """
     path = pn.state.rel_path
     doc.template_variables.setdefault("dist_url", f"{path}/{LOCAL_DIST}" if path else LOCAL_DIST)

@@ -1,4 +1,4 @@
-"""A job as one self-contained HTML file: opened anywhere, years later, it shows every plot and number."""
+"""A job as one self-contained HTML file with every plot and number, readable anywhere, years later."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def report_html(snapshot: JobSnapshot, series: SeriesChunk | None = None) -> str
 
 
 def report_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Block]:
-    """Return the report's content, most asked for first."""
+    """Return the report's content, the most requested first."""
     return [
         Facts((*summary_facts(snapshot), *_setting_facts(snapshot))),
         Heading("Throughput"),

@@ -1,8 +1,8 @@
-"""What the review card of a live view says and offers: a pure function of what is known.
+"""Content and buttons of the review card of a live view: a pure function of the known state.
 
-Buttons tell the truth. They can be pressed only while a proposal waits and its master answers; after a press
-the card says what was asked, then what the master made of it, taken from the next snapshots: accepted,
-applying, applied after a measured pause, or refused and why. Nothing here ever says "done" by itself.
+Buttons reflect the real state. They are enabled only while a proposal is open and its master answers. After a
+press the card shows the request, then its result from the next snapshots: accepted, applying, applied after a
+measured pause, or refused and why. Success is never assumed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Decision, Proposal
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
-STALE_S = 5.0  # a picture older than this is marked; the master is asked every second
+STALE_S = 5.0  # an older snapshot is marked; the master is polled every second
 
 
 class Answer(StrEnum):
-    """How far a press of a button has got."""
+    """Progress of a button press."""
 
     ASKED = "asked"
     TAKEN = "taken"
@@ -44,9 +44,9 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingAction:
-    """What was asked for last in this view: about the proposal that the user saw, or about the job.
+    """The last request from this view: about the proposal that the user saw, or about the job.
 
-    `verdict` is what was pressed; of an undo it is not known before the master has answered.
+    `verdict` is the pressed one; of an undo it is unknown until the master has answered.
     """
 
     verdict: Verdict | None
@@ -54,17 +54,17 @@ class PendingAction:
     answer: Answer = Answer.ASKED
     decision: Decision | None = None
     why: str = ""  # of a refusal
-    aim: str = ""  # of what is about the job, in words: "scale to ..."
+    aim: str = ""  # of a request about the job, as text: "scale to ..."
 
     @property
     def words(self) -> str:
-        """Say what was asked for."""
+        """Describe the request."""
         return self.aim or f"{self.verdict} {self.proposal}"
 
 
 @dataclass(frozen=True, slots=True)
 class Press:
-    """What a button said when it was pressed: what it does, about which proposal or decision, which plan."""
+    """Parsed label of a pressed button: its action, its proposal or decision, its plan."""
 
     verb: str
     subject: str
@@ -84,14 +84,14 @@ def read_press(label: str) -> Press:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How good the way to the master is: age of the picture, and the error of the last attempt."""
+    """State of the link to the master: age of the snapshot, and the error of the last attempt."""
 
     age_s: float
     error: str = ""
 
     @property
     def badge(self) -> str:
-        """Say that the picture is old, or nothing."""
+        """Report that the snapshot is old, or nothing."""
         if self.age_s < STALE_S and not self.error:
             return ""
         lost = f": {self.error}" if self.error else ""
@@ -100,9 +100,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The card: which proposal, which buttons may be pressed, and the line that is read out.
+    """The card: its proposal, its enabled buttons, and the line for screen readers.
 
-    `can_act` says that anything can be asked of the master now, `can_decide` that a proposal waits as well.
+    `can_act`: the master accepts requests now; `can_decide`: a proposal is open as well.
     """
 
     proposal: Proposal | None
@@ -165,7 +165,7 @@ def _asked_words(snapshot: JobSnapshot, asked: PendingAction) -> str:
 
 
 def undo_words(snapshot: JobSnapshot) -> str:
-    """Say what undo would bring back, and from which decision; nothing where there is nothing to undo."""
+    """Describe what undo would restore, and from which decision; nothing without one to undo."""
     back = snapshot.undo
     if back is None:
         return ""
@@ -175,7 +175,7 @@ def undo_words(snapshot: JobSnapshot) -> str:
 
 
 def card_html(card: Review, snapshot: JobSnapshot) -> str:
-    """Return the card's content: what is proposed, why, and what it would change."""
+    """Return the card's content: the proposal, its reason, and its changes."""
     proposal = card.proposal
     if proposal is None:
         return block_html(Paragraph(none_open(snapshot)))
@@ -192,7 +192,7 @@ def _tone(proposal: Proposal) -> Tone:
 
 
 def header_html(snapshot: JobSnapshot, link: Link) -> str:
-    """Return the head line: which job, how it is, how fast, how far, and how old this picture is."""
+    """Return the head line: job, phase, throughput, progress, and age of the snapshot."""
     counts = snapshot.train
     share = counts.n_sample_done / counts.n_sample_total if counts.n_sample_total else None
     plan = snapshot.running.short if snapshot.running else f"changing to {snapshot.target.short}"
@@ -213,7 +213,7 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
 
 
 def _waits_html(snapshot: JobSnapshot) -> str:
-    """Say what nodes wait for, where the head line does not say it already."""
+    """Describe what nodes wait for, where the head line does not."""
     lines = (line for line in waits_told(snapshot.nodes) if line not in snapshot.message)
     return "".join(block_html(Paragraph(f"{line[0].upper()}{line[1:]}", Tone.WARNING)) for line in lines)
 
@@ -224,7 +224,7 @@ def _badge_html(words: str) -> str:
 
 
 def memory_clock(snapshot: JobSnapshot, link: Link) -> tuple[str, ...]:
-    """Return how soon nodes are expected to fill their memory, counted down since the picture was taken."""
+    """Return how soon nodes are expected to fill their memory, counted down from the time of the snapshot."""
     return tuple(
         f"{'PS' if line.role is Role.PS else 'worker'} memory full in "
         f"{_countdown(line.full_in_s - link.age_s)}"

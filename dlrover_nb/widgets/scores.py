@@ -1,4 +1,4 @@
-"""How good predictions were, over jobs: the scoreboard as a view."""
+"""Accuracy of predictions over jobs: the scoreboard as a view."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def scores_view(scoreboard: Scoreboard) -> View:
     blocks: list[Block] = [Paragraph(charts.score_words(scoreboard.total)), table]
     if scoreboard.total.n_predicted:
         data = charts.columns_of(scoreboard.outcomes)
-        twin = replace(charts.data_table(data, "job"), note="")  # it stands above
+        twin = replace(charts.data_table(data, "job"), note="")  # it is shown above
         blocks.insert(1, StaticChart(svg_drawing.draw(charts.marks(data)), twin))
     return View("Prediction scoreboard", tuple(blocks))
 

@@ -1,7 +1,6 @@
 """One drawing of a job with Panel: charts, the review card, the what-if sliders and the buttons.
 
-What is drawn where lies in the parts that it is made of: `gallery`, `sliders` and `verdicts`; how changes
-reach the browser is `stage`'s.
+Its parts are in `chart_grid`, `sliders` and `decision_buttons`; `render_target` sends changes to the browser.
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ _WHY = {False: "Why this plan, in detail", True: "Hide the details"}
 
 
 class Screen:
-    """One layout drawn from a feed.
+    """One layout drawn from a view model.
 
     Parameters
     ----------
     feed
-        Where pictures come from and actions go to.
+        View model: source of snapshots and receiver of actions.
     on_close
-        Told when the page or the cell that shows this screen is gone.
+        Called when the page or the cell that shows this screen is gone.
     on_connect
-        Told when a notebook's page has taken the view in.
+        Called when a notebook's page has rendered the view.
     lock
-        Held while the screen is drawn; of the stage that it is put on, or its own.
+        Held while the screen is drawn; of its render target, or its own.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Screen:
 
     def _make_texts(self) -> None:
         self._header, self._card, self._tables, self._why = text(), text(), text(), text()
-        self._message = text(html_attributes={"role": "status", "aria-live": "polite"})  # read out
+        self._message = text(html_attributes={"role": "status", "aria-live": "polite"})  # for screen readers
         self._table_shown, self._why_shown, self._why_words = False, False, ""
         self._want_tables = button(_TABLES[False], width=280)
         self._want_tables.on_click(self._toggle_tables)
@@ -147,7 +146,7 @@ class Screen:
         self.sliders.choose(candidate.plan)
 
     def _pressed(self, label: str) -> None:
-        """Act on a press: the browser sent the label that the user saw, with what it is about in it."""
+        """Handle a press: the browser sent the label that the user saw, which names its object."""
         press, why = read_press(label), self.verdicts.reason
         match press.verb:
             case Verdict.ACCEPT:
@@ -173,7 +172,7 @@ class Screen:
     # drawing
 
     def flush(self) -> None:
-        """Show the newest picture; from any thread."""
+        """Show the newest snapshot; from any thread."""
         self.stage.flush()
 
     def _show(self, picture: ViewState) -> None:
@@ -191,5 +190,5 @@ class Screen:
 
 
 def tables_html(picture: ViewState) -> str:
-    """Return the table twins of all charts."""
+    """Return the tables of all charts."""
     return "".join(table_html(c.data_table(picture.snapshot, picture.series)) for c in CHARTS.values())

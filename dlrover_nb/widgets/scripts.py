@@ -1,15 +1,14 @@
-"""Panel's scripts in a notebook: brought to the page with each live view, and kept out of the saved file.
+"""Panel's scripts in a notebook: sent to the page with each live view, and kept out of the saved file.
 
-There may be no network, so the scripts travel inline: 3 MB, which Panel stores twice, once for each of two
-front ends. A saved notebook has no use for them, because a live view needs a kernel and the static copy
-beside it needs nothing. So we publish them once, in the form that all front ends run, under a display id of
-their own, and take them back when the view has connected or the job has ended. A page that was opened again
-has lost them, so each live view brings them; a page that has them skips them.
+There may be no network, so the scripts are sent inline: 3 MB, which Panel stores twice, once for each of two
+front ends. A saved notebook does not need them, because a live view needs a kernel and the static copy needs
+no scripts. So they are published once, in the form that all front ends run, under their own display id, and
+removed when the view has connected or the job has ended. A reloaded page has lost them, so each live view
+sends them; a page that has them skips them.
 
-With them comes what Panel lacks: its notebook comm sends back to the kernel each change that the kernel has
-just sent. A view that changes each second is so set back to older states by its own echo, and a press that
-shares a message with an echo that the kernel cannot read is lost. So changes that come from the kernel stay
-in the browser, as they do in a served page.
+They include a fix for Panel: its notebook comm echoes each change from the kernel back to the kernel. The
+echo resets a view that changes each second to older states, and a press in the same message as an unreadable
+echo is lost. So changes from the kernel are not sent back, as in a served page.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Scripts:
         display({_JAVASCRIPT: code}, raw=True, display_id=self._display_id)
 
     def take_back(self) -> None:
-        """Leave only the style sheet in the output: the page has run the scripts, or will never need them."""
+        """Leave only the style sheet in the output: the page has run the scripts, or does not need them."""
         if self._display_id is not None:
             update_display({"text/html": self._style}, raw=True, display_id=self._display_id)
             self._display_id = None

@@ -1,4 +1,4 @@
-"""From telemetry rows to what a chart can draw: decimated, with gaps where nothing was heard.
+"""Converts telemetry rows to chart data: decimated, with gaps where reports are missing.
 
 Long series are thinned to the least and the greatest value of each time bucket, so that spikes survive.
 Buckets are aligned to absolute multiples of a power of two of seconds: a bucket once complete never changes,
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 N_BUCKET = 300
-N_STATIC = 100  # of a picture that is saved in a notebook: every kB counts, and 600 px show no more
-MOST_LINES = 8  # at a time: up to here each node has a line of its own
-LEAST_GAP_S = 5.0  # silence shorter than this is jitter of the reports
-MOST_ROWS = 16  # of a table of nodes; a picture of more nodes shows those that stand out
-_GAP_FACTOR = 4.0  # times the usual distance of two reports
+N_STATIC = 100  # of a chart saved in a notebook: every kB counts, and 600 px show no more
+MOST_LINES = 8  # at a time: up to here each node has its own line
+LEAST_GAP_S = 5.0  # shorter pauses are jitter of the reports
+MOST_ROWS = 16  # of a table of nodes; a chart of more nodes shows the extreme ones
+_GAP_FACTOR = 4.0  # times the usual interval of reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _extremes(group: list[tuple[float, float]]) -> list[tuple[float, float]]:
 class WideTable:
     """Several nodes on one time grid: the wide table that one chart source holds.
 
-    `values[node]` has the length of `t_s`, NaN where that node said nothing.
+    `values[node]` has the length of `t_s`, NaN where that node did not report.
     """
 
     t_s: tuple[float, ...]
@@ -103,7 +103,7 @@ class WideTable:
 
 
 class Merge(StrEnum):
-    """What several values in one bucket count as."""
+    """How several values in one bucket are combined."""
 
     GREATEST = "greatest"
     MEAN = "mean"
@@ -117,7 +117,7 @@ def widen(
     n_bucket: int = N_BUCKET,
     merge: Merge = Merge.GREATEST,
 ) -> WideTable:
-    """Put rows (time, node, value) on one grid; values that are NaN count as not said."""
+    """Put rows (time, node, value) on one grid; values that are NaN count as missing."""
     if not len(t_s):
         return WideTable((), {})
     names = sorted(set(node), key=natural)
@@ -139,7 +139,7 @@ def on_grid(t_s: Floats, code: Integers, n_bucket: int) -> tuple[Floats, Integer
 
 
 def codes(node: Sequence[str], names: Sequence[str]) -> Integers:
-    """Return each row's node as its place among `names`."""
+    """Return each row's node as its index in `names`."""
     number = {name: i for i, name in enumerate(names)}
     return np.fromiter((number[name] for name in node), np.int64, len(node))
 
@@ -167,7 +167,7 @@ def _report_every_s(t_s: Floats, code: Integers) -> float:
 
 
 def is_many(wide: WideTable) -> bool:
-    """Whether there are too many nodes for a line each: at any time, or in turns."""
+    """Whether there are too many nodes for a line each: at one time, or over time."""
     now = zip(*wide.values.values(), strict=True)
     at_once = max((sum(map(math.isfinite, values)) for values in now), default=0)
     return at_once > MOST_LINES or len(wide.values) > 2 * MOST_LINES
@@ -175,7 +175,7 @@ def is_many(wide: WideTable) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Least, median and greatest of several nodes over time; NaN where none of them said anything."""
+    """Least, median and greatest of several nodes over time; NaN where none of them reported."""
 
     t_s: tuple[float, ...]
     low: tuple[float, ...]
@@ -184,7 +184,7 @@ class Spread:
 
 
 def spread(wide: WideTable) -> Spread:
-    """Return what many lines amount to, where one line each could not be told from another."""
+    """Return the summary of many lines that could not be distinguished."""
     grid = np.array([*wide.values.values()], float).reshape(len(wide.values), len(wide.t_s))
     told = np.isfinite(grid).any(axis=0) if len(grid) else np.zeros(len(wide.t_s), bool)
     edges = np.full((3, len(wide.t_s)), np.nan)
@@ -220,7 +220,7 @@ def summary_rows(
 
 @dataclass(frozen=True, slots=True)
 class NodeRows:
-    """Node rows of a chunk, as arrays: when, which node, whether it is a PS, and any column of numbers."""
+    """Node rows of a chunk, as arrays: time, node, whether it is a PS, and any column of numbers."""
 
     at_s: Floats
     node: tuple[str, ...]
@@ -229,7 +229,7 @@ class NodeRows:
     _arrays: dict[str, Floats] = field(default_factory=dict)
 
     def column(self, name: str) -> Floats:
-        """Return a column; NaN throughout where the chunk has none (it comes from an older master)."""
+        """Return a column; all NaN where the chunk has none (it is from an older master)."""
         if name not in self._arrays:
             found = self._numbers.get(name)
             nothing = np.full(len(self.node), np.nan)
@@ -247,7 +247,7 @@ class NodeRows:
 
 
 class _Same:
-    """A chunk as a key: the same one, not an equal one, which would be dear to tell."""
+    """A chunk as a key by identity: comparing contents would be expensive."""
 
     def __init__(self, chunk: SeriesChunk) -> None:
         self.chunk = chunk
@@ -260,7 +260,7 @@ class _Same:
 
 
 def node_rows(series: SeriesChunk | None, job: str = "") -> NodeRows:
-    """Return the node rows of a chunk; those named after their `job` lose that part of it.
+    """Return the node rows of a chunk; the prefix `job` is removed from their names.
 
     Several charts draw the same chunk, so the last ones are kept: turning an hour of reports into arrays
     takes longer than drawing them.
@@ -279,7 +279,7 @@ def _node_rows(key: _Same, job: str) -> NodeRows:
 
 
 def short_name(node: str, job: str) -> str:
-    """Return a node's name as it is told from others of its job."""
+    """Return a node's name within its job."""
     return node.removeprefix(f"{job}-") if job else node
 
 
@@ -294,7 +294,7 @@ class Window:
         self._lost = 0
 
     def add(self, chunk: SeriesChunk) -> None:
-        """Append a chunk that was asked for with this window's cursor."""
+        """Append a chunk that was requested with this window's cursor."""
         self._job = _joined(self._job, chunk.job, self._n_row)
         self._node = _joined(self._node, chunk.node, self._n_node_row)
         self.cursor, self._lost = chunk.cursor, self._lost + chunk.lost

@@ -1,7 +1,7 @@
-"""A slider that a keyboard moves and a screen reader can name.
+"""A slider with keyboard control and an accessible name.
 
-Bokeh's slider, and Panel's over it, draws a handle with the role of a slider and without a name, and offers
-no way to give it one. This is the browser's own range input, which stands on one of several choices.
+Bokeh's slider, and Panel's over it, draws a handle with the role of a slider and without a name, and no way
+to set one. This is the browser's own range input over a list of choices.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ title.textContent = data.label; said.textContent = words;
 
 
 class Slider(ReactiveHTML):  # type: ignore[misc]  # panel has no types
-    """One slider: `at` is the index of the choice it stands on."""
+    """One slider: `at` is the index of the selected choice."""
 
     label = param.String(default="")
     choices = param.List(default=[])

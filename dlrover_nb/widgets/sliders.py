@@ -1,7 +1,7 @@
-"""The what-if sliders of one screen: a plan is set on them, its consequence is shown, one button asks for it.
+"""The what-if sliders of one screen: they set a plan, show its effect, and one button requests it.
 
-What the plan would bring is asked of the master off the front end's thread, newest question first; so the
-sliders work while a cell is busy, and a slow master never freezes them.
+The effect is queried from the master off the front end's thread, the newest query first; so the sliders work
+while a cell is busy, and a slow master does not freeze them.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ _HINT = (
 
 
 class Sliders:
-    """Sliders, consequence and buttons.
+    """Sliders, predicted effect and buttons.
 
     Parameters
     ----------
     feed
-        Where the master is asked.
+        View model that queries the master.
     lock
-        Held while the screen is drawn; a move of the user waits for it.
+        Held while the screen is drawn; a user's move waits for it.
     on_change
-        Told, from any thread, that there is something new to draw.
+        Called, from any thread, when there is something new to draw.
     """
 
     def __init__(self, feed: JobViewModel, lock: RLock, on_change: Callable[[], None]) -> None:
         self._feed, self._lock, self._on_change = feed, lock, on_change
         self._latest = LatestOnly(self._weigh)
-        self._chosen: ResourcePlan | None = None  # None: the user has moved nothing
+        self._chosen: ResourcePlan | None = None  # None: the user has moved no slider
         self._is_drawing = False
         self._asked: Hashable = None
         self._asked_at_s, self._is_unanswered = 0.0, False
         snapshot = feed.picture().snapshot
         self._told = Consequence(rest(snapshot))
-        self.shown = self._told  # what is drawn, of words and of the cross alike
+        self.shown = self._told  # what is drawn, as text and as cross
         self._ladders: dict[Axis, Ladder] = {}
         self.knobs = {
             axis: Slider(sizing_mode="stretch_width", min_width=130, margin=(2, 10)) for axis in Axis
@@ -78,7 +78,7 @@ class Sliders:
 
     @property
     def layout(self) -> Any:  # noqa: ANN401 - panel has no types
-        """The sliders in two columns, the consequence, the buttons."""
+        """The sliders in two columns, the predicted effect, the buttons."""
         workers, ps = ([k for a, k in self.knobs.items() if a.role == role] for role in ("worker", "ps"))
         return pn.Column(
             pane(text(text=f'<h3 style="margin:0;font-size:15px;color:#1a1a1a">What if</h3>{_HINT}')),
@@ -96,15 +96,15 @@ class Sliders:
 
     @property
     def plan(self) -> ResourcePlan:
-        """The plan that the sliders stand on."""
+        """The plan set on the sliders."""
         return self._chosen or rest(self._feed.picture().snapshot)
 
     def is_about(self, words: str) -> bool:
-        """Whether a button that named a plan with these words meant the plan of the sliders."""
+        """Whether a button label with this plan text means the plan of the sliders."""
         return words == plan_words(self.plan, self._feed.picture().snapshot.target)
 
     def choose(self, plan: ResourcePlan) -> None:
-        """Set the sliders to a plan, as if the user had moved them there."""
+        """Set the sliders to a plan, as a user's move would."""
         with self._lock:
             self._chosen = plan
         self._on_change()
@@ -132,9 +132,9 @@ class Sliders:
         self._on_change()
 
     def _ask(self, snapshot: JobSnapshot) -> None:
-        """Ask about the plan unless it was asked about in the same state of the job.
+        """Query the plan unless it was queried in the same state of the job.
 
-        What could not be answered is asked again, but with the next picture only: the answer itself draws.
+        A failed query is repeated with the next snapshot only, as the answer itself triggers a redraw.
         """
         question = (self.plan, _state(snapshot))
         again = self._is_unanswered and snapshot.at_s != self._asked_at_s
@@ -151,7 +151,7 @@ class Sliders:
     # drawing
 
     def show(self, picture: ViewState, *, can_send: bool) -> None:
-        """Draw the sliders on their ladders, and what is known of their plan."""
+        """Draw the sliders on their ladders, and the known effect of their plan."""
         snapshot = picture.snapshot
         self._let_go(picture)
         self._ask(snapshot)
@@ -169,7 +169,7 @@ class Sliders:
         self.back.disabled = self._chosen is None
 
     def _let_go(self, picture: ViewState) -> None:
-        """Follow the job again once it has reached the plan that was asked for from here."""
+        """Follow the job again once it has reached the plan that was requested here."""
         asked = picture.asked
         decided = asked.decision.plan if asked and asked.answer is Answer.TAKEN and asked.decision else None
         if decided is not None and decided == self._chosen == picture.snapshot.target:
@@ -185,6 +185,6 @@ class Sliders:
 
 
 def _state(snapshot: JobSnapshot) -> Hashable:
-    """Return what an answer depends on beside the plan."""
+    """Return what an answer depends on besides the plan."""
     statuses = tuple((p.id, p.status) for p in snapshot.proposals)
     return (snapshot.target, snapshot.running, snapshot.pins, snapshot.phase, snapshot.fit, statuses)

@@ -1,4 +1,4 @@
-"""The state of a job in one view: phase, plan, throughput, progress, nodes, memory, fit, what is open."""
+"""The state of a job in one view: phase, plan, throughput, progress, nodes, memory, fit, proposal."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
 
 
 def stragglers_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tuple[Block, ...]:
-    """Return the strip of stragglers where there is one now."""
+    """Return the strip of stragglers if there is one now."""
     data = stragglers.columns(snapshot, series)
     if not data.now:
         return ()
@@ -114,7 +114,7 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
 
 
 def plan_words(snapshot: JobSnapshot) -> str:
-    """Say what runs and, where it differs, what should; of an ended job, what ran last."""
+    """Describe the running plan and, where different, the desired one; of an ended job, the last one."""
     if snapshot.phase.is_final:
         return f"{snapshot.target} (at the end)"
     if snapshot.running is None:
@@ -125,7 +125,7 @@ def plan_words(snapshot: JobSnapshot) -> str:
 
 
 def progress_words(counts: ShardCounts) -> str:
-    """Say how far the training is, in samples and in shards."""
+    """Describe the progress of training, in samples and in shards."""
     share = counts.n_sample_done / counts.n_sample_total if counts.n_sample_total else None
     return (
         f"{units.percent(share, 1)}: {counts.n_sample_done:,} of {counts.n_sample_total:,} samples; "
@@ -136,7 +136,7 @@ def progress_words(counts: ShardCounts) -> str:
 
 
 def fit_words(fit: FitReport | None) -> str:
-    """Say what the fit rests on."""
+    """Describe the data behind the fit."""
     if fit is None:
         return "none yet: no steady samples"
     return (
@@ -146,13 +146,13 @@ def fit_words(fit: FitReport | None) -> str:
 
 
 def evaluation_words(snapshot: JobSnapshot) -> str:
-    """Say how good the model is on held-out rows."""
+    """Describe the model's quality on held-out rows."""
     told = [f"after pass {each.n_pass}: {each.evaluation}" for each in snapshot.rounds[-1:]]
     return str(snapshot.evaluation) if snapshot.evaluation is not None else "".join(told) or "not yet"
 
 
 def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:
-    """Return what the user can do now, with the exact commands."""
+    """Return the user's possible actions, with the exact commands."""
     proposal = snapshot.open_proposal
     if proposal is None:
         return ()
@@ -162,7 +162,7 @@ def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:
 
 
 def kind_words(proposal: Proposal) -> str:
-    """Say what a proposal is for: an exploring one is not a promise of speed."""
+    """Describe the purpose of a proposal: an exploring one does not promise speed."""
     if proposal.kind is ProposalKind.EXPLORE:
         return "It is an experiment: its use is what the fit learns from it, it need not be faster."
     if proposal.kind is ProposalKind.PROTECT:
@@ -171,7 +171,7 @@ def kind_words(proposal: Proposal) -> str:
 
 
 def commands(job: str, proposal: Proposal) -> tuple[str, ...]:
-    """Return what to type to answer a proposal."""
+    """Return the commands that answer a proposal."""
     plan = proposal.candidate.plan
     counts = f"--workers {plan.worker.count} --ps {plan.ps.count}"
     cpus = f"--worker-cpu {plan.worker.cpu:g} --ps-cpu {plan.ps.cpu:g}"
@@ -226,7 +226,7 @@ def _node_row(node: NodeView) -> tuple[str, ...]:
 
 
 def _limits(node: NodeView) -> str:
-    if node.phase is NodePhase.PENDING:  # it runs nowhere yet
+    if node.phase is NodePhase.PENDING:  # it does not run yet
         return units.MISSING
     if node.cpu_enforced and node.memory_enforced:
         return "enforced"
@@ -250,7 +250,7 @@ def _limits_note(nodes: Sequence[NodeView]) -> str:
 
 
 def memory_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
-    """Return use, growth and limit of memory per role, with a warning where a limit will be met."""
+    """Return use, growth and limit of memory per role, with a warning where a limit will be reached."""
     if not snapshot.memory:
         return ()
     warnings = (Paragraph(clock_words(m), Tone.WARNING) for m in running_out(snapshot))
@@ -281,7 +281,7 @@ def _memory_row(m: MemoryLine) -> tuple[str, ...]:
 
 
 def shards_table(snapshot: JobSnapshot) -> Table:
-    """Return the account of all shards."""
+    """Return the counts of all shards by state."""
     rows = (_shards_row("train", snapshot.train), _shards_row("evaluate", snapshot.evaluate))
     head = (
         "purpose",

@@ -1,8 +1,8 @@
-"""The static renderer of plots: a `Plot` in, one SVG string out, nothing else needed to see it.
+"""The static renderer of plots: a `Plot` in, one self-contained SVG string out.
 
 Why our own: a saved notebook must show its plots with neither kernel, network nor script, and stay small.
 Matplotlib would add 60 MB of dependency and 30-100 kB a chart; this draws what the charts need in a
-few kB. Colors are Okabe and Ito's, each with a dash pattern or a marker shape of its own, on a white card
+few kB. Colors are Okabe and Ito's, each with its own dash pattern or marker shape, on a white card
 so that light and dark notebooks show the same. Values that are NaN are gaps, never bridged.
 """
 
@@ -142,7 +142,7 @@ def _runs(columns: Sequence[Sequence[float]]) -> Iterable[list[tuple[float, ...]
 
 
 def _path(points: Sequence[tuple[float, ...]], *, step: bool = False) -> str:
-    """Return a path in steps from point to point, which are shorter to write than places."""
+    """Return a path in relative steps, which are shorter than absolute coordinates."""
     at = [(round(10 * x), round(10 * y)) for x, y in points]
     parts = [f"M{at[0][0] / 10:g} {at[0][1] / 10:g}"]
     for (x0, y0), (x1, y1) in pairwise(at):
@@ -180,7 +180,7 @@ def _low(band: Band | Area) -> Sequence[float]:
 
 
 def _area(area: Area, frame: _Frame) -> str:
-    """Draw an area with a white edge, which parts neighbors without color, and its name where it is wide."""
+    """Draw an area with a white edge, which separates neighbors, and its name where it is wide."""
     edges = _line(Line(area.x, area.high, "#fff"), frame)
     return _band(area, frame) + edges + _name_inside(area, frame)
 
@@ -189,7 +189,7 @@ def _name_inside(area: Area, frame: _Frame) -> str:
     runs = list(_runs((area.x, _low(area), area.high))) if area.name else []
     if not runs:
         return ""
-    run = max(runs, key=lambda r: r[-1][0] - r[0][0])  # the longest: a name must not stand in a gap
+    run = max(runs, key=lambda r: r[-1][0] - r[0][0])  # the longest: a name must not be in a gap
     widest = max(high - low for _, low, high in run)
     near = [row for row in run if row[2] - row[1] >= 0.9 * widest]
     at, low, high = near[len(near) // 2]
@@ -218,7 +218,7 @@ def _points(points: Points, frame: _Frame) -> str:
 
 
 def _name_beside(label: str, x: float, y: float, size: float) -> str:
-    """Write a marker's name to its upper left: what rises to the right leaves room there."""
+    """Write a marker's name to its upper left: a rising curve leaves room there."""
     room = len(label) * CHAR + size + 4
     if x - room < _LEFT:
         return text(x + size + 4, y + 10, label)

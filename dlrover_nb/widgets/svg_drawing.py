@@ -12,7 +12,7 @@ _WIDTH, _LEFT, _EMPTY_HEIGHT = 680, 62, 44
 
 
 def draw(drawing: Drawing) -> str:
-    """Return the panels that show anything; a drawing without data is its title with the reason."""
+    """Return the panels with data; a drawing without data is its title with the reason."""
     if drawing.empty:
         return _nothing(drawing.title, drawing.empty)
     tiles = [draw_panel(panel) for panel in drawing.panels if _shows_anything(panel)]

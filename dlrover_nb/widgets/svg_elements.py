@@ -1,4 +1,4 @@
-"""The smallest pieces of a static picture: text, markers, swatches, the card around, and tiles."""
+"""Elements of a static picture: text, markers, swatches, the card around, and tiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DARK = {BLACK, BLUE, INK}
 
 
 def ink_on(color: str) -> str:
-    """Return the ink that is read on a color; Okabe and Ito's are light but for black and blue."""
+    """Return a legible text color on a color; Okabe and Ito's are light except black and blue."""
     return "#fff" if color in _DARK else "#000"
 
 
@@ -67,7 +67,7 @@ def swatch(color: str, x: float, y: float, opacity: float = 1.0) -> str:
 
 
 def card(title: str, desc: str, width: int, height: int, inner: str) -> str:
-    """Return a picture on white as one ``<svg>``, with its title and what it shows in words."""
+    """Return a picture on white as one ``<svg>``, with its title and a description."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" style="max-width:100%;height:auto;background:#fff" '

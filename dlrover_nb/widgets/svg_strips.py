@@ -1,7 +1,7 @@
-"""Static rows of colored pieces: bars of shares, and strips of heat over time. One row a node.
+"""Static rows of colored pieces: bars of shares, and heat strips over time. One row per node.
 
-Pieces of one color are one path, so a strip of a thousand cells stays a few kB. Color never stands alone: a
-piece has its words in it where there is room, or a mark.
+Pieces of one color are one path, so a strip of a thousand cells stays a few kB. Color is never the only mark:
+a piece contains text where there is room, or a mark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROW, GAP = 16, 4  # px
 _TITLE, _LEGEND, _BOTTOM, _RIGHT = 22, 14, 40, 22
 _MOST_LEFT = 150
-_BAR_PIECES = 40  # above, a row is a strip: its pieces carry no words
+_BAR_PIECES = 40  # above, a row is a strip: its pieces have no text
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _pieces(frame: _Frame, pieces: Sequence[Piece], y: int) -> str:
 
 
 def _edges(frame: _Frame, pieces: Sequence[Piece], y: int) -> str:
-    """Part neighbors by a white line: two colors may look alike."""
+    """Separate neighbors by a white line: two colors may look alike."""
     inner = "".join(f"M{frame.px(p.start):.1f} {y}v{ROW}" for p in pieces[1:])
     return f'<path d="{inner}" stroke="#fff" fill="none"/>' if inner and any(p.words for p in pieces) else ""
 

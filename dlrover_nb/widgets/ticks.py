@@ -1,4 +1,4 @@
-"""Round numbers for axes: steps of 1, 2 or 5 times a power of ten; for time, what clocks use."""
+"""Round numbers for axes: steps of 1, 2 or 5 times a power of ten; for time, clock units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them: one wording for text, HTML, charts and live views."""
+"""Formatting of numbers: one form for text, HTML, charts and live views."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def signed_percent(share: float | None) -> str:
     """Return a relative change, with its sign."""
     if share is None or not math.isfinite(share):
         return MISSING
-    return f"{round(100 * share, 1) + 0.0:+.1f} %"  # a minus before nothing would be a change
+    return f"{round(100 * share, 1) + 0.0:+.1f} %"  # no minus sign before zero
 
 
 def memory(mib: float | None) -> str:
@@ -86,9 +86,9 @@ def duration(seconds: float | None) -> str:
 
 
 def money(value: float | None, currency: str, *, per: str = "") -> str:
-    """Return an amount with its currency, ``per`` something; None says that a price is unknown.
+    """Return an amount with its currency, ``per`` something; None: the price is unknown.
 
-    Without a currency, as of a record that stands alone, the number is all there is.
+    Without a currency, as of a single record, only the number is shown.
     """
     if value is None or not math.isfinite(value):
         return PRICE_UNKNOWN
@@ -108,7 +108,7 @@ def cores(value: float | None) -> str:
 
 
 def elapsed(seconds: float | None) -> str:
-    """Return a time since the start as clocks show it, the same way for short and for long ones."""
+    """Return a time since the start in clock format, the same for short and for long times."""
     if seconds is None or not math.isfinite(seconds):
         return MISSING
     minutes, rest = divmod(round(seconds), 60)
@@ -122,7 +122,7 @@ def counted(n: int, what: str) -> str:
 
 
 def unbroken(text: str) -> str:
-    """Return text that no table wraps: with no-break spaces, which plain text turns back."""
+    """Return text that tables do not wrap: with no-break spaces, which plain text converts back."""
     return text.replace(" ", NO_BREAK)
 
 

@@ -1,9 +1,9 @@
-"""What the sliders of a live view may be set to, which plan they mean, and what that plan would bring.
+"""Ladders of a live view's sliders, the plan that they set, and its predicted effect.
 
 Six sliders, one for each number of a plan, move on ladders: counts up to the job's bounds, the cores of its
-ladder, memory in round steps up to the largest machine. What runs, what is proposed and what was tapped are
-always on the ladder, wherever they lie. Until the user moves one the sliders stay on the open proposal, or
-on the plan of the job. All of it is pure: a screen draws the ladders and asks the master about the plan.
+ladder, memory in round steps up to the largest machine. Values of the running, the proposed and the tapped
+plan are always on the ladder. Until the user moves one the sliders follow the open proposal, or the job's
+plan. All of it is pure: a screen draws the ladders and queries the master about the plan.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RED = "#B34700"  # dark enough to be read on white
 
 
 class Axis(StrEnum):
-    """The numbers of a plan, by the names that pins give them."""
+    """The numbers of a plan, by their names in pins."""
 
     WORKERS = "workers"
     WORKER_CPU = "worker_cpu"
@@ -41,7 +41,7 @@ class Axis(StrEnum):
 
     @property
     def role(self) -> Role:
-        """The role whose number it is."""
+        """The role of the number."""
         return Role.WORKER if self.startswith("worker") else Role.PS
 
     @property
@@ -76,7 +76,7 @@ def changed(plan: ResourcePlan, axis: Axis, number: float) -> ResourcePlan:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """What one slider may be set to, and where it stands."""
+    """The choices of one slider, and the selected one."""
 
     axis: Axis
     title: str
@@ -86,7 +86,7 @@ class Ladder:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether there is nothing to choose."""
+        """Whether there is only one choice."""
         return len(self.values) < 2
 
 
@@ -122,19 +122,19 @@ def _rungs(axis: Axis, snapshot: JobSnapshot) -> Sequence[float]:
 
 
 def memory_rungs(most_mib: int) -> tuple[int, ...]:
-    """Return powers of two and what lies halfway between them, up to `most_mib`."""
+    """Return powers of two and their midpoints, up to `most_mib`."""
     powers = [_LEAST_MEMORY_MIB << n for n in range(24)]
     return tuple(sorted(m for p in powers for m in (p, p * 3 // 2) if m <= most_mib))
 
 
 def rest(snapshot: JobSnapshot) -> ResourcePlan:
-    """Return the plan that untouched sliders stand on: the proposed one, or the job's."""
+    """Return the plan of untouched sliders: the proposed one, or the job's."""
     opened = snapshot.open_proposal
     return opened.candidate.plan if opened else snapshot.target
 
 
 def plan_words(plan: ResourcePlan, now: ResourcePlan) -> str:
-    """Name a plan in short, with memory where it is another than now."""
+    """Name a plan in short, with memory where it differs from now."""
     memory = (
         f"{plan.role(role).memory_mib} MiB per {name}"
         for role, name in ((Role.WORKER, "worker"), (Role.PS, "PS"))
@@ -144,7 +144,7 @@ def plan_words(plan: ResourcePlan, now: ResourcePlan) -> str:
 
 
 def button_label(snapshot: JobSnapshot, plan: ResourcePlan) -> str:
-    """Return what the button does with the plan of the sliders; it names both, so a press is about them."""
+    """Return the button's label: its action and the plan of the sliders, which a press sends."""
     opened = snapshot.open_proposal
     words = plan_words(plan, snapshot.target)
     return f"Override {opened.id} with {words}" if opened else f"Scale to {words}"
@@ -152,16 +152,16 @@ def button_label(snapshot: JobSnapshot, plan: ResourcePlan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What is known of the plan that the sliders stand on.
+    """Known prediction of the plan of the sliders.
 
     Parameters
     ----------
     plan
         That plan.
     weighed
-        The master's answer; None: it is being asked, or could not answer.
+        The master's answer; None: it is pending, or failed.
     error
-        Why it could not.
+        Why it failed.
     """
 
     plan: ResourcePlan
@@ -170,17 +170,17 @@ class Consequence:
 
     @property
     def candidate(self) -> Candidate | None:
-        """What the plan would bring."""
+        """The predicted effect of the plan."""
         return self.weighed.candidate if self.weighed else None
 
     @property
     def is_possible(self) -> bool:
-        """Whether a decision for it can be sent; what nobody has refused can."""
+        """Whether a decision for it can be sent: it was not refused."""
         return not (self.weighed and self.weighed.refusal)
 
 
 def consequence_blocks(told: Consequence, snapshot: JobSnapshot) -> tuple[Block, ...]:
-    """Return what the plan would bring, and in what way that is uncertain or impossible."""
+    """Return the predicted effect, and how it is uncertain or impossible."""
     if told.error:
         return (Paragraph(f"The master could not say what this brings: {told.error}", Tone.WARNING),)
     if told.weighed is None:
@@ -189,7 +189,7 @@ def consequence_blocks(told: Consequence, snapshot: JobSnapshot) -> tuple[Block,
 
 
 def consequence_html(told: Consequence, snapshot: JobSnapshot) -> str:
-    """Return the same as HTML; what warns is red as well as worded."""
+    """Return the same as HTML; warnings are red as well as worded."""
     parts = ((block, block_html(block)) for block in consequence_blocks(told, snapshot))
     return "".join(
         f'<div style="color:{_RED}">{html}</div>' if _warns(block) else html for block, html in parts

@@ -1,8 +1,8 @@
 """Why a plan, and what if another: the answers of `core.structs.questions` as views.
 
-A recommendation without what it rests on is an order. So the view shows the constraint that binds, what one
-step along each axis would bring, the measurements behind the numbers, and the nearest change of one number
-that would turn the recommendation.
+A recommendation needs its reasons. So the view shows the binding constraint, the effect of one step along
+each axis, the measurements behind the numbers, and the smallest change of one number that would change the
+recommendation.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def _gain_blocks(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
 
 
 def _as_it_runs(c: Candidate, snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
-    """Return what the plan that runs brings; it needs no reason, and after the end nothing is to finish."""
+    """Return the prediction of the running plan, without reasons, and of an ended job without time left."""
     facts = candidate_facts(replace(c, reason=""), currency(snapshot))
     return facts if not snapshot.phase.is_final else tuple(f for f in facts if f[0] != FINISH)
 
 
 def candidate_facts(c: Candidate, money: str) -> tuple[tuple[str, str], ...]:
-    """Return what a plan brings and costs, beside no other."""
+    """Return a plan's throughput and cost, without comparison."""
     return (
         ("plan", str(c.plan)),
         ("throughput", units.rate(c.prediction.samples_per_s)),
@@ -83,19 +83,19 @@ def candidate_facts(c: Candidate, money: str) -> tuple[tuple[str, str], ...]:
 
 
 def _binding(e: Explanation) -> tuple[tuple[str, str], ...]:
-    """Return what holds the plan where it is."""
+    """Return the constraint that binds the plan."""
     held = e.binding or ("no constraint: a larger plan would be allowed",)
     return tuple(("lies at" if i == 0 else "", each) for i, each in enumerate(held))
 
 
 def marginal_blocks(marginals: Sequence[Marginal], money: str, *, ended: bool = False) -> tuple[Block, ...]:
-    """Return what one step along each axis would bring and cost; of an ended job none is to be had anyway."""
+    """Return the effect and cost of one step along each axis; none is possible in an ended job."""
     told = () if ended else _refused(_refusal_of_all([m.weighed for m in marginals]))
     return (*told, _marginals_table(marginals, money))
 
 
 def _refused(refusal: str) -> tuple[Block, ...]:
-    """Return that nothing of what follows can be had, and why; nothing where something can."""
+    """Return that none of the following plans is possible, and why; nothing where one is."""
     return (Paragraph(f"None of these could be decided now: {refusal}", Tone.WARNING),) if refusal else ()
 
 
@@ -106,7 +106,7 @@ def _refusal_of_all(weighed: Sequence[Weighed]) -> str:
 
 
 def _possible(weighed: Sequence[Weighed]) -> list[tuple[str, ...]]:
-    """Return the cells of a column "possible", none where all are refused for one reason, told once above."""
+    """Return the cells of a column "possible"; none where all are refused for one reason, shown above."""
     if _refusal_of_all(weighed):
         return [()] * len(weighed)
     return [(f"no: {w.refusal}" if w.refusal else "yes",) for w in weighed]
@@ -163,7 +163,7 @@ def _probe_blocks(e: Explanation) -> tuple[Block, ...]:
 
 
 def parts_blocks(candidate: Candidate | None, fit: FitReport | None) -> tuple[Block, ...]:
-    """Return the predicted parts of an iteration, as far as the measurements tell one from another."""
+    """Return the predicted parts of an iteration, as far as the measurements distinguish them."""
     if candidate is None or not candidate.breakdown:
         return ()
     known = {c.term for c in fit.coefficients if c.identified} if fit else set()
@@ -181,7 +181,7 @@ def parts_blocks(candidate: Candidate | None, fit: FitReport | None) -> tuple[Bl
 
 
 def evidence_table(evidence: Sequence[Measured]) -> Table:
-    """Return the measurements that a prediction rests on, beside what the fit says of them now."""
+    """Return the measurements behind a prediction, beside the present fit's values."""
     head = ("plan", "measured samples/s", "windows", "by the fit", "90 % band", "error")
     return Table("Measured plans behind it, nearest first", head, tuple(map(_measured_row, evidence)))
 
@@ -199,9 +199,9 @@ def _measured_row(m: Measured) -> tuple[str, ...]:
 
 
 def whatif_view(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> View:
-    """Return what plans would bring if they ran instead of today's, whether they may, and how to ask for one.
+    """Return the effect of plans compared with the present one, whether they may run, and the command.
 
-    Whether a plan may run stands first: numbers of one that is refused must not read like an offer.
+    Whether a plan may run comes first: numbers of a refused plan must not look like an offer.
     """
     one = weighed[0] if len(weighed) == 1 else None
     blocks: list[Block] = [*_verdict(weighed, snapshot)]
@@ -215,12 +215,12 @@ def whatif_view(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> View:
 
 
 def _verdict(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> tuple[Block, ...]:
-    """Return why none of the plans can be had, if so."""
+    """Return why none of the plans is possible, if so."""
     if snapshot.phase.is_final:
         return (Paragraph(f"The job has {snapshot.phase}: this only tells what would have been.", Tone.HINT),)
     refusal = _refusal_of_all(weighed)
     if len(weighed) == 1 and weighed[0].plan == snapshot.target:
-        return ()  # that it runs is said below
+        return ()  # it is marked as running below
     if refusal and len(weighed) == 1:
         return (Paragraph(f"This plan would be refused: {refusal}", Tone.WARNING),)
     return _refused(refusal)
@@ -256,7 +256,7 @@ def _offer(w: Weighed, snapshot: JobSnapshot) -> tuple[Block, ...]:
 
 
 def scale_command(job: str, plan: ResourcePlan) -> str:
-    """Return what to type to ask for a plan."""
+    """Return the command that requests a plan."""
     parts = (("worker", "workers", plan.worker), ("ps", "ps", plan.ps))
     flags = " ".join(
         f"--{count} {role.count} --{name}-cpu {role.cpu:g} --{name}-memory {role.memory_mib}"
@@ -266,7 +266,7 @@ def scale_command(job: str, plan: ResourcePlan) -> str:
 
 
 def weighed_table(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> Table:
-    """Return plans side by side, one a row."""
+    """Return plans as rows of a table."""
     possible = _possible(weighed)
     money = f"{currency(snapshot)} per hour"
     head = ("plan", "samples/s", "90 % band", money, "finish", "pause", *(POSSIBLE if any(possible) else ()))
@@ -289,7 +289,7 @@ def _weighed_row(w: Weighed) -> tuple[str, ...]:
 
 
 def _is_far(asked: Candidate, snapshot: JobSnapshot) -> bool:
-    """Whether a plan is so large that a picture with it would show nothing of all others."""
+    """Whether a plan is so large that a chart with it would hide all others."""
     others = snapshot.front.candidates if snapshot.front else ()
     largest = max((c.plan.total_cpu for c in others), default=asked.plan.total_cpu)
     return asked.plan.total_cpu > FAR * largest

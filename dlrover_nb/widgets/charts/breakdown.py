@@ -1,8 +1,8 @@
-"""Where an iteration's time goes: its parts by node over the last minute, and by role over time.
+"""Breakdown of an iteration's time: by node over the last minute, and by role over time.
 
-Shares are shares of time: each report covers its window, so their mean over reports is what the node spent.
-The seconds are those of one iteration, weighted by how many there were. Parts and whole agree by making: what
-a report's parts leave of its iteration counts as `other`, and printed percents are rounded to sum to 100.
+Shares are shares of time: each report covers its window, so the mean over reports is the node's share. The
+seconds are those of one iteration, weighted by the number of iterations. Parts always sum to the whole: the
+rest of an iteration is `other`, and printed percents are rounded to sum to 100.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KINDS = (
     Kind("other", PURPLE, "ring"),
 )
 LAST_S = 60.0
-_N_BUCKET = 48  # of the picture over time: seven parts each
+_N_BUCKET = 48  # of the chart over time: seven parts each
 _MOST_PS = 4  # of the rows, where there is no room for all nodes
 _OTHER = PARTS.index("other")
 
@@ -70,14 +70,14 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the chart shows, times in seconds since the job's start."""
+    """Data of the chart, times in seconds since the job's start."""
 
     nodes: tuple[Spent, ...]  # workers first
     courses: tuple[Course, ...]
 
     @property
     def shown(self) -> tuple[Spent, ...]:
-        """The nodes that have room: all, or those with the longest iterations, a few of them PS."""
+        """The nodes shown: all, or those with the longest iterations, a few of them PS."""
         if len(self.nodes) <= rows_of.MOST_ROWS:
             return self.nodes
         slow = sorted(self.nodes, key=lambda s: s.iter_s, reverse=True)
@@ -87,7 +87,7 @@ class Columns:
 
     @property
     def note(self) -> str:
-        """Say what is left out."""
+        """Describe what is left out."""
         n = len(self.nodes) - len(self.shown)
         return f"The {len(self.shown)} longest iterations; {n} more nodes are not shown." if n else ""
 
@@ -105,7 +105,7 @@ def columns(
 
 
 def _last_reports(snapshot: JobSnapshot) -> tuple[Spent, ...]:
-    """Return what the nodes' last reports say, where there is no telemetry at hand."""
+    """Return the data of the nodes' last reports, without telemetry."""
     told = [(n, n.last.split) for n in snapshot.nodes if n.last is not None and n.last.split.total_s > 0]
     return tuple(
         Spent(
@@ -158,7 +158,7 @@ def marks(data: Columns) -> Drawing:
 
 
 def static_bars(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
-    """Return the bars by node alone, with their table: what a status has room for."""
+    """Return the bars by node alone, with their table, for the status view."""
     data = columns(snapshot, series)
     return StaticChart(svg_drawing.draw_panel(bar_strips(data)).svg, data_table(data))
 

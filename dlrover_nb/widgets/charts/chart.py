@@ -1,8 +1,8 @@
-"""What a chart is: pure columns, the marks and the data table that are functions of them.
+"""Definition of a chart: pure columns, and marks and data table as functions of them.
 
 A chart is one file with three functions and one line in the table of `charts`:
 
-- ``columns(snapshot, series)`` returns what is shown, as a frozen record;
+- ``columns(snapshot, series)`` returns the data, as a frozen record;
 - ``marks(columns)`` describes the drawing, see `dlrover_nb.widgets.marks`;
 - ``data_table(columns)`` returns the same numbers as a table.
 
@@ -33,13 +33,13 @@ class Chart:
     Attributes
     ----------
     drawing
-        Returns what a live view shows of a job and its telemetry.
+        Returns the drawing of a job and its telemetry in a live view.
     static
-        Returns what a saved copy shows: SVG, and the table that says the same.
+        Returns the saved copy: SVG, and the table of the same numbers.
     data_table
         Returns the table alone.
     is_heavy
-        Whether drawing it takes long with many reports: then it is not drawn anew each second.
+        Whether drawing is slow with many reports: then it is not redrawn each second.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""The fitted resource-performance curve along one axis of the plan space, all else as now.
+"""The fitted resource-performance curve along one axis of the plan space, other values as now.
 
-A curve without its band would claim more than the fit knows, so the band is always there, and the part that
-lies outside what was tried is dashed and red: it follows from the form of the model.
+A curve without its band would overstate the fit, so the band is always shown. The part outside the tried
+range is dashed and red: it follows from the form of the model alone.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def plot(data: Columns) -> Plot:
 
 
 def marks(data: tuple[Columns, ...]) -> Drawing:
-    """Describe the curves of all axes; a live view shows the one that its reader chooses."""
+    """Describe the curves of all axes; a live view shows the selected one."""
     words = "Predicted throughput along each axis of the plan space, all else as now."
     empty = "" if data else "None yet: too few steady samples."
     none = Plot(TITLE, words, "workers", "samples/s", (), name="workers", width=470)

@@ -40,23 +40,23 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Front, today's plan, and the plan of the open proposal (which may lie off the front)."""
+    """Front, present plan, and the plan of the open proposal (which may lie off the front)."""
 
     front: tuple[Dot, ...]
     now: Dot | None
     proposal: Dot | None
     currency: str
     n_plan: int
-    asked: tuple[Dot, ...] = ()  # plans that the user asked about
+    asked: tuple[Dot, ...] = ()  # plans that the user queried
 
     @property
     def cost_unit(self) -> str:
-        """Unit of the cost axis, short: money per hour, or cores where that tells no plans apart."""
+        """Unit of the cost axis, short: money per hour, or cores where money does not distinguish plans."""
         return f"{self.currency}/h" if self._price != 0 and self._price is not None else EFFORT_UNIT
 
     @property
     def cost_label(self) -> str:
-        """What the cost axis shows, and why where it is not money."""
+        """Label of the cost axis, and the reason where it is not money."""
         if self._price is None:
             return f"{EFFORT_UNIT}, {units.PRICE_UNKNOWN}"
         return f"cost in {self.currency} per hour" if self._price else f"{EFFORT_UNIT}, which cost nothing"
@@ -134,7 +134,7 @@ def _points(dots: list[Dot], color: str, shape: str, label: str, unit: str, size
 
 
 def words(dot: Dot, cost_unit: str) -> str:
-    """Say what a plan brings and costs, in a line."""
+    """Return a plan's throughput and cost as one line."""
     c, p = dot.candidate, dot.candidate.prediction
     untried = ", extrapolated" if p.extrapolates else ""
     return (
@@ -160,7 +160,7 @@ def data_table(data: Columns, *, named_only: bool = False) -> Table:
 def _merged(data: Columns) -> list[Dot]:
     """Return each plan once, with all its names: today's and the proposed one often lie on the front.
 
-    A proposal keeps the numbers that it was made with; the front has today's for the same plan.
+    A proposal keeps its original numbers; the front has the present ones for the same plan.
     """
     extra = [d for d in (data.now, data.proposal, *data.asked) if d is not None]
     named: dict[ResourcePlan, tuple[str, ...]] = {}

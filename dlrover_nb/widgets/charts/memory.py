@@ -1,9 +1,9 @@
 """Memory of every node over time, the limit of its role, and the forecast with its 90 % band.
 
 All nodes share one time grid (see `series.widen`) and so one live source: fifty nodes at one report a second
-cost what one costs, where a figure for each would freeze the browser. A live chart of many nodes names a line
+cost as much as one, while a figure for each would freeze the browser. A live chart of many nodes names a line
 on hover; a saved copy cannot, and shows the range of each role with its largest node, which is the first to
-run out of memory. The title is the OOM clock.
+run out of memory. The title is the OOM forecast.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 TITLE = "Memory per node"
 _MOST_NAMED = 6  # nodes in the legend of a live chart
 _LEAST_LOOK_AHEAD_S = 30.0
-_LOOK_AHEAD = 0.5  # of the time so far: the past stays the larger part of the picture
-_FAR = 4.0  # a limit this many times above the greatest use would flatten the lines: it is said in words
+_LOOK_AHEAD = 0.5  # of the time so far: the past stays the larger part of the chart
+_FAR = 4.0  # a limit this many times above the greatest use would flatten the lines: only named
 _ROLE_COLOR = {Role.WORKER: RED, Role.PS: PURPLE}
 _FORECAST_DASH = "1 4"
 _LIMIT_DASH = {Role.WORKER: "8 4", Role.PS: "12 3 2 3"}
@@ -62,14 +62,14 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the chart shows, times in seconds since the job's start."""
+    """Data of the chart, times in seconds since the job's start."""
 
     nodes: WideTable
     forecasts: tuple[Forecast, ...]
     lines: tuple[MemoryLine, ...]
     role_of: dict[str, Role]
     limit_mib: dict[Role, int]  # of the plan, which is known before there are reports
-    clock: str  # when the first role is full, in short; empty: none will be
+    clock: str  # when the first role is full, in short; empty: none
     clock_band: str  # the same with its band
     full: tuple[tuple[Role, float], ...]  # when each role is full, as far as the chart reaches
     as_range: bool = False  # a range for each role instead of a line for each node
@@ -82,7 +82,7 @@ class Columns:
 
     @property
     def title(self) -> str:
-        """The title, fit for a narrow chart: when memory is full; else that limits lie far above it."""
+        """The title, short enough for a narrow chart: when memory is full, or that limits are far above."""
         if self.clock:
             return f"Memory: {self.clock}"
         far = [role for role in self.limit_mib if role not in self.near_limits]
@@ -133,7 +133,7 @@ def limit_words(role: Role, limit_mib: int) -> str:
 
 
 def _limit_labels(data: Columns) -> dict[Role, str]:
-    """Name the limits at their lines; one name where two lie upon each other."""
+    """Name the limits at their lines; one name where two coincide."""
     near = data.near_limits
     if len(near) > 1 and len(set(near.values())) == 1:
         mib = next(iter(near.values()))
@@ -142,7 +142,7 @@ def _limit_labels(data: Columns) -> dict[Role, str]:
 
 
 def _forecast(line: MemoryLine, now_s: float) -> Forecast:
-    """Return the near part of a role's forecast; it ends where the limit is met, as the node does."""
+    """Return the near part of a role's forecast; it ends where the limit is reached, as the node does."""
     ahead_s = min(max(_LEAST_LOOK_AHEAD_S, _LOOK_AHEAD * now_s), line.fan[-1].in_s)
     if line.full_in_s is not None:
         ahead_s = min(ahead_s, line.full_in_s) or ahead_s

@@ -19,7 +19,7 @@ EMPTY = "Evaluated between passes only where a job stops early; else once, at it
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """One entry an evaluation."""
+    """One entry per evaluation."""
 
     n_pass: tuple[float, ...]
     auc: tuple[float, ...]

@@ -1,6 +1,6 @@
-"""Predicted against measured throughput of every plan that was applied, with the bands that were promised.
+"""Predicted against measured throughput of every applied plan, with the predicted bands.
 
-A point on the diagonal was predicted exactly. The band of a good prediction crosses the diagonal: it holds
+A point on the diagonal was predicted exactly. The band of a good prediction crosses the diagonal: it contains
 the measurement. A hit is a circle, a miss a hollow diamond.
 """
 
@@ -28,7 +28,7 @@ N_TWIN_ROW = 24
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One applied plan with its prediction; `name` says of which job or decision."""
+    """One applied plan with its prediction; `name` is its job or decision."""
 
     name: str
     plan: str
@@ -37,17 +37,17 @@ class Dot:
 
     @property
     def is_hit(self) -> bool:
-        """Whether the band held the measurement."""
+        """Whether the band contains the measurement."""
         return self.predicted.low <= self.measured <= self.predicted.high
 
     @property
     def error(self) -> float | None:
-        """Predicted over measured minus 1; None of a job that stood still."""
+        """Predicted over measured minus 1; None for a job without progress."""
         return self.predicted.samples_per_s / self.measured - 1 if self.measured > 0 else None
 
     @property
     def words(self) -> str:
-        """The whole in a line."""
+        """The summary as one line."""
         p = self.predicted
         return (
             f"{self.name}, {self.plan}: predicted {units.number(p.samples_per_s)} "
@@ -57,7 +57,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the chart shows."""
+    """Data of the chart."""
 
     dots: tuple[Dot, ...]
     n_outcome: int
@@ -66,7 +66,7 @@ class Columns:
 
 def columns_of(outcomes: Sequence[tuple[str, Outcome]]) -> Columns:
     """Return the chart's data of outcomes with their names, oldest first."""
-    from dlrover_nb.core.history.scores import score  # noqa: PLC0415 - its package brings the database's client
+    from dlrover_nb.core.history.scores import score  # noqa: PLC0415 - it imports the database's client
 
     dots = tuple(
         Dot(name, o.plan.short, o.predicted, o.measured_samples_per_s)
@@ -78,7 +78,7 @@ def columns_of(outcomes: Sequence[tuple[str, Outcome]]) -> Columns:
 
 
 def score_words(score: Score) -> str:
-    """Say how good the predictions were."""
+    """Describe the accuracy of the predictions."""
     if not score.n_predicted or score.inside is None:
         return f"{score.n_outcome} applied plans were measured, none of them with a prediction."
     n_inside = round(score.inside * score.n_predicted)

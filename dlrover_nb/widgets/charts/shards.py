@@ -1,4 +1,4 @@
-"""The queue of shards over time: done, handed out, still to do; how fast it drains, and until when."""
+"""The queue of shards over time: done, assigned, to do; its rate, and when it will be empty."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _KINDS = (("done", GREEN, ""), ("doing", ORANGE, "right_diagonal_line"), ("to do
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the chart shows; the three columns are numbers of shards and break where nothing was heard."""
+    """Data of the chart; the three columns are numbers of shards, with gaps where reports are missing."""
 
     t_s: tuple[float, ...]
     done: tuple[float, ...]
     doing: tuple[float, ...]
     todo: tuple[float, ...]
     counts: ShardCounts
-    per_min: float | None  # shards done in a minute; None: too little was heard
-    left_s: float | None  # to the end; None: no rate, or a stream without an end
+    per_min: float | None  # shards done in a minute; None: too few reports
+    left_s: float | None  # to the end; None: no rate, or an endless stream
 
     @property
     def title(self) -> str:
-        """The title, with how much is done and when the rest will be."""
+        """The title, with the share done and the time left."""
         c = self.counts
         parts = [f"{c.done:,} of {c.total:,} done"]
         if c.finished:
@@ -102,7 +102,7 @@ def marks(data: Columns) -> Drawing:
 
 
 def words(data: Columns) -> str:
-    """Say what the queue holds and how fast it drains."""
+    """Describe the queue's content and rate."""
     c = data.counts
     rate = f"{units.number(data.per_min)} a minute" if data.per_min is not None else "rate not known yet"
     end = f"the rest in about {units.duration(data.left_s)}" if data.left_s is not None else "end not known"

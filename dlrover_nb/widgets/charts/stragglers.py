@@ -1,7 +1,8 @@
 """Stragglers: a strip of time for each worker, marked where it was slower than the others by the threshold.
 
-The rule is `core.straggler.detect`'s: a worker's mean iteration over that of the other workers, without what
-it waits for its peers. Cells over the threshold carry a cross, so that the picture reads without color.
+The rule is `core.straggler.detect`'s: a worker's mean iteration over that of the other workers, without the
+time it waits for its peers. Cells over the threshold have a cross, so that the chart is readable without
+color.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the chart shows: cells that can be compared, by worker, and how many workers there are."""
+    """Data of the chart: comparable cells by worker, and the number of workers."""
 
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]  # of many workers, those that were slowest
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]  # of many workers, the slowest
     cells: tuple[Cell, ...]  # of all workers
     n_worker: int
     window_s: float
@@ -55,12 +56,12 @@ class Columns:
 
     @property
     def title(self) -> str:
-        """The title, with who is a straggler now."""
+        """The title, with the present stragglers."""
         return f"{TITLE}: {', '.join(self.now[:4])}{' …' * (len(self.now) > 4)}" if self.now else TITLE
 
     @property
     def state(self) -> str:
-        """Say what there is to see."""
+        """Describe the chart."""
         if self.n_worker < 2:
             return "One worker alone has no others to be slower than."
         if not self.cells:
@@ -115,7 +116,7 @@ def _shown(by_node: dict[str, tuple[Cell, ...]]) -> list[str]:
 
 
 def marks(data: Columns) -> Drawing:
-    """Describe the chart: one piece for each worker and window."""
+    """Return the chart's marks: one piece for each worker and window."""
     kinds = (
         Kind("like the others", "#e1e4e8"),
         Kind(f"{_SLOWER:g} times or more", SKY),
@@ -144,7 +145,7 @@ def _piece(cell: Cell, kinds: tuple[Kind, Kind, Kind]) -> Piece:
 
 
 def data_table(data: Columns) -> Table:
-    """Return the worst windows as a table, and the state in words."""
+    """Return the worst windows as a table, and the state as text."""
     worst = sorted(data.cells, key=lambda c: c.ratio, reverse=True)[:N_WORST]
     rows = tuple(
         (

@@ -24,7 +24,7 @@ N_TWIN_ROW = 8
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A plan's time on the chart and what was predicted for it; seconds since the job's start."""
+    """A plan's time on the chart and its prediction; seconds since the job's start."""
 
     label: str
     from_s: float
@@ -34,7 +34,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the chart shows, times in seconds since the job's start."""
+    """Data of the chart, times in seconds since the job's start."""
 
     measured: Trace
     levels: tuple[Level, ...]

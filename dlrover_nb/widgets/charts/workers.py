@@ -1,7 +1,7 @@
 """Throughput of each worker over time; of many workers, the slowest, the median and the fastest.
 
-Fifty lines cannot be told apart by any color or dash, so above a few workers the chart shows the band
-that they fill, and the table names those at its edges.
+Fifty lines cannot be distinguished by color or dash, so above a few workers the chart shows their band, and
+the table names those at its edges.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TITLE = "Throughput per worker"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the chart shows, times in seconds since the job's start."""
+    """Data of the chart, times in seconds since the job's start."""
 
     workers: WideTable
 
@@ -49,7 +49,7 @@ class Columns:
 
     @property
     def title(self) -> str:
-        """The title, with how many there are where they are not shown one by one."""
+        """The title, with the number of workers where they are not shown one by one."""
         n = len(self.workers.values)
         return f"{TITLE}: slowest, median and fastest of {n}" if self.is_many else TITLE
 

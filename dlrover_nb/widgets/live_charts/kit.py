@@ -1,4 +1,4 @@
-"""Bokeh figures of one look.
+"""Bokeh figures in a common style.
 
 Canvas drawing, never webgl: without a GPU webgl is 50 times slower to pan.
 """
@@ -21,7 +21,7 @@ HEIGHT, LOW_HEIGHT = 260, 200
 def plain_figure(
     title: str, x_label: str, y_label: str, *, tools: str = "xpan,xwheel_zoom,reset", **ranges: object
 ) -> Any:  # noqa: ANN401 - bokeh has no types
-    """Return an empty figure in the house's look; `ranges` are its `x_range` and `y_range`."""
+    """Return an empty figure in the common style; `ranges` are its `x_range` and `y_range`."""
     fig = figure(
         title=title,
         height=HEIGHT,
@@ -64,7 +64,7 @@ def numbers(n_digit: int = 2) -> Any:  # noqa: ANN401 - bokeh has no types
 
 
 def dashes(dash: str) -> list[int]:
-    """Return a dash pattern as Bokeh's glyphs take it."""
+    """Return a dash pattern in Bokeh's form."""
     return [int(part) for part in dash.split()]
 
 

@@ -1,9 +1,9 @@
 """The legend of a live figure: above the plot, where it covers no data.
 
-Its entries show samples of the glyphs, which lie nowhere. Bokeh makes all entries anew, a canvas each, when
-anything changes that an entry refers to; with the glyphs themselves that is each second, and half of all the
-painting. The legend itself is there from the start: one that comes with its first entry, and is moved in the
-same message, is one that a notebook's page does not know yet when it reads of the entry.
+Its entries refer to sample glyphs without data. Bokeh rebuilds all entries, a canvas each, when anything
+changes that an entry refers to; with the real glyphs that is each second, and half of all painting. The
+legend exists from the start: if it were added and moved in the message of its first entry, a notebook's page
+would read of the entry before it knows the legend.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class Legend:
         figure.add_layout(self.model, "above")
 
     def show(self, entries: Iterable[Entry]) -> None:
-        """Show these entries, in this order, and those that are always there."""
+        """Show these entries, in this order, and the permanent ones."""
         wanted = list(dict.fromkeys(entries))
         if wanted != self._shown:
             self._shown = wanted
             self._place()
 
     def add(self, label: str, renderer: object) -> None:
-        """Add an entry that stays, with its own sample."""
+        """Add a permanent entry with its own sample."""
         self._fixed.append(LegendItem(label=label, renderers=[renderer]))
         self._place()
 

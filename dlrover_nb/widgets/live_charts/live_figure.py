@@ -29,7 +29,7 @@ class LiveFigure:
     chart
         The chart.
     snapshot
-        Any snapshot of the job: it gives the axes. Data are shown by `update`.
+        Any snapshot of the job, for the axes. `update` shows data.
     on_tap
         Called with the value of a marker that was tapped.
     """
@@ -54,7 +54,7 @@ class LiveFigure:
         return any(changed)
 
     def _shown(self, drawing: Drawing) -> tuple[Panel, ...]:
-        """Return what the figures are to show; of a drawing without data, titles that say why."""
+        """Return the content of the figures; for a drawing without data, titles that give the reason."""
         panels = drawing.panels
         if drawing.one_at_a_time:
             panels = tuple(p for p in panels if isinstance(p, Plot) and p.name == self.chosen) or panels[:1]

@@ -16,11 +16,11 @@ _SCALE = {"circle": 2.25, "square": 2.75, "triangle": 3.0, "diamond": 3.0}  # Bo
 _FONT = {"text_font_size": "10px"}
 _LATE = 0.7  # of the axis: a label that begins further right would be cut off
 _EARLY = 0.25  # a label that ends further left would be
-_STEP = 0.06  # by which labels of neighboring rules stand below each other
+_STEP = 0.06  # vertical offset of labels of neighboring rules
 
 
 class LivePoints:
-    """One layer of markers: a source of its own, since markers are few and change together."""
+    """One layer of markers with its own source, since markers are few and change together."""
 
     def __init__(
         self,

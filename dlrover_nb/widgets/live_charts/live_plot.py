@@ -30,7 +30,7 @@ class LivePlot:
     Parameters
     ----------
     plot
-        Gives the axes, which do not change their kind; its layers come with `show`.
+        Defines the axes, whose kind is fixed; layers are set by `show`.
     on_tap
         Called with the value of a marker that was tapped.
     """
@@ -42,7 +42,7 @@ class LivePlot:
         lines, self._words_hover = kit.line_hover(plot.y_label), kit.words_hover()
         self.root.add_tools(lines, self._words_hover)
         self._series, self._rules = LiveSeries(self.root, lines), LiveRules(self.root)
-        self._points: dict[int, LivePoints] = {}  # by their place among the layers of markers
+        self._points: dict[int, LivePoints] = {}  # by index among the layers of markers
         self._usual_ticker, self._ticker = self.root.xaxis.ticker, FixedTicker(ticks=[])
 
     def show(self, plot: Plot) -> bool:
@@ -62,12 +62,12 @@ class LivePlot:
         self.root.title.text = plot.title
         self.root.xaxis.axis_label = _x_label(plot)
         if not plot.x_is_time:
-            self._ticker.ticks = [*plot.x_ticks]  # one ticker: a list of ticks would make another each time
+            self._ticker.ticks = [*plot.x_ticks]  # one ticker: a list of ticks would create another each time
             is_fixed = 0 < len(plot.x_ticks) <= MOST_TICKS
             self.root.xaxis.ticker = self._ticker if is_fixed else self._usual_ticker
 
     def _show_range(self, plot: Plot) -> tuple[float, float]:
-        """Return the ends of the y axis; where x is time they are set, else the browser finds them."""
+        """Return the ends of the y axis; set here where x is time, else by the browser."""
         low, high = extent.y_range(plot)
         if plot.x_is_time:
             if plot.y_to is None:
@@ -89,7 +89,7 @@ class LivePlot:
         return changed
 
     def _show_legend(self, plot: Plot) -> None:
-        """Name the lines of nodes as long as there is room: of more, the names are shown on hover."""
+        """Name the lines of nodes in the legend where there is room, else on hover."""
         n_node = sum(isinstance(layer, Line) and layer.is_node for layer in plot.layers)
         if n_node <= plot.most_named:
             self.legend.show(_entries(plot))

@@ -1,7 +1,7 @@
 """Lines, bands and areas of a live plot: those that share their x share one wide source.
 
-Fifty nodes at one report a second then cost what one costs: one message, one row. A layer that is drawn once
-keeps its column and its renderer, which are hidden while the layer is not there.
+Fifty nodes at one report a second then cost as much as one: one message, one row. A layer keeps its column
+and its renderer for good; they are hidden while the layer is absent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.widgets.marks import Series
 
-Look = dict[str, object]  # what may change of a glyph
+Look = dict[str, object]  # the changeable properties of a glyph
 
 
 class LiveSeries:
@@ -59,7 +59,7 @@ class LiveSeries:
 def keyed(layers: Sequence[Series]) -> dict[str, Series]:
     """Name each layer: a line by its label, other layers by kind and label, with a number where needed.
 
-    Hover shows the names of lines, which are also those of their columns.
+    Hover shows the names of lines, which are also their columns' names.
     """
     named: dict[str, Series] = {}
     for layer in layers:
@@ -108,7 +108,7 @@ class _Grid:
     def _add(self, key: str, layer: Series, look: Look) -> Any:  # noqa: ANN401 - bokeh has no types
         source = {"source": self._source.model, "name": key}
         if not isinstance(layer, Line):
-            level = "underlay" if isinstance(layer, Band) else "glyph"  # a band never tints a line
+            level = "underlay" if isinstance(layer, Band) else "glyph"  # bands below lines
             return self._figure.varea(x=T, level=level, **source, **look)
         if layer.step:
             return self._figure.step(x=T, mode="after", line_width=2, **source, **look)

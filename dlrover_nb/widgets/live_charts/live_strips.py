@@ -1,6 +1,6 @@
-"""Live strips: a Bokeh figure that is kept equal to `Strips`, one rectangle a piece from one source.
+"""Live strips: a Bokeh figure that is kept equal to `Strips`, one rectangle per piece, one source.
 
-Colors and hatches are columns that hardly ever change, and columns that did not change are not sent. Pieces
+Columns of colors and hatches rarely change, and unchanged columns are not sent. Pieces
 of a time axis are in the order of their start, so that new ones are appended.
 """
 
@@ -30,7 +30,7 @@ class LiveStrips:
     Parameters
     ----------
     strips
-        Gives the axes, which do not change their kind; its rows come with `show`.
+        Defines the axes, whose kind is fixed; rows are set by `show`.
     """
 
     def __init__(self, strips: Strips) -> None:

@@ -1,4 +1,4 @@
-"""Columns in the browser, changed by the least message that makes them equal to the new ones."""
+"""Columns in the browser, updated by the smallest sufficient message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Source:
         return True
 
     def clear(self) -> bool:
-        """Leave no rows; return whether anything was sent."""
+        """Remove all rows; return whether anything was sent."""
         return self.show({name: [] for name in self.model.data})
 
     def _append(self, new: Mapping[str, Sequence[object]], n_old: int, corrected: list[str]) -> None:
@@ -61,7 +61,7 @@ def with_gaps(
 ) -> dict[str, list[object]]:
     """Return columns in which areas end at a gap: Bokeh's areas go straight over NaN, where lines break.
 
-    Each run of rows without `areas` becomes two rows of height zero, at the ends of what is known.
+    Each run of rows without `areas` becomes two rows of height zero, at the ends of known data.
     """
     lines = lines or {}
     rows: list[tuple[float, list[float], list[float]]] = []

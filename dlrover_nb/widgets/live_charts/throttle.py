@@ -1,4 +1,4 @@
-"""How often a chart with many reports is drawn."""
+"""Limits how often a chart with many reports is drawn."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class Throttle:
-    """Decides when a chart of telemetry is due: with few reports always, with 100,000 not each second.
+    """Decides when a chart of telemetry is due: with few reports each second, with 100,000 less often.
 
     Sixty thousand reports take 50 ms to sort into buckets of half a minute, in which a second changes next to
-    nothing. The newest reports are drawn at the latest when no more arrive.
+    nothing. The newest reports are always drawn once no more arrive.
     """
 
     ROWS_PER_S = 5000  # rows for which a chart waits a second longer

@@ -1,7 +1,7 @@
-"""What the view of many jobs says: a row per job, those that need somebody first, and the totals. Pure.
+"""Content of the view of many jobs: a row per job, those that need attention first, and totals. Pure.
 
-A row holds words, never a color alone: what a job waits for, how old its last word is. Order within a rank
-is by name, so that rows keep their places while numbers change.
+A row holds text, never a color alone: what a job waits for, and the age of its last report. Order within a
+rank is by name, so that rows keep their places while numbers change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STALE_S = 5.0  # a second between polls, a few for a master that is busy
 HEAD = ("job", "state", "plan", "samples/s", "trained", "ends in", "open", "memory")
-N_ENDED = 10  # ended jobs that keep their lines: newest first
+N_ENDED = 10  # ended jobs that keep their lines, the newest ones
 N_LINE = 200
 
 
@@ -39,27 +39,27 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobReading:
-    """What a job's master said last, and how long ago, in seconds of ours."""
+    """The last summary of a job's master, and its age, in seconds of our clock."""
 
     summary: JobSummary
     age_s: float
 
     @property
     def is_stale(self) -> bool:
-        """Whether it should have said more since."""
+        """Whether a newer summary is overdue."""
         return self.age_s > STALE_S and not self.summary.phase.is_final
 
 
 @dataclass(frozen=True, slots=True)
 class JobsViewState:
-    """Everything that a screen draws from.
+    """The state that a screen draws.
 
     Parameters
     ----------
     description
         Of the cluster.
     origin_s
-        Where the times of the chart count from.
+        Origin of the chart's times.
     silent_s
         Seconds since the cluster answered.
     error
@@ -76,7 +76,7 @@ class JobsViewState:
 
     @property
     def simulated(self) -> bool:
-        """Whether nothing of this is real."""
+        """Whether the cluster is simulated."""
         return any(heard.summary.simulated for heard in self.jobs)
 
 
@@ -92,11 +92,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What is shown."""
+    """The content of the view."""
 
     rows: tuple[Row, ...]
     totals: tuple[tuple[str, str], ...]
-    badge: str  # empty, or why what is shown is old
+    badge: str  # empty, or why the content is old
 
 
 def columns(picture: JobsViewState) -> Columns:
@@ -107,7 +107,7 @@ def columns(picture: JobsViewState) -> Columns:
 
 
 def rank(heard: JobReading) -> Rank:
-    """Say what a job needs."""
+    """Describe what a job needs."""
     job = heard.summary
     if job.phase.is_final:
         return Rank.FAILED if job.phase is JobPhase.FAILED else Rank.ENDED
@@ -135,14 +135,14 @@ def _row(heard: JobReading, slot: dict[str, int]) -> Row:
 
 
 def state_words(heard: JobReading) -> str:
-    """Say the phase, why a job failed, and how old the word is."""
+    """Describe the phase, the reason of a failure, and the age of the report."""
     job = heard.summary
     said = f"{job.phase}: {job.message}" if job.message and job.phase is JobPhase.FAILED else str(job.phase)
     return f"{said} (stale {units.duration(round(heard.age_s))})" if heard.is_stale else said
 
 
 def coarse_s(seconds: float | None) -> float | None:
-    """Return a time to two digits: the third changes each second and tells nobody anything."""
+    """Return a time to two digits: the third would only flicker."""
     if seconds is None or not math.isfinite(seconds) or seconds <= 0:
         return seconds
     return float(f"{seconds:.2g}")
@@ -179,7 +179,7 @@ def _share(part: float, whole: float) -> str:
 
 
 def badge(picture: JobsViewState) -> str:
-    """Say that the cluster does not answer, how long it has not, and why."""
+    """Report that the cluster does not answer, for how long, and why."""
     if not picture.error:
         return ""
     return f"stale {units.duration(round(picture.silent_s))}: {picture.error}"

@@ -1,8 +1,8 @@
 """The live chart of many jobs: one figure, one wide source, a line per job.
 
-A figure or a source per job makes the browser lay out and paint each by itself: fifty of them freeze it for
-seconds. Lines are kept and used again: a job that comes takes a line that is free, so that coming and going
-neither redraws the others nor piles up models in the browser.
+A figure or a source per job makes the browser lay out and paint each separately: fifty of them freeze it for
+seconds. Lines are reused: a new job takes a free line, so that changes of jobs neither redraw the others nor
+accumulate models in the browser.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 TITLE = "Throughput of all jobs"
 TIME = "t"
-FREE = 0.0  # in the column of a line that nobody uses: shorter on the wire than NaN, and not drawn
+FREE = 0.0  # in the column of an unused line: shorter on the wire than NaN, and not drawn
 _THIN, _THICK = (1.6, 0.8), (4.0, 1.0)  # width and alpha
 
 
 def packed(values: Sequence[float]) -> NDArray[np.float32]:
-    """Return a whole column as it travels: binary, where a gap takes 4 bytes and not 30."""
+    """Return a whole column in wire form: binary, where a gap takes 4 bytes and not 30."""
     return np.asarray(values, np.float32)
 
 
@@ -57,7 +57,7 @@ class Figure:
         self.root.add_tools(HoverTool(tooltips=tips, line_policy="nearest", visible=False))
 
     def update(self, wide: Wide, x_label: str) -> None:
-        """Send what the browser lacks; `x_label` says since when the times are."""
+        """Send what the browser lacks; `x_label` names the origin of times."""
         self.root.xaxis.axis_label = x_label
         sent, self._sent = self._sent, wide
         if sent is None or sent.epoch != wide.epoch or sent.first > wide.first or sent.end < wide.first:
@@ -101,7 +101,7 @@ class Figure:
         self.source.patch({TIME: [(here, wide.t_s[at])], **cells})
 
     def _send_columns(self, wide: Wide, sent: Wide) -> None:
-        """Send the columns that came, or were filled from a history, whole; free those that went."""
+        """Send new or newly filled columns whole; free those of removed jobs."""
         for slot in sorted(set(sent.slot.values()) - set(wide.slot.values())):
             self.source.data[column(slot)] = packed([FREE] * len(wide.t_s))
         self._make_lines(wide)

@@ -1,11 +1,11 @@
 """Throughput of many jobs on one grid of times: the wide table behind one chart. Pure.
 
-One row per tick at first. A chart has a few hundred pixels, so when the rows are too many each two become
-one and from then on a row takes twice as many ticks; when a row takes `MAX_STRIDE` ticks the oldest leave.
-Of several values the one kept is that which moved most from the row before: spikes and dips both survive,
-which neither the greatest value nor the mean would do. What is not known is NaN, a gap.
+One row per tick at first. A chart has a few hundred pixels, so when there are too many rows each two are
+merged and from then on a row covers twice as many ticks; when a row covers `MAX_STRIDE` ticks the oldest rows
+are dropped. Of several values the one that differs most from the row before is kept: this preserves spikes
+and dips, unlike the greatest value or the mean. Unknown values are NaN, a gap.
 
-A browser holds a copy. What it lacks is told by three numbers: rows are numbered from the first ever, the
+A browser holds a copy. Three numbers determine what it lacks: rows are numbered from the first ever, the
 `epoch` rises when old rows changed, and a column's version when it was filled from a job's history.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 N_ROW = 600
 N_BACK = 200  # of them at first for the time before the view was opened
 MAX_STRIDE = 64  # ticks in a row: 600 rows are then ten hours at a tick a second
-LEAST_GAP_S, GAP_FACTOR = 5.0, 4.0  # as `series` has them: shorter silence is jitter of the reports
+LEAST_GAP_S, GAP_FACTOR = 5.0, 4.0  # as in `series`: shorter pauses are jitter of the reports
 NAN = math.nan
 
 
@@ -39,7 +39,7 @@ class Wide:
     y
         A column per job.
     slot
-        Where each job's line is among the lines of the chart: small numbers, used again when a job has left.
+        Index of each job's line in the chart: small numbers, reused when a job has left.
     """
 
     epoch: int
@@ -55,7 +55,7 @@ class Wide:
         return self.first + len(self.t_s)
 
     def since(self, origin_s: float) -> Wide:
-        """Return the same with times from `origin_s` on, to a tenth of a second: short on the wire."""
+        """Return the same with times relative to `origin_s`, to a tenth of a second: short on the wire."""
         return replace(self, t_s=[round(t_s - origin_s, 1) for t_s in self.t_s])
 
 
@@ -83,13 +83,13 @@ class Grid:
         return frozenset(self._y)
 
     def open_back(self, from_s: float, now_s: float, n: int = N_BACK) -> None:
-        """Begin with empty rows from `from_s` on, for the histories of jobs to be filled in."""
+        """Begin with empty rows from `from_s` on, to be filled with the histories of jobs."""
         step_s = (now_s - from_s) / n
         if not self._t_s and step_s > 0:
             self._t_s = [from_s + (i + 1) * step_s for i in range(n - 1)]
 
     def add(self, t_s: float, values: Mapping[str, float]) -> None:
-        """Take the values of a tick in; a time that is not after the last one is none."""
+        """Add the values of a tick; one not later than the last is ignored."""
         if self._t_s and t_s <= self._t_s[-1]:
             return
         for name in values:
@@ -103,12 +103,12 @@ class Grid:
             self._shorten()
 
     def drop(self, name: str) -> None:
-        """Forget a job."""
+        """Remove a job."""
         for table in (self._y, self._slot, self._version):
             table.pop(name, None)
 
     def fill(self, name: str, t_s: Sequence[float], y: Sequence[float]) -> None:
-        """Put a job's history, oldest first, where nothing of it is known."""
+        """Fill a job's unknown rows from its history, oldest first."""
         if name not in self._y or not t_s:
             return
         column, held_s = self._y[name], gap_s(t_s)
@@ -117,7 +117,7 @@ class Grid:
         self._renew(name)
 
     def copy(self) -> Wide:
-        """Return the table as it stands."""
+        """Return the present table."""
         columns = {name: column[:] for name, column in self._y.items()}
         return Wide(self._epoch, self._first, self._t_s[:], columns, dict(self._slot), dict(self._version))
 
@@ -130,7 +130,7 @@ class Grid:
         self._renew(name)
 
     def _renew(self, name: str) -> None:
-        """Give a column a version that none had before: a name may go and come again."""
+        """Give a column a new unique version, since a name may be reused."""
         self._n_version += 1
         self._version[name] = self._n_version
 
@@ -174,13 +174,13 @@ class Grid:
 
 
 def gap_s(t_s: Sequence[float]) -> float:
-    """Return how long a report holds: beyond that, silence is a gap."""
+    """Return how long a report is valid; a longer pause is a gap."""
     steps = [b - a for a, b in pairwise(t_s) if b > a]
     return max(LEAST_GAP_S, GAP_FACTOR * median(steps)) if steps else LEAST_GAP_S
 
 
 def moved_most(before: float, values: Iterable[float]) -> float:
-    """Return the value farthest from the one before; the greatest where that is not known."""
+    """Return the value farthest from the one before; the greatest where that is unknown."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return NAN

@@ -1,7 +1,7 @@
-"""What the view of many jobs knows: one question a tick for all of them, and each job's history once.
+"""View model of many jobs: one query per tick for all of them, and each job's history once.
 
-Histories are fetched one after the other on a thread of their own, since each is thousands of rows; the view
-shows what it has meanwhile. Readers take one consistent `JobsViewState`.
+Histories are fetched in sequence on a separate thread, since each is thousands of rows; the view shows what
+it has meanwhile. Readers get one consistent `JobsViewState`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.structs.summary import JobSummary
 
-FORGET_S = 60.0  # a job of which nothing was heard for so long is gone
-CAPACITY_EVERY = 10  # ticks: machines come and go rarely
+FORGET_S = 60.0  # a job without a summary for so long is gone
+CAPACITY_EVERY = 10  # ticks: machines change rarely
 _HISTORY = ThreadPoolExecutor(1, thread_name_prefix="dlrover-history")
 
 
 class JobsViewModel:
-    """The newest picture of all jobs of a cluster.
+    """The newest state of all jobs of a cluster.
 
     Parameters
     ----------
     cluster
         Where they run.
     monotonic
-        Seconds that only grow; ages are measured with it because masters' clocks may differ from ours.
+        A monotonic clock in seconds; ages use it because masters' clocks may differ from ours.
     """
 
     def __init__(self, cluster: Cluster, *, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -50,7 +50,7 @@ class JobsViewModel:
         self._read()
 
     def fetch(self) -> None:
-        """Ask for what is new; an error of the cluster is kept to be shown."""
+        """Fetch updates; an error of the cluster is kept for display."""
         with self._fetching:
             try:
                 self._read()
@@ -69,7 +69,7 @@ class JobsViewModel:
             _HISTORY.submit(self._fill, name)
 
     def picture(self) -> JobsViewState:
-        """Return what is known now."""
+        """Return the present state."""
         with self._lock:
             now_s = self._monotonic()
             return JobsViewState(
@@ -86,7 +86,7 @@ class JobsViewModel:
         return tuple(JobReading(job, now_s - heard_s) for job, heard_s in self._heard.values())
 
     def _take(self, told: tuple[JobSummary, ...]) -> list[str]:
-        """Keep what was told; return the jobs whose lines are new."""
+        """Store summaries; return the jobs whose lines are new."""
         now_s = self._answered_s = self._monotonic()
         self._error = ""
         for job in told:
@@ -109,7 +109,7 @@ class JobsViewModel:
         return [name for name in lines if name not in before]
 
     def _begin(self, told: tuple[JobSummary, ...], at_s: float) -> None:
-        """Let the chart begin where the oldest job that still runs did, or the oldest of all."""
+        """Let the chart begin at the start of the oldest running job, or the oldest of all."""
         running = [job for job in told if not job.phase.is_final] or told
         from_s = min(job.started_at_s for job in running)
         self._grid.open_back(from_s, at_s)
@@ -117,7 +117,7 @@ class JobsViewModel:
             self._origin_s = from_s
 
     def _fill(self, name: str) -> None:
-        """Fetch a job's history; one that has gone meanwhile has none."""
+        """Fetch a job's history; empty for a job that is gone meanwhile."""
         try:
             job = self._cluster.job(name).series(0).job
         except DlroverError:
@@ -127,6 +127,6 @@ class JobsViewModel:
 
 
 def speed(heard: JobReading) -> float:
-    """Return a job's throughput for its line; NaN, a gap, where nothing is known of now."""
+    """Return a job's throughput for its line; NaN, a gap, where it is unknown."""
     job = heard.summary
     return math.nan if job.phase.is_final or heard.is_stale else round(job.samples_per_s, 1)

@@ -1,4 +1,4 @@
-"""How the lines of many jobs are told apart: a color and a dash for each, the same in chart and table."""
+"""Styles of the lines of many jobs: a color and a dash for each, the same in chart and table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ N_LOOK = len(CYCLE) * len(DASHES)  # 49 lines differ; the job's name is in the t
 
 
 def look(slot: int) -> tuple[str, str]:
-    """Return the color and the dash of a line; all colors come with one dash before the next dash comes."""
+    """Return the color and the dash of a line; each dash is used with all colors before the next dash."""
     return CYCLE[slot % len(CYCLE)], DASHES[slot // len(CYCLE) % len(DASHES)]
 
 

@@ -37,13 +37,13 @@ class ManyScreen:
     Parameters
     ----------
     picture
-        Returns what is known now.
+        Returns the present state.
     open_job
         Returns the live view of a job.
     on_close
-        Told when the served page that shows this screen is gone.
+        Called when the served page that shows this screen is gone.
     on_connect
-        Told when a notebook's page has taken the view in.
+        Called when a notebook's page has rendered the view.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ManyScreen:
         self._picture, self._open_job = picture, open_job
         first = picture()
         self._figure, self._table, self._totals = Figure(), JobsTable(), _text(stylesheets=[_TOTALS])
-        self._message = _text(html_attributes={"role": "status", "aria-live": "polite"})  # read out
+        self._message = _text(html_attributes={"role": "status", "aria-live": "polite"})  # for screen readers
         self._make_controls()
         self._opened: tuple[LiveView, Screen] | None = None
         self._below = pn.Column(sizing_mode="stretch_width")
@@ -128,7 +128,7 @@ class ManyScreen:
     # drawing
 
     def show(self) -> None:
-        """Bring all models up to date."""
+        """Update all models."""
         picture = self._picture()
         told = columns(picture)
         self._show_words(told)

@@ -1,4 +1,4 @@
-"""The static copy of the view of many jobs: what a saved notebook keeps."""
+"""The static copy of the view of many jobs, for saved notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlrover_nb.widgets.marks import Line, Plot
 if TYPE_CHECKING:
     from dlrover_nb.widgets.many import columns as shown
 
-N_POINT = 75  # of a line: a saved notebook shall stay small
+N_POINT = 75  # of a line: saved notebooks stay small
 N_LABEL = 8
 TITLE = "Throughput of all jobs"
 
@@ -36,12 +36,12 @@ def view(picture: shown.JobsViewState) -> View:
 
 
 def title(picture: shown.JobsViewState) -> str:
-    """Name the cluster; what is simulated says so."""
+    """Name the cluster, and whether it is simulated."""
     return f"All jobs of {picture.description}"
 
 
 def x_label(picture: shown.JobsViewState) -> str:
-    """Say what the times of the chart are."""
+    """Describe the chart's time axis."""
     if picture.simulated:
         return "simulated time (h:mm:ss)"
     return f"time since {units.clock(picture.origin_s)} (h:mm:ss)" if picture.origin_s else "time (h:mm:ss)"

@@ -1,7 +1,7 @@
-"""The live table of jobs: cells travel as data, and the browser makes the table of them.
+"""The live table of jobs: cells are sent as data, and the browser builds the table.
 
-As HTML from here the table of fifty jobs would be 20 kB a second. Cells that changed are a tenth of a
-kilobyte each second and job, and what the browser makes of them is a real table: rows, a head, a caption.
+As HTML the table of fifty jobs would be 20 kB a second. Changed cells are a tenth of a kilobyte per second
+and job, and the browser builds a real table: rows, a head, a caption.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STYLE = (
     "tbody th{font-weight:600;white-space:nowrap}.n{text-align:right;white-space:nowrap}"
     "tr.now{background:#fff4d6}</style>"
 )
-_SCROLLED = {"max-height": "440px", "overflow-y": "auto"}  # an opened job stands below, within reach
+_SCROLLED = {"max-height": "440px", "overflow-y": "auto"}  # an opened job is shown below
 # Ranks below 3 need somebody: a shaded row, beside the words in its cells. Cells were escaped by nobody yet.
 _DRAW = """
 const esc = (s) => String(s).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`)
@@ -75,7 +75,7 @@ class JobsTable:
             self.source.js_on_change(event, draw)
 
     def update(self, rows: Sequence[Row]) -> None:
-        """Send the cells that changed; the whole table where rows came or went."""
+        """Send the changed cells; the whole table where rows were added or removed."""
         new: dict[str, list[object]] = {
             key: [row.cells[i] for row in rows] for i, key in enumerate(self._keys)
         }
@@ -84,7 +84,7 @@ class JobsTable:
         old = self.source.data
         if len(old["rank"]) != len(rows):
             if not self.root.text:
-                self.root.text = html(rows)  # what the browser shows before the first change
+                self.root.text = html(rows)  # shown before the first change
             self.source.data = new
             return
         patches = {key: _changed(old[key], column) for key, column in new.items()}
@@ -105,7 +105,7 @@ def head_html() -> str:
 
 
 def html(rows: Sequence[Row]) -> str:
-    """Return the table as the browser makes it."""
+    """Return the table as the browser builds it."""
     return f"{head_html()}<tbody>{''.join(map(_row, rows))}</tbody></table>"
 
 

@@ -1,7 +1,7 @@
 """The live view of all jobs of a cluster: `%dlrover dash`.
 
-A `ManyJobs` holds one roster and any number of screens drawn from it. The poller asks the cluster once a
-tick for all jobs together, however many screens and jobs there are.
+A `ManyJobs` holds one `JobsViewModel` and any number of screens drawn from it. The poller queries the cluster
+once a tick for all jobs, however many screens and jobs there are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ManyJobs(LivePage["ManyScreen"]):
     cluster
         Where they run.
     poller
-        Keeps this view, and those of jobs opened from it, up to date; the one of the cluster.
+        Updates this view, and those of jobs opened from it; the cluster's poller.
 
     Raises
     ------
