@@ -1,11 +1,11 @@
-"""How long training waits for a checkpoint of 1 GiB, beside a plain copy, torch.save and DLRover's.
+"""How long training waits for a 1 GiB checkpoint, compared with a plain copy, torch.save and DLRover.
 
-Each round measures, one after the other: a plain copy of the same arrays into a buffer of the same size that
+Each round measures in sequence: a plain copy of the same arrays into a buffer of the same size that
 was written before; our save (copy into shared memory, hand-over to the thread that writes the file);
 torch.save of the same arrays to the same disk; and, where a script is named that measures DLRover's flash
 checkpoint and prints one line of JSON, that script. Then saves to memory and to disk in turn without a gap,
-each of which is read back from its file and compared. The first save finds its memory taken beforehand, as
-in a PS; the second, into the other buffer, does not.
+each of which is read back from its file and compared. The first save uses memory allocated beforehand, as in
+a PS; the second, into the other buffer, does not.
 
     python benchmarks/checkpoint.py [--gib 1 --rounds 5 --pairs 200 --pair-mib 16]
         [--peer-python VENV/bin/python --peer-script flash_checkpoint.py --peer-rounds 3]
@@ -75,7 +75,7 @@ def results(flash: FlashCheckpoint, n: int) -> list[Persisted]:
             raise TimeoutError(f"{n - len(found)} files were not written within {LIMIT_S:g} s")
         for result in flash.poll():
             if not isinstance(result, Persisted):
-                raise RuntimeError(result.why)  # noqa: TRY004 - it is what went wrong
+                raise RuntimeError(result.why)  # noqa: TRY004 - the reason of the failure
             found.append(result)
     return found
 
@@ -116,7 +116,7 @@ class Speeds:
         torch.save(tensors, self.folder / "torch.pt")
 
     def first(self) -> None:
-        """Save once into each buffer: into one that was taken beforehand, and into a new one."""
+        """Save once into each buffer: one allocated beforehand, and a new one."""
         self.flash.expect(sum(array.nbytes for array in self.image.arrays.values()))
         while self.flash._busy:  # noqa: SLF001 - a PS trains meanwhile
             time.sleep(0.01)
@@ -154,7 +154,7 @@ class Speeds:
 
 
 def pairs(n: int, n_byte: int, folder: Path) -> dict[str, int]:
-    """Save to memory and to disk in turn without a gap; count what cannot be read back as it was."""
+    """Save to memory and to disk in turn without a gap; count what cannot be read back unchanged."""
     part = make_part(n_byte)
     flash = FlashCheckpoint(JOB, folder, "ps-1")
     done: list[Persisted] = []
@@ -179,7 +179,7 @@ def pairs(n: int, n_byte: int, folder: Path) -> dict[str, int]:
 
 
 def peer(python: str, script: str, folder: Path) -> dict[str, Any]:
-    """Run a script that measures DLRover's; its last line is JSON."""
+    """Run a script that measures DLRover; its last line is JSON."""
     command = [python, script, "--tmp", str(folder)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
     if ran.returncode:

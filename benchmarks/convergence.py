@@ -1,10 +1,10 @@
-"""AUC and log loss of distributed runs beside a single process on the same rows.
+"""AUC and log loss of distributed runs compared with a single process on the same rows.
 
 Each run is a real job of processes on this machine, with two workers and one parameter server, in one of
-these ways; the single process trains the same model on the same rows:
+these modes; the single process trains the same model on the same rows:
 
 asp       asynchronous
-overlap   asynchronous, and workers compute while their gradients travel
+overlap   asynchronous, and workers compute while their gradients are sent
 bsp       bulk-synchronous; each worker has half the batch, so that a round is a batch of the single process
 ssp       stale-synchronous, at most 4 iterations ahead, with overlap
 elastic   overlap, and on the way: one worker and one parameter server become two of each, a worker and a
@@ -13,8 +13,8 @@ elastic   overlap, and on the way: one worker and one parameter server become tw
 
     python benchmarks/convergence.py [--data census criteo --ways asp bsp --seeds 0 1 2 --shared FOLDER]
 
-Criteo is the first 60,000 rows of a public sample (48,000 to train on, 12,000 held out); it is left out, and
-said so, where the file is not there. The last line is JSON.
+Criteo is the first 60,000 rows of a public sample (48,000 to train on, 12,000 held out); it is left out, with
+a message, where the file is missing. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CRITEO = Path("criteo", "criteo_60k.parquet")
 
 @dataclass(frozen=True)
 class Quality:
-    """What a run reached on the held-out rows, and what became of its shards."""
+    """A run's quality on the held-out rows, and the states of its shards."""
 
     auc: float
     log_loss: float
@@ -67,7 +67,7 @@ def plan(workers: int, ps: int) -> ResourcePlan:
 
 
 def data_of(name: str, shared: Path) -> DataSpec | None:
-    """Return where the rows are; None: they are not on this machine."""
+    """Return the path of the rows; None: they are not on this machine."""
     if name == "census":
         return DataSpec()
     path = (shared / CRITEO).resolve()
@@ -94,7 +94,7 @@ def job(name: str, data: DataSpec, seed: int) -> JobSpec:
 
 
 def in_the_way(way: str, spec: JobSpec) -> JobSpec:
-    """Return the job that trains `spec` in one of `WAYS`."""
+    """Return the job that trains `spec` in one mode of `WAYS`."""
     match way:
         case "asp":
             return spec
@@ -122,7 +122,7 @@ def share_done(snapshot: JobSnapshot) -> float:
 
 
 def kill(handle: JobHandle, role: Role) -> None:
-    """Kill the newest node of a role that is up."""
+    """Kill the newest running node of a role."""
     nodes: list[NodeView] = [n for n in handle.snapshot().nodes if n.role is role and n.pid]
     if nodes and nodes[-1].pid is not None:
         psutil.Process(nodes[-1].pid).kill()
@@ -139,7 +139,7 @@ def disturb(handle: JobHandle) -> str:
         if not wait(handle, lambda s, share=share: share_done(s) > share).phase.is_final:  # type: ignore[misc]
             kill(handle, role)
             done.append(f"{role} killed")
-    time.sleep(1.0)  # until the master knows
+    time.sleep(1.0)  # until the master has noticed
     wait(handle, lambda s: s.running == plan(2, 2))
     if not handle.snapshot().phase.is_final:
         handle.scale(plan(2, 1))
@@ -180,7 +180,7 @@ def alone(spec: JobSpec) -> Quality:
 
 
 def measure(name: str, data: DataSpec, seed: int, ways: list[str]) -> dict[str, Quality]:
-    """Return the quality of each way and of the single process, and print it."""
+    """Return the quality of each mode and of the single process, and print it."""
     spec = job(name, data, seed)
     single = alone(spec)
     print(f"{name:8} {seed:4}  single   {single.auc:.4f}           {single.log_loss:.4f}", flush=True)
@@ -197,7 +197,7 @@ def measure(name: str, data: DataSpec, seed: int, ways: list[str]) -> dict[str, 
 
 
 def summary(runs: list[dict[str, Quality]], ways: list[str]) -> dict[str, object]:
-    """Return per way the mean AUC and log loss, and the largest difference of AUC to the single process."""
+    """Return per mode the mean AUC and log loss, and the largest AUC difference to the single process."""
     rows: dict[str, object] = {}
     for way in ("single", *ways):
         rows[way] = {

@@ -6,7 +6,7 @@ global batch B is fixed there, so that m = B/w. Three protocols, RMSLE of throug
 - 70/30: a random 70 % of the plans; 12 probes: 12 random plans; both over 20 seeded draws;
 - extrapolate: plans with p at most its median and w at most its 60th percentile; all larger are predicted.
 
-Beside the model stand, on the same splits, Eqs. 1-6 as written, Optimus, and Eqs. 1-6 with one term in w,
+The model is compared, on the same splits, with Eqs. 1-6 as written, Optimus, and Eqs. 1-6 with one term in w,
 each by NNLS refined on log residuals. Coverage is the share of unseen plans inside the 90 % band, each
 protocol counting alike.
 
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 for name in (
     "OPENBLAS_NUM_THREADS",
     "OMP_NUM_THREADS",
-):  # small matrices: more threads only wait on each other
+):  # small matrices: more threads only wait for each other
     os.environ.setdefault(name, "1")
 
 import numpy as np
@@ -50,7 +50,7 @@ AXES = ["workers", "ps", "worker_cpu", "ps_cpu"]
 
 
 def load(shared: Path) -> dict[str, tuple[pd.DataFrame, float]]:
-    """Return each job's samples as the model takes them, and M in bytes."""
+    """Return each job's samples in the model's form, and M in bytes."""
     table = pd.read_csv(shared / "data" / "dl2_ps_speed" / "ps_worker_speed.csv")
     table = table[table["failed"] == 0]
     jobs = {}
@@ -150,7 +150,7 @@ def run(
 
 
 def made_up(n: int) -> pd.DataFrame:
-    """Return samples of n different plans with CPU varied, for the clock."""
+    """Return samples of n different plans with CPU varied, for the timing."""
     rng = np.random.default_rng(0)
     grid = np.array(
         [(w, p, a, b) for w in range(1, 21) for p in range(1, 11) for a in (1, 2, 4) for b in (1, 2)]
@@ -170,7 +170,7 @@ def made_up(n: int) -> pd.DataFrame:
 
 
 def milliseconds(call: Callable[[], object], repeats: int = 40) -> float:
-    """Return the shortest time of a call: whatever else runs on the machine only adds."""
+    """Return the shortest time of a call: other load on the machine only adds to it."""
     call()
     times = []
     for _ in range(repeats):

@@ -1,13 +1,13 @@
 """Memory forecasts on real series: embedding growth, memory hogs, pods.
 
-- Criteo: distinct ids at 40,000, 60,000 and 80,000 samples, from what was seen in the first 20,000.
-- Sock Shop: containers in which a hog fills memory again and again up to a limit of 1000 MiB: how long
-  before the greatest use of the phase an alarm was raised, and how many alarms were raised in phases where
-  nothing was wrong. The hog takes and gives back within one scrape (10-30 s), so that no growth can be
-  seen: what warns is that readings scatter up to near the limit.
+- Criteo: distinct ids at 40,000, 60,000 and 80,000 samples, from the first 20,000.
+- Sock Shop: containers in which a hog repeatedly fills memory up to a limit of 1000 MiB: how long before
+  the greatest use of the phase an alarm was raised, and how many alarms were raised in phases without a
+  fault. The hog allocates and frees within one scrape (10-30 s), so that no growth is visible: the alarm
+  comes from readings that scatter up to near the limit.
 - Alibaba pods: error 5, 15 and 60 minutes ahead, from rolling origins, over that of "as now".
 
-The data are not ours to ship; where they are is said by --shared.
+The data may not be shipped with this repository; --shared names their folder.
 
     python benchmarks/forecast.py [--shared ../shared --stride 11]
 """
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-CRITEO_80K = 200_587  # given with the data, whose last 20,000 rows are not at hand
+CRITEO_80K = 200_587  # given with the data, whose last 20,000 rows are not available
 LIMIT_MIB = 1000.0
 ALARM = 0.2  # as the controller's threshold
-EVERY = 5  # reports (of one second) between two looks; two looks in a row make an alarm
-LOOK_AHEAD_S = 300.0  # containers have no end: the length of a phase
+EVERY = 5  # reports (of one second) between two checks; two positive checks in a row are an alarm
+LOOK_AHEAD_S = 300.0  # containers do not end: the length of a phase
 AHEAD_S = {"5": 300.0, "15": 900.0, "60": 3600.0}
 WINDOW = 120  # reports of 57 s
 POD_MIB = 32_768.0  # the data give shares of an unknown size
@@ -80,7 +80,7 @@ def embedding(shared: Path) -> dict[str, float]:
 
 
 def alarm_at(t: Floats, mib: Floats, first: int, *, limit_mib: float = LIMIT_MIB) -> float | None:
-    """Return when two looks in a row found an OOM likely, None where none did."""
+    """Return when two checks in a row found an OOM likely, None where none did."""
     before = False
     for i in range(first, len(t), EVERY):
         found = forecast(t[: i + 1], mib[: i + 1], limit_mib=limit_mib, end=t[i] + LOOK_AHEAD_S)
@@ -132,7 +132,7 @@ def hogs(shared: Path) -> dict[str, float]:
 
 
 def at(found: MemoryForecast, ahead_s: float) -> tuple[float, float, float]:
-    """Return the middle, low and high of a forecast so far ahead; as now where nothing is known."""
+    """Return the middle, low and high of a forecast so far ahead; the present value if unknown."""
     if not found.known:
         return found.now, found.now, found.now
     x, *bands = np.asarray(found.fan).T

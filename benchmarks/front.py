@@ -1,15 +1,15 @@
-"""How fast and how good the search for plans is: exact front, NSGA-II beside it, planning for 1000 jobs.
+"""Speed and quality of the search for plans: exact front, NSGA-II, planning for 1000 jobs.
 
 - `exact_ms_1m`: the non-dominated filter over cost and throughput of 1,048,576 plans (64 workers, 16 PS and
-  32 x 32 CPU sizes), the two arrays given; median of the rounds. What makes the arrays (listing the plans,
-  placing each on the machines, pricing and predicting it) is timed beside it, and so is a whole analysis.
+  32 x 32 CPU sizes), the two arrays given; median of the rounds. Making the arrays (listing the plans,
+  placing each on the machines, pricing and predicting it) is timed separately, and so is a whole analysis.
 - `nsga2_hv_ratio`, `nsga2_s`: NSGA-II on the same plans; hypervolume of its front over that of the exact
-  one, worst of the seeds, and the slowest run, model included. Reference point: the cost of the dearest plan
-  of the space and no throughput at all. Random search with as many plans is shown beside it.
+  one, worst of the seeds, and the slowest run, model included. Reference point: the cost of the most
+  expensive plan of the space and zero throughput. Random search with as many plans is shown for comparison.
 - `replan_1000_jobs_s`: 1000 jobs with fitted models, each with its own present plan and 288 plans to choose
-  from (8 workers, 4 PS, 3 x 3 CPU sizes): predict, take the front, price it, take the transition off the
-  gain, choose the most efficient plan. All 288 plans go by the mean coefficients, the best 96 by the whole
-  model (`planner.bid`). The models are fitted beforehand, 40 different ones in turn. `agree` is
+  from (8 workers, 4 PS, 3 x 3 CPU sizes): predict, take the front, price it, subtract the transition from
+  the gain, choose the most efficient plan. All 288 plans are predicted by the mean coefficients, the best 96
+  by the whole model (`planner.bid`). The models are fitted beforehand, 40 different ones in turn. `agree` is
   the share of jobs for which predicting all 288 plans leads to the same choice.
 
 The models are fitted to windows of Eqs. 1-6 with 2 % noise.
@@ -60,7 +60,7 @@ def plan(w: int, p: int, worker_cpu: float, ps_cpu: float) -> ResourcePlan:
 
 
 def situation(bounds: PlanBounds, rng: np.random.Generator) -> Situation:
-    """Return a job whose true coefficients, measured plans and present plan come from the generator."""
+    """Return a job with true coefficients, measured plans and present plan drawn from the generator."""
     grad, upd, sync, emb, rest = np.array([0.15, 0.05, 0.002, 0.1, 0.01]) * np.exp(rng.normal(0, 0.5, 5))
     samples = []
     for _ in range(6):
@@ -87,7 +87,7 @@ def timed(call: Callable[[], object]) -> tuple[float, object]:
 
 
 def million(rounds: int) -> tuple[float, Rough, Array]:
-    """Time the exact front of a million plans, step by step."""
+    """Time the exact front of a million plans, by step."""
     job = situation(MILLION, np.random.default_rng(1))
     fit_s, model = timed(lambda: fitted(job))
     rough = Rough(grid_of(job), model, job)

@@ -1,9 +1,9 @@
-"""Masters of many jobs against a control plane alone: their pods are played by a kubelet of this file.
+"""Masters of many jobs on a control plane alone: a fake kubelet in this file runs their pods.
 
-Nodes are written by hand and are never lost (the controller of nodes waits an hour for them). A pod that the
-scheduler placed is told to run; one that is deleted goes at once; one that is to end fails. All else is
-real: API server, scheduler, the backends and their watches. The backends of all jobs share one process of
-their own, asked in the rhythm of a job's driver, so that its CPU and memory are theirs.
+Nodes are created by this file and never lost (the node controller waits an hour for them). A scheduled pod is
+set to running; a deleted one is removed at once; an ended one has failed. All else is real: API server,
+scheduler, the backends and their watches. The backends of all jobs share a separate process, called at the
+rate of a job's driver, so that its CPU and memory are theirs.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ N_NODE, PODS_OF_NODE, NODE_CPU, NODE_GIB = 10, 500, 4000, 4000
 N_PS, N_WORKER = 2, 3
 LIMIT_S = 300.0
 NOBODY_IS_LOST = {"TESTKUBE_NODE_GRACE": "3600s"}
-POLL_S, SECOND_S, ROOM_S = 0.25, 1.0, 5.0  # as `core.driver.loop` asks
+POLL_S, SECOND_S, ROOM_S = 0.25, 1.0, 5.0  # as in `core.driver.loop`
 
 
 class FakeKubelet:
-    """Plays all nodes: says of placed pods that they run, and lets deleted ones go."""
+    """Fakes all nodes: sets placed pods to running, and removes deleted ones."""
 
     def __init__(self, kubeconfig: str) -> None:
         self.core = client.CoreV1Api(config.new_client_from_config(kubeconfig))
@@ -67,13 +67,13 @@ class FakeKubelet:
         self._pool.shutdown(cancel_futures=True)
 
     def fail(self, pod: str) -> None:
-        """End a pod as a program does that exits with 1."""
+        """End a pod like a program that exits with 1."""
         state = {"terminated": {"exitCode": 1, "reason": "Error"}}
         self._patch(pod, {"phase": "Failed", "containerStatuses": [_container(state)]})
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            with contextlib.suppress(Exception):  # a server that is away is asked again
+            with contextlib.suppress(Exception):  # an unreachable server is retried
                 self._follow()
             self._closed.wait(0.2)
 
@@ -141,7 +141,7 @@ def _lines(stream: Any) -> Iterator[bytes]:
 
 
 def requests_served(core: client.CoreV1Api) -> dict[str, float]:
-    """Return what the API server counted so far, by verb and resource; a watch counts when it ends."""
+    """Return the API server's request counts, by verb and resource; a watch counts when it ends."""
     told = core.api_client.call_api(
         "GET", f"{core.api_client.configuration.host}/metrics", {"Accept": "text/plain"}
     )
@@ -176,7 +176,7 @@ class Masters:
         print(word, file=self._process.stdin, flush=True)
 
     def until(self, what: str, **wanted: Any) -> dict[str, Any]:
-        """Wait for a word of the masters."""
+        """Wait for a message of the masters."""
         end_s = time.monotonic() + LIMIT_S
         while True:
             for seen in self.seen:
@@ -195,7 +195,7 @@ class Masters:
 
 
 def fakes(run: Any, *, n_job: int, rest_s: float, n_end: int, away_s: float) -> dict[str, Any]:
-    """Return the figures of `n_job` jobs on a control plane that is theirs alone."""
+    """Return the figures of `n_job` jobs on a dedicated control plane."""
     from kube import await_account
 
     kubelet = FakeKubelet(run.kubeconfig)
@@ -218,7 +218,7 @@ def fakes(run: Any, *, n_job: int, rest_s: float, n_end: int, away_s: float) -> 
 
 
 def as_a_master(run: Any, core: client.CoreV1Api) -> str:
-    """Return a kubeconfig of an account that has the rights of a job's master and no others."""
+    """Return a kubeconfig of an account with exactly the rights of a job's master."""
     from dlrover_nb.core.manifests.rights import master_rights, role
 
     rbac, name = client.RbacAuthorizationV1Api(core.api_client), "bench-master"
@@ -266,7 +266,7 @@ def _begun(masters: Masters, n_job: int) -> dict[str, Any]:
 def _at_rest(
     masters: Masters, core: client.CoreV1Api, n_job: int, rest_s: float, idle: dict[str, float]
 ) -> dict[str, Any]:
-    time.sleep(5.0)  # what followed the start is over
+    time.sleep(5.0)  # the effects of the start are over
     base_mib = masters.until("base_mib")["base_mib"]
     before_s, began_s = sum(masters.looked.cpu_times()[:2]), time.monotonic()
     masters.say("count")
@@ -302,7 +302,7 @@ def _nth_count(masters: Masters, n: int) -> dict[str, Any]:
 
 
 def _notice(masters: Masters, kubelet: FakeKubelet, jobs: list[str]) -> dict[str, Any]:
-    """End pods one after the other; how soon each is told."""
+    """End pods one after the other; return how soon each end is reported."""
     took_ms = []
     for n, job in enumerate(jobs):
         node = f"worker-{n // len(set(jobs)) % N_WORKER}"
@@ -329,7 +329,7 @@ def _pod_of(kubelet: FakeKubelet, job: str, node: str) -> str:
 
 
 def _outage(masters: Masters, kubelet: FakeKubelet, run: Any, n_job: int, away_s: float) -> dict[str, Any]:
-    """Take the API server away from all; how busy they are, and how soon they see again."""
+    """Stop the API server; return the masters' load, and how soon they notice its return."""
     pods = [_pod_of(kubelet, f"job-{i}", "ps-0") for i in range(n_job)]
     before_s, began_s = sum(masters.looked.cpu_times()[:2]), time.monotonic()
     run.stop_api()
@@ -379,7 +379,7 @@ def _backend(api: Any, job: str) -> Any:
     from dlrover_nb.core.structs.pods import PodJob
 
     features = FeatureSpec("label", (), (), n_train=1, n_eval=1)
-    shape = NodeShape(NODE_CPU, NODE_GIB * 1024)  # what the client saw: a master may not list machines
+    shape = NodeShape(NODE_CPU, NODE_GIB * 1024)  # as observed by the client: masters may not list machines
     told = PodJob(JobSpec(job), features, "00000000", "", "", "", capacity=Capacity((shape,) * N_NODE))
     return KubernetesBackend(told, Site(api, None, "10.0.0.1:7070"))
 
@@ -408,7 +408,7 @@ def _start_nodes(job: str, backend: Any) -> None:
 
 
 def _follow_all(backends: Mapping[str, Any], apis: Iterable[Any], words: list[str], began: float) -> None:
-    """Ask each backend what a driver asks, as often as it does, until there is nobody to tell it to."""
+    """Call each backend as a driver does, at its rate, until nobody reads the results."""
     looked = dict.fromkeys(backends, (0.0, 0.0))
     waits, n_count = set(backends), 0
     while True:

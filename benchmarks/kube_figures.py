@@ -8,11 +8,11 @@ fakes  many jobs of fake pods on a control plane alone (`kube_fakes`):
        fakes_cpu_percent, fakes_memory_mib: of the masters' backends
        fakes_notice_ms: from the end of a pod to its master
        fakes_back_s: the same just after the API server's return
-pods   a job in real pods on two nodes, beside the same on a local Ray:
+pods   a job in real pods on two nodes, and the same on a local Ray:
        submit_to_first_step_s: from submit to the first trained samples
        scale_out_s: from the decision to the new worker's first step
 rest   pods_requests_per_minute: of a real job's master, at rest, by the
-       audit of the API server, which is started anew for that            <= 10
+       audit of the API server, which is restarted for that              <= 10
 =====  =================================================================  =========
 
 The cluster is that of the tests (`tests/kube.py`): ``DLROVER_NB_TEST_KUBE`` names one with nodes that is up.

@@ -1,7 +1,7 @@
-"""Real jobs in real pods, and the same jobs on a local Ray of the same machine: how soon they train and grow.
+"""Real jobs in real pods and on a local Ray of the same machine: time to first step and to scale-out.
 
-A first step is seen in the worker's own report, of which one comes each second, so that a time holds up to a
-second of waiting for it, on both alike.
+A first step is observed in the worker's report, one per second, so that a time includes up to a second of
+waiting, on both alike.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PLAN = ResourcePlan(worker=RolePlan(1, 0.4, 512), ps=RolePlan(1, 0.2, 256))
 MORE = replace(PLAN, worker=RolePlan(2, 0.4, 512))
 LOOK_S = 0.05
 LIMIT_S = 180.0
-AUDIT = {  # each request once: when it begins, as a watch lasts
+AUDIT = {  # each request once: when it begins, since a watch lasts
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["ResponseStarted", "ResponseComplete", "Panic"],
@@ -81,7 +81,7 @@ def namespace(run: Any) -> Iterator[tuple[Cluster, str]]:
 
 
 def at_rest(run: Any, rest_s: float) -> dict[str, Any]:
-    """Return what the master of an undisturbed job asks of the API server, by the audit of that."""
+    """Return the requests of an idle job's master to the API server, by the server's audit log."""
     with audited(run) as log, namespace(run) as (cluster, name):
         handle = cluster.submit(JobSpec("rest", plan=PLAN, mode=Mode.MANUAL, n_epoch=10_000))
         _until_workers_step(handle, 1)
@@ -98,7 +98,7 @@ def at_rest(run: Any, rest_s: float) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def audited(run: Any) -> Iterator[Path]:
-    """Let the API server write down who asks for what; it is started anew for it, and again afterwards."""
+    """Enable the API server's audit log; it is restarted for that, and again afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="tk-audit-"))
     policy, log, command = folder / "policy.yaml", folder / "audit.log", run.run / "api-command"
     policy.write_text(yaml.safe_dump(AUDIT))
@@ -116,7 +116,7 @@ def audited(run: Any) -> Iterator[Path]:
 
 
 def _asked(log: Path, namespace: str) -> Counter[str]:
-    """Return what service accounts of a namespace asked for so far, each request once."""
+    """Return the requests of a namespace's service accounts so far, each once."""
     account = f"system:serviceaccount:{namespace}:"
     told: Counter[str] = Counter()
     for entry in map(json.loads, log.read_text().splitlines()):
@@ -136,7 +136,7 @@ def _times(cluster: Cluster, n_time: int, where: str) -> dict[str, Any]:
 
 
 def _one(cluster: Cluster, name: str) -> tuple[float, float, float]:
-    """Run a job until its second worker trains; return the seconds of submit, first step and growth."""
+    """Run a job until its second worker trains; return the seconds of submit, first step and scale-out."""
     began_s = time.monotonic()
     handle = cluster.submit(JobSpec(name, plan=PLAN, mode=Mode.MANUAL, n_epoch=10_000))
     submitted_s = time.monotonic()
@@ -162,7 +162,7 @@ def _until_workers_step(handle: JobHandle, n_worker: int) -> None:
 def _until(condition: Any) -> None:
     end_s = time.monotonic() + LIMIT_S
     while True:
-        with contextlib.suppress(BackendError):  # its master is on its way
+        with contextlib.suppress(BackendError):  # its master is starting
             if condition():
                 return
         if time.monotonic() > end_s:

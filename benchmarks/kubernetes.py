@@ -1,9 +1,9 @@
-"""What jobs cost on Kubernetes: how soon they train and grow, and what their masters ask of the API server.
+"""Costs of jobs on Kubernetes: time to first step and to scale-out, and requests to the API server.
 
     python benchmarks/kubernetes.py [--parts fakes pods --jobs 200]
 
-The measuring lies in `kube_figures.py`. This folder comes first on the path of every script in it, and the
-client of Kubernetes has this name. Imported by that name, this file therefore hands out the real one.
+The measurement is in `kube_figures.py`. This folder comes first on the path of every script in it, and the
+Kubernetes client has this name. Imported by that name, this file therefore provides the real one.
 """
 
 from __future__ import annotations

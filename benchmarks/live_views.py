@@ -1,11 +1,12 @@
-"""Live views in a real browser: from tick to paint, what they cost, and whether anything grows.
+"""Live views in a real browser: time from tick to paint, cost, and memory growth.
 
 `notebook.py` runs it. A simulated cluster and the server of the views run in this process, Chromium in its
-own. Everything is on one machine, so both read one clock.
+own. Both are on one machine, so they share one clock.
 
-**Tick to paint.** The server notes the time when the poller hands a view its newest picture. In the browser
-the chart's source is asked when data arrives, and the paint of the plot that follows is waited for; the time
-of the first animation frame after it counts. Server and browser name a tick by the last time in the chart.
+**Tick to paint.** The server records the time when the poller passes a view its newest snapshot. In the
+browser the chart's source reports when data arrives, and then the next paint of the plot is awaited; the time
+of the first animation frame after it counts. Server and browser identify a tick by the last time in the
+chart.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ WATCH = """(name) => {
 
 @dataclass
 class Watched:
-    """A view with a clock on it: when it was handed which tick."""
+    """A view that records when it received each tick."""
 
     view: Any
     newest: Callable[[Any], float]  # of a view: the last time in its chart
@@ -116,7 +117,7 @@ def newest_of_job(view: LiveView) -> float:
 
 @contextlib.contextmanager
 def simulated(n_job: int, speed: float) -> Iterator[Any]:
-    """Give a simulated cluster with jobs that last; nobody changes their plans."""
+    """Return a simulated cluster with long jobs and fixed plans."""
     cluster = simulate(machines=20 * n_job, speed=speed)
     rng, sampler = (
         np.random.default_rng(0),
@@ -135,7 +136,7 @@ def served(make: Callable[[], Any]) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    logging.getLogger("bokeh").setLevel(logging.ERROR)  # it tells of each message to a page just closed
+    logging.getLogger("bokeh").setLevel(logging.ERROR)  # it logs each message to a page just closed
     server = pn.serve(
         make, port=port, address="127.0.0.1", show=False, threaded=True, verbose=False,
         websocket_origin=f"127.0.0.1:{port}",
@@ -168,7 +169,7 @@ def chromium() -> Iterator[Any]:
 
 
 class Page:
-    """One page with a count of what it was sent and whom it asked."""
+    """One page with a count of the data sent to it and of its requests."""
 
     def __init__(self, browser: Any, address: str) -> None:
         self.n_byte, self.asked, self.errors = 0, list[str](), list[str]()
@@ -190,7 +191,7 @@ class Page:
         self.page.wait_for_timeout(1000 * seconds)
 
     def outside(self) -> list[str]:
-        """Return the addresses that were asked for and are not on this machine."""
+        """Return the requested addresses that are not on this machine."""
         parts = [(url, urlsplit(url)) for url in self.asked]
         return [url for url, p in parts if p.scheme not in {"data", "blob"} and p.hostname != "127.0.0.1"]
 
@@ -213,7 +214,7 @@ def view_seconds() -> float:
 
 
 def measure_view(browser: Any, watched: Watched, line: str, seconds: float, prefix: str) -> dict[str, Any]:
-    """Open a view in a page and watch it for a while."""
+    """Open a view in a page and measure it for a while."""
     watched.start()
     with served(watched.view.panel) as address:
         page = Page(browser, address)
@@ -257,7 +258,7 @@ def many_jobs(browser: Any, n_job: int, seconds: float, speed: float) -> dict[st
 
 
 def heap(browser: Any, n_job: int, minutes: float, speed: float) -> dict[str, Any]:
-    """Watch the browser's heap, garbage collected, while the jobs tick; the slope is a least-squares line."""
+    """Measure the browser's heap after garbage collection while the jobs tick; a least-squares slope."""
     with simulated(n_job, speed) as cluster:
         view = ManyJobs(cluster, Poller())
         with served(view.panel) as address:
@@ -283,7 +284,7 @@ def heap(browser: Any, n_job: int, minutes: float, speed: float) -> dict[str, An
 
 
 def cycles(browser: Any, n_job: int, n: int, speed: float) -> dict[str, Any]:
-    """Open and close a page again and again; what stays in the server's memory afterwards has leaked."""
+    """Open and close a page repeatedly; what stays in the server's memory afterwards has leaked."""
     process, rows = psutil.Process(), []
     pn.config.session_history = 0
     with simulated(n_job, speed) as cluster:
@@ -303,7 +304,7 @@ def cycles(browser: Any, n_job: int, n: int, speed: float) -> dict[str, Any]:
     }
 
 
-N_WARM = 8  # cycles before the first look: imports, caches, the allocator's arenas
+N_WARM = 8  # cycles before the first measurement: imports, caches, the allocator's arenas
 CLOSED_LIMIT_S = 60.0  # for the server to notice that pages have gone
 
 

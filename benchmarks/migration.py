@@ -1,9 +1,9 @@
-"""Parameters on 1 -> 2 -> 1 PS while two workers train: how long they stand still, and what it costs them.
+"""Migration of parameters on 1 -> 2 -> 1 PS while two workers train: their pause and its cost.
 
 A real job of processes on this machine trains Wide&Deep on Census while its embedding table is filled with
-rows that nobody trains, 1 GiB of values and optimizer state in all. Then a PS is added and taken away again,
-once by seamless migration and once by stop and restart. Every worker stamps every iteration that its PS have
-acknowledged; from these stamps come, for each change:
+untrained rows, 1 GiB of values and optimizer state in all. Then a PS is added and removed again, once by
+seamless migration and once by stop and restart. Every worker stamps every iteration that its PS have
+acknowledged; from these stamps follow, for each change:
 
 pause_ms            longest time between two iterations of one worker (`_master`: as the job master measures);
                     it began `pause_at_s` after the decision
@@ -58,7 +58,7 @@ LIMIT_S = 600.0
 TARGET_PAUSE_MS = 200.0
 FILL_ROWS = 1 << 15  # in one push
 STAMP = struct.Struct("<d")
-STAMPS = "DLROVER_NB_STAMPS"  # names the folder of the stamps to the nodes
+STAMPS = "DLROVER_NB_STAMPS"  # the nodes' variable with the folder of the stamps
 
 
 def plan(n_ps: int) -> ResourcePlan:
@@ -107,7 +107,7 @@ class Job:
         return now
 
     def fill(self, first: int, n_row: int) -> None:
-        """Let the only PS hold rows of ids from `first` on, by pushes of zero gradients: no value changes."""
+        """Fill the only PS with ids from `first` on by pushing zero gradients: no value changes."""
         now = self.until(lambda now: now.running == plan(1))
         (pid,) = (each.pid for each in now.nodes if each.role is Role.PS)
         context = zmq.Context()
@@ -130,7 +130,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the PS, and when it was: on the monotonic clock."""
+    """A change of the PS and its time on the monotonic clock."""
 
     decided_s: float
     running_s: float
@@ -138,7 +138,7 @@ class Change:
 
 
 def change(job: Job, n_ps: int, seconds: float) -> Change:
-    """Let the job run on `n_ps` PS, and some seconds more."""
+    """Scale the job to `n_ps` PS, and let it run some seconds more."""
     n_marker = len(job.driver.snapshot().markers)
     decided_s = time.monotonic()
     job.driver.decide(Decision(Verdict.SCALE, "benchmark", time.time(), plan=plan(n_ps)))
@@ -149,7 +149,7 @@ def change(job: Job, n_ps: int, seconds: float) -> Change:
 
 
 def measured(each: Change, all_stamps: list[np.ndarray], seconds: float) -> dict[str, float]:
-    """Return what the workers saw of a change; the second after it still counts, as PS tidy up then."""
+    """Return the workers' figures of a change; the second after it counts too, as PS clean up then."""
     start, stop = each.decided_s, each.running_s + 1.0
     before = np.concatenate([s[(s >= start - seconds) & (s < start)] for s in all_stamps])
     during = np.concatenate([s[(s >= start) & (s < stop)] for s in all_stamps])
@@ -182,7 +182,7 @@ def _longest_gap(all_stamps: list[np.ndarray], start: float, stop: float) -> tup
 
 
 def run(way: Migration, gib: float, seconds: float) -> dict[str, object]:
-    """Train, add a PS, take it away again."""
+    """Train, add a PS, remove it again."""
     with tempfile.TemporaryDirectory(prefix="dlr") as name:
         folder = Path(name) / "run"
         os.environ[STAMPS] = name
@@ -207,7 +207,7 @@ def run(way: Migration, gib: float, seconds: float) -> dict[str, object]:
 
 
 def _features(spec: JobSpec, gib: float) -> tuple[FeatureSpec, int]:
-    """Return features with room for rows that hardly anybody trains, and how many these are."""
+    """Return features with room for rows that are hardly trained, and the number of these."""
     features = make_features(spec.data, spec.model)
     n_row = int(gib * (1 << 30) / (8 * spec.model.row_width)) + 1
     last = features.categorical[-1]

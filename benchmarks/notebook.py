@@ -1,4 +1,4 @@
-"""What the notebook costs its user: loading, submitting, live views, saved files.
+"""Costs of the notebook integration: loading, submitting, live views, saved files.
 
 Each part is measured by itself; choose some with ``--parts``. Targets, on a machine of two cores:
 
@@ -14,8 +14,8 @@ cycles    cycles_rss_growth_mib: of the server, after 40 pages opened and closed
 saved     saved_bytes: the quick start, executed                                       <= 1 MB
 ========  ==========================================================================  ==================
 
-The parts with a browser need Debian's chromium; how they measure stands in `live_views.py`. They look at
-served pages: in a notebook the same models travel over Jupyter's comm.
+The parts with a browser need Debian's chromium; `live_views.py` describes the measurement. They measure
+served pages: in a notebook the same models are sent over Jupyter's comm.
 
     python benchmarks/notebook.py [--parts load many] [--minutes 10]
 """
@@ -84,7 +84,7 @@ print(json.dumps(took_ms))
 
 
 def in_new_process(code: str, limit_s: float = 240.0) -> Any:
-    """Run code in a process of its own and return what its last line says."""
+    """Run code in a separate process and return the value of its last line."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=limit_s, check=False
     )
@@ -102,7 +102,7 @@ def load(times: int) -> dict[str, Any]:
 
 
 def submit(times: int, *, on_ray: bool) -> dict[str, Any]:
-    """Time submits; the first of a session loads what a job needs and is told apart."""
+    """Time submits; the first of a session also loads modules and is reported separately."""
     figures = {}
     for kind in ("sim", "ray") if on_ray else ("sim",):
         first, *rest = in_new_process(SHELL + SUBMIT % {"connect": f"connect {kind}", "times": times + 1})
@@ -114,7 +114,7 @@ def submit(times: int, *, on_ray: bool) -> dict[str, Any]:
 
 
 def saved(folder: Path) -> dict[str, Any]:
-    """Execute the quick start as a user would, and weigh the file."""
+    """Execute the quick start as a user would, and return the size of the file."""
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError

@@ -2,12 +2,11 @@
 
 Each case is a job whose true speed is known to the simulator alone: four jobs measured on a real cluster over
 (PS, workers), and random jobs of Eqs. 1-6. All policies start with the same small plan, see the same kind of
-reports with the same noise, pay the same for changes of plan, and are held to the same bounds and the same
-quota of cores. The oracle runs the fastest plan from the start. A user's choice has each number of the best
-plan wrong by a factor of about two. `warm` is DLRover once more, started from a history of similar jobs that
-it ran before (DLRover-RM, Algorithm 1): that is how the paper runs it in section 6.1.
-
-Nodes neither fail nor slow down here: DLRover-RM too compares on a cluster without such trouble (6.1).
+reports with the same noise, pay the same for changes of plan, and have the same bounds and the same quota of
+cores. The oracle runs the fastest plan from the start. A user's choice is the best plan with each number
+wrong by a factor of about two. `warm` is DLRover again, started from a history of similar jobs that it ran
+before (DLRover-RM, Algorithm 1): the paper runs it so in section 6.1. Nodes neither fail nor slow down here:
+DLRover-RM too compares on a cluster without such faults (6.1).
 
 A job takes `--hours` on the oracle's plan. DLRover is the product's own controller in auto mode.
 
@@ -120,7 +119,7 @@ class Ours:
 
 
 class Baseline:
-    """Calls a baseline policy at every decision interval; it sees the same steady windows as we do."""
+    """Calls a baseline policy at every decision interval, with the same steady windows as ours."""
 
     def __init__(self, policy: Policy, settings: ControllerSettings, global_batch: int | None) -> None:
         self._policy, self._settings, self._global_batch = policy, settings, global_batch
@@ -276,7 +275,7 @@ def aimed(case: Case, objective: Objective) -> Case:
 
 
 def user_plans(case: Case, n: int) -> list[ResourcePlan]:
-    """Draw what users would have asked for: each number of the best plan wrong by a factor of about two."""
+    """Draw users' choices: each number of the best plan wrong by a factor of about two."""
     rng, spec = np.random.default_rng(7), case.job.spec
     into = into_space(spec.bounds, Capacity(MACHINES))
     plans: list[ResourcePlan] = []
@@ -294,7 +293,7 @@ def user_plans(case: Case, n: int) -> list[ResourcePlan]:
 
 
 def warm(case: Case, settings: ControllerSettings, n_past: int) -> SimulatedJob:
-    """Return the job as history would start it: jobs like it, run cold, their coefficients a tenth apart."""
+    """Return the job warm-started: from similar jobs, run cold, with coefficients a tenth apart."""
     rng, job, traits = np.random.default_rng(11), case.job, traits_of(case.job)
     past = []
     for i in range(n_past):

@@ -1,16 +1,16 @@
-"""Samples per second of workers and parameter servers beside the limit of the machine and beside peers.
+"""Samples per second of workers and parameter servers, compared with the machine's limit and with peers.
 
 On the same synthetic, Criteo-like batches and the same models: ours, hogwild (n processes on tables in shared
 memory, no messages: the limit), one process without any communication, and TensorFlow's parameter servers
-(where `--venv-tf` says where TensorFlow is). Ours is measured by the peers' own training loop, which talks to
-real PS processes through our line; no CPU limits. All take turns within one run, and what counts are medians
-of the ratios within a round, beside CPU milliseconds per step (all processes).
+(where `--venv-tf` names its environment). Ours is measured by the peers' own training loop, which calls real
+PS processes through our client; no CPU limits. All take turns within one run. The results are medians of the
+ratios within a round, and CPU milliseconds per step (all processes).
 
-First our loss after some steps, with one worker and nothing overlapped, must equal that of one process: the
-PS begin on the peers' initial rows, which they load from a checkpoint. Our PS hold the rows that were trained
-(0.5 of the table's 10.3 million), in the order of their first push; the peers hold all.
+First our loss after some steps, with one worker and no overlap, must equal that of one process: the PS begin
+with the peers' initial rows, which they load from a checkpoint. Our PS hold the rows that were trained (0.5
+of the table's 10.3 million), in the order of their first push; the peers hold all.
 
-Needs the peers' scripts (`--peers DIR`), which are no part of this repository.
+Needs the peers' scripts (`--peers DIR`), which are not part of this repository.
 
     python benchmarks/ps_throughput.py --peers DIR --venv-tf DIR --overlap --model wide_deep dcnv2 xdeepfm
 """
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 NO_FLOATS = np.empty(0, np.float32)
 MODELS = {"wide_deep": "wide_deep", "dcnv2": "dcn_v2", "xdeepfm": "xdeepfm"}  # the peers' names and ours
 EXACT_STEPS = {"wide_deep": 150, "dcnv2": 40, "xdeepfm": 20}
-# Each step of xDeepFM in torch allocates large tensors afresh: page faults double its time, for everyone.
+# Each step of xDeepFM in torch allocates new large tensors: page faults double its time, for all.
 MALLOC = {
     "MALLOC_MMAP_THRESHOLD_": "4000000000",
     "MALLOC_TRIM_THRESHOLD_": "8000000000",
@@ -68,7 +68,7 @@ MALLOC = {
 
 @dataclass(frozen=True)
 class Run:
-    """What one measurement is to be; `max_steps` None: for `seconds`, else only for the loss."""
+    """Settings of one measurement; `max_steps` None: for `seconds`, else only for the loss."""
 
     peers: str
     model: str
@@ -123,7 +123,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Waiter:
-    """What a `PsClient` asks of an agent: wait for answers."""
+    """The part of an agent that `PsClient` needs: waiting for answers."""
 
     def __init__(self) -> None:
         self._poller = zmq.Poller()
@@ -139,7 +139,7 @@ class Waiter:
 
 
 class Access:
-    """Our line, as the peers' training loop wants it: `start` and `finish`."""
+    """Our client with the interface of the peers' training loop: `start` and `finish`."""
 
     def __init__(self, client: PsClient, dense_size: int) -> None:
         self._client, self._dense = client, np.empty(dense_size, np.float32)
@@ -278,7 +278,7 @@ def messages(router: Any) -> Iterator[tuple[bytes, Any]]:
 
 
 def start_servers(run: Run, folder: Path, router: Any, endpoint: str, keys: JobKeys) -> Iterator[Any]:
-    """Start the PS; give their processes and then, when all serve, their endpoints."""
+    """Start the PS; yield their processes and then, when all serve, their endpoints."""
     for index in range(run.n_ps):
         file = folder / f"ps-{index}.json"
         file.write_bytes(to_json(server_config(index, run, folder, endpoint, keys)))
@@ -322,7 +322,7 @@ def servers(run: Run, keys: JobKeys) -> Iterator[list[tuple[int, str]]]:
 
 
 def next_result(results: Any, workers: list[Any]) -> dict[str, Any]:
-    """Wait for a worker's result, as long as none of them failed."""
+    """Wait for a worker's result, unless one of them failed."""
     while not any(process.exitcode for process in workers):
         with suppress(queue.Empty):
             return results.get(timeout=1)

@@ -1,9 +1,9 @@
-"""Kill -9 on workers, parameter servers and the job master: how soon a job is back, and that nothing is lost.
+"""Recovery from kill -9 of workers, parameter servers and the job master: its time, and lost data.
 
-Two real jobs train on this machine. Of the first each role is killed several times: a recovery is the time
-from the kill to the first window in which the job trains at 90 % of what it did before. A master is started
-again at once, as Ray does. The second job goes through a rain of kills of a seeded killer, whatever its nodes
-do at that moment; its shards are counted, and its AUC stands beside that of the same job left alone.
+Two real jobs train on this machine. In the first each role is killed several times: a recovery is the time
+from the kill to the first window in which the job trains at 90 % of its former throughput. A master is
+restarted at once, as Ray does. In the second job a seeded killer kills nodes at random times, whatever they
+do at that moment; its shards are counted, and its AUC is compared with that of the same job without kills.
 
     python benchmarks/recovery.py [--times 5 --kills 50 --seed 0 --ray]
 """
@@ -112,7 +112,7 @@ class RayJob:
 
 
 def run_master(folder: Path) -> None:
-    """Begin the job of a folder or go on with it, and show its pictures in a file."""
+    """Begin or resume the job of a folder, and write its snapshots to a file."""
     history, clock = f"sqlite:///{folder.with_suffix('.db')}", SystemClock()
     backend = LocalBackend(folder, cpus=4.0, outlive=True)
     if (folder / JOB).exists():
@@ -130,14 +130,14 @@ def run_master(folder: Path) -> None:
 
 
 class Watch:
-    """Follows how many samples a job has trained."""
+    """Tracks the number of samples that a job has trained."""
 
     def __init__(self, job: ProcessJob | RayJob) -> None:
         self.job = job
         self._seen: list[tuple[float, int]] = []
 
     def look(self) -> JobSnapshot | None:
-        """Take one look; a count that went back (to a checkpoint) begins anew."""
+        """Read the count once; restart when it went back (to a checkpoint)."""
         now = self.job.look()
         if now is not None:
             n_done = now.train.n_sample_done
@@ -148,7 +148,7 @@ class Watch:
         return now
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Restart."""
         self._seen.clear()
 
     def samples_per_s(self, window_s: float) -> float:
@@ -160,7 +160,7 @@ class Watch:
         return (inside[-1][1] - inside[0][1]) / window_s
 
     def until(self, condition: Callable[[JobSnapshot], object]) -> JobSnapshot:
-        """Look until something is so."""
+        """Poll until a condition holds."""
         end_s = time.monotonic() + LIMIT_S
         while (now := self.look()) is None or not condition(now):
             if time.monotonic() > end_s or (now is not None and now.phase.is_final):
@@ -169,7 +169,7 @@ class Watch:
 
 
 def kill(job: ProcessJob | RayJob, victim: str, rng: random.Random) -> int | None:
-    """End one process; return its id, where it is a node's."""
+    """End one process; return its id, if it is a node's."""
     if victim == MASTER:
         job.kill_master()
         return None
@@ -183,7 +183,7 @@ def kill(job: ProcessJob | RayJob, victim: str, rng: random.Random) -> int | Non
 
 
 def recoveries(job: ProcessJob | RayJob, n_time: int, rng: random.Random) -> dict[str, list[float]]:
-    """Return seconds from each kill until the job was as fast as before it."""
+    """Return the seconds from each kill until the job's former throughput."""
     watch, found = Watch(job), {victim: list[float]() for victim in VICTIMS}
     for victim in VICTIMS * n_time:
         watch.until(lambda now: now.running)

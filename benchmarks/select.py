@@ -1,9 +1,9 @@
-"""Run `selection.py`: weighted greedy selection beside the exact optimum, and on ten thousand jobs.
+"""Run `selection.py`: weighted greedy selection against the exact optimum, and on ten thousand jobs.
 
     python benchmarks/select.py [--instances 200 --seed 0]
 
 This folder comes first on the path of every script in it, and the standard library has a module of this name
-(subprocess and zmq need it). Imported by that name, this file therefore hands out the real one.
+(subprocess and zmq need it). Imported by that name, this file therefore provides the real one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Weighted greedy selection beside the exact optimum (HiGHS), and on ten thousand jobs.
+"""Weighted greedy selection against the exact optimum (HiGHS), and on ten thousand jobs.
 
 Instances are random and of three kinds, in turn: *fronts* (each job's candidates lie on a saturating curve
-of throughput over cores, remaining time log-normal, rho drawn from 0, 1 and 2.5: what the planner hands
-over), *rough* (values and needs independent of each other) and *correlated* (value proportional to need,
-give or take half: the hard case of knapsack problems). Two resources, capacity 5 to 60 % of the way from
-what the jobs hold to what they could take. The exact solver may take `--limit` seconds; where it does not
-finish, its best selection so far is what we compare with, and it is counted.
+of throughput over cores, remaining time log-normal, rho drawn from 0, 1 and 2.5: the planner's form), *rough*
+(values and needs independent of each other) and *correlated* (value proportional to need, plus or minus half:
+the hard case of knapsack problems). Two resources, capacity 5 to 60 % of the way from the jobs' holdings to
+their maximum. The exact solver may take `--limit` seconds; where it does not finish, its best selection so
+far is used, and the case is counted.
 
     python benchmarks/select.py [--instances 200 --seed 0]
 """
@@ -50,7 +50,7 @@ class Instance:
 
 
 def capacity_of(demands: Array, present: Array, tight: float) -> Array:
-    """Return the capacity that lies `tight` of the way from what the jobs hold to what they could take."""
+    """Return the capacity at the fraction `tight` from the jobs' holdings to their maximum."""
     most = np.maximum(demands.max(axis=1), present).sum(axis=0)
     return present.sum(axis=0) + tight * (most - present.sum(axis=0))
 
@@ -110,9 +110,9 @@ def draw(rng: np.random.Generator, kind: str, n_job: int, n_candidate: int) -> I
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Drop what HiGHS writes past Python to the standard output."""
+    """Drop what HiGHS writes directly to the standard output."""
     kept = os.dup(1)
-    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a descriptor is wanted, not a path
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a descriptor is needed, not a path
         os.dup2(nowhere.fileno(), 1)
     try:
         yield
@@ -122,7 +122,7 @@ def quiet() -> Iterator[None]:
 
 
 def exact(instance: Instance, values: Array, limit_s: float) -> tuple[float, bool]:
-    """Return the objective that HiGHS finds and whether it proved it the best."""
+    """Return the objective that HiGHS finds and whether it is proved optimal."""
     bids, unit = instance.bids, float(np.abs(values).max())
     keep = np.flatnonzero(bids.gains >= 0)
     need = (bids.demands - bids.present[bids.job])[keep].T

@@ -1,16 +1,16 @@
-"""What it costs to hand out shards: in process, over the wire, with a thousand workers, beside DLRover's.
+"""Cost of assigning shards: in process, over the wire, with a thousand workers, against DLRover.
 
 in_process   grant and complete of one ledger (a task is both), by n threads that share it as DLRover's do
-wire         a job's master in full (line, job master, diary on the disk, controller) in a process of its own,
-             and n clients in another that ask with the workers' messages and train nothing: a task is
-             "finished, give me the next" and its answer, in one message each where the peer needs two
-crowd        the same with a thousand workers: as many tasks as it can, and at a pace of one task and one
-             report a second each, with the time that answers take
-memory       10^6 shards: bytes, and seconds to split, to checkpoint and restore, to record and come back
+wire         a complete job master (socket, job master, write-ahead log on disk, controller) in one process,
+             and n clients in another that send the workers' messages without training: a task is
+             "finished, next one" and its answer, in one message each where the peer needs two
+crowd        the same with a thousand workers: at the maximum rate, and at one task and one report a second
+             each, with the latency of answers
+memory       10^6 shards: bytes, and seconds to split, to checkpoint and restore, to record and recover
 share        CPU time of a task, of master and worker, as a share of the time that training its shard takes
 
 DLRover's figures come from its own scripts in the same run, round by round (`--peers DIR`,
-which is no part of this repository, and `--venv DIR` with DLRover in it); the ratio is the rounds' median.
+which is not part of this repository, and `--venv DIR` with DLRover in it); the ratio is the rounds' median.
 
     python benchmarks/shards.py --peers DIR --venv DIR --rounds 3 --seconds 5
 """
@@ -69,9 +69,9 @@ if TYPE_CHECKING:
 
 MILLION = 1_000_000
 WARM_UP_S = 1.0
-PATIENCE_S = 60.0  # for the last words to be heard and counted
-PACE_S = 1.0  # of a worker in a crowd that trains: a task, and a report
-BATCH_SIZE, SHARD_BATCHES = 10, 10  # as the peers' script has them
+PATIENCE_S = 60.0  # for the last messages to be counted
+PACE_S = 1.0  # of a training worker in a crowd: a task, and a report
+BATCH_SIZE, SHARD_BATCHES = 10, 10  # as in the peers' script
 N_SAMPLE = MILLION * BATCH_SIZE * SHARD_BATCHES
 
 
@@ -97,7 +97,7 @@ def percentile_ms(seconds: list[float], fraction: float) -> float:
 
 
 def in_process(n_client: int, seconds: float) -> dict[str, Any]:
-    """Let threads grant and complete, each call under a lock, as a ledger belongs to one thread."""
+    """Grant and complete in threads, each call under a lock, as a ledger belongs to one thread."""
     ledger = ShardLedger(Split(N_SAMPLE, BATCH_SIZE, SHARD_BATCHES, n_epoch=20))
     ledger.changes.keep()
     lock, stop = threading.Lock(), threading.Event()
@@ -141,11 +141,11 @@ def tally(n_client: int, answers_s: list[float], took_s: float) -> dict[str, Any
     }
 
 
-# a job master in a process of its own
+# a job master in a separate process
 
 
 class HandedOut:
-    """A backend that starts nothing: it tells the clients' process who is wanted."""
+    """A backend that starts nothing: it passes the requested nodes to the clients' process."""
 
     def __init__(self, n_worker: int, clients: Connection) -> None:
         self._n_worker, self._clients = n_worker, clients
@@ -166,7 +166,7 @@ class HandedOut:
         raise AssertionError(nodes)
 
     def stop_node(self, node: str) -> None:
-        """Leave it alone: the clients end with the measurement."""
+        """Do nothing: the clients end with the measurement."""
 
     def poll(self) -> tuple[()]:
         return ()
@@ -182,7 +182,7 @@ class HandedOut:
 
 
 def run_master(n_worker: int, clients: Connection) -> None:
-    """Run the master of a job until the clients say that it is enough."""
+    """Run the master of a job until the clients end it."""
     logging.disable(logging.WARNING)
     plan = ResourcePlan(RolePlan(n_worker, 1.0, 512), RolePlan(1, 1.0, 512))
     spec = JobSpec(
@@ -228,7 +228,7 @@ class Client:
 
 
 class Crowd:
-    """All nodes of a job in this process: one PS, and workers that finish a shard as soon as they may."""
+    """All nodes of a job in this process: one PS, and workers that finish a shard at once."""
 
     def __init__(self, n_worker: int) -> None:
         here, there = multiprocessing.get_context("spawn").Pipe()
@@ -273,9 +273,9 @@ class Crowd:
         self._poller.unregister(self._ps.socket)
 
     def rush(self, seconds: float) -> dict[str, Any]:
-        """Let every worker ask again as soon as it is answered."""
+        """Let every worker send its next request as soon as it is answered."""
         for client in self.workers.values():
-            if client.holds is not None:  # else its answer is on the way
+            if client.holds is not None:  # else its answer is pending
                 self._finish(client)
         return self._measure(seconds, self._finish)
 
@@ -336,7 +336,7 @@ class Crowd:
         return sum(psutil.Process(self._master.pid).cpu_times()[:2])
 
     def close(self) -> None:
-        """End the job, and check that the master counted as the clients did."""
+        """End the job, and check that the master's counts equal the clients'."""
         n_task = sum(client.n_task for client in self.workers.values())
         self._pipe.send(n_task)
         counted = self._pipe.recv()
@@ -361,7 +361,7 @@ def over_the_wire(n_client: int, seconds: float) -> dict[str, Any]:
 
 
 def a_crowd(n_worker: int, seconds: float) -> dict[str, Any]:
-    """Measure a pace first, then the most that there can be: in a rush every answer waits in a queue."""
+    """Measure a fixed rate first, then the maximum rate, at which every answer waits in a queue."""
     crowd = Crowd(n_worker)
     try:
         return {"paced": crowd.pace(seconds), "rush": crowd.rush(seconds)}
@@ -411,7 +411,7 @@ def memory() -> dict[str, Any]:
 
 
 def share_of_training(cpu_us_per_task: float) -> dict[str, Any]:
-    """Compare a task with the time that one process needs to train a shard of a default job."""
+    """Compare a task with the time to train a shard of a default job in one process."""
     spec = JobSpec("one", n_epoch=2)
     trained = train_single(spec, make_features(spec.data, spec.model))
     n_row = spec.batch_size * spec.shard_batches

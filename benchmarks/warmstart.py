@@ -1,27 +1,26 @@
 """Accuracy of warm starts, leave-one-out over simulated histories of jobs.
 
-How a history is made (no real one with final plans is public):
+Generation of a history (no real one with final plans is public):
 - Owners run families of jobs; a family has one model kind, code, table set, batch and a typical dataset.
   Its speed follows Eqs. 1-6 with a term for contention among workers. Coefficients depend on the traits
   (gradients on kind and dense bytes, lookups on table rows, and so on) times two kinds of noise: 15 % per
-  family, which its relatives share, and 5 % per job, which nobody can know.
+  family, shared by its jobs, and 5 % per job, which is unpredictable.
 - Recurring jobs are runs of a family with another dataset (15 % larger or smaller, nothing else changes);
   experiments halve, keep or double embedding width and batch, and vary dense size by 30 % and dataset by
   70 %; a novel job is the only one of its family.
 - An owner's jobs run on nodes of the owner's sizes. The final plan is the best one under the truth over
   1-60 workers and 1-24 PS: for half of the families the fastest within the family's budget per hour (the
-  owner's, give or take 25 %), for the others the cheapest that meets the family's deadline; of plans
-  within 2 % the cheapest. Then the user's own hand: 5 % on either count, and 3 % of the jobs end on
-  counts that are off by half, for no reason.
+  owner's, plus or minus 25 %), for the others the cheapest that meets the family's deadline; of plans within
+  2 % the cheapest. Then the user's own changes: 5 % on either count, and 3 % of the jobs end on counts that
+  are off by half at random.
 - Four settings: *one user* (as in DLRover-RM section 6.2, whose 92 % and 85 % are a month of one user's
   jobs: 4 families, 25 % experiments), the same with 5 % novel jobs, a *cluster* (6 owners, 12 families,
   25 % experiments, 10 % novel), and a cluster with 30 % novel jobs. The keys of the last line are those
   of one user.
 
-No two jobs are exact copies: every dataset size is another. Neither budgets nor deadlines are told to the
-warm start, so that a novel job's are anybody's guess. *Ceiling* is a predictor that knows the truth
-behind all traits and families, and only not the noise of the single job: what is beyond it cannot be had
-by anyone.
+No two jobs are exact copies: all dataset sizes differ. The warm start gets neither budgets nor deadlines, so
+a novel job's are unpredictable. *Ceiling* is a predictor that knows the truth behind all traits and families,
+but not the noise of the single job: no predictor can exceed it.
 
     python benchmarks/warmstart.py [--seeds 5 --jobs 150]
 """
@@ -68,13 +67,13 @@ COST = 0.034 * (GRID[:, 0] * GRID[:, 2] + GRID[:, 1] * GRID[:, 3]) + 0.0045 * (
     16 * GRID[:, 0] + 32 * GRID[:, 1]
 )
 KINDS = {"wide_deep": 1.0, "dcn": 1.6, "xdeepfm": 2.5}
-NEAR = 0.02  # plans that differ by less are alike to their user
+NEAR = 0.02  # plans that differ by less are equal for their user
 GROUPS = ("recurring", "experiment", "novel")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Whose history it is: owners, families, and the shares of recurring jobs, experiments and novel ones."""
+    """Composition of a history: owners, families, shares of recurring jobs, experiments and novel ones."""
 
     n_owner: int
     n_family: int
@@ -91,7 +90,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Family:
-    """What jobs of one family share; `effects` is its noise on the six coefficients."""
+    """Common traits of a family's jobs; `effects` is its noise on the six coefficients."""
 
     traits: JobTraits
     effects: Array
@@ -102,7 +101,7 @@ class Family:
 
 @dataclass(frozen=True)
 class Made:
-    """A job of the history, its group, and the plan without the noise that is the job's alone."""
+    """A job of the history, its group, and the plan without the job's own noise."""
 
     past: PastJob
     group: str
@@ -138,7 +137,7 @@ def best(traits: JobTraits, effects: Array, family: Family) -> Array:
 
 
 def as_plan(row: Array, hand: Array) -> ResourcePlan:
-    """Return the plan after the user's hand on its counts."""
+    """Return the plan after the user's changes of its counts."""
     w, p = (max(round(n * h), 1) for n, h in zip(row[:2], hand, strict=True))
     return ResourcePlan(
         RolePlan(min(w, 60), float(row[2]), 16 * 1024), RolePlan(min(p, 24), float(row[3]), 32 * 1024)
@@ -147,7 +146,7 @@ def as_plan(row: Array, hand: Array) -> ResourcePlan:
 
 @dataclass(frozen=True)
 class Owner:
-    """What a team gives all its jobs: sizes of nodes, and the money per hour that it thinks in."""
+    """An owner's settings for all jobs: sizes of nodes, and the typical budget per hour."""
 
     name: str
     cpus: tuple[float, float]
@@ -201,7 +200,7 @@ def new_traits(rng: np.random.Generator, family: Family, group: str) -> JobTrait
 
 
 def history(seed: int, n_job: int, setting: Setting) -> list[Made]:
-    """Draw a history as the module's text says."""
+    """Draw a history as described in the module's docstring."""
     rng = np.random.default_rng(seed)
     owners = [new_owner(rng, i) for i in range(setting.n_owner)]
     families = [new_family(rng, owners) for _ in range(setting.n_family)]
@@ -236,7 +235,7 @@ def nearest(traits: JobTraits, past: list[PastJob]) -> ResourcePlan:
 
 
 STARTERS: dict[str, Starter] = {
-    "cold": lambda traits, past: DEFAULT_PLAN,  # noqa: ARG005 - the one starter that looks at nothing
+    "cold": lambda traits, past: DEFAULT_PLAN,  # noqa: ARG005 - the only starter without inputs
     "nearest": nearest,
     "paper": partial(started, method=Method.PAPER),
     "ours": partial(started, method=Method.INTERPOLATE),
@@ -265,7 +264,7 @@ def measure(seeds: int, n_job: int, setting: Setting) -> dict[str, dict[str, Arr
     """Return the mean accuracies (workers, PS) over seeds, per starter and group of jobs."""
     rows: dict[str, list[Array]] = {}
     groups: list[str] = []
-    for seed in range(100, 100 + seeds):  # smaller ones were looked at when the method was made
+    for seed in range(100, 100 + seeds):  # smaller ones were used in development
         made = history(seed, n_job, setting)
         groups += [job.group for job in made]
         for name, values in leave_one_out(made).items():

@@ -1,12 +1,11 @@
-"""What a cluster must do for a job: start, stop and watch nodes. Life cycle only.
+"""Interface of a cluster for a job: start, stop and observe nodes. Life cycle only.
 
-A backend never talks to a node about training: nodes say Hello to the job master themselves and take
-their orders over the wire. So it needs no answer from a node, its calls return at once, and everything
-that it learns comes out of one non-blocking `poll`. The master's loop is the only caller; a backend
-needs no lock.
+A backend exchanges no messages with nodes: nodes send Hello to the job master themselves and get their orders
+over the wire. So its calls return at once, and one non-blocking `poll` reports all that it observes. The
+master's loop is the only caller; a backend needs no lock.
 
-A wide interface (restart, scale, wait until ready) was rejected: these are decisions, and they stand
-once, in `core.runtime.master`, instead of once per kind of cluster.
+A wide interface (restart, scale, wait until ready) was rejected: these are decisions, and they are made once,
+in `core.runtime.master`, instead of once per kind of cluster.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ class NodeExited:
     node
         Its id, as in its `NodeConfig`.
     why
-        For people: exit code or signal, and the last words of its log where there are any.
+        For people: exit code or signal, and the last lines of its log, if any.
     retryable
         False when a new node would fail in the same way (its image or program is missing, the cluster
         can never hold it): the job fails with `why` instead of starting another.
     was_killed
-        Whether somebody ended it by force, as the kernel does with a process that takes too much memory.
+        Whether it was ended by force, as by the kernel when a process takes too much memory.
     out_of_memory
-        Whether that is known to be why.
+        Whether that is the known cause.
     succeeded
-        Whether it ended by itself with exit code 0, which only programs of others do before they are told.
+        Whether it ended by itself with exit code 0, which only external programs do unrequested.
     """
 
     node: str
@@ -55,11 +54,11 @@ class Backend(Protocol):
     """Starts, stops and watches the nodes of one job; held to `tests/core/backends/conformance.py`."""
 
     def capacity(self) -> Capacity:
-        """Return what the job may use at the most."""
+        """Return the job's maximum capacity."""
         ...
 
     def room(self) -> Capacity:
-        """Return what the job holds now and what nobody does: what a plan may take at this moment."""
+        """Return the job's present resources plus free ones: what a plan may take now."""
         ...
 
     def listen(self) -> str:
@@ -67,9 +66,9 @@ class Backend(Protocol):
         ...
 
     def start_node(self, config: NodeConfig) -> None:
-        """Ask for a node that runs `core.runtime.node` with `config`; return at once.
+        """Request a node that runs `core.runtime.node` with `config`; return at once.
 
-        Whatever goes wrong, now or later, is told by `poll`, except a backend that is closed.
+        Every failure, now or later, is reported by `poll`, except that of a closed backend.
 
         Raises
         ------
@@ -81,9 +80,9 @@ class Backend(Protocol):
         ...
 
     def adopt(self, nodes: Collection[str]) -> None:
-        """Take over the nodes that a master before this one started; end all others that it left.
+        """Adopt the nodes that an earlier master started; end all others that it left.
 
-        Those that are gone are told by `poll`. A backend whose nodes never outlive their master tells all.
+        `poll` reports those that are gone. A backend whose nodes never outlive their master reports all.
         """
         ...
 
@@ -96,37 +95,37 @@ class Backend(Protocol):
         ...
 
     def meet(self, endpoint: str) -> None:
-        """Let nodes that were started find the master at `endpoint`; return at once.
+        """Set the master's endpoint for started nodes; return at once.
 
-        For a master that came back under another address. A backend whose masters keep theirs does nothing.
+        For a master restarted at another address. A backend whose masters keep theirs does nothing.
         """
         ...
 
     def waiting(self) -> Mapping[str, str]:
         """Return the started nodes that cannot begin yet, and why, in the cluster's words.
 
-        An empty reason: others hold the room that they need.
+        An empty reason: others hold the resources that they need.
         """
         ...
 
     def close(self) -> None:
-        """End all that this backend started and give back what it holds; a second call does nothing."""
+        """End all that this backend started and release its resources; a second call does nothing."""
         ...
 
 
 class ExternalBackend(Backend, Protocol):
-    """What runs programs of others, beyond what every backend does."""
+    """A backend of external programs: methods beyond those of every backend."""
 
     def addresses(self) -> Mapping[str, str]:
-        """Return where the nodes are reached whose programs may begin."""
+        """Return the addresses of the nodes whose programs may begin."""
         ...
 
     def gather(self, node: str, text: str) -> None:
-        """Have a node's program run with these variables; return at once."""
+        """Run a node's program with these variables; return at once."""
         ...
 
     def follow(self, since_ns: Mapping[str, int]) -> None:
-        """Begin to read what programs write; of the nodes named, what came after that time alone."""
+        """Begin to read programs' logs; for the nodes named, only lines after that time."""
         ...
 
     def written(self) -> tuple[Written, ...]:

@@ -1,4 +1,4 @@
-"""Checks every few seconds whether machines came or went, and what other jobs leave free."""
+"""Checks every few seconds which machines exist, and what other jobs leave free."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CapacityChange(NamedTuple):
 
 
 class CapacityWatcher:
-    """Asks the backend of one job for its capacity.
+    """Queries the backend of one job for its capacity.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class CapacityWatcher:
     backend
         Where the job runs.
     capacity
-        What the backend had when the job started.
+        Of the backend when the job started.
     """
 
     def __init__(self, job: str, backend: Backend, capacity: Capacity) -> None:

@@ -1,4 +1,4 @@
-"""CommandQueue that other threads hand to a loop, each with a future that the loop answers."""
+"""Commands from other threads to a loop, each with a future that the loop answers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ ANSWER_LIMIT_S = 30.0
 
 
 class CommandQueue:
-    """The queue; it takes nothing more once it is closed, so that nobody waits for a loop that has ended.
+    """The queue; once closed it rejects commands, so that no caller waits for a loop that has ended.
 
     Parameters
     ----------
     who
-        Whose loop it is, for errors.
+        Name of the loop's owner, for errors.
     over
-        Says why nothing more is taken, once it is so.
+        Returns why commands are rejected, once the loop is over.
     wake
-        Lets the loop look at once; a loop that waits here for the next command needs none.
+        Wakes the loop; a loop that waits here for the next command needs none.
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class CommandQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether none waits."""
+        """Whether it is empty."""
         return self._queue.empty()
 
     def ask(self, command: Callable[[], T]) -> T:
-        """Hand in a command and wait for its answer; what it raises is raised here.
+        """Submit a command and wait for its answer; its exception is raised here.
 
         Raises
         ------
         BackendError
-            When the loop does not answer; what `over` says when it has ended.
+            When the loop does not answer; the error of `over` when it has ended.
         """
         asked: Future[T] = Future()
         if not self.put(lambda: self._answer(asked, command)):
@@ -63,7 +63,7 @@ class CommandQueue:
             ) from error
 
     def put(self, command: Callable[[], object]) -> bool:
-        """Hand in a command; whether it is taken."""
+        """Submit a command; return whether it is accepted."""
         with self._lock:
             if self._is_closed:
                 return False
@@ -72,7 +72,7 @@ class CommandQueue:
         return True
 
     def run_next(self, wait_s: float = 0.0) -> bool:
-        """Run the oldest one, after waiting for it at most so long; whether there was one."""
+        """Run the oldest one, after waiting for it at most so long; return whether there was one."""
         try:
             command = self._queue.get(block=wait_s > 0, timeout=wait_s)
         except queue.Empty:
@@ -81,12 +81,12 @@ class CommandQueue:
         return True
 
     def shut(self) -> None:
-        """Take none any more; for any thread."""
+        """Reject further commands; for any thread."""
         with self._lock:
             self._is_closed = True
 
     def close(self) -> None:
-        """Take none any more, and run those that wait."""
+        """Reject further commands, and run the waiting ones."""
         self.shut()
         while self.run_next():
             pass

@@ -1,8 +1,7 @@
 """Processes that outlive the process that starts them: a local Ray head, the master of a local job.
 
-Each leads a session of its own, so that neither a Ctrl-C in a terminal nor the end of a notebook's kernel
-reaches it. It is found again by its id and the time at which it was started: an id is used again, the two
-together are not.
+Each leads its own session, so that neither a Ctrl-C in a terminal nor the end of a notebook's kernel reaches
+it. It is identified by its id and start time: ids are reused, the two together are not.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def spawn(command: list[str], log: Path, environment: Mapping[str, str]) -> int:
-    """Start a process in a session of its own, its output at the end of `log`; return its id.
+    """Start a process in its own session, its output appended to `log`; return its id.
 
     `subprocess.Popen` was rejected: its object warns when it is dropped before the process has ended.
     """
@@ -39,7 +38,7 @@ def start_time(pid: int) -> float:
 
 
 def is_alive(pid: int, started_at_s: float) -> bool:
-    """Whether that very process runs; a child of ours that has ended is reaped."""
+    """Whether the same process runs; an ended child of ours is reaped."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:

@@ -1,9 +1,9 @@
-"""Carries out what master and controller order, one order after the other, for every kind of job.
+"""Carries out the orders of master and controller in sequence, for every kind of job.
 
 Orders are carried out in the order in which they were decided. Carrying one out may cause further facts and
 orders (a node that could not be started, a plan that the controller orders on a fact): these are written
-ahead at once and queued behind the orders that wait already. Recursion was rejected: it carries out the newer
-orders first, so that a node which a newer order stops is started after it, and runs without a master.
+ahead at once and queued behind the waiting orders. Recursion was rejected: it carries out the newer orders
+first, so that a node would be started after the newer order that stops it, and run without a master.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class OrderExecutor(Generic[ActionT]):
     Parameters
     ----------
     write_ahead
-        Writes down what orders rest on.
+        Records the state behind orders.
     perform
         Carries out one action and returns the orders that follow from it.
     record
-        Hands a fact to the controller, records it, and returns the controller's instructions.
+        Passes a fact to the controller, records it, and returns the controller's instructions.
     set_target
         Returns the master's orders for a plan.
     choose
-        Returns the master's orders for other batch sizes; `InvalidValueError` where they cannot be.
+        Returns the master's orders for other batch sizes; `InvalidValueError` where they are impossible.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class OrderExecutor(Generic[ActionT]):
                 logger.exception("%s could not be carried out", order)
 
     def emit(self, event: Event) -> tuple[Instruction, ...]:
-        """Hand a fact to the controller and carry out its instructions.
+        """Pass a fact to the controller and carry out its instructions.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class OrderExecutor(Generic[ActionT]):
         return instructions
 
     def _mitigate(self, choice: BatchChoice) -> None:
-        """Give workers other batch sizes, unless the master refuses, for example as one of them has gone."""
+        """Set workers' batch sizes, unless the master refuses, for example as one of them has exited."""
         try:
             orders = self._choose(choice)
         except InvalidValueError as error:
@@ -123,5 +123,5 @@ class OrderExecutor(Generic[ActionT]):
                 self.emit(order.event)
             else:
                 self.carry_out(self._perform(order))
-        except DlroverError as error:  # not the answer to a user's command, during which it may happen
+        except DlroverError as error:  # not an answer to the user's command during which it may happen
             raise RuntimeError(f"{type(order).__name__} could not be carried out: {error}") from error

@@ -1,4 +1,4 @@
-"""How the orders of an external job are carried out, and what is written down before."""
+"""Carries out the orders of an external job, and saves the state behind them first."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 class StatePersistence:
     """Keeps the master's whole state in one small file; fits `core.driver.parts.Persistence`.
 
-    What the master knows and how far the logs are read are written together, so that a master which replaces
-    this one counts no step twice.
+    The master's state and the positions in the logs are written together, so that a replacing master counts
+    no step twice.
     """
 
     def __init__(self, master: ExternalMaster, logs: ExternalLogs, folder: Path) -> None:
         self._master, self._logs, self._file = master, logs, StateFile(folder)
 
     def begin(self) -> None:
-        """Write everything, in place of what was written before."""
+        """Write everything, replacing the earlier state."""
         self.keep()
 
     def write_ahead(self, orders: Sequence[ExternalOrder]) -> None:
-        """Write the state before anything is done that another master must know."""
+        """Write the state before any action that a replacing master must know of."""
         if any(not isinstance(order, Emit) for order in orders):
             self.keep()
 
@@ -55,9 +55,9 @@ class ExternalActions:
     Parameters
     ----------
     job, folder
-        What the job is, and its run folder.
+        The job and its run folder.
     master, backend, clock
-        What decides, where nodes run, and the time.
+        The master that decides, the backend, and the clock.
     """
 
     def __init__(

@@ -20,12 +20,12 @@ StepReports: TypeAlias = "queue.SimpleQueue[StepsDone]"
 
 
 class ExternalInputs:
-    """Hands steps, addresses and exits to the external master; fits `core.driver.parts.Inputs`.
+    """Passes steps, addresses and exits to the external master; fits `core.driver.parts.Inputs`.
 
     Parameters
     ----------
     master, backend, logs, clock
-        What decides, where nodes run, what their programs write, and the time.
+        The master that decides, the backend, the programs' logs, and the clock.
     reports
         Steps that programs report; filled by other threads, read on the next tick.
     """
@@ -79,7 +79,7 @@ class ExternalInputs:
         return self._logs.lines(node, n_line, there=there)
 
     def finish(self, at_s: float) -> None:
-        """Read what was written to the end; the job is over, so nothing is ordered."""
+        """Read the logs to the end; the job is over, so no orders follow."""
         self._read_logs()
         self._logs.close(at_s)
 

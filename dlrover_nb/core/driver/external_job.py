@@ -1,11 +1,11 @@
-"""Composes the loop of an external job: programs of others in pods of ours.
+"""Composes the loop of an external job: external programs in pods of ours.
 
 It has the same controller, journal, history and snapshots as an own job, so that views, magics and decisions
-do not differ. It has no wire: programs get nothing but their environment variables, and report their steps
-over HTTP or in their logs.
+do not differ. It has no wire: programs get only their environment variables, and report their steps over HTTP
+or in their logs.
 
-What the master knows is written before an order leaves, in one small file: a driver that replaces this one in
-another pod continues with the pods that run, and counts nothing twice.
+The master's state is written to one small file before an order is carried out: a driver that replaces this
+one in another pod continues with the pods that run, and counts nothing twice.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
 
-NO_FEATURES = FeatureSpec("", (), (), n_train=0, n_eval=0)  # rows of others are not known
-# Steps of others may take many seconds, and their logs report several at once: windows wait for them.
+NO_FEATURES = FeatureSpec("", (), (), n_train=0, n_eval=0)  # rows are unknown
+# Steps of external programs may take many seconds, and logs report several at once: windows wait for them.
 SETTINGS = ControllerSettings(max_window_s=120.0, min_window_iter=2)
-UNKNOWN_SIZE = 1  # of dense parameters and embeddings: any constant does, for what is fitted beside it
+UNKNOWN_SIZE = 1  # of dense parameters and embeddings: any constant works, as coefficients absorb it
 
 ExternalJob = JobLoop[ExternalAction]
 
@@ -58,7 +58,7 @@ class Surroundings:
     clock
         The time.
     url
-        Where programs report their steps, as their pods reach it.
+        To which programs report their steps, as reached from their pods.
     reports
         The reported steps.
     """
@@ -80,7 +80,7 @@ def begin(spec: JobSpec, backend: ExternalBackend, around: Surroundings) -> Exte
     Raises
     ------
     CapacityError, InvalidValueError
-        When the first plan does not fit, or an external job cannot have it.
+        When the first plan does not fit, or is impossible for an external job.
     BackendError
         When the run folder cannot be written to, or another master of the job lives.
     """
@@ -93,7 +93,7 @@ def resume(backend: ExternalBackend, around: Surroundings) -> ExternalJob:
     Raises
     ------
     CheckpointError
-        When the folder is of no job, or nothing is left to continue from.
+        When the folder is of no job, or holds no state to continue from.
     BackendError
         As for `begin`.
     """

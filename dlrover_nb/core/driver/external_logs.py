@@ -1,4 +1,4 @@
-"""What the programs of an external job write: kept as log lines of its nodes, and parsed for steps."""
+"""Output of an external job's programs: kept as log lines of its nodes, and parsed for steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ExternalLogs:
     spec, folder
         The job, whose programs may write their steps in their lines, and its run folder.
     before
-        Returns the steps known so far: where the log of a node is first read, it continues from there.
+        Returns the steps known so far: the first read of a node's log continues from there.
     """
 
     def __init__(self, spec: JobSpec, folder: Path, before: Callable[[], Iterable[StepsDone]]) -> None:
@@ -37,11 +37,11 @@ class ExternalLogs:
 
     @property
     def read_ns(self) -> dict[str, int]:
-        """How far the lines of each node are read: the time of the last one."""
+        """The time of the last line read of each node."""
         return dict(self._read_ns)
 
     def reload(self, nodes: Collection[str], read_ns: Mapping[str, int]) -> None:
-        """Continue where the master before this one stopped."""
+        """Continue where an earlier master stopped."""
         self._logs.reload(nodes)
         self._read_ns = dict(read_ns)
 

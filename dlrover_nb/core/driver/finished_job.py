@@ -1,6 +1,6 @@
-"""A job that ended and whose master is gone: its last snapshot answers what can still be answered.
+"""A job that ended and whose master is gone: its last snapshot answers the calls that it can.
 
-A snapshot that is kept is compressed; where it must be smaller still, it loses what the history keeps too,
+A saved snapshot is compressed; where it is still too large, parts that the history keeps too are dropped,
 oldest first.
 """
 
@@ -31,7 +31,7 @@ from dlrover_nb.core.rundir.bundle import pack_checkpoint
 from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 from dlrover_nb.core.structs.summary import summarize
 
-MOST_RAW_BYTES = 256 << 20  # that a kept snapshot may unpack to
+MOST_RAW_BYTES = 256 << 20  # that a saved snapshot may unpack to
 _LONG = ("samples", "story", "curves", "nodes", "proposals", "decisions", "outcomes", "markers", "rounds")
 _SNAPSHOTS: Tagged[JobSnapshot] = Tagged(JobSnapshot)
 
@@ -87,7 +87,7 @@ def unpack_snapshot(data: bytes) -> JobSnapshot:
     Raises
     ------
     WireError
-        When it is none, or one of a release that this one does not understand.
+        When it is none, or one of an incompatible release.
     """
     try:
         raw = zlib.decompressobj().decompress(data, MOST_RAW_BYTES)

@@ -1,8 +1,8 @@
-"""What a job leaves behind: the journal, from which the controller can be replayed, and the history.
+"""Persistent records of a job: the journal, from which the controller can be replayed, and the history.
 
-Neither may stop training: a full disk or a database that is away is logged once, and the job goes on. The
-history is not tried again, because each try may hold up the driver's loop for as long as a lock or a
-connection takes to be given up; the journal has all that is missing.
+Neither may stop training: a full disk or an unreachable database is logged once, and the job continues. The
+history is not retried, because each try may block the driver's loop until a lock or a connection times out;
+the journal has all that is missing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def examples(url: str | None, *, limit: int = 100, owner: str | None = None) -> 
 
 
 class HistoryWriter:
-    """The history as one job writes it.
+    """Writes the history of one job.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class HistoryWriter:
         self._has_failed = False
 
     def remember(self, order: Remember) -> None:
-        """Write one record; with the end of the job, make what is old smaller."""
+        """Write one record; at the end of the job, compact old ones."""
         if self._has_failed:
             return
         try:
@@ -61,13 +61,13 @@ class HistoryWriter:
             if isinstance(order.record, PhaseChanged) and order.record.phase.is_final:
                 self._store.compact(order.at_s)
         except InvalidValueError as error:
-            self._has_failed = self._store is None  # an address that is wrong stays wrong
+            self._has_failed = self._store is None  # a wrong address stays wrong
             logger.warning("job %s: not all is in the history: %s", self._job, error)
         except DlroverError as error:
             self._has_failed = True
             logger.warning("job %s is not in the history from here on: %s", self._job, error)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         if self._store is not None:
             self._store.close()

@@ -1,4 +1,4 @@
-"""The published picture of a job: what the master and the controller know, and the speed of the moment."""
+"""The published snapshot of a job: state of master and controller, and the present throughput."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
     from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
 
-FRESH_S = 3.0  # an older report says nothing about now,
-N_WINDOW = 2  # unless its own window was long: the next one cannot have come yet
+FRESH_S = 3.0  # an older report does not count as present,
+N_WINDOW = 2  # unless its own window was long: the next one is not due yet
 
 
 def fresh(samples: Iterable[NodeSample], at_s: float) -> list[NodeSample]:
-    """Return the reports that are about now."""
+    """Return the present reports."""
     return [sample for sample in samples if sample.at_s >= at_s - max(FRESH_S, N_WINDOW * sample.window_s)]
 
 
 def throughput(samples: Iterable[NodeSample]) -> float:
-    """Return what workers train together by these reports."""
+    """Return the workers' total throughput by these reports."""
     return sum(s.n_sample / s.window_s for s in samples if s.window_s > 0)
 
 
@@ -50,16 +50,16 @@ def mean_loss(nodes: Iterable[NodeView], at_s: float) -> float | None:
 
 
 class Run(Protocol):
-    """What runs a job: the job master, or a simulated job in its place."""
+    """Source of a job's state: the job master, or a simulated job."""
 
     @property
     def phase(self) -> JobPhase:
-        """Where the job is in its life."""
+        """The job's phase."""
         ...
 
     @property
     def message(self) -> str:
-        """What there is to say about the phase."""
+        """Details of the phase."""
         ...
 
     @property
@@ -74,7 +74,7 @@ class Run(Protocol):
 
     @property
     def nodes(self) -> tuple[NodeView, ...]:
-        """All living nodes."""
+        """All live nodes."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class Run(Protocol):
         ...
 
 
-def build_snapshot(  # noqa: PLR0913 - a picture of several sources, all by keyword
+def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
     at_s: float,
     *,
     spec: JobSpec,
@@ -119,7 +119,7 @@ def build_snapshot(  # noqa: PLR0913 - a picture of several sources, all by keyw
     simulated: bool = False,
     folder: str = "",
 ) -> JobSnapshot:
-    """Return the picture at `at_s`; `loss` is the last one that was known."""
+    """Return the snapshot at `at_s`; `loss` is the last known one."""
     view, nodes = controller.view(), master.nodes
     now = mean_loss(nodes, at_s)
     return JobSnapshot(

@@ -1,4 +1,4 @@
-"""What the driver tells about a job from parts that its master and controller do not know."""
+"""Facts of a job at its start that its master and controller do not have."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def traits_of(spec: JobSpec, features: FeatureSpec) -> JobTraits:
 
 @dataclass(frozen=True, slots=True)
 class InitialPlan:
-    """A job on the plan that it begins with; `prior` is what jobs like it knew of their speed."""
+    """A job with its first plan; `prior` is the fitted speed of similar jobs."""
 
     spec: JobSpec
     traits: JobTraits
@@ -49,7 +49,7 @@ class InitialPlan:
 def initial_plan(
     spec: JobSpec, traits: JobTraits, capacity: Capacity, past: Sequence[PastJob]
 ) -> InitialPlan:
-    """Learn from past jobs how fast jobs like it are, and the first plan where its user asked for that."""
+    """Derive from past jobs a prior of its speed, and the first plan where its user requested that."""
     start = warm_start(spec, capacity, traits, past)
     if not spec.warm_start:
         return InitialPlan(spec, traits, start.prior, "")

@@ -1,15 +1,15 @@
 """The loop that drives a job: one thread, one command queue, around a sans-IO master and the controller.
 
 Everything that happens to a job happens in this loop, one thing at a time: a message, the exit of a node, a
-tick, a user's command. So neither the master nor the controller needs a lock, and what they decide depends
-on nothing but the order of these facts, which the journal keeps.
+tick, a user's command. So neither the master nor the controller needs a lock, and their decisions depend only
+on the order of these facts, which the journal keeps.
 
 The loop is the same for all kinds of jobs; `core.driver.parts` says what differs. `own_job`, `external_job`
 and `operator_managed_job` compose the parts, for a new job or for one whose master died.
 
-Other threads read the last published snapshot (a frozen record, exchanged whole), and hand in commands with a
-future that the loop answers. An unexpected error ends the job as FAILED with its nodes stopped: a master that
-goes on after an error of unknown effect does more harm than one that ends.
+Other threads read the last published snapshot (a frozen record, replaced as a whole), and submit commands
+with a future that the loop answers. An unexpected error ends the job as FAILED with its nodes stopped: to
+continue after an error of unknown effect does more harm.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class JobLoop(Generic[ActionT]):
     Parameters
     ----------
     parts
-        What it is composed of; it closes the backend at the end of the job.
+        Its parts; it closes the backend at the end of the job.
     first
         The master's first orders.
     held
-        What no other process may hold while this one lives; closed at the end.
+        Resources held exclusively by this process; closed at the end.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class JobLoop(Generic[ActionT]):
 
     @property
     def spec(self) -> JobSpec:
-        """What runs: what was asked for, completed by what past jobs taught."""
+        """The job as it runs: the submitted one, completed from past jobs."""
         return self._spec
 
     def snapshot(self) -> JobSnapshot:
@@ -109,7 +109,7 @@ class JobLoop(Generic[ActionT]):
         return self._published.snapshot
 
     def summary(self) -> JobSummary:
-        """Return the one line that a list of jobs shows."""
+        """Return the job's line in a list of jobs."""
         return summarize(self.snapshot())
 
     def series(self, cursor: int = 0) -> SeriesChunk:
@@ -117,27 +117,27 @@ class JobLoop(Generic[ActionT]):
         return self._recorded.series(cursor)
 
     def decide(self, decision: Decision) -> Decision:
-        """Hand in a decision and wait for the answer.
+        """Submit a decision and wait for the answer.
 
         Raises
         ------
         StaleDecisionError, NotFoundError, InvalidValueError, CapacityError
-            Why it cannot be; then nothing changed.
+            Why it is refused; then nothing changed.
         BackendError
             When the loop does not answer.
         """
         return self._commands.ask(lambda: self._decide(decision))
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
-        """Return for each plan what it would bring, and why it would be refused; see `PlanQueries`."""
+        """Return for each plan its predicted effect, and why it would be refused; see `PlanQueries`."""
         return self._published.queries.weigh(plans)
 
     def explain(self, proposal: str | None) -> Explanation:
-        """Return why a proposal was made; `NotFoundError` when there is no such one."""
+        """Return why a proposal was made; `NotFoundError` when it does not exist."""
         return self._published.queries.explain(proposal)
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
-        """Return the newest lines of a node, dead ones included, or of all nodes; see `node_logs.newest`."""
+        """Return the newest lines of a node, ended ones included, or of all nodes; see `node_logs.newest`."""
         return self._inputs.lines(node, n_line, there=(each.id for each in self.snapshot().nodes))
 
     def choose(self, choice: UserChoice) -> None:
@@ -145,7 +145,7 @@ class JobLoop(Generic[ActionT]):
         self._commands.ask(lambda: self._executor.carry_out(self._master.choose(choice, self._now_s())))
 
     def stop(self, by: str, why: str = "") -> None:
-        """Save what was learned and end the job; nothing happens when it has ended."""
+        """Save the trained state and end the job; nothing happens when it has ended."""
         if not self.snapshot().phase.is_final:
             self._commands.ask(lambda: self._executor.carry_out(self._master.stop(by, why, self._now_s())))
 
@@ -157,7 +157,7 @@ class JobLoop(Generic[ActionT]):
     def close(self) -> None:
         """End the job at once if it runs, and wait for the end."""
         if self._thread.ident is None:
-            self._put_away()  # it never ran: nothing but files and sockets are open
+            self._put_away()  # it never ran: only files and sockets are open
         elif self._thread.is_alive():
             self._commands.put(
                 lambda: self._executor.carry_out(self._master.fail("its driver was closed", self._now_s()))
@@ -222,9 +222,9 @@ class JobLoop(Generic[ActionT]):
         self._recorded.record_job(at_s, speed, n_worker=n_worker, n_ps=n_ps, shards=shards)
 
     def _decide(self, decision: Decision) -> Decision:
-        at_s = self._now_s()  # not the client's clock: those of other machines may be hours off
+        at_s = self._now_s()  # not the client's clock: other machines' may be hours off
         instructions = self._executor.emit(Decided(at_s, replace(decision, at_s=at_s)))
-        self._published.queries = self._recorded.controller.counsel()  # the client asks about the new state
+        self._published.queries = self._recorded.controller.counsel()  # the client queries the new state
         taken = [i.record for i in instructions if isinstance(i, Remember)]
         return next(record for record in taken if isinstance(record, Decision))
 
@@ -254,7 +254,7 @@ class JobLoop(Generic[ActionT]):
     # the end
 
     def _fail(self, why: str) -> None:
-        """End the job though something is broken: what can still be carried out, is."""
+        """End the job after an error; orders are carried out as far as possible."""
         self._broken = why
         self._executor.carry_out_despite_errors(self._master.fail(why, self._now_s()))
 
@@ -293,14 +293,14 @@ def opened(
     first
         Starts or resumes the master at a time, and returns its orders.
     held
-        What is open; the loop takes it over.
+        Open resources; the loop takes them over.
     """
     orders = first(parts.clock.now_s())
     if not parts.recorded.is_submitted:
         parts.recorded.emit(fact)
     if (
         plan := parts.recorded.controller.under_way
-    ) is not None:  # the master before may have died between the two
+    ) is not None:  # an earlier master may have died between the two
         orders += parts.master.set_target(plan, parts.clock.now_s())
     parts.persistence.begin()
     return JobLoop(parts, orders, held.pop_all())

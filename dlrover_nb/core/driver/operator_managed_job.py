@@ -1,7 +1,7 @@
 """Composes the loop of an external job whose pods DLRover's operator manages.
 
-It differs from one in pods of ours in its master, which follows what the operator shows, and in its inputs,
-which hand the plan to the backend instead of single nodes.
+It differs from one in pods of ours in its master, which follows the state reported by the operator, and in
+its inputs, which pass the plan to the backend instead of single nodes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class OperatorManagedBackend(ExternalBackend, Protocol):
-    """What follows and re-scales a job of an operator, beyond what an external job needs."""
+    """A backend that observes and re-scales a job of an operator, beyond an external job's needs."""
 
     def aim(self, plan: ResourcePlan, decision: str) -> None:
-        """Have the operator take the job to a plan; return at once. A repeated call changes nothing."""
+        """Request a plan from the operator; return at once. A repeated call changes nothing."""
         ...
 
     def seen(self) -> OperatorManagedJob | None:
-        """Return the job as the operator shows it; None while nothing is known."""
+        """Return the job's state by the operator; None while it is unknown."""
         ...
 
     def node_of(self, pod: str) -> str:
@@ -42,14 +42,14 @@ class OperatorManagedBackend(ExternalBackend, Protocol):
 
 
 class OperatorManagedInputs(ExternalInputs):
-    """Follows what the operator shows, and hands the plan to the backend; see `ExternalInputs`.
+    """Observes the operator's state, and passes the plan to the backend; see `ExternalInputs`.
 
     Parameters
     ----------
     master, backend, logs, around
-        What decides, where nodes run, what their programs write, and where the job runs.
+        The master that decides, the backend, the programs' logs, and where the job runs.
     recorded
-        Knows the decision behind the plan.
+        Controller that has the decision behind the plan.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class OperatorManagedInputs(ExternalInputs):
         self._managed, self._operator, self._recorded = master, backend, recorded
 
     def observe(self, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Report to the master what the operator shows, and hand the plan to the operator."""
+        """Report the operator's state to the master, and pass the plan to the operator."""
         shown, master = self._operator.seen(), self._managed
         if shown is None:
             return ()
@@ -78,7 +78,7 @@ class OperatorManagedInputs(ExternalInputs):
         return orders
 
     def _on_report(self, steps: StepsDone) -> tuple[ExternalOrder, ...]:
-        """Hand on steps: the program names its pod."""
+        """Pass on steps: the program names its pod."""
         return super()._on_report(replace(steps, node=self._operator.node_of(steps.node)))
 
 

@@ -1,4 +1,4 @@
-"""How the orders of an own job are carried out, and what is written down before."""
+"""Carries out the orders of an own job, and saves the state behind them first."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class WriteAheadPersistence:
         self._log, self._file = WriteAheadLog(master), WriteAheadLogFile(folder)
 
     def begin(self) -> None:
-        """Write everything, in place of what was written before."""
+        """Write everything, replacing the earlier state."""
         self._file.begin(self._log.first())
 
     def write_ahead(self, orders: Sequence[Order]) -> None:
-        """Write what `orders` rest on, before they are carried out."""
+        """Write the state behind `orders`, before they are carried out."""
         if entry := self._log.entry(orders):
             self._file.append(entry)
 
     def keep(self) -> None:
-        """Write what changed without an order, and begin a long log anew."""
+        """Write changes without an order, and compact a long log."""
         if self._file.is_long:
             self.begin()
         elif entry := self._log.entry(check_state=True):
@@ -68,9 +68,9 @@ class OwnActions:
     Parameters
     ----------
     job, folder
-        What the job is, and its run folder.
+        The job and its run folder.
     master, backend, socket, clock
-        What decides, where nodes run, how messages reach them, and the time.
+        The master that decides, the backend, the nodes' socket, and the clock.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The inputs of an own job: messages of its nodes over the wire, and what they write."""
+"""The inputs of an own job: messages of its nodes over the wire, and their logs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class WireInputs:
-    """Hands messages and exits to the job master; fits `core.driver.parts.Inputs`.
+    """Passes messages and exits to the job master; fits `core.driver.parts.Inputs`.
 
     Parameters
     ----------
     job, folder
         The job's name and run folder.
     master, socket, logs, clock
-        What decides, where messages come in, where lines are kept, and the time.
+        The master that decides, the socket, the kept log lines, and the clock.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WireInputs:
         return self._socket.n_refused
 
     def receive(self, wait_s: float) -> list[Order]:
-        """Wait for messages; return the orders that follow from all that are there."""
+        """Wait for messages; return the orders that follow from all received ones."""
         orders: list[Order] = []
         for sender, message, arrays in self._socket.receive(wait_s):
             if isinstance(message, LinesWritten):
@@ -86,6 +86,6 @@ class WireInputs:
         return self._logs.lines(node, n_line, there=there)
 
     def finish(self, at_s: float) -> None:
-        """Read the rest of the nodes' files, and free what parameter servers kept in memory."""
+        """Read the rest of the nodes' files, and free the memory that parameter servers kept."""
         self._logs.close(at_s)
         free_memory(self._job, self._folder)

@@ -1,8 +1,8 @@
 """Composes the loop of an own job: nodes of ours, over the wire, with a write-ahead log.
 
-What the master knows is in the write-ahead log before an order leaves, and what the controller knows is in
-the journal. So a driver that was killed is followed by one that continues in the same run folder, at the same
-endpoint, with the same nodes (`resume`).
+The master's state is in the write-ahead log before an order is carried out, and the controller's state is in
+the journal. So after a kill another driver continues in the same run folder, at the same endpoint, with the
+same nodes (`resume`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 OwnJob = JobLoop[Action]
 
 
-def begin(  # noqa: PLR0913 - what a job is made of, all but the first three by keyword
+def begin(  # noqa: PLR0913 - parts of a job, all but the first three by keyword
     spec: JobSpec,
     features: FeatureSpec,
     backend: Backend,
@@ -64,7 +64,7 @@ def begin(  # noqa: PLR0913 - what a job is made of, all but the first three by 
     Parameters
     ----------
     spec, features
-        What to run, and how its rows become numbers.
+        The job, and the encoding of its rows.
     backend
         Where nodes run; the loop closes it at the end of the job.
     folder
@@ -74,7 +74,7 @@ def begin(  # noqa: PLR0913 - what a job is made of, all but the first three by 
     clock
         The time.
     keys
-        Where the nodes have them already; None: made here.
+        Those that the nodes have already; None: made here.
     on_planned
         Called with the job on its first plan, before anything is written.
 
@@ -84,7 +84,7 @@ def begin(  # noqa: PLR0913 - what a job is made of, all but the first three by 
         When the first plan does not fit.
     BackendError, InvalidValueError
         When the run folder cannot be written to, the master's endpoint cannot be bound, for example in a
-        folder that others may enter, or another master of the job lives.
+        folder that others may enter, or another master of the job is alive.
     """
     capacity, at_s = backend.capacity(), clock.now_s()
     plan = initial_plan(spec, traits_of(spec, features), capacity, examples(history_url))
@@ -116,13 +116,13 @@ def begin(  # noqa: PLR0913 - what a job is made of, all but the first three by 
 def resume(backend: Backend, *, folder: Path, history_url: str | None, clock: Clock) -> OwnJob:
     """Return the loop that continues the job of a run folder, whose master died; `start` lets it run.
 
-    The endpoint is bound first: nodes that are connected again wait for as long as it takes. Where this host
-    has another address, nodes learn the new endpoint from the backend.
+    The endpoint is bound first: reconnected nodes wait as long as needed. Where this host has another
+    address, nodes get the new endpoint from the backend.
 
     Raises
     ------
     CheckpointError
-        When the folder is of no job, or nothing is left to continue from.
+        When the folder is of no job, or holds no state to continue from.
     BackendError, InvalidValueError
         As for `begin`.
     """
@@ -143,7 +143,7 @@ def resume(backend: Backend, *, folder: Path, history_url: str | None, clock: Cl
         nodes, logs = [node.id for node in record.nodes], _logs(job, folder)
         logs.reload(nodes)
         backend.adopt(nodes)
-        backend.meet(socket.endpoint)  # also when unchanged: a master before this one may have died before it
+        backend.meet(socket.endpoint)  # also when unchanged: an earlier master may have died before it
         parts = _parts(
             job,
             folder,

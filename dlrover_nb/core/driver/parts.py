@@ -1,9 +1,9 @@
-"""The parts of which the loop of a job is composed, and what each of them must do.
+"""The parts that the loop of a job is composed of, and their interfaces.
 
 There is one loop (`core.driver.loop`) and three kinds of jobs: own jobs, external jobs, and external jobs
-whose pods an operator manages. They differ in four parts only: the master that decides, the inputs that it
-decides from, the place where its state survives the process, and the actions that it may order.
-A loop per kind was rejected: two of them had drifted apart in the order in which orders were carried out.
+whose pods an operator manages. They differ in four parts only: the master that decides, its inputs, the
+persistence of its state, and the actions that it may order. A loop per kind was rejected: two of them had
+come to differ in the order in which orders were carried out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ActionT_contra = TypeVar("ActionT_contra", contravariant=True)
 
 
 class Master(Run, Protocol[ActionT_co]):
-    """Decides what the nodes of one job do: facts in, orders out, no input or output."""
+    """Decides for the nodes of one job: facts in, orders out, no input or output."""
 
     def set_target(self, plan: ResourcePlan, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
         """Work towards `plan` from now on."""
@@ -56,7 +56,7 @@ class Master(Run, Protocol[ActionT_co]):
         ...
 
     def set_capacity(self, capacity: Capacity, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
-        """Note that machines came or went."""
+        """Note a change of machines."""
         ...
 
     def tick(self, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
@@ -65,7 +65,7 @@ class Master(Run, Protocol[ActionT_co]):
 
 
 class Inputs(Protocol[ActionT_co]):
-    """Hands facts from outside to the master; for the loop's thread, except `wake` and `lines`."""
+    """Passes external facts to the master; for the loop's thread, except `wake` and `lines`."""
 
     @property
     def n_dropped(self) -> int:
@@ -86,7 +86,7 @@ class Inputs(Protocol[ActionT_co]):
         ...
 
     def observe(self, at_s: float) -> Sequence[ActionT_co | Emit]:
-        """Compare the nodes with what the cluster shows; called on every tick."""
+        """Compare the nodes with the cluster's state; called on every tick."""
         ...
 
     def on_exit(self, exited: NodeExited, at_s: float) -> Sequence[ActionT_co | Emit]:
@@ -98,23 +98,23 @@ class Inputs(Protocol[ActionT_co]):
         ...
 
     def finish(self, at_s: float) -> None:
-        """Read what is left to read after all nodes have ended."""
+        """Read remaining logs after all nodes have ended."""
         ...
 
 
 class Persistence(Protocol[ActionT_contra]):
-    """Keeps what a master that replaces this one must know."""
+    """Saves the state that a replacing master needs."""
 
     def begin(self) -> None:
-        """Write everything, in place of what was written before."""
+        """Write everything, replacing the earlier state."""
         ...
 
     def write_ahead(self, orders: Sequence[ActionT_contra | Emit]) -> None:
-        """Write what `orders` rest on, before they are carried out."""
+        """Write the state behind `orders`, before they are carried out."""
         ...
 
     def keep(self) -> None:
-        """Write what changed without an order."""
+        """Write changes without an order."""
         ...
 
     def close(self) -> None:
@@ -129,11 +129,11 @@ class Parts(Generic[ActionT]):
     Parameters
     ----------
     spec, capacity, started_at_s, folder
-        The job, what its cluster has, when it was submitted, and its run folder.
+        The job, its cluster's capacity, the time of its submission, and its run folder.
     backend
         Where nodes run.
     master, inputs, persistence
-        See there.
+        See their protocols.
     perform
         Carries out one action and returns the orders that follow from it.
     recorded

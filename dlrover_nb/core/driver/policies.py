@@ -27,4 +27,4 @@ def find_policy(name: str) -> Policy:
         raise InvalidValueError(
             f"policy {name} must be a function of (analysis, settings, context), got {type(found).__name__}"
         )
-    return cast("Policy", found)  # the signature of another package's function is its author's word
+    return cast("Policy", found)  # another package's function is not checked

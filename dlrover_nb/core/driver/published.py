@@ -1,4 +1,5 @@
-"""What a driver publishes to other threads: frozen records, exchanged whole, so that no lock is needed."""
+"""What a driver publishes to other threads: frozen records, replaced as a whole, so that no lock is
+needed."""
 
 from __future__ import annotations
 

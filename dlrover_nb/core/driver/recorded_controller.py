@@ -1,9 +1,9 @@
 """The controller of a job with its records: telemetry, journal, history.
 
-A fact reaches all of them or, when the controller refuses it, none. A master that replaces another one
-replays the journal: the controller decides by nothing but its events, so the same events make the same
-proposals, decisions and models. Its instructions were carried out then and are not carried out again; only
-the last records may not have reached the history, and are written once more.
+A fact reaches all of them or, when the controller refuses it, none. A replacing master replays the journal:
+the controller decides by its events alone, so the same events give the same proposals, decisions and models.
+Its instructions were carried out before and are not repeated; only the last records may be missing in the
+history, and are written again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RecordedController:
 
     Notes
     -----
-    The first event, `JobSubmitted`, makes the controller.
+    The first event, `JobSubmitted`, creates the controller.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class RecordedController:
         return self.controller.handle(event)
 
     def emit(self, event: Event) -> tuple[Instruction, ...]:
-        """Hand a fact to the controller; return its instructions, of which the records are kept already."""
+        """Pass a fact to the controller; return its instructions, already recorded."""
         if isinstance(event, NodeReported):
             with self._lock:
                 self._telemetry.record_node(event.sample)
@@ -112,7 +112,7 @@ class RecordedController:
         return instructions
 
     def replay(self) -> None:
-        """Replay the journal of a master before this one."""
+        """Replay the journal of an earlier master."""
         asked: deque[Remember] = deque()
         recorder = _Recorder(self._telemetry)
         for event in read_journal(self._path):
@@ -126,7 +126,7 @@ class RecordedController:
     def record_job(
         self, at_s: float, samples_per_s: float, *, n_worker: int, n_ps: int, shards: ShardCounts
     ) -> None:
-        """Keep the speed, the size and the shards of the job at a moment."""
+        """Record the job's throughput, nodes and shards at a time."""
         with self._lock:
             self._telemetry.record_job(at_s, samples_per_s, n_worker, n_ps, shards=shards)
 
@@ -142,7 +142,7 @@ class RecordedController:
 
 
 class _Recorder:
-    """Fills telemetry as the driver did: a row per report, and one of the job per second."""
+    """Fills telemetry like the driver: a row per report, and one of the job per second."""
 
     def __init__(self, telemetry: JobTelemetry) -> None:
         self._telemetry = telemetry

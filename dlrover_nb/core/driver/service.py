@@ -1,9 +1,9 @@
 """The master's HTTP: a WSGI application that answers the calls of `core.client.calls`.
 
 A request must carry the job's access token, and every call is the same kind of request, so there is one place
-that checks it. In a cluster of pods clients come through the API server's pod proxy with their own
+that checks it. In a cluster of pods clients connect through the API server's pod proxy with their own
 credentials, which the proxy does not pass on, and other pods reach the port too; on one machine all its users
-reach it. The token lies where only the job's owner may read: in a Secret, or in the run folder.
+reach it. Only the job's owner may read the token: it is in a Secret, or in the run folder.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ CALL_PATH = "/call"
 ACCESS_HEADER = "X-Dlrover-Access"
 REPORT_PATH, REPORT_HEADER = "/v1/report", "X-Dlrover-Report"
 MOST_BYTES = 1 << 20  # of a request; the largest, many plans to weigh, has some KiB
-SERVER = {"threads": 8, "max_request_body_size": 4 * MOST_BYTES}  # what is more is not even taken in
+SERVER = {"threads": 8, "max_request_body_size": 4 * MOST_BYTES}  # larger ones are not received
 _ACCESS_KEY = "HTTP_" + ACCESS_HEADER.upper().replace("-", "_")
 _REPORT_KEY = "HTTP_" + REPORT_HEADER.upper().replace("-", "_")
 _BINARY, _TEXT = "application/octet-stream", "text/plain"
 
 
 class Response(NamedTuple):
-    """What goes back."""
+    """The response."""
 
     status: str
     body: bytes
@@ -59,21 +59,21 @@ class MasterService:
         self._doing = "its master begins"
 
     def set_activity(self, doing: str) -> None:
-        """Set what a client reads that calls before the job has begun."""
+        """Set the answer to calls before the job has begun."""
         self._doing = doing
 
     def take_reports(self, token: str, report: Callable[[StepsDone], None]) -> None:
-        """From now on pass on the steps that external programs report with this token."""
+        """Accept steps that external programs report with this token from now on."""
         self._reports = token.encode(), report
 
     def serve(self, served: Served) -> None:
-        """Answer for this from now on."""
+        """Answer calls about this job from now on."""
         self._calls = CallHandler(served)
 
     def __call__(
         self, environ: Mapping[str, Any], start_response: Callable[[str, list[tuple[str, str]]], object]
     ) -> Iterable[bytes]:
-        """Answer one request, as WSGI has it."""
+        """Answer one request; the WSGI entry point."""
         if self._reports is not None and environ["PATH_INFO"] == REPORT_PATH:
             response = take_report(environ, *self._reports)
         else:
@@ -87,17 +87,17 @@ class MasterService:
         return NotBegun(self._doing) if calls is None else calls.answer(call)
 
 
-def respond(environ: Mapping[str, Any], *, access: bytes, answer: Callable[[Call], Answer]) -> Response:  # noqa: PLR0911 - one to a fault
+def respond(environ: Mapping[str, Any], *, access: bytes, answer: Callable[[Call], Answer]) -> Response:  # noqa: PLR0911 - one per fault
     """Return the answer to one request.
 
     Parameters
     ----------
     environ
-        The request, as WSGI has it.
+        The request, as in WSGI.
     access
-        The token that it must carry; it is compared in a time that tells nothing about it.
+        The token that it must carry; it is compared in constant time.
     answer
-        What is said to a call.
+        Returns the answer to a call.
     """
     if environ["PATH_INFO"] == READY_PATH:
         return Response("200 OK", b"ready")
@@ -132,7 +132,7 @@ def take_report(environ: Mapping[str, Any], token: bytes, report: Callable[[Step
 
 
 def _body(environ: Mapping[str, Any]) -> bytes | None:
-    """Return what was sent; None when it is too much, or of no stated length."""
+    """Return the request's body; None when it is too large, or of no stated length."""
     length = str(environ.get("CONTENT_LENGTH") or "")
     if not length.isdecimal() or int(length) > MOST_BYTES:
         return None

@@ -81,7 +81,7 @@ class MasterSocket:
             os.write(self._wake, b"!")
 
     def receive(self, timeout_s: float) -> Iterator[Received]:
-        """Wait for messages or `wake`, then yield the messages that are there."""
+        """Wait for messages or `wake`, then yield the received messages."""
         ready = dict(self._poller.poll(max(0, round(timeout_s * 1000))))
         if self._woken in ready:
             os.read(self._woken, 4096)
@@ -98,7 +98,7 @@ class MasterSocket:
             logger.warning("%s could not be sent to %s: %s", type(message).__name__, node, error)
 
     def close(self) -> None:
-        """Close the socket and all that belongs to it, once all nodes have exited."""
+        """Close the socket and its resources, once all nodes have exited."""
         self._auth_failures.close()
         self._router.close(linger=200)  # ms, for the last Stop
         self._context.term()
@@ -129,5 +129,5 @@ class MasterSocket:
 
 
 def _author(message: FromNode | LinesWritten) -> str:
-    """Return the node that a message says it is of."""
+    """Return the sender named in a message."""
     return message.sample.node if isinstance(message, Report) else message.node
