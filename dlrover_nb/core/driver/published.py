@@ -1,5 +1,4 @@
-"""What a driver publishes to other threads: frozen records, replaced as a whole, so that no lock is
-needed."""
+"""Data published by a driver to other threads: frozen records, replaced whole, so no lock is needed."""
 
 from __future__ import annotations
 

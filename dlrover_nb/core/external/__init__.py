@@ -1,6 +1,6 @@
-"""External jobs: which programs run, how they find each other, and what they report.
+"""External jobs: their programs, rendezvous, and reports.
 
-Nothing here does input or output: `ExternalMaster` decides, `core.driver` carries its orders out.
+Nothing here does input or output: `ExternalMaster` decides, `core.driver` carries out its orders.
 """
 
 from dlrover_nb.core.external.master import ExternalMaster

@@ -1,16 +1,16 @@
-"""The master of a foreign job: facts in, orders out; it brings together as many programs as the plan says.
+"""The master of an external job: facts in, orders out; it runs as many programs as the plan has.
 
-The programs are not ours: they keep their own state, and know the others from variables that are set before
-they begin. So who trains together changes in one way alone, a *meeting*: once all nodes that the plan wants
-have an address, each of them is told the variables of all, and its program begins anew (it reads its own
-checkpoint). A node that is lost is replaced and the rest meet again; a plan with other replicas is a meeting
-of others. Where nothing changes nothing is told, so a master that comes back disturbs nobody.
+The programs are not ours: they keep their own state, and get their peers from variables that are set before
+they begin. So membership changes in one way alone, a *rendezvous*: once all nodes of the plan have an
+address, each of them gets the variables of all, and its program restarts (it reads its own checkpoint). A
+lost node is replaced, followed by a new rendezvous; a plan with other replicas is a rendezvous of other
+nodes. Without changes no orders are sent, so a restarted master does not disturb training.
 
-Torch programs that lost one of them cannot go on and are ended at once; those of TensorFlow train on with
-their parameter servers until the meeting.
+Torch programs that lost a member cannot continue and are ended at once; those of TensorFlow train on with
+their parameter servers until the rendezvous.
 
 The job has succeeded when its chief (TensorFlow, where there is one) or all of its workers have ended well.
-After each fact everything is reconciled anew (`_settle`); nothing waits for a particular word.
+After each fact all state is reconciled (`_settle`); nothing waits for a particular message.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
 
-START_LIMIT_S = 900.0  # until a pod runs: images of others are large, and pulled from far away
+START_LIMIT_S = 900.0  # until a pod runs: users' images are large, and pulled over slow lines
 ROOM_LIMIT_S = 120.0  # that a change of plan waits for room before it is given up
-QUIET_S = 120.0  # after a meeting: programs that tell nothing are taken to train
+QUIET_S = 120.0  # after a rendezvous: programs without reports count as training
 PROGRESS_EVERY_S = 1.0
 
 
@@ -60,7 +60,7 @@ class ExternalMaster(ExternalState):
     spec
         What to run.
     capacity
-        Within what: no node is given more memory than a machine has.
+        Upper bound: no node gets more memory than a machine has.
     """
 
     # facts
@@ -72,16 +72,16 @@ class ExternalMaster(ExternalState):
         return self._settle(at_s)
 
     def resume(self, record: ExternalRecord, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Go on where a master before this one stopped, instead of `start`."""
+        """Continue where an earlier master stopped, instead of `start`."""
         self._revive(record, at_s)
         if not self.phase.is_final:
-            self._gather()  # the orders of the last meeting may not have left
+            self._gather()  # the orders of the last rendezvous may not have been carried out
             n_node = len(record.nodes)
             self._note(f"the master came back and takes over {n_node} node{'s' * (n_node != 1)}", at_s)
         return self._settle(at_s)
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Work towards `plan` from now on; a plan that was on its way is given up for it."""
+        """Work towards `plan` from now on; a pending plan is given up for it."""
         if self.phase.is_final:
             self._tell(PlanFailed(at_s, plan, "the job is about to end"))
         elif self._change_since_s is None or self.target != plan or self._is_fallback:
@@ -90,7 +90,7 @@ class ExternalMaster(ExternalState):
         return self._settle(at_s)
 
     def stop(self, by: str, why: str, at_s: float) -> tuple[ExternalOrder, ...]:
-        """End the job; what its programs did not save by themselves is lost."""
+        """End the job; state that its programs did not save is lost."""
         self._end(JobPhase.STOPPED, f"stopped by {by}" + (f": {why}" if why else ""), at_s)
         return self._settle(at_s)
 
@@ -100,7 +100,7 @@ class ExternalMaster(ExternalState):
         return self._settle(at_s)
 
     def choose(self, choice: UserChoice, _at_s: float) -> tuple[ExternalOrder, ...]:
-        """Refuse what only jobs of our own workers can do."""
+        """Refuse: only jobs of our own workers support this."""
         raise InvalidValueError(
             f"job {self._spec.name} runs programs of others, got a {type(choice).__name__}; "
             "shards and batch sizes are theirs to choose"
@@ -116,7 +116,7 @@ class ExternalMaster(ExternalState):
         retryable: bool = True,
         out_of_memory: bool = False,
     ) -> tuple[ExternalOrder, ...]:
-        """Hear from the backend that a node is gone."""
+        """Handle the exit of a node, reported by the backend."""
         known = self._crew.get(node)
         if known is None:
             return self._settle(at_s)
@@ -129,7 +129,7 @@ class ExternalMaster(ExternalState):
         return self._settle(at_s)
 
     def on_steps(self, told: StepsDone, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Hear what a program has done; of a node that is not known, nothing is heard."""
+        """Handle a program's totals; those of an unknown node are ignored."""
         node = self._crew.get(told.node)
         if node is None or self.phase.is_final:
             return ()
@@ -146,14 +146,14 @@ class ExternalMaster(ExternalState):
         return self._settle(at_s)
 
     def see_addresses(self, addresses: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
-        """Hear from the backend which pods run, and where."""
+        """Handle the running pods' addresses, reported by the backend."""
         for node in self._crew.nodes:
             if not node.address and addresses.get(node.id):
                 node.address, node.since_s, node.waits_for = addresses[node.id], at_s, ""
         return self._settle(at_s)
 
     def set_waiting(self, nodes: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
-        """Hear from the backend which nodes cannot begin yet, and why."""
+        """Handle the nodes that cannot begin yet, and why, reported by the backend."""
         for node in self._crew.nodes:
             is_waiting = node.id in nodes and not node.address
             node.waits_for = (nodes[node.id] or "room") if is_waiting else ""
@@ -164,12 +164,12 @@ class ExternalMaster(ExternalState):
         return self._settle(at_s)
 
     def set_capacity(self, capacity: Capacity, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Note that machines came or went."""
+        """Note a change of machines."""
         self._capacity = capacity
         return self._settle(at_s)
 
     def tick(self, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Time passed: look for what is late, and tell how far the job is."""
+        """Handle a tick: check timeouts, and emit the job's progress."""
         self._see_late(at_s)
         if self._waits_since_s is not None and at_s > self._waits_since_s + ROOM_LIMIT_S:
             self._give_up_waiting(at_s)
@@ -206,11 +206,11 @@ class ExternalMaster(ExternalState):
                     self._orders.append(StartNode(node.id, role, node.cpu, node.memory_mib))
 
     def _meet(self, at_s: float) -> None:
-        """Bring the wanted nodes together once all of them are up, and end those that are too many."""
+        """Start a rendezvous once all desired nodes are up, and end surplus nodes."""
         wanted = self._crew.wanted(self.target)
         if wanted is None:
             if self._waits_since_s is not None:
-                for node in self._crew.misfits(self.target):  # they hold the room that their successors need
+                for node in self._crew.misfits(self.target):  # their successors need the room
                     self._stop(node)
             return
         members = tuple(node.id for node in wanted)
@@ -228,7 +228,7 @@ class ExternalMaster(ExternalState):
                 self._stop(node)
 
     def _gather(self) -> None:
-        """Order the variables of the last meeting to all of its members."""
+        """Order the variables of the last rendezvous for all of its members."""
         known = [node for name in self._members if (node := self._crew.get(name)) is not None]
         if len(known) < len(self._members):
             return
@@ -239,7 +239,7 @@ class ExternalMaster(ExternalState):
             self._orders.append(Gather(node.id, text))
 
     def _see_plan(self, at_s: float) -> None:
-        """Note whether the target runs, and tell it once."""
+        """Note whether the target runs, and emit it once."""
         wanted = self._crew.wanted(self.target)
         is_there = wanted is not None and tuple(node.id for node in wanted) == self._members
         self._is_in_place = is_there and (self._all_heard or at_s > self._met_at_s + QUIET_S)
@@ -254,7 +254,7 @@ class ExternalMaster(ExternalState):
             self._set_phase(JobPhase.RESCALING, at_s)
 
     def _measure_pause(self, from_s: float, until_s: float) -> None:
-        """Add up, for the plan on its way, how long nobody trained."""
+        """Add up, for the pending plan, how long no worker trained."""
         if self._change_since_s is not None:
             self._pause_s += max(0.0, from_s - max(self._trained_until_s, self._change_since_s))
         self._trained_until_s = until_s
@@ -280,7 +280,7 @@ class ExternalMaster(ExternalState):
         self._note(f"{node.id} was lost: {why}", at_s)
 
     def _part(self) -> None:
-        """See to those who have lost one of them: who had finished begins anew with the others."""
+        """Handle the members that lost a peer: finished ones restart with the others."""
         self._forget_finished()
         if self._foreign.framework is Framework.TORCH:
             self._orders.extend(Gather(name, "") for name in self._workers)
@@ -291,7 +291,7 @@ class ExternalMaster(ExternalState):
                 self._stop(node)
 
     def _feed(self, node: ExternalNode, at_s: float) -> None:
-        """Give a role more memory after one of its nodes ran out of it: else it would do so again."""
+        """Give a role more memory after one of its nodes ran out of it, so that it does not recur."""
         reached_mib = max(float(node.memory_mib), node.last.memory_mib if node.last else 0.0)
         self._tell(NodeOutOfMemory(at_s, node.id, node.role, reached_mib))
         own = self.target.role(node.role)
@@ -307,7 +307,7 @@ class ExternalMaster(ExternalState):
         self._note(f"{node.id} ran out of memory; {node.role} nodes get {memory_mib} MiB from now on", at_s)
 
     def _give_up_waiting(self, at_s: float) -> None:
-        """Go back from a plan that finds no room; a job without another plan waits as long as it takes."""
+        """Roll back a plan that finds no room; a job without another plan waits indefinitely."""
         if self._change_since_s is None or self._is_fallback or self._applied in {None, self.target}:
             return
         waiting = next((n for n in self._crew.nodes if n.waits_for), None)

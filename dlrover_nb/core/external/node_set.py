@@ -1,4 +1,4 @@
-"""The nodes of a foreign job: which are there, which are wanted, which are too many."""
+"""The nodes of an external job: present, desired and surplus ones."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ExternalNode:
-    """One node; mutable, and never handed out: others see its view."""
+    """One node; mutable and private: callers get its frozen view."""
 
     id: str
     role: Role
     cpu: float
     memory_mib: int
     since_s: float
-    asked_s: float  # since when it has had room to start in
+    asked_s: float  # since when it has had room to start
     address: str = ""  # empty: its pod does not run yet
     is_finished: bool = False  # its program ended well
     has_worked: bool = False
@@ -33,11 +33,11 @@ class ExternalNode:
     last: NodeSample | None = None
 
     def has_shape(self, plan: RolePlan) -> bool:
-        """Whether it may use what the plan says, no more and no less."""
+        """Whether its resources are exactly those of the plan."""
         return (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
 
     def view(self, *, is_member: bool) -> NodeView:
-        """Return a frozen picture; a pod that is up and of no running program yet is paused."""
+        """Return a frozen view; a running pod without a running program is paused."""
         if not self.address:
             phase = NodePhase.PENDING
         elif self.is_finished:
@@ -64,14 +64,14 @@ def is_worker(node: str) -> bool:
 
 
 class ExternalNodes:
-    """All living nodes, oldest first; names grow for ever and are never used twice."""
+    """All live nodes, oldest first; numbers in names grow and are never reused."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, ExternalNode] = {}
         self._n_named = dict.fromkeys(Role, 0)
 
     def add(self, role: Role, plan: RolePlan, at_s: float) -> ExternalNode:
-        """Make a node with a new name."""
+        """Create a node with a new name."""
         name = f"{role}-{self._n_named[role]}"
         self._n_named[role] += 1
         node = ExternalNode(name, role, plan.cpu, plan.memory_mib, at_s, at_s)
@@ -79,15 +79,15 @@ class ExternalNodes:
         return node
 
     def follow(self, node: ExternalNode) -> None:
-        """Take over a node that somebody else named."""
+        """Adopt a node that was named elsewhere."""
         self._nodes[node.id] = node
 
     def get(self, node: str) -> ExternalNode | None:
-        """Return a node; None when it is not, or no longer, known."""
+        """Return a node; None when it is unknown, or no longer known."""
         return self._nodes.get(node)
 
     def remove(self, node: str) -> None:
-        """Forget a node."""
+        """Remove a node."""
         del self._nodes[node]
 
     @property
@@ -101,11 +101,11 @@ class ExternalNodes:
         return tuple(self._n_named.items())
 
     def n_missing(self, role: Role, plan: RolePlan) -> int:
-        """Return how many nodes of a role are to be started."""
+        """Return the number of nodes of a role to start."""
         return max(0, plan.count - len(self._fitting(role, plan)))
 
     def wanted(self, plan: ResourcePlan) -> tuple[ExternalNode, ...] | None:
-        """Return the nodes that should run: of each role the oldest that are up; None while some are not."""
+        """Return the nodes that should run: of each role the oldest running; None while some are missing."""
         found: list[ExternalNode] = []
         for role in Role:
             of_role = plan.role(role)
@@ -116,7 +116,7 @@ class ExternalNodes:
         return tuple(found)
 
     def misfits(self, plan: ResourcePlan) -> tuple[ExternalNode, ...]:
-        """Return the nodes of another shape than the plan's."""
+        """Return the nodes whose resources differ from the plan's."""
         return tuple(node for node in self.nodes if not node.has_shape(plan.role(node.role)))
 
     def _fitting(self, role: Role, plan: RolePlan) -> list[ExternalNode]:
@@ -125,7 +125,7 @@ class ExternalNodes:
     # across the loss of a master
 
     def records(self) -> tuple[ExternalNodeRecord, ...]:
-        """Return what lasts of all nodes."""
+        """Return the lasting state of all nodes."""
         return tuple(
             ExternalNodeRecord(
                 n.id, n.role, n.cpu, n.memory_mib, n.since_s, n.address, n.is_finished, n.has_worked
@@ -136,7 +136,7 @@ class ExternalNodes:
     def adopt(
         self, records: Iterable[ExternalNodeRecord], n_named: Iterable[tuple[Role, int]], at_s: float
     ) -> None:
-        """Take over the nodes of a master before this one, and go on with its names."""
+        """Adopt the nodes of an earlier master, and continue its numbering."""
         self._nodes = {
             r.id: ExternalNode(
                 r.id, r.role, r.cpu, r.memory_mib, r.since_s, at_s, r.address, r.is_finished, r.has_worked

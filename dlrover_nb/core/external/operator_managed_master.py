@@ -1,9 +1,8 @@
-"""The master of a foreign job whose pods are DLRover's: it plans and measures, and starts and ends none.
+"""The master of an external job in DLRover's pods: it plans and measures, but starts and ends no pod.
 
-DLRover's operator keeps the pods running, replaces what is lost and tells them whom they work with. So
-nothing is reconciled here: what the operator shows is taken over as it is, and the only wish is the plan
-(`target`), which the driver hands to the backend. A plan is in place once the operator's pods are those of
-it.
+DLRover's operator keeps the pods running, replaces lost ones and gives them their peers. So nothing is
+reconciled here: the operator's state is taken over unchanged, and the only desired state is the plan
+(`target`), which the driver passes to the backend. A plan is in place once the operator's pods match it.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ class OperatorManagedJob:
     Parameters
     ----------
     phase
-        Where the operator says that it is in its life.
+        The job's phase by the operator.
     why
-        The operator's last words on it.
+        The operator's last message on it.
     nodes
-        Its pods; of one that was replaced the new one has another name.
+        Its pods; a replacement has another name.
     in_place
         The plan that its pods have; None while they have none, or are being changed.
     refused
-        A plan that the operator did not take, and why; None: there is none.
+        A plan that the operator did not accept, and why; None: there is none.
     """
 
     phase: JobPhase
@@ -54,7 +53,7 @@ class OperatorManagedMaster(ExternalMaster):
     _in_place: ResourcePlan | None = None
 
     def see_job(self, seen: OperatorManagedJob, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Hear what the operator shows of the job."""
+        """Handle the job's state reported by the operator."""
         if self.phase.is_final:
             return self._settle(at_s)
         self._see_nodes(seen.nodes)
@@ -66,7 +65,7 @@ class OperatorManagedMaster(ExternalMaster):
         return self._settle(at_s)
 
     def _see_nodes(self, nodes: tuple[NodeView, ...]) -> None:
-        """Take the operator's pods over: whoever trains is a member, whoever ended well has finished."""
+        """Take over the operator's pods: training ones are members, successful ones have finished."""
         there = {node.id: node for node in nodes}
         for known in self._crew.nodes:
             if known.id not in there:
@@ -95,21 +94,19 @@ class OperatorManagedMaster(ExternalMaster):
             self._set_phase(JobPhase.RESCALING, at_s)
 
     def _see_late(self, at_s: float) -> None:
-        """Give up a plan that the operator leaves alone; a first plan is the operator's to give up."""
+        """Give up a plan that the operator does not apply; it decides about a first plan itself."""
         late = self._change_since_s is not None and at_s > self._change_since_s + START_LIMIT_S
         if late and self._applied is not None and not self._is_fallback:
             self._fail_plan(f"DLRover's operator did not carry it out within {START_LIMIT_S:g} s", at_s)
 
     def _gather(self) -> None:
-        """Tell programs nothing: the operator tells them whom they work with."""
+        """Send programs nothing: they get their peers from the operator."""
 
 
 def _known(seen: NodeView, known: ExternalNode | None) -> ExternalNode:
-    """Return a node as the operator shows it, with what is known of it already."""
+    """Return a node from the operator's state, with what is already known of it."""
     node = known or ExternalNode(seen.id, seen.role, seen.cpu, seen.memory_mib, seen.since_s, seen.since_s)
-    node.address = (
-        "" if seen.phase is NodePhase.PENDING else seen.id
-    )  # where it is, is the operator's to know
+    node.address = "" if seen.phase is NodePhase.PENDING else seen.id  # only the operator knows its place
     node.is_finished = seen.phase is NodePhase.GONE
     node.cpu, node.memory_mib = seen.cpu, seen.memory_mib
     return node

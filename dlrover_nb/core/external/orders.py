@@ -1,4 +1,4 @@
-"""What the master of a foreign job tells its surroundings to do."""
+"""The orders of the master of an external job."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Let a node's program run with these variables, anew if they are others than before.
+    """Run a node's program with these variables; restart it if they changed.
 
     Parameters
     ----------
     node
         Its id.
     text
-        Shell text that sets them; empty: end the program, and wait for others.
+        Shell text that sets them; empty: end the program, and wait for new ones.
     """
 
     node: str

@@ -1,11 +1,12 @@
-"""What runs in the pod of a foreign program: a few lines of shell around the user's command.
+"""The script in the pod of an external program: a few lines of shell around the user's command.
 
 They wait for the variables that the master writes into the pod (`core.external.rendezvous`), run the command
-with them, and run it anew with others when they change, so that a job is re-scaled without moving the pods
-that stay. Shell, since an image of others has a shell and need not have anything of ours.
+with them, and restart it when they change, so that a job is re-scaled without moving the pods that stay.
+Shell, since users' images have a shell and need not contain this package.
 
-A program that fails waits a little before its pod does: as a rule it failed because another one was lost, and
-is to start anew once that one is replaced. One that was killed (137, as for want of memory) fails at once.
+After a program fails, its pod waits a little before failing too: usually another program was lost, and this
+one restarts once that is replaced. If the program was killed (137, as when out of memory), the pod fails at
+once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
 
 CLUSTER_VAR = "DLROVER_NB_CLUSTER"  # names the file with the variables
-BEGINS = "dlrover-nb: the program begins"  # written before each start: what follows is of another program
+BEGINS = "dlrover-nb: the program begins"  # written before each start: later lines are of another program
 LINGER_S, TERM_S = 15, 10
 
 SCRIPT = f"""\
@@ -57,7 +58,7 @@ threading.Event().wait()
 
 
 def program(spec: ExternalSpec, role: Role, *, python: str = "") -> tuple[str, ...]:
-    """Return what the container of a role runs; `python` is the interpreter of our own part of it."""
+    """Return the command of a role's container; `python` is the interpreter of our own part of it."""
     command = role_of(spec, role).command
     if not command and role is Role.PS and spec.framework is Framework.TORCH:
         command = (python or "python3", "-c", STORE)
@@ -65,11 +66,11 @@ def program(spec: ExternalSpec, role: Role, *, python: str = "") -> tuple[str, .
 
 
 def role_of(spec: ExternalSpec, role: Role) -> ExternalRole:
-    """Return what the user said of a role; the store of a torch job runs in the workers' image by default."""
+    """Return the user's settings of a role; the store of a torch job uses the workers' image by default."""
     return spec.worker if role is Role.WORKER else spec.ps
 
 
 def image(spec: ExternalSpec, role: Role) -> str:
-    """Return the image of a role; empty: that of all of the job's pods."""
+    """Return the image of a role; empty: the job's image."""
     own = role_of(spec, role).image
     return own or (spec.worker.image if spec.framework is Framework.TORCH else "")

@@ -1,4 +1,4 @@
-"""What the master of a foreign job must know again when it comes back in another pod."""
+"""State of the master of an external job for its restart in another pod."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 
 
 @dataclass(frozen=True, slots=True)
 class ExternalNodeRecord:
-    """A living node, as `core.external.node_set.ExternalNode`."""
+    """A live node, as `core.external.node_set.ExternalNode`."""
 
     id: str
     role: Role
@@ -25,7 +25,7 @@ class ExternalNodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class ExternalRecord:
-    """All that lasts of a `ExternalMaster`."""
+    """The lasting state of an `ExternalMaster`."""
 
     target: ResourcePlan
     applied: ResourcePlan | None

@@ -1,16 +1,16 @@
-"""How the programs of a job find each other: the variables that TensorFlow and torch read.
+"""Rendezvous of a job's programs: the variables that TensorFlow and torch read.
 
 Both get addresses, never names: not every cluster resolves names of pods, and a pod's own address is known as
-soon as it runs. So variables are made once all members have an address, and made anew when one is replaced.
+soon as it runs. So variables are made once all members have an address, and again when one is replaced.
 
-TensorFlow reads ``TF_CONFIG``: the addresses of all tasks by kind, and which of them this one is. The kinds
-``chief``, ``worker`` and ``ps`` are told; an ``evaluator`` is no member of the training cluster.
+TensorFlow reads ``TF_CONFIG``: the addresses of all tasks by kind, and the own task. It has the kinds
+``chief``, ``worker`` and ``ps``; an ``evaluator`` is no member of the training cluster.
 
 Torch programs are started by torchrun, which takes its options from ``PET_*`` variables, or read
 ``MASTER_ADDR``, ``RANK`` and ``WORLD_SIZE`` themselves: both are set. torchrun's agents meet at a store.
-Where one of them held it, as torchrun does by itself, the loss of that worker would end the others. So the
-store is a program of its own, in the place of the parameter server that a torch job does not have; it
-outlives any worker and keeps running, with variables that never change.
+If one worker held it, as torchrun does by default, the loss of that worker would end the others. So the store
+is a separate program, in place of the parameter server that a torch job does not have; it outlives any worker
+and keeps running, with variables that never change.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, mee
     Parameters
     ----------
     members
-        All of them; of each role oldest first.
+        All members; of each role oldest first.
     node
-        Whose variables.
+        The member whose variables are returned.
     meeting
-        Name of this coming together, another one each time.
+        Unique name of this rendezvous.
     """
     own = next(member for member in members if member.node == node)
     if spec.framework is Framework.TENSORFLOW:

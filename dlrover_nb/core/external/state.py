@@ -1,4 +1,4 @@
-"""What the master of a foreign job knows, what others see of it, and the plan and phase that it is in."""
+"""State of the master of an external job, its public view, and its plan and phase."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 def planned(spec: JobSpec) -> JobSpec:
-    """Return a foreign job with the plans that it may be given: it is re-scaled by replicas alone.
+    """Return an external job bounded to its possible plans: it is re-scaled by replicas alone.
 
-    What each replica gets stays what its user gave it, and the store of a torch job stays one.
+    Each replica keeps the resources that its user set, and a torch job keeps a single store.
 
     Raises
     ------
@@ -63,14 +63,14 @@ def _foreign(spec: JobSpec) -> ExternalSpec:
 
 
 class ExternalState:
-    """All that changes in the life of a foreign job; `ExternalMaster` changes it.
+    """All mutable state of an external job; `ExternalMaster` changes it.
 
     Parameters
     ----------
     spec
         What to run.
     capacity
-        Within what: no node is given more memory than a machine has.
+        Upper bound: no node gets more memory than a machine has.
     """
 
     def __init__(self, spec: JobSpec, capacity: Capacity) -> None:
@@ -85,22 +85,22 @@ class ExternalState:
         self._is_fallback = False
         self._pause_s, self._trained_until_s = 0.0, float("inf")
         self._meeting, self._members, self._met_at_s = 0, tuple[str, ...](), 0.0
-        self._heard: set[str] = set()  # workers that told of steps since the meeting
-        self._before: set[tuple[str, str]] = set()  # programs of the meeting before: they may still tell
+        self._heard: set[str] = set()  # workers that reported steps since the rendezvous
+        self._before: set[tuple[str, str]] = set()  # of the previous rendezvous: may still report
         self._is_in_place = False
         self._waits_since_s: float | None = None
         self._progress_told = float("-inf"), 0
 
-    # what others see
+    # public view
 
     @property
     def running(self) -> ResourcePlan | None:
-        """The plan that runs, None while nodes are missing or nobody trains."""
+        """The plan that runs, None while nodes are missing or no worker trains."""
         return self.target if self._is_in_place else None
 
     @property
     def nodes(self) -> tuple[NodeView, ...]:
-        """All living nodes."""
+        """All live nodes."""
         return tuple(node.view(is_member=node.id in self._members) for node in self._crew.nodes)
 
     @property
@@ -111,7 +111,7 @@ class ExternalState:
 
     @property
     def evaluation_counts(self) -> ShardCounts:
-        """Nothing: programs of others evaluate by themselves."""
+        """Nothing: external programs evaluate by themselves."""
         return ShardCounts()
 
     @property
@@ -121,12 +121,12 @@ class ExternalState:
 
     @property
     def rounds(self) -> tuple[EvaluationRound, ...]:
-        """Nothing: programs of others evaluate by themselves."""
+        """Nothing: external programs evaluate by themselves."""
         return ()
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """Nothing: programs of others evaluate by themselves."""
+        """Nothing: external programs evaluate by themselves."""
         return None
 
     @property
@@ -136,7 +136,7 @@ class ExternalState:
 
     @property
     def record(self) -> ExternalRecord:
-        """All that a master after this one must know."""
+        """All state that the next master needs."""
         return ExternalRecord(
             target=self.target,
             applied=self._applied,
@@ -155,11 +155,11 @@ class ExternalState:
             told=self._meter.told,
         )
 
-    # what follows from it
+    # derived values
 
     @property
     def _workers(self) -> tuple[str, ...]:
-        """Living workers that train together, the first one first."""
+        """Live workers that train together, the first one first."""
         return tuple(name for name in self._members if is_worker(name) and self._crew.get(name) is not None)
 
     @property
@@ -176,7 +176,7 @@ class ExternalState:
         return bool(needed) and all(node is not None and node.is_finished for node in needed)
 
     def _revive(self, record: ExternalRecord, at_s: float) -> None:
-        """Know again what a master before this one knew."""
+        """Restore the state of an earlier master."""
         self.target, self._applied = record.target, record.applied
         self._change_since_s, self._is_fallback = record.change_since_s, record.is_fallback
         self._pause_s, self._met_at_s = record.pause_s, record.met_at_s
@@ -195,12 +195,12 @@ class ExternalState:
             budget.clear()
 
     def _give_up(self, why: str, at_s: float) -> None:
-        """Emit that a plan on its way will not run; nothing is told of a first plan or a fallback."""
+        """Emit that a pending plan will not run; nothing for a first plan or a fallback."""
         if self._change_since_s is not None and not self._is_fallback and self._applied is not None:
             self._tell(PlanFailed(at_s, self.target, why))
 
     def _fail_plan(self, why: str, at_s: float) -> None:
-        """Give the target up for the plan that ran before; with none, or failing too, the job fails."""
+        """Roll back to the plan that ran before; without one, or when it fails too, the job fails."""
         if self._change_since_s is None or self._is_fallback or self._applied in {None, self.target}:
             self._end(JobPhase.FAILED, why, at_s)
             return

@@ -1,7 +1,7 @@
-"""Steps of training, read from what a program writes: for programs that do not report.
+"""Training steps parsed from a program's log, for programs that do not report.
 
-Each line that the job's expression finds makes a new total, as a report does. So both are measured in the
-same way, and a line says when it was written by the cluster's clock, whenever it is read.
+Each line that matches the job's expression gives a new total, as a report does. So both are measured in the
+same way, and a line's time is that of its writing by the cluster's clock, whenever it is read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StepLog:
     batch_size
         Samples of a step that does not say how many.
     last
-        What was read of the node before; None: nothing.
+        The last total read of the node; None: none.
     """
 
     def __init__(self, pattern: str, batch_size: int, node: str, last: StepsDone | None = None) -> None:
@@ -38,15 +38,14 @@ class StepLog:
         self._step: float | None = None
 
     def restart(self) -> None:
-        """Note that the program begins anew: what it does from now on has nothing to do with what it did."""
+        """Note that the program restarted: its further totals are independent of earlier ones."""
         n_run = int(self._told.program.rpartition("-")[2])
         self._told, self._step = StepsDone(self._told.node, f"{LOG}-{n_run + 1}"), None
 
     def read(self, text: str, at_s: float) -> StepsDone | None:
-        """Return the new totals that a line tells of; None where it tells nothing.
+        """Return the new totals of a line; None where it has none.
 
-        The first step that is named, or named again after a restart, counts as one: how many went before it
-        was not seen.
+        The first step, also after a restart, counts as one: the number of steps before it is unknown.
         """
         found = self._find(text)
         if found is None:
@@ -72,7 +71,7 @@ class StepLog:
 
 
 def _value(text: str | None, kind: Callable[[str], T]) -> T | None:
-    """Return a number as programs write them (``1,024``); None for what is none."""
+    """Parse a number as programs write it (``1,024``); None when it is none."""
     try:
         return None if text is None else kind(text.replace(",", ""))
     except (ValueError, OverflowError):

@@ -1,8 +1,8 @@
-"""From totals that programs tell to reports of nodes, as the telemetry and the controller know them.
+"""Converts totals that programs report to reports of nodes, for telemetry and controller.
 
-Two totals of one program make a report: what lies between them. The first one of each program only begins its
-count, for nobody knows how long its steps took; its samples count as trained. Samples that are trained again
-after a restart count again, unless the program says itself how far the job is.
+The difference of two totals of one program is a report. The first one of each program only begins its count,
+since the duration of its steps is unknown; its samples count as trained. Samples that are trained again after
+a restart count again, unless the program itself reports the job's progress.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.external import ExternalSpec
 
-MOST_PROGRAMS = 64  # of one node: each restart makes new ones
+MOST_PROGRAMS = 64  # of one node: each restart adds new ones
 
 
 class StepRates:
@@ -28,11 +28,11 @@ class StepRates:
     Parameters
     ----------
     spec
-        What the job's words mean.
+        The job, which defines batch size and samples.
     n_done
         Samples trained so far.
     told
-        The last word of each program.
+        The last totals of each program.
     """
 
     def __init__(self, spec: ExternalSpec, n_done: int = 0, told: Iterable[StepsDone] = ()) -> None:
@@ -42,41 +42,41 @@ class StepRates:
 
     @property
     def told(self) -> tuple[StepsDone, ...]:
-        """The last word of each program."""
+        """The last totals of each program."""
         return tuple(self._told.values())
 
     def last(self, node: str, program: str) -> StepsDone | None:
-        """Return the last word of a program; None when it said nothing."""
+        """Return the last totals of a program; None when it reported none."""
         return self._told.get((node, program))
 
     def forget(self, node: str) -> None:
-        """Forget a node that is gone."""
+        """Remove a node that is gone."""
         self._told = {key: each for key, each in self._told.items() if key[0] != node}
         self._beside.pop(node, None)
 
     def hear(
         self, told: StepsDone, workers: Sequence[str], role: Role, at_s: float
     ) -> tuple[NodeSample, ...]:
-        """Return the reports that follow from a word of a program.
+        """Return the reports that follow from a program's totals.
 
         Parameters
         ----------
         workers
-            All that train together, the first one (chief, rank 0) first.
+            All workers that train together, the first one (chief, rank 0) first.
         role
-            Of the node that the word is of.
+            Of the reporting node.
         """
         is_of_job = self._spec.counting is Counting.JOB
         key = told.node, told.program
         before = self._told.get(key)
         if before is not None and (told.at_s <= before.at_s or told.n_iter < before.n_iter):
-            return ()  # said twice, or late
+            return ()  # reported twice, or late
         if is_of_job and role is Role.WORKER and told.node not in workers[:1]:
-            self._remember(key, told)  # from where it goes on, should it become the first one
+            self._remember(key, told)  # its base, should it become the first one
             return ()
         self._count(told, before)
         if before is not None and told.n_iter == before.n_iter and role is Role.WORKER and told.rank == 0:
-            return ()  # a step that is under way: its time is told with its end
+            return ()  # a step in progress: its time is reported at its end
         self._remember(key, told)
         if before is None or told.rank > 0:
             return ()
@@ -111,7 +111,7 @@ def _between(before: StepsDone, told: StepsDone, n_beside: int, role: Role, at_s
         n_iter=n_iter,
         n_sample=told.n_sample - before.n_sample + n_beside,
         iter_s=iter_s,
-        split=TimeSplit(other_s=iter_s),  # what a step of others is made of is not known
+        split=TimeSplit(other_s=iter_s),  # the parts of an external step are unknown
         cpu_cores=max(told.cpu_s - before.cpu_s, 0.0) / window_s,
         memory_mib=told.memory_mib,
         loss=told.loss,
@@ -119,7 +119,7 @@ def _between(before: StepsDone, told: StepsDone, n_beside: int, role: Role, at_s
 
 
 def _shared(sample: NodeSample, workers: Sequence[str]) -> tuple[NodeSample, ...]:
-    """Share the work of a job out to its workers evenly; how they differ is not known."""
+    """Divide the work of a job evenly among its workers; their differences are unknown."""
     n_each, n_over = divmod(sample.n_sample, len(workers))
     return tuple(
         replace(

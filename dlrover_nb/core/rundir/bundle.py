@@ -1,7 +1,7 @@
-"""A checkpoint as one record, for a client that does not see the folder where a job's nodes keep it.
+"""A checkpoint as one record, for a client that cannot read the folder where a job's nodes keep it.
 
-It goes through whatever stands between client and master, in one piece; so it is for models of a size that
-does not hurt there. Larger ones are read from a place that both sides see.
+It is sent in one piece through all proxies between client and master, so it is only for models of moderate
+size. Larger ones are read from a place that both sides can read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_BYTES = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class CheckpointBundle:
-    """A checkpoint: its manifest, and its parts in the order in which that names them."""
+    """A checkpoint: its manifest, and its parts in the manifest's order."""
 
     manifest: Manifest
     parts: tuple[bytes, ...]

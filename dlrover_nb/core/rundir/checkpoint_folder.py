@@ -1,12 +1,12 @@
 """Checkpoint folders of a job: one per checkpoint, complete only with its manifest.
 
-PS write their parts themselves; the master makes the folder, looks for room beforehand where the file system
-can tell (a full disk is better found before a pause than in it), and writes the manifest last and atomically.
+PS write their parts themselves; the master makes the folder, checks free space first where the file system
+reports it (a full disk is better detected before a pause than in it), and writes the manifest last and
+atomically.
 
-A manifest makes four things one: the parts (model and optimizer state), the data queue, and how long the
-journal was, all of the moment when every worker stood still. Parts are copied in that moment and written
-later, so the journal goes on meanwhile; replayed to that length it tells what the job was when its parameters
-were these.
+A manifest combines model state, optimizer state (both in the parts), the data queue and the length of the
+journal, all at the time when every worker was paused. Parts are copied at that time and written later, so the
+journal continues meanwhile; replayed to that length it gives the job's state for these parameters.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class CheckpointFolder:
         Raises
         ------
         CheckpointError
-            When there is none, or it is none of this release.
+            When there is none, or it is of an incompatible release.
         """
         url = self._manifest(number)
         with as_checkpoint_error(f"checkpoint {number} is not complete", "use another one"):
@@ -103,7 +103,7 @@ class CheckpointFolder:
         Raises
         ------
         CheckpointError
-            When their place cannot be looked at.
+            When their place cannot be read.
         """
         with as_checkpoint_error(f"cannot list the checkpoints in {self._root}", "check the place"):
             fs, path, _ = place_of(self._root)
@@ -117,7 +117,7 @@ class CheckpointFolder:
         return None
 
     def drop(self, number: int) -> None:
-        """Delete a checkpoint, its manifest first, so that no half of one looks whole."""
+        """Delete a checkpoint, its manifest first, so that a partial one never looks complete."""
         url = f"{self._root}/{number}"
         self._n_journal.pop(number, None)
         try:
@@ -125,7 +125,7 @@ class CheckpointFolder:
                 f"cannot delete checkpoint {url}", "delete it when that is possible again"
             ):
                 _delete(url)
-        except CheckpointError as error:  # it is in nobody's way
+        except CheckpointError as error:  # it does no harm
             logger.warning("%s", error)
 
     def _manifest(self, number: int) -> str:

@@ -1,4 +1,4 @@
-"""What a driver of a foreign job leaves for the one after it: one small file in the run folder."""
+"""Recovery state of an external job for the next driver: one small file in the run folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATE_FILE = "foreign.json"
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """All that a driver after this one must know."""
+    """All state that the next driver needs."""
 
     record: ExternalRecord
     read_ns: dict[str, int] = field(default_factory=dict)  # how far the lines of each node are read
@@ -36,12 +36,12 @@ class StateFile:
         self._can_save = True
 
     def read(self) -> SavedState:
-        """Return what a driver before this one left.
+        """Return the state of an earlier driver.
 
         Raises
         ------
         CheckpointError
-            When it left nothing of use.
+            When there is no usable state.
         """
         try:
             return from_json(self._path.read_bytes(), SavedState)
@@ -51,7 +51,7 @@ class StateFile:
             ) from error
 
     def save(self, saved: SavedState) -> None:
-        """Write down what lasts, if it changed; on a full disk only this master can go on with the job."""
+        """Write the lasting state, if it changed; on a full disk only this master can continue the job."""
         if saved == self._last or not self._can_save:
             return
         self._last, new = saved, self._path.with_suffix(".new")

@@ -1,10 +1,10 @@
-"""A job's run folder as its master keeps it: what the job is, its diary, and the lock of its one master.
+"""The master's files in a job's run folder: job file, write-ahead log, and the lock of its one master.
 
-What is written here is for a master that comes back after kill -9. A process that dies loses nothing that it
-has written, so nothing is synced to the disk: a host that dies takes the parameter servers with it.
+They are for a master that restarts after kill -9. A killed process loses nothing that it has written, so
+nothing is synced to the disk: if the host dies, the parameter servers are lost too.
 
-A full disk does not stop training. The diary is deleted then, for one that lacks its end would let a master
-come back to leases and epochs that were given out twice.
+A full disk does not stop training. The log is deleted then, since a master restarted from an incomplete one
+would grant leases and epochs twice.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 JOB, DIARY, LOCK = "job.json", "diary.log", "master.lock"
-LONG_BYTES = 32 << 20  # a diary that is longer is begun anew
+LONG_BYTES = 32 << 20  # a longer write-ahead log is compacted
 _FRAME = struct.Struct("<II")  # length and CRC-32 of one entry
 _ENTRIES: Tagged[Entry] = Tagged(Entry)
 
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """What never changes in a job's life; it holds the secret key."""
+    """The constant data of a job; it holds the secret key."""
 
     spec: JobSpec
     features: FeatureSpec
     started_at_s: float
-    endpoint: str  # where nodes say Hello
+    endpoint: str  # to which nodes send Hello
     public_key: str
     secret_key: str = field(repr=False)
 
@@ -66,7 +66,7 @@ def write_job(folder: Path, job: JobFile) -> None:
 
 
 def read_job(folder: Path) -> JobFile:
-    """Return what job a run folder is of.
+    """Return the job of a run folder.
 
     Raises
     ------
@@ -80,9 +80,9 @@ def read_job(folder: Path) -> JobFile:
 
 
 def listen_again(job: JobFile, listen: str) -> str:
-    """Return what a master that goes on with a job binds, where its backend says `listen` now.
+    """Return the endpoint that a resuming master binds, given its backend's present `listen`.
 
-    The endpoint that nodes know, unless this host has another address now.
+    The endpoint that nodes have, unless this host has another address now.
     """
     if job.endpoint.startswith("ipc"):
         return "ipc"
@@ -118,7 +118,7 @@ class MasterLock:
             raise BackendError(why) from error
 
     def release(self) -> None:
-        """Let go of it."""
+        """Release it."""
         os.close(self._file)
 
 
@@ -130,7 +130,7 @@ def hold_folder(folder: Path, held: contextlib.ExitStack) -> None:
 
 
 class WriteAheadLogFile:
-    """The diary on disk.
+    """The write-ahead log on disk.
 
     Parameters
     ----------
@@ -145,11 +145,11 @@ class WriteAheadLogFile:
 
     @property
     def is_long(self) -> bool:
-        """Whether it should be begun anew, so that a master that comes back has little to read."""
+        """Whether it should be compacted, so that a restarted master has little to read."""
         return self._n_byte > LONG_BYTES
 
     def begin(self, first: Entry) -> None:
-        """Replace the diary by one with a single entry."""
+        """Replace the log by one with a single entry."""
         frame = _frame(first)
         try:
             old, self._file = self._file, _replace(self._path, frame)
@@ -190,12 +190,12 @@ class WriteAheadLogFile:
 
 
 def read_write_ahead_log(folder: Path) -> Iterator[Entry]:
-    """Yield the entries of a diary; the last one may be half written, then nobody was told of it.
+    """Yield the entries of a log; a partly written last one is left out: its orders were not carried out.
 
     Raises
     ------
     CheckpointError
-        When there is no diary.
+        When there is no log.
     """
     path = folder / DIARY
     try:
@@ -219,7 +219,7 @@ def _frame(entry: Entry) -> bytes:
 
 
 def _replace(path: Path, data: bytes) -> BinaryIO:
-    """Put a file of mode 0600 in the place of another at once; return it, open at its end."""
+    """Replace a file atomically by one of mode 0600; return it, open at its end."""
     temporary = path.with_suffix(".new")
     temporary.unlink(missing_ok=True)
     file = open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")  # noqa: PTH123, SIM115 - pathlib opens no descriptor; the caller closes it

@@ -1,6 +1,6 @@
 """The journal of a job: every event that its controller received, one JSON line each, in order.
 
-It must not stop training: a full disk is logged once, and the job goes on without a journal from there.
+It must not stop training: a full disk is logged once, and the job continues without a journal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EVENTS: Tagged[Event] = Tagged(Event)
 
 
 class Journal:
-    """Every event that the controller heard, one line each, in order.
+    """Every event that the controller received, one line each, in order.
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ class Journal:
             logger.warning("the journal %s ends here, the job goes on: %s", self._path, error)
 
     def close(self) -> None:
-        """Close the file; on a full disk its last lines may still wait to be written, and are dropped."""
+        """Close the file; on a full disk the unwritten last lines are dropped."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
 
 
 def read_journal(path: Path) -> Iterator[Event]:
-    """Yield the events of a journal; its last line may be half written and is then left out."""
+    """Yield the events of a journal; a partly written last line is left out."""
     with path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""Where the run folder of a job lies, while it runs and long after."""
+"""Locates the run folder of a job, while it runs and long after."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_folder(job: Path | str) -> Path:
 
 
 def new_run_folder(job: str) -> Path:
-    """Make the run folder of a job that starts now, for its owner alone."""
+    """Make the run folder of a new job, for its owner alone."""
     stamp = time.strftime("%Y%m%dT%H%M%S") + f"{time.time() % 1:.3f}"[1:].replace(".", "-")
     folder = jobs_folder() / f"{job}-{stamp}"
     with writing_to(folder):

@@ -1,10 +1,9 @@
-"""What the nodes of a job wrote, kept by its master: the newest lines of each node, dead ones included.
+"""Log lines of a job's nodes, kept by its master: the newest lines of each node, ended ones included.
 
-Lines come over the wire in batches. When a node is gone its master reads the rest in the node's own files
-where it can see them: a worker that crashes or is killed has no time to tell its last words. All lines are
-also appended to ``logs/NODE.log`` of the run folder, for a master that comes back and for people, and
-``NODE.read`` beside it says how far the node's own files are told. A full disk costs these files and nothing
-else.
+Lines arrive over the wire in batches. When a node is gone its master reads the rest from the node's own files
+where it can: a worker that crashes or is killed cannot send its last lines. All lines are also appended to
+``logs/NODE.log`` of the run folder, for a restarted master and for people, and ``NODE.read`` beside it holds
+the position up to which the node's own files are read. A full disk affects only these files.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "logs"
 N_LINE = 1000  # kept of each node
-N_GONE = 20  # dead nodes whose lines are kept
-FILE_BYTES = 1 << 20  # of a node's file, which has one predecessor
+N_GONE = 20  # ended nodes whose lines are kept
+FILE_BYTES = 1 << 20  # of a node's file; one older file is kept
 _SHOWN = 10  # names in an error
 _OF_LIFE = frozenset({"DEBUG", "INFO"})
-_FATAL = "Fatal Python error"  # what Python says of a crash, before pages about it
+_FATAL = "Fatal Python error"  # Python's message of a crash, before its traceback
 _LAST_LINES, _LAST_LETTERS = 100, 200
 
 
@@ -49,7 +48,7 @@ class NodeLogs:
     folder
         The job's run folder.
     secrets
-        What no line may hold.
+        Texts that no line may contain.
     """
 
     def __init__(self, folder: Path, *, secrets: Sequence[str] = ()) -> None:
@@ -61,7 +60,7 @@ class NodeLogs:
         self._is_full = False
 
     def add(self, written: LinesWritten) -> None:
-        """Add lines that a node sent, unless they were read in its files already."""
+        """Add lines that a node sent, unless already read from its files."""
         node, n_byte = written.node, written.n_byte
         if node in self._gone and all(map(int.__le__, n_byte, self._read[node])):
             return
@@ -90,14 +89,14 @@ class NodeLogs:
         return why if not line or line[: _LAST_LETTERS // 2] in why else f"{why}; it wrote last: {line}"
 
     def lines(self, node: str | None, n_line: int, *, there: Iterable[str] = ()) -> tuple[LogLine, ...]:
-        """Return the newest lines, see `newest`; `there` are nodes that live, whether or not they wrote."""
+        """Return the newest lines, see `newest`; `there` are the live nodes, with or without lines."""
         with self._lock:
             rings = {name: list(ring) for name, ring in self._rings.items()}
         silent: dict[str, list[LogLine]] = {name: [] for name in there}
         return newest(silent | rings, node, n_line)
 
     def reload(self, there: Collection[str] = ()) -> None:
-        """Read the files of a master before this one; nodes that are not in `there` count as exited."""
+        """Read the files of an earlier master; nodes that are not in `there` count as exited."""
         with contextlib.suppress(OSError):
             for path in sorted(self._folder.glob("*.log"), key=lambda path: path.stat().st_mtime):
                 node = path.stem
@@ -107,9 +106,9 @@ class NodeLogs:
         self._gone.extend(node for node in self._rings if node not in there)
 
     def close(self, at_s: float) -> None:
-        """Read what the nodes wrote that lived to the end, those too that had no time to tell anything.
+        """Read the files of nodes that ran to the end, those too that could not send anything.
 
-        However many they are, all of them are kept.
+        All of them are kept, whatever their number.
         """
         files = output_path(self._run, "*", "stderr")
         for node in {*self._rings, *(path.stem for path in files.parent.glob(files.name))}:
@@ -159,9 +158,9 @@ def newest(lines: Mapping[str, Sequence[LogLine]], node: str | None, n_line: int
     Parameters
     ----------
     lines
-        Of each node that is known, oldest first.
+        Of each known node, oldest first.
     node
-        Its name, with or without that of the job before it: charts leave that out.
+        Its name, with or without the job's name as prefix: charts leave that out.
 
     Raises
     ------
@@ -185,7 +184,7 @@ def newest(lines: Mapping[str, Sequence[LogLine]], node: str | None, n_line: int
 
 
 def read_logs(job: Path | str, node: str | None = None, *, n_line: int = 100) -> tuple[LogLine, ...]:
-    """Return the newest lines of a job that has no master any more.
+    """Return the newest lines of a job without a master.
 
     Parameters
     ----------
@@ -195,7 +194,7 @@ def read_logs(job: Path | str, node: str | None = None, *, n_line: int = 100) ->
     Raises
     ------
     NotFoundError
-        When there is no such job, it left no lines, or none of that node.
+        When there is no such job, or no line of it, or of that node.
     """
     folder = run_folder(job)
     logs = NodeLogs(folder)
@@ -206,7 +205,7 @@ def read_logs(job: Path | str, node: str | None = None, *, n_line: int = 100) ->
 
 
 def _append(path: Path, lines: Iterable[LogLine], n_byte: tuple[int, int]) -> None:
-    """Add lines to a node's file; one that is full becomes the older one."""
+    """Add lines to a node's file; a full one replaces the older one."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if path.exists() and path.stat().st_size > FILE_BYTES:
         path.replace(_older(path))
@@ -227,7 +226,7 @@ def _texts(path: Path) -> list[str]:
 
 
 def _parsed(node: str, texts: Iterable[str]) -> list[LogLine]:
-    """Return the lines of a file; one that a crash has cut has no head and is left out."""
+    """Return the lines of a file; one truncated by a crash has no header and is left out."""
     found = (read_head(text) for text in texts)
     return [LogLine(told[0], node, told[1], told[2]) for told in found if told is not None]
 

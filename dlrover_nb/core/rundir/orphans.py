@@ -1,7 +1,7 @@
-"""What jobs ended by force leave behind: sockets that no process serves, groups and memory without processes.
+"""Remains of jobs ended by force: sockets that no process serves, groups and memory without processes.
 
-A process that is killed cannot clean up after itself.
-Their checkpoints and logs are kept: they hold what the job learnt and why it ended.
+A killed process cannot clean up. Checkpoints and logs are kept: they hold the trained state and why the job
+ended.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def sweep(jobs: Path) -> None:
-    """Remove the remains of ended jobs whose run folders lie in `jobs`; living ones are left alone."""
+    """Remove the remains of ended jobs whose run folders lie in `jobs`; live ones are not touched."""
     for path in jobs.glob("*/*"):
-        with contextlib.suppress(OSError):  # another process sweeps at this moment
+        with contextlib.suppress(OSError):  # another process is cleaning up
             if path.is_socket() and not _is_served(path):
                 path.unlink()
     sweep_groups()
@@ -29,7 +29,7 @@ def sweep(jobs: Path) -> None:
 
 
 def _is_served(path: Path) -> bool:
-    """Whether somebody listens; a path that cannot be tried counts as served."""
+    """Whether a process listens; a path that cannot be tried counts as served."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         return probe.connect_ex(str(path)) != errno.ECONNREFUSED

@@ -1,11 +1,11 @@
-"""Which run folders of ended jobs are deleted, so that a user's jobs do not fill the disk over the years.
+"""Deletes run folders of ended jobs, so that a user's jobs do not fill the disk over the years.
 
-A folder stays while any of these holds: its master lives, it was written to in the last 30 days, it is among
-the 50 newest, or it has the last model of its job's name, for which people come back. What jobs did stays in
-the history in any case; what goes with a folder are its checkpoints, logs and journal.
+A folder is kept while any of these holds: its master is alive, it was written to in the last 30 days, it is
+among the 50 newest, or it has the last model of its job's name, which users may still load. The history is
+kept in any case; a folder's checkpoints, logs and journal are deleted with it.
 
 Time counts from the last write to the journal, which a running job does every second, so that a job between
-two masters is never taken for an ended one. The master's lock is held while its folder is deleted.
+two masters never counts as ended. The master's lock is held while its folder is deleted.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _NAME = re.compile(r"(.+)-\d{8}T\d{6}-\d{3}")  # job and the time of its start
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """One run folder as pruning sees it.
+    """A run folder's data for pruning.
 
     Parameters
     ----------
     job
         The job's name.
     used_s
-        When it was last written to.
+        Time of the last write to it.
     has_model
-        Whether a model can be loaded by it.
+        Whether a model can be loaded from it.
     """
 
     path: Path
@@ -68,16 +68,16 @@ def too_old(folders: Iterable[RunFolder], at_s: float) -> tuple[RunFolder, ...]:
 
 
 def prune(jobs: Path, at_s: float) -> int:
-    """Delete the run folders in `jobs` that nobody needs any more; return how many.
+    """Delete the run folders in `jobs` that are no longer needed; return how many.
 
-    What cannot be looked at or deleted is left, with a line in the log: no job waits for room made here.
+    A folder that cannot be read or deleted is left, with a line in the log: no job depends on this space.
     """
     n_gone = 0
     for folder in too_old(_folders(jobs), at_s):
         try:
             lock = MasterLock(folder.path)
         except (BackendError, OSError):
-            continue  # its master lives, or it may not be written to
+            continue  # its master is alive, or it may not be written to
         try:
             shutil.rmtree(folder.path)
             n_gone += 1
@@ -96,7 +96,7 @@ def remove(jobs: Path, job: str) -> int:
     Raises
     ------
     BackendError
-        When its master still lives, or a folder cannot be deleted; what is deleted by then is gone.
+        When its master is still alive, or a folder cannot be deleted; earlier deletions stay.
     """
     found = [folder.path for folder in _folders(jobs) if folder.job == job]
     for path in found:
@@ -116,7 +116,7 @@ def remove(jobs: Path, job: str) -> int:
 def remove_released(jobs: Path, job: str, *, timeout_s: float = 10.0) -> int:
     """Delete as `remove`, after waiting for a master that was killed and still holds a folder.
 
-    A try that fails has deleted some folders already; they count too.
+    Folders deleted by failed tries count too.
     """
     end_s, n_run = time.monotonic() + timeout_s, sum(run.job == job for run in _folders(jobs))
     while True:
@@ -136,7 +136,7 @@ def job_of(run: Path) -> str | None:
 
 
 def _folders(jobs: Path) -> list[RunFolder]:
-    """Return the run folders in a folder; what has another name is none of ours."""
+    """Return the run folders in a folder; other names are skipped."""
     found = []
     for path in sorted(jobs.glob("*")):
         job = job_of(path)
@@ -155,7 +155,7 @@ def _used_s(path: Path) -> float:
 
 
 def _has_model(path: Path) -> bool:
-    """Whether a checkpoint lies here, or at an address that only this folder knows."""
+    """Whether a checkpoint is here, or at an address that only this folder holds."""
     if any(path.glob(f"checkpoints/*/{MANIFEST}")):
         return True
     try:
