@@ -129,7 +129,7 @@ class JobHandle:
         return self._decide(Verdict.SCALE, plan=plan, why=why)
 
     def undo(self, decision: str | None = None, *, why: str = "") -> Decision:
-        """Take back the latest decision that changed the plan, the mode or the pins, whoever made it.
+        """Undo the latest change of the plan, the mode or the pins, by any user.
 
         An undo is a change too: undoing it is a redo. A rejection changed nothing and is skipped: name the
         decision where that matters. An undone plan is not proposed again, nor set by auto mode, until its

@@ -151,7 +151,7 @@ class TrainedModel:
         return _joined([self._scores(*self._encoded(table)) for table in self._tables(rows)])
 
     def evaluate(self, rows: Any = None) -> Evaluation:  # noqa: ANN401 - as above
-        """Return AUC and log loss on labelled rows; None: on the rows that the job kept for evaluation.
+        """Return AUC and log loss on labeled rows; None: on the rows that the job kept for evaluation.
 
         Raises
         ------

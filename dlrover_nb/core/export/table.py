@@ -1,8 +1,8 @@
 """The exporters: how the documents of each kind are made, checked and read back.
 
 A new kind is a module with a function of the signature `Make`, its schema beside the others, and a line here.
-Another package adds a kind by an entry point of the group ``dlrover_nb.exporters``, which names an `Exporter`.
-It is looked up on request, and does not replace one of these.
+Another package adds a kind by an entry point of the group ``dlrover_nb.exporters``, which names an
+`Exporter`. It is looked up on request, and does not replace one of these.
 Where the resource has replicas, the module also locates them, so that an import reads edits of them;
 otherwise an import reads the annotations.
 """

@@ -48,7 +48,7 @@ def x_label(picture: shown.JobsViewState) -> str:
 
 
 def chart(picture: shown.JobsViewState) -> str:
-    """Return the chart as SVG; only the fastest lines are labelled, the table has them all."""
+    """Return the chart as SVG; only the fastest lines are labeled, the table has them all."""
     wide = picture.wide.since(picture.origin_s)
     groups = _groups(wide.t_s)
     t = [wide.t_s[end - 1] for _, end in groups]

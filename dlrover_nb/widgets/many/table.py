@@ -31,7 +31,7 @@ _STYLE = (
     "tr.now{background:#fff4d6}</style>"
 )
 _SCROLLED = {"max-height": "440px", "overflow-y": "auto"}  # an opened job is shown below
-# Ranks below 3 need somebody: a shaded row, beside the words in its cells. Cells were escaped by nobody yet.
+# Ranks below 3 need attention: a shaded row, besides the text of its cells. Cells are not escaped yet.
 _DRAW = """
 const esc = (s) => String(s).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`)
 const data = source.data, n = data.rank.length, rows = []

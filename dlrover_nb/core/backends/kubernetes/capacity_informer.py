@@ -1,7 +1,7 @@
 """Lists machines, quotas and others' pods once a minute, as far as allowed; queries never block.
 
 Three requests a minute at the most. What is forbidden is asked for again much later: rights seldom change,
-and each refusal stands in somebody's audit log. The job's capacity is computed here too, once per refresh:
+and each refusal is an entry in an audit log. The job's capacity is computed here too, once per refresh:
 a large cluster has too many pods to sum in the master's loop, and a quota's use must be compared with the
 job's pods of the same moment.
 """

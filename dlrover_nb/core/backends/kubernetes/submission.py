@@ -141,7 +141,7 @@ def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
     Raises
     ------
     InvalidValueError
-        When somebody else submitted a job of that name at the same moment.
+        When another client submitted a job of that name at the same moment.
     ApiError
         When the cluster rejects an object; then none of them stays.
     """
