@@ -61,8 +61,9 @@ imports: install
 structure: install  ## figures of the code's structure; fails on an import cycle or a file over 400 lines
 	$(BIN)/python tools/structure.py --check
 
-# More workers than cores: the parts that wait for Kubernetes, Ray and browsers leave theirs to the others.
-WORKERS ?= 4
+# More workers than cores: parts that wait for Kubernetes, Ray and browsers leave theirs to the others. With four,
+# Ray at times needs more than the 30 s that it gives itself to start.
+WORKERS ?= 3
 unit: install
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 

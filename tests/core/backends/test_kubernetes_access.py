@@ -48,7 +48,7 @@ def test_a_quota_is_told_by_what_is_used_of_it():
 def test_a_refusal_brings_the_role_that_gives_the_right():
     message = 'secrets is forbidden: User "alice" cannot create resource "secrets" in API group ""'
     error = Forbidden("no", Status(403, "Forbidden", message), Asked("create", SECRET, "team"))
-    title, _, text = error.told.partition("ask an administrator for:\n")
+    title, _, text = error.text.partition("ask an administrator for:\n")
     assert title.startswith("no\n")
     made, bound = yaml.safe_load_all(text)
     assert [rule["verbs"] for rule in made["rules"]] == [["create", "delete", "get", "patch"]]
@@ -220,6 +220,6 @@ def test_the_note_of_a_real_refusal_is_what_helps(control_plane, namespace):
     api = connect_api(kubeconfig=control_plane.alice, namespace=team)
     with pytest.raises(Forbidden) as refused:
         api.list(POD)
-    apply(control_plane, refused.value.told.partition("for:\n")[2])
+    apply(control_plane, refused.value.text.partition("for:\n")[2])
     await_rights(api, [Right("pods", ("list",), "list")])
     assert api.list(POD).items == []
