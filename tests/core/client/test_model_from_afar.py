@@ -95,7 +95,6 @@ def prepared():
 def ended(tmp_path_factory: pytest.TempPathFactory, prepared) -> Iterator[Job]:
     folder = tmp_path_factory.mktemp("afar")
     job = Job(folder, prepared.features, plan=plan(1, 2, worker_cpu=1.0), model=prepared.spec.model)
-    job.folder.mkdir(mode=0o700)
     prepared.write(job.folder)
     job.driver.start()
     assert job.until_end().evaluation

@@ -172,15 +172,15 @@ def test_a_history_of_a_newer_release_is_left_alone(store: HistoryStore, url: st
 
 READ = """
 import sys
-from dlrover_nb.core.connect import past
+from dlrover_nb.core.client import past_runs
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(20):
-    kept = past.run_history("clicks", url=sys.argv[1])
+    kept = past_runs.run_history("clicks", url=sys.argv[1])
     known = {p.id for p in kept.proposals}
     assert all(d.proposal in known for d in kept.decisions), kept
     assert {o.decision for o in kept.outcomes} <= {d.id for d in kept.decisions}, kept
-    past.runs(sys.argv[1]), past.scores(url=sys.argv[1])
+    past_runs.runs(sys.argv[1]), past_runs.scores(url=sys.argv[1])
 """
 
 

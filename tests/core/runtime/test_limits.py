@@ -45,8 +45,8 @@ def test_where_groups_cannot_be_made_the_share_is_advisory(tmp_path):
 
 SPIN = textwrap.dedent("""
     import os, sys, time
-    from dlrover_nb.core.runtime.limits import Limits, _own_groups
-    limit = Limits("test")
+    from dlrover_nb.core.runtime.limits import ControlGroupLimits, _own_groups
+    limit = ControlGroupLimits("test")
     before = _own_groups()
     if not limit.apply(0.2, 512).cpu:
         print("advisory"); sys.exit()
@@ -77,8 +77,8 @@ def test_a_process_gets_no_more_than_its_share_and_its_group_goes_with_it():
 
 WAIT = textwrap.dedent("""
     import sys
-    from dlrover_nb.core.runtime.limits import Limits
-    limit = Limits("dead")
+    from dlrover_nb.core.runtime.limits import ControlGroupLimits
+    limit = ControlGroupLimits("dead")
     print(limit.apply(0.5, 512).cpu and next(iter(limit._before)), flush=True)
     sys.stdin.read()
 """)
@@ -104,8 +104,8 @@ def test_a_group_that_a_living_process_has_just_made_is_not_swept(tmp_path):
 
 
 GREEDY = textwrap.dedent("""
-    from dlrover_nb.core.runtime.limits import Limits
-    if not Limits("greedy").apply(1.0, 64).memory:
+    from dlrover_nb.core.runtime.limits import ControlGroupLimits
+    if not ControlGroupLimits("greedy").apply(1.0, 64).memory:
         raise SystemExit(3)
     kept = [bytearray(16 << 20) for _ in range(40)]
 """)
