@@ -178,10 +178,9 @@ def test_a_file_that_is_not_there_fails_the_job_with_one_clear_line(start: Calla
 def test_a_plan_that_does_not_fit_is_refused_before_anything_starts(
     tmp_path: Path, features: FeatureSpec
 ) -> None:
-    job = Job(tmp_path, features, plan=plan(9, 1))
     with pytest.raises(CapacityError, match="workers of this size would fit"):
-        job.driver.start()
-    assert not job.folder.exists()
+        Job(tmp_path, features, plan=plan(9, 1))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_bug_in_the_loop_fails_the_job_and_stops_its_nodes(
