@@ -206,6 +206,7 @@ jobs = st.builds(
     heartbeat_timeout_s=numbers,
     pins=pins,
     objective=st.sampled_from(Objective),
+    policy=st.sampled_from(["throughput-model", "optimus", "fixed-plan"]),
     warm_start=st.booleans(),
     budget_per_hour=st.none() | numbers,
     deadline_s=st.none() | numbers,

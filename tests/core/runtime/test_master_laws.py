@@ -161,7 +161,7 @@ def disturb(world: World, rng: random.Random, wanted: list[object], plans: list[
             world.hello(name)
         world.turn(name)
     elif act < 0.85 and name:
-        world.handle_message(name)
+        world.hear(name)
     elif act < 0.9 and name and world.nodes[name].is_alive:
         world.report(name)
     elif act < 0.915 and name and world.nodes[name].is_alive and rng.random() < 0.5:

@@ -196,10 +196,10 @@ def test_the_masters_line_hears_its_nodes_through_any_noise(folder: Path) -> Non
             stranger.send_multipart(encode(ShardAsked("worker-0")))  # signed by another
             heard = []
             while line.n_dropped < 121:
-                heard += line.hear(10.0)
+                heard += line.receive(10.0)
             node.send_multipart(encode(ShardAsked("worker-0")))
             while not heard:
-                heard += line.hear(10.0)
+                heard += line.receive(10.0)
     line.close()
     assert [(h.sender, h.message) for h in heard] == [("worker-0", ShardAsked("worker-0"))]
     assert line.n_dropped == 121
@@ -221,7 +221,7 @@ def test_who_sends_a_frame_beyond_the_limit_is_cut_off_before_it_is_read(
             node.send_multipart(encode(ShardAsked("worker-0")))
             heard = []
             while not heard:
-                heard += line.hear(10.0)
+                heard += line.receive(10.0)
             flood.disable_monitor()
             monitor.close()
     line.close()
@@ -243,10 +243,10 @@ def test_clients_without_the_key_are_turned_away_and_counted(folder: Path, holds
         with node, client:
             heard = []
             while not line.n_refused:
-                heard += line.hear(10.0)
+                heard += line.receive(10.0)
             node.send_multipart(encode(ShardAsked("worker-0")))
             while not heard:
-                heard += line.hear(10.0)
+                heard += line.receive(10.0)
     assert [h.sender for h in heard] == ["worker-0"]
     assert line.n_dropped == 0
     line.close()
