@@ -34,8 +34,8 @@ _PLACES = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
 def is_import(text: str) -> bool:
-    """Whether `text` names something to import, such as ``package.module:name``."""
-    return _IMPORTED.fullmatch(text) is not None
+    """Whether `text` names something to import, such as ``package.module:name``; pickled code has no name."""
+    return _IMPORTED.fullmatch(text) is not None and _PICKLED.fullmatch(text) is None
 
 
 @dataclass(frozen=True, slots=True)

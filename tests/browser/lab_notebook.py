@@ -8,8 +8,8 @@ from waiting import LIMIT_S, until
 
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 N_POINT = """() => Math.max(0, ...(window.Bokeh?.documents ?? []).flatMap(doc => [...doc._all_models.values()]
-  .filter(m => m.type === 'ColumnDataSource' && m.data.t && m.data.y && !m.data.low)
-  .map(m => m.data.t.length)))"""
+  .filter(m => m.type === 'ColumnDataSource' && m.data.measured)
+  .map(m => m.data.measured.length)))"""
 
 
 def write_notebook(path, sources):

@@ -82,7 +82,7 @@ def accept_the_first_proposal(live):
 def markers(live):
     return live.page.evaluate(
         """() => Math.max(...Bokeh.documents.flatMap(doc => [...doc._all_models.values()]
-        .filter(m => m.type === 'ColumnDataSource' && m.data.align && m.data.t).map(m => m.data.t.length)))"""
+        .filter(m => m.type === 'ColumnDataSource' && m.data.align && m.data.dash).map(m => m.data.x.length)))"""
     )
 
 

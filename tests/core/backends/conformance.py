@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import psutil
 import pytest
 import zmq
-from waiting import LIMIT_S
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router, decode, encode, new_keys
@@ -154,7 +154,7 @@ class BackendConformance:
         backend.stop_node("ps-0")
         backend.stop_node("never-known")
         assert backend.poll() == ()
-        assert not _runs(pid)
+        until(lambda: not _runs(pid), "the end of a process that was told to be gone")
 
     def test_a_killed_node_is_told_with_a_reason_and_may_be_tried_again(
         self, backend: Backend, master: Master
@@ -187,10 +187,7 @@ class BackendConformance:
         pids = [self.pid_of(self.start(backend, master, node)) for node in ("ps-0", "ps-1")]
         backend.close()
         backend.close()
-        end = time.monotonic() + self.start_limit_s
-        while any(map(_runs, pids)):
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        until(lambda: not any(map(_runs, pids)), "the end of every node")
         with pytest.raises(BackendError):
             backend.start_node(self.config(master, backend.listen(), "ps-2"))
 

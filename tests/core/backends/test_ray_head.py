@@ -8,7 +8,7 @@ import psutil
 import pytest
 from waiting import LIMIT_S
 
-from dlrover_nb.core.backends.ray import head
+from dlrover_nb.core.backends.ray import head, patient_start
 from dlrover_nb.core.codec import to_json
 
 
@@ -82,3 +82,32 @@ def test_nothing_of_an_outer_ray_is_inherited(state, monkeypatch):
     assert "RAY_ADDRESS" not in environment
     assert environment["RAY_AUTH_MODE"] == "token"
     assert environment["PATH"] == os.environ["PATH"]
+
+
+def test_a_late_raylet_is_waited_for_while_it_lives(monkeypatch):
+    monkeypatch.setattr(patient_start, "POLL_S", 0.0)
+    answers = iter([RuntimeError("not yet"), RuntimeError("not yet"), {"node": 1}])
+
+    def get_node(address, node):
+        assert (address, node) == ("gcs", "id")
+        if isinstance(answer := next(answers), RuntimeError):
+            raise answer
+        return answer
+
+    assert patient_start.until_registered(get_node, lambda: True)("gcs", node="id") == {"node": 1}
+
+
+def test_a_raylet_that_is_gone_is_told_by_ray(monkeypatch):
+    monkeypatch.setattr(patient_start, "POLL_S", 0.0)
+    lives = iter([True, True, False])
+
+    def get_node():
+        raise RuntimeError("not yet")
+
+    with pytest.raises(RuntimeError, match="not yet"):
+        patient_start.until_registered(get_node, lambda: next(lives))()
+    assert next(lives, None) is None
+
+
+def test_this_process_has_no_raylet():
+    assert not patient_start.raylet_lives()

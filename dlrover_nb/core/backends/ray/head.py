@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-START_TIMEOUT_S = 300.0  # a start takes 5 s, on an overloaded machine minutes; an exit is noticed at once
-START_TRIES = 4
+START_TIMEOUT_S = 600.0  # a start takes 5 s, on an overloaded machine minutes; an exit is noticed at once
 STOP_TIMEOUT_S = 2.0  # the raylet is gone by then; the others would wait for it for up to 30 s
 OBJECT_STORE_BYTES = 100 << 20  # parameters do not travel through it
 LOOPBACK = "127.0.0.1"
+PATIENT_START = "dlrover_nb.core.backends.ray.patient_start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def start_head(*, cpus: float | None = None) -> HeadRecord:
         if (record := running_head()) is not None:
             return record
         _remove_remains()
-        record = _launch_patiently(cpus or len(os.sched_getaffinity(0)))
+        record = _launch(cpus or len(os.sched_getaffinity(0)))
         _record_file().write_bytes(to_json(record))
         return record
 
@@ -144,20 +144,6 @@ def _remove_remains() -> None:
     _record_file().unlink(missing_ok=True)
 
 
-class _RayletLateError(BackendError):
-    """Ray gave up its own start: it waits 30 s for its raylet, and no setting changes that."""
-
-
-def _launch_patiently(cpus: float) -> HeadRecord:
-    """Start a head; where Ray gave up because the machine is slow, start it again."""
-    for _ in range(START_TRIES - 1):
-        try:
-            return _launch(cpus)
-        except _RayletLateError as error:
-            logger.warning("Ray is started again: %s", error)
-    return _launch(cpus)
-
-
 def _launch(cpus: float) -> HeadRecord:
     folder = Path(tempfile.mkdtemp(prefix="dlrover-ray-"))  # short: Ray puts unix sockets below it
     log = folder / "head.log"
@@ -174,14 +160,17 @@ def _launch(cpus: float) -> HeadRecord:
 
 
 def _process_environment() -> Mapping[str, str]:
-    """Return our environment with Ray's settings; nothing of an outer Ray (RAY_ADDRESS) is inherited."""
+    """Return our environment with Ray's settings; nothing of an outer Ray (RAY_ADDRESS) is inherited.
+
+    The raylet ends where its agents need longer for their imports than it waits for them, by default 30 s.
+    """
     outer = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-    return outer | ray_environment()
+    return outer | ray_environment() | {"RAY_agent_register_timeout_ms": str(round(START_TIMEOUT_S * 1000))}
 
 
 def _command(folder: Path, cpus: float) -> list[str]:
     return [
-        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
+        *(sys.executable, "-m", PATIENT_START, "start", "--head", "--block"),
         *("--node-ip-address", LOOPBACK, "--port", "0", "--num-cpus", f"{cpus:g}"),
         *("--include-dashboard=false", "--disable-usage-stats"),
         *("--object-store-memory", str(OBJECT_STORE_BYTES), "--temp-dir", str(folder / "ray")),
@@ -195,8 +184,7 @@ def _wait_for_address(pid: int, folder: Path, log: Path) -> str:
     while time.monotonic() < end:
         if (ended := os.waitpid(pid, os.WNOHANG))[0]:
             code = os.waitstatus_to_exitcode(ended[1])
-            text = f"Ray did not start (exit {code}); its last lines: {last_lines(log)}"
-            raise _RayletLateError(text) if "timed out during startup" in text else BackendError(text)
+            raise BackendError(f"Ray did not start (exit {code}); its last lines: {last_lines(log)}")
         if b"Ray runtime started" in log.read_bytes() and address_file.exists():
             return address_file.read_text().strip()
         time.sleep(0.1)

@@ -1,0 +1,49 @@
+"""Ray's own command line, whose `start` waits for its raylet for as long as that lives.
+
+Ray gives its raylet 30 s to register, which no setting changes, and asks for it in a loop without a pause,
+which takes the core that the raylet needs. On a busy machine the imports of the raylet's agents alone take
+longer than that. To try `ray start` again was rejected: each try begins with the same imports.
+
+Run as ``python -m dlrover_nb.core.backends.ray.patient_start start --head ...``.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+from ray._private import services
+from ray.scripts import scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+POLL_S = 0.1
+
+
+def until_registered(get_node: Callable[..., Any], lives: Callable[[], bool]) -> Callable[..., Any]:
+    """Wrap Ray's question for a node: ask again, with pauses, until it is answered or the raylet is gone."""
+
+    def asked(*args: object, **named: object) -> Any:  # noqa: ANN401 - Ray's answer
+        while True:
+            try:
+                return get_node(*args, **named)
+            except RuntimeError:
+                time.sleep(POLL_S)
+                if not lives():
+                    raise
+
+    return asked
+
+
+def raylet_lives() -> bool:
+    """Whether a raylet that this process started is alive."""
+    children = psutil.Process().children()
+    return any(c.name() == "raylet" and c.status() != psutil.STATUS_ZOMBIE for c in children)
+
+
+if __name__ == "__main__":
+    services.get_node = until_registered(services.get_node, raylet_lives)
+    scripts.main()
