@@ -16,7 +16,6 @@ pytestmark = pytest.mark.ray
 
 
 class TestRayBackend(BackendConformance):
-    start_limit_s = 60.0
 
     @pytest.fixture(autouse=True)
     def connected(self, cluster):
