@@ -16,7 +16,6 @@ pytestmark = pytest.mark.ray
 
 
 class TestRayBackend(BackendConformance):
-
     @pytest.fixture(autouse=True)
     def connected(self, cluster):
         """Connect this process to Ray."""
