@@ -21,6 +21,10 @@ from dlrover_nb.core.errors import InvalidValueError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Groups whose names stand in job files, which more than one room reads.
+DATA_SOURCES = "dlrover_nb.data_sources"
+OPTIMIZERS = "dlrover_nb.optimizers"
+
 
 def names(group: str) -> tuple[str, ...]:
     """Return the names that installed packages add in a group; nothing is imported."""

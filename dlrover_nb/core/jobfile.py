@@ -20,10 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from dlrover_nb.core import extensions
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
-from dlrover_nb.core.structs.job import DataFormat, JobSpec
+from dlrover_nb.core.structs.job import DataFormat, JobSpec, Optimizer
 from dlrover_nb.core.usercode import is_import
 from dlrover_nb.core.yamltext import load_documents, named, to_yaml
 
@@ -41,6 +42,11 @@ ENDINGS = {
     ".npy": DataFormat.NUMPY,
 }
 _DEFAULTS = JobSpec("unnamed")
+# Keys whose values are names of ours or of installed packages: ours, and the group of the others.
+_EXTENSIBLE: Mapping[str, tuple[type[StrEnum], str]] = {
+    "data.format": (DataFormat, extensions.DATA_SOURCES),
+    "model.optimizer": (Optimizer, extensions.OPTIMIZERS),
+}
 
 
 def parse_job(text: str, *, base: Path | None = None) -> JobSpec:
@@ -98,10 +104,12 @@ def known_keys(group: str = "") -> tuple[str, ...]:
     return tuple(_kinds(kind)) if _is_group(kind) else ()
 
 
-@cache
 def known_values(path: str) -> tuple[str, ...]:
     """Return the values that a key such as ``model.optimizer`` accepts; empty where any text is accepted."""
     kind = _kind_at(path)
+    if path in _EXTENSIBLE:
+        ours, group = _EXTENSIBLE[path]
+        return (*ours, *extensions.names(group))
     if path == "model.name":
         return tuple(sorted(MODELS))
     if kind is bool:
@@ -152,11 +160,13 @@ def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, ob
         return dict(content)
     if is_code(path) or data.get("format") == DataFormat.OWN:
         return {**content, "data": {"format": DataFormat.OWN.value, **data}}
+    if "://" in path and "format" in data:
+        return dict(content)
     full = (base or Path.cwd()) / Path(path).expanduser()
     if "format" not in data:
         kind = data_format(full)
         if kind is None:
-            formats = ", ".join(f for f in DataFormat if f is not DataFormat.CENSUS)
+            formats = ", ".join(f for f in known_values("data.format") if f != DataFormat.CENSUS)
             raise InvalidValueError(
                 f"data.format is missing, and the extension of {path!r} is unknown; "
                 f"set it to one of {formats}"
@@ -239,7 +249,21 @@ def _value(value: object, kind: type, default: object, path: str) -> object:
         items = value if isinstance(value, list) else [value]
         item_kind = get_args(kind)[0]
         return tuple(_value(item, item_kind, None, f"{path}[{i}]") for i, item in enumerate(items))
+    if path in _EXTENSIBLE:
+        return _extensible(value, path)
     return _word(value, kind, path) if issubclass(kind, StrEnum) else _scalar(value, kind, path)
+
+
+def _extensible(value: object, path: str) -> str:
+    """Return a name; installed packages are asked only for one that is none of ours."""
+    ours, _ = _EXTENSIBLE[path]
+    if isinstance(value, str) and value in set(ours):
+        return ours(value)
+    known = known_values(path)
+    if not isinstance(value, str):
+        raise InvalidValueError(f"{path} must be one of {', '.join(known)}, got {named(value)}")
+    check_known(path, value, known)
+    return value
 
 
 def _word(value: object, kind: type[StrEnum], path: str) -> StrEnum:

@@ -49,7 +49,7 @@ def _job_of_cell(cell: str, namespace: dict[str, object]) -> JobSpec | Mapping[s
 
 def _from_here(key: str, value: object, *, is_own: bool) -> object:
     """Return a path given on the line as absolute: it starts from here and not from the job file's folder."""
-    if key != "data.path" or is_own or is_code(str(value)):
+    if key != "data.path" or is_own or "://" in str(value) or is_code(str(value)):
         return value
     return str(Path.cwd() / Path(str(value)).expanduser())
 
@@ -66,7 +66,7 @@ def own_code(spec: JobSpec, namespace: Mapping[str, object]) -> dict[str, object
     own: dict[str, object] = {}
     if spec.model.name not in {*MODELS, CUSTOM}:
         own["model"] = _variable("model", spec.model.name, namespace, tuple(MODELS))
-    if spec.data.format is DataFormat.OWN and not is_import(spec.data.path):
+    if spec.data.format == DataFormat.OWN and not is_import(spec.data.path):
         own["data"] = _variable("data", spec.data.path, namespace, ())
     return own
 

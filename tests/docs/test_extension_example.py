@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,30 @@ print(json.dumps({
 }))
 cluster.shutdown(force=True)
 """
+TRAIN = """
+import json
+from pathlib import Path
+
+import numpy as np
+
+import dlrover_nb
+
+rng = np.random.default_rng(0)
+users, clicks = rng.integers(0, 20, 4000), rng.random(4000)
+rows = ({"user": f"u{u}", "label": int(c < u / 20)} for u, c in zip(users.tolist(), clicks.tolist()))
+Path("clicks.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
+cluster = dlrover_nb.connect("local")
+job = cluster.submit({
+    "name": "lines",
+    "data": {"format": "json-lines", "path": "clicks.jsonl"},
+    "model": {"optimizer": "momentum", "embedding_dim": 4, "hidden": [8]},
+    "batch_size": 100,
+    "epochs": 3,
+})
+end = job.wait(timeout_s=600)
+print(json.dumps({"phase": end.phase, "auc": job.snapshot().evaluation.auc}))
+cluster.shutdown(force=True)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +81,24 @@ def installed(tmp_path_factory):
     return folder
 
 
-def test_each_extension_of_the_example_package_works(installed):
+def run(code, installed, folder):
+    """Run code where the package is installed; return what its last line says."""
     path = os.pathsep.join(filter(None, (str(installed), str(ROOT), os.environ.get("PYTHONPATH"))))
+    places = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("STATE", "DATA", "CONFIG")}
     done = subprocess.run(
-        [sys.executable, "-c", USE],
+        [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": path},
+        cwd=folder,
+        env=os.environ | places | {"PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_policy_chart_exporter_and_cluster_of_the_example_package_work(installed, tmp_path):
+    found = run(USE, installed, tmp_path)
     assert found["why"].startswith("One more worker is predicted to bring ")
     assert found["workers"] == 2
     assert ">workers</text>" in found["chart"]
@@ -74,8 +106,18 @@ def test_each_extension_of_the_example_package_works(installed):
     assert found["export"]["spec"]["worker"]["count"] == 1
 
 
+def test_a_job_of_processes_reads_and_learns_as_the_example_package_says(installed):
+    with tempfile.TemporaryDirectory(prefix="dl") as folder:  # short: unix sockets live below it
+        found = run(TRAIN, installed, Path(folder))
+    assert found["phase"] == "succeeded"
+    assert found["auc"] > 0.7
+
+
 def test_the_command_line_knows_the_exporter_of_a_package(installed, monkeypatch):
     monkeypatch.syspath_prepend(str(installed))
     GRAMMAR.parse_line("export extended --kind plan-summary")
     with pytest.raises(InvalidValueError, match="unknown kind of export 'plan-sumary'"):
         GRAMMAR.parse_line("export extended --kind plan-sumary")
+    GRAMMAR.parse_line("submit extended --format json-lines --optimizer momentum")
+    with pytest.raises(InvalidValueError, match="unknown optimizer 'momentun'"):
+        GRAMMAR.parse_line("submit extended --optimizer momentun")

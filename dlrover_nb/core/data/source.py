@@ -4,16 +4,18 @@ A source says which columns it has and of what kind, and reads a range of rows a
 the user's data are raised here, each as one line with what to do.
 
 `SOURCES` is the table of formats: a new one is a class of the interface `Source` in a file of its own, a
-member of `DataFormat`, and a line here. A source in a package of one's own needs none of these: the format
-`own` opens an object by the name ``package.module:name``, see `core.data.own`.
+member of `DataFormat`, and a line here. An installed package adds a format by an entry point of the group
+``dlrover_nb.data_sources``, which names an `Opener`. A single data set needs no format: `own` opens an
+object by the name ``package.module:name``, see `core.data.own`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
+from dlrover_nb.core import extensions
 from dlrover_nb.core.data.arrays import NumpySource
 from dlrover_nb.core.data.criteo import CriteoSource
 from dlrover_nb.core.data.kinds import Kind
@@ -50,7 +52,7 @@ class Source(Protocol):
 
 
 Opener = Callable[[DataSpec, Path | None], Source]  # of the data, and of the job's run folder
-SOURCES: Mapping[DataFormat, Opener] = {
+SOURCES: Mapping[str, Opener] = {
     DataFormat.CENSUS: lambda _, __: ParquetSource(
         CENSUS_FILE, dict.fromkeys(CENSUS_CODES, Kind.CATEGORICAL)
     ),
@@ -69,12 +71,24 @@ def open_source(data: DataSpec, folder: Path | None = None) -> Source:
     NotFoundError
         When there is no such file.
     InvalidValueError
-        When it is not a file of that format, or has no rows.
+        When there is no such format, it is not a file of that format, or has no rows.
     """
-    source = SOURCES[data.format](data, folder)
+    source = _opener(data.format)(data, folder)
     if source.n_row == 0:
         raise InvalidValueError(f"{data.path} has no rows; give a file with data")
     return source
+
+
+def _opener(name: str) -> Opener:
+    """Return what opens a format; packages are looked for only where it is none of ours."""
+    if name in SOURCES:
+        return SOURCES[name]
+    found = extensions.find(extensions.DATA_SOURCES, name, SOURCES)
+    if not callable(found):
+        raise InvalidValueError(
+            f"data format {name} must be a function of (data, folder), got {type(found).__name__}"
+        )
+    return cast("Opener", found)  # another package's function is not checked
 
 
 def _existing(data: DataSpec) -> Path:

@@ -14,6 +14,7 @@ from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
+from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.structs.job import DataFormat, FeatureSpec, JobSpec
 from dlrover_nb.core.usercode import Packed, file_of, is_import, load, pack
 
@@ -86,6 +87,7 @@ def validate_packed_job(spec: JobSpec, folder: Path) -> tuple[JobSpec, FeatureSp
         What is wrong with the data, or with the code.
     """
     _check_codes(spec, folder)
+    ElementwiseOptimizer.named(spec.model.optimizer)
     features = make_features(spec.data, spec.model, folder=folder)
     _check_passes(spec, features)
     return _tried(spec, features, folder), features
@@ -102,7 +104,7 @@ def _check_passes(spec: JobSpec, features: FeatureSpec) -> None:
 
 def _check_codes(spec: JobSpec, folder: Path) -> None:
     """Refuse code that was pickled for an earlier job: it lies in that job's folder."""
-    codes = {"model": spec.model.code, "data": spec.data.path if spec.data.format is DataFormat.OWN else ""}
+    codes = {"model": spec.model.code, "data": spec.data.path if spec.data.format == DataFormat.OWN else ""}
     for argument, code in codes.items():
         if code and not is_import(code) and not (file_of(code) and (folder / file_of(code)).exists()):
             raise InvalidValueError(

@@ -63,8 +63,8 @@ class DataSpec:
     Parameters
     ----------
     format, path
-        Their format and absolute path; empty for the rows of the package; ``module:name`` or
-        ``pickle:SHA256`` for the user's own object.
+        Their format, one of `DataFormat` or one that an installed package adds, and absolute path or URL;
+        empty for the rows of the package; ``module:name`` or ``pickle:SHA256`` for the user's own object.
     label
         Name of the 0/1 column.
     numeric, categorical
@@ -75,7 +75,7 @@ class DataSpec:
         Share of the rows (the last ones) kept for evaluation, in [0, 1).
     """
 
-    format: DataFormat = DataFormat.CENSUS
+    format: str = DataFormat.CENSUS
     path: str = ""
     label: str = "label"
     numeric: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class DataSpec:
 
     def __post_init__(self) -> None:
         _check.fraction("holdout", self.holdout)
-        if (self.format is DataFormat.CENSUS) != (not self.path):
+        if (self.format == DataFormat.CENSUS) != (not self.path):
             raise InvalidValueError(
                 f"data format {self.format} {'takes no' if self.path else 'needs a'} path, got {self.path!r}"
             )
@@ -164,6 +164,8 @@ class ModelSpec:
         Kind of model (`core.models.table.MODELS`), or ``custom`` with the user's own `code`.
     embedding, hash_size
         How ids map to rows; `hash_size` is the number of rows of one column of fixed tables.
+    optimizer
+        One of `Optimizer`, or one that an installed package adds.
     initial_accumulator
         Initial value of Adagrad's sums.
     beta1, beta2, epsilon
@@ -185,7 +187,7 @@ class ModelSpec:
     learning_rate: float = 0.02
     initial_accumulator: float = 0.1
     seed: int = 0
-    optimizer: Optimizer = Optimizer.ADAGRAD
+    optimizer: str = Optimizer.ADAGRAD
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.extensions import DATA_SOURCES, OPTIMIZERS, names
 from dlrover_nb.core.structs.job import DataFormat, Embedding, Metric, Migration, Mode, Optimizer, Sync
 from dlrover_nb.magics.flags import JOB, SIZE_FLAGS, flags_of
 from dlrover_nb.magics.parser import columns, number, one_of, setting, whole, widths, yes_no
@@ -39,7 +41,7 @@ SUBMIT_FLAGS: FlagTable = (
     (
         "--format",
         "data.format",
-        one_of("format", DataFormat),
+        one_of("format", DataFormat, partial(names, DATA_SOURCES)),
         "FORMAT",
         "census, parquet, criteo, numpy or own",
     ),
@@ -59,7 +61,13 @@ SUBMIT_FLAGS: FlagTable = (
     ("--cin", "model.cin", widths, "A,B", "feature maps of xdeepfm's layers"),
     ("--embedding", "model.embedding", one_of("embedding", Embedding), "KIND", "fixed tables, or hash"),
     ("--hash-size", "model.hash_size", whole, "N", "maximum rows of one column of a fixed table"),
-    ("--optimizer", "model.optimizer", one_of("optimizer", Optimizer), "NAME", "sgd, adagrad or adam"),
+    (
+        "--optimizer",
+        "model.optimizer",
+        one_of("optimizer", Optimizer, partial(names, OPTIMIZERS)),
+        "NAME",
+        "sgd, adagrad or adam",
+    ),
     ("--learning-rate", "model.learning_rate", number, "X", "step size of the optimizer"),
     ("--beta1", "model.beta1", number, "X", "of adam"),
     ("--beta2", "model.beta2", number, "X", "of adam"),

@@ -17,6 +17,8 @@ from dlrover_nb.core.runtime.kernels import numpy_kernel
 from dlrover_nb.core.structs.job import Optimizer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.kernels.rule import Rule
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 _LIBRARY = Path(__file__).with_name("_kernel.so")
 _VERSION = 4  # of kernel.c: a library that was built before the source changed is not used
-_KINDS = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
+_KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
 _SIGNATURES = {
@@ -79,6 +81,9 @@ class Compiled:
         self, table: Floats, slots: Slots, gradients: Floats, rule: Rule, corrections: Floats | None
     ) -> None:
         """Apply one step to rows."""
+        if rule.added is not None:
+            numpy_kernel.update_rows(table, slots, gradients, rule, corrections)
+            return
         gradients = _packed(gradients, np.float32)
         numbers, (n, width) = _numbers(rule), gradients.shape
         self._c.update_rows(
@@ -88,6 +93,9 @@ class Compiled:
 
     def update_dense(self, dense: Floats, gradient: Floats, rule: Rule, corrections: Floats | None) -> None:
         """Apply one step to a dense slice."""
+        if rule.added is not None:
+            numpy_kernel.update_dense(dense, gradient, rule, corrections)
+            return
         gradient, numbers = _packed(gradient, np.float32), _numbers(rule)
         self._c.update_dense(
             _KINDS[rule.optimizer], _at(dense), _at(gradient), len(gradient), _at(numbers),

@@ -14,31 +14,43 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.structs.job import Optimizer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dlrover_nb.core.structs.job import ModelSpec
 
 Floats = NDArray[np.float32]
 
+_DENSE_STATE: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 3}
 _FIRST_LENGTH = 1024
 _SMALLEST = 2.0**-26  # a power below it no longer changes a float32 near 1
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An optimizer and its numbers."""
+    """An optimizer and its numbers; `added` is that of an installed package, with the model that it reads."""
 
-    optimizer: Optimizer
+    optimizer: str
     learning_rate: float
     initial_accumulator: float
     beta1: float
     beta2: float
     epsilon: float
+    added: tuple[ElementwiseOptimizer, ModelSpec] | None = None
 
     @classmethod
     def of(cls, model: ModelSpec) -> Rule:
-        """Return the rule of a model."""
+        """Return the rule of a model.
+
+        Raises
+        ------
+        InvalidValueError
+            When there is no such optimizer here.
+        """
+        added = ElementwiseOptimizer.named(model.optimizer)
         return cls(
             model.optimizer,
             model.learning_rate,
@@ -46,27 +58,29 @@ class Rule:
             model.beta1,
             model.beta2,
             model.epsilon,
+            None if added is None else (added, model),
         )
 
     def row_state(self, width: int) -> int:
         """Return how many floats of state a row of `width` values has."""
-        match self.optimizer:
-            case Optimizer.SGD:
-                return 0
-            case Optimizer.ADAGRAD:
-                return width
-            case Optimizer.ADAM:
-                return 2 * width + 1
+        return 2 * width + 1 if self.is_adam else self.dense_state * width
 
     @property
     def dense_state(self) -> int:
         """Floats of state of one dense parameter."""
-        return {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 3}[self.optimizer]
+        return _DENSE_STATE[self.optimizer] if self.added is None else self.added[0].n_state
 
     @property
     def first_state(self) -> float:
         """What all state begins with."""
-        return self.initial_accumulator if self.optimizer is Optimizer.ADAGRAD else 0.0
+        if self.added is not None:
+            return self.added[0].first_state
+        return self.initial_accumulator if self.optimizer == Optimizer.ADAGRAD else 0.0
+
+    @property
+    def is_adam(self) -> bool:
+        """Whether each row also counts its steps, for `Corrections`."""
+        return self.optimizer == Optimizer.ADAM
 
 
 class Corrections:

@@ -17,7 +17,6 @@ from dlrover_nb.core.runtime.kernels.rule import Corrections, Rule
 from dlrover_nb.core.runtime.store.dense import DenseSlice
 from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
 from dlrover_nb.core.runtime.store.rows import RowTable
-from dlrover_nb.core.structs.job import Optimizer
 from dlrover_nb.core.structs.messages import N_BUCKET
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class ParameterStore:
         self, model: ModelSpec, n_table_row: int, dense_length: int, *, index: int = 0, n_ps: int = 1
     ) -> None:
         self._kernel, self._rule = kernel(), Rule.of(model)
-        self._corrections = Corrections(self._rule) if model.optimizer is Optimizer.ADAM else None
+        self._corrections = Corrections(self._rule) if self._rule.is_adam else None
         self._most_steps = 0  # the largest number of updates of any parameter
         self._rows = RowTable(model, self._rule, n_table_row, self._kernel)
         self._dense = DenseSlice(self._rule, dense_length, index, n_ps)
