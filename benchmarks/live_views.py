@@ -105,12 +105,12 @@ class Watched:
 
 
 def newest_of_many(view: ManyJobs) -> float:
-    picture = view.roster.picture()
+    picture = view.view_model.state()
     return picture.wide.t_s[-1] - picture.origin_s if picture.wide.t_s else 0.0
 
 
 def newest_of_job(view: LiveView) -> float:
-    picture = view.feed.picture()
+    picture = view.view_model.state()
     t_s = throughput.columns(picture.snapshot, picture.series).measured.t_s
     return t_s[-1] if t_s else 0.0
 

@@ -85,7 +85,7 @@ class StaticChart:
     """A static chart and the table of the same numbers."""
 
     svg: str
-    twin: Table
+    data_table: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def _picture_html(block: StaticChart) -> str:
     return (
         f'<div style="margin:8px 0;overflow-x:auto">{block.svg}</div>'
         '<details style="margin:0 0 8px"><summary style="cursor:pointer;color:#57606a">'
-        f"Numbers: {escape(block.twin.title)}</summary>{table_html(block.twin)}</details>"
+        f"Numbers: {escape(block.data_table.title)}</summary>{table_html(block.data_table)}</details>"
     )
 
 
@@ -237,7 +237,7 @@ def _block_lines(block: Block) -> list[str]:
         case Table():
             return ["", *table_lines(block)]
         case StaticChart():
-            return ["", *table_lines(block.twin)]
+            return ["", *table_lines(block.data_table)]
         case Heading():
             return ["", block.text, "-" * len(block.text)]
         case Verbatim():

@@ -96,13 +96,13 @@ class ChartGrid:
         """Names of the visible charts."""
         return (*ALWAYS, *((self.more.value,) if self.more.value != NO_MORE else ()))
 
-    def update(self, picture: ViewState) -> None:
+    def update(self, state: ViewState) -> None:
         """Update the visible charts."""
         self._hide_others()
-        is_due = self._is_fit_due(picture.snapshot)
+        is_due = self._is_fit_due(state.snapshot)
         for name in self.shown:
             if is_due or name not in OF_THE_FIT:
-                self.figures[name].update(picture.snapshot, picture.series)
+                self.figures[name].update(state.snapshot, state.series)
 
     def _is_fit_due(self, snapshot: JobSnapshot) -> bool:
         """Whether to draw the curve and the front: first shown, changed, or due."""

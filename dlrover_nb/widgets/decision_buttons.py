@@ -36,14 +36,14 @@ class DecisionButtons:
 
     Parameters
     ----------
-    feed
+    view_model
         View model that receives a change of mode.
     lock
         Held while the screen is drawn; a user's choice waits for it.
     """
 
-    def __init__(self, feed: JobViewModel, lock: RLock) -> None:
-        self._feed, self._lock = feed, lock
+    def __init__(self, view_model: JobViewModel, lock: RLock) -> None:
+        self._view_model, self._lock = view_model, lock
         self._is_drawing = False
         self._why = TextInput(title="Reason (kept with the decision)", sizing_mode="stretch_width")
         self.accept, self.reject = (
@@ -72,22 +72,22 @@ class DecisionButtons:
 
     def _choose_mode(self, event: Any) -> None:  # noqa: ANN401 - param's event
         with self._lock:
-            if self._is_drawing or event.new is self._feed.picture().snapshot.mode:
+            if self._is_drawing or event.new is self._view_model.state().snapshot.mode:
                 return
-        self._feed.set_mode(event.new, self.reason)
+        self._view_model.set_mode(event.new, self.reason)
 
-    def show(self, picture: ViewState, card: Review) -> None:
+    def show(self, state: ViewState, card: Review) -> None:
         """Draw the enabled buttons and the present mode."""
         opened = card.proposal if card.can_decide else None
         for pressed, verb in ((self.accept, "Accept"), (self.reject, "Reject")):
             pressed.label, pressed.disabled = (f"{verb} {opened.id}" if opened else verb), opened is None
-        back = picture.snapshot.undo
+        back = state.snapshot.undo
         self.undo.label = f"Undo {back.undoes}" if back else "Undo"
-        self._undone.text = escape(undo_words(picture.snapshot))
+        self._undone.text = escape(undo_words(state.snapshot))
         self.undo.disabled = back is None or not card.can_act
         self.mode.disabled = not card.can_act
-        asked = picture.asked
+        asked = state.asked
         if asked is None or asked.verdict is not Verdict.MODE or asked.answer is not Answer.ASKED:
             self._is_drawing = True
-            self.mode.value = picture.snapshot.mode
+            self.mode.value = state.snapshot.mode
             self._is_drawing = False

@@ -90,7 +90,7 @@ class JobViewModel:
         self._snapshot, self._error = snapshot, ""
         self._window.add(chunk)
 
-    def picture(self) -> ViewState:
+    def state(self) -> ViewState:
         """Return the present state."""
         with self._lock:
             link = Link(self._monotonic() - self._heard_s, self._error)

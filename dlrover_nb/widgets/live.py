@@ -38,7 +38,7 @@ class LiveView(LivePage["Screen"]):
     def __init__(self, handle: JobHandle, poller: Poller) -> None:
         super().__init__(poller)
         self.name = handle.name
-        self.feed = JobViewModel(handle, self.flush)
+        self.view_model = JobViewModel(handle, self.flush)
         poller.watch(self)
 
     def screen_on(self, stage: RenderTarget) -> Screen:
@@ -54,7 +54,7 @@ class LiveView(LivePage["Screen"]):
     def _make_screen(self, lock: RLock | None = None) -> Screen:
         from dlrover_nb.widgets.screen import Screen  # noqa: PLC0415 - panel takes seconds to import
 
-        return Screen(self.feed, self._drop, self._cell.take_back_scripts, lock=lock)
+        return Screen(self.view_model, self._drop, self._cell.take_back_scripts, lock=lock)
 
     def _added(self, screen: Screen) -> Screen:
         super()._added(screen)
@@ -70,14 +70,14 @@ class LiveView(LivePage["Screen"]):
     def poll(self) -> None:
         """Fetch and show updates (called by the poller); an ended job is no longer polled."""
         if not self._ended:
-            self.feed.fetch()
+            self.view_model.fetch()
         self.flush()
         self._cell.renew(is_last=self._ended)
 
     @property
     def _ended(self) -> bool:
-        return self.feed.picture().snapshot.phase.is_final
+        return self.view_model.state().snapshot.phase.is_final
 
     def _static(self) -> dict[str, str]:
-        picture = self.feed.picture()
-        return static_bundle((status_view(picture.snapshot, picture.series), plans_view(picture.snapshot)))
+        state = self.view_model.state()
+        return static_bundle((status_view(state.snapshot, state.series), plans_view(state.snapshot)))

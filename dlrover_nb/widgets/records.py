@@ -83,8 +83,8 @@ def curve_view(fitted: Curve) -> View:
     """Return the fitted curve along one axis."""
     data = curve.axis_columns(fitted)
     name = curve.AXIS_NAMES.get(data.axis, data.axis)
-    picture = StaticChart(svg.draw(curve.plot(data)).svg, curve.data_table((data,)))
-    return View(f"Throughput along {name}", (picture,))
+    chart = StaticChart(svg.draw(curve.plot(data)).svg, curve.data_table((data,)))
+    return View(f"Throughput along {name}", (chart,))
 
 
 def forecast_view(line: MemoryLine) -> View:

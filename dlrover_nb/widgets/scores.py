@@ -33,8 +33,8 @@ def scores_view(scoreboard: Scoreboard) -> View:
     blocks: list[Block] = [Paragraph(charts.score_words(scoreboard.total)), table]
     if scoreboard.total.n_predicted:
         data = charts.columns_of(scoreboard.outcomes)
-        twin = replace(charts.data_table(data, "job"), note="")  # it is shown above
-        blocks.insert(1, StaticChart(svg_drawing.draw(charts.marks(data)), twin))
+        data_table = replace(charts.data_table(data, "job"), note="")  # it is shown above
+        blocks.insert(1, StaticChart(svg_drawing.draw(charts.marks(data)), data_table))
     return View("Prediction scoreboard", tuple(blocks))
 
 

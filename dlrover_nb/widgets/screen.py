@@ -46,7 +46,7 @@ class Screen:
 
     Parameters
     ----------
-    feed
+    view_model
         View model: source of snapshots and receiver of actions.
     on_close
         Called when the page or the cell that shows this screen is gone.
@@ -58,28 +58,28 @@ class Screen:
 
     def __init__(
         self,
-        feed: JobViewModel,
+        view_model: JobViewModel,
         on_close: Callable[[Screen], None],
         on_connect: Callable[[], None] = lambda: None,
         *,
         lock: RLock | None = None,
     ) -> None:
-        self._feed = feed
+        self._view_model = view_model
         lock = lock or threading.RLock()
-        self.gallery = ChartGrid(feed.picture().snapshot, self._tapped, self.flush)
-        self.sliders = Sliders(feed, lock, self.flush)
-        self.verdicts = DecisionButtons(feed, lock)
+        self.chart_grid = ChartGrid(view_model.state().snapshot, self._tapped, self.flush)
+        self.sliders = Sliders(view_model, lock, self.flush)
+        self.buttons = DecisionButtons(view_model, lock)
         self._make_texts()
         self._bind_presses()
         self.stage = RenderTarget(
             self._arrange(),
-            lambda: self._show(feed.picture()),
+            lambda: self._show(view_model.state()),
             lock=lock,
             on_close=lambda: on_close(self),
             on_connect=on_connect,
         )
         self.layout = self.stage.layout
-        self._show(feed.picture())
+        self._show(view_model.state())
 
     # parts
 
@@ -95,20 +95,20 @@ class Screen:
 
     def _bind_presses(self) -> None:
         self._press = press_field(self._pressed)
-        for pressed in (self.verdicts.accept, self.verdicts.reject, self.verdicts.undo, self.sliders.send):
+        for pressed in (self.buttons.accept, self.buttons.reject, self.buttons.undo, self.sliders.send):
             sends(pressed, self._press)
 
     def _arrange(self) -> pn.Column:
         card = pn.Column(
-            pane(self._card), self._want_why, self.verdicts.layout, sizing_mode="stretch_width", min_width=320
+            pane(self._card), self._want_why, self.buttons.layout, sizing_mode="stretch_width", min_width=320
         )
         return pn.Column(
             pane(self._header),
             pane(self._message),
-            *self.gallery.rows(),
+            *self.chart_grid.rows(),
             pn.Row(card, self.sliders.layout, sizing_mode="stretch_width"),
             pane(self._why),
-            self.gallery.others(),
+            self.chart_grid.others(),
             self._want_tables,
             pane(self._tables),
             pane(self._press),
@@ -129,17 +129,17 @@ class Screen:
         self._want_why.label = _WHY[self._why_shown]
         self._why_words = block_html(Paragraph("Asking the master...")) if self._why_shown else ""
         if self._why_shown:
-            opened = self._feed.picture().snapshot.open_proposal
+            opened = self._view_model.state().snapshot.open_proposal
             self._explaining.ask(opened.id if opened else "")
         self.flush()
 
     def _explain(self, proposal: str) -> None:
         try:
-            explanation = self._feed.explain(proposal or None)
+            explanation = self._view_model.explain(proposal or None)
         except DlroverError as error:
             self._why_words = block_html(Paragraph(str(error), Tone.WARNING))
         else:
-            self._why_words = why_view(explanation, self._feed.picture().snapshot).html()
+            self._why_words = why_view(explanation, self._view_model.state().snapshot).html()
         self.flush()
 
     def _tapped(self, candidate: Candidate) -> None:
@@ -147,14 +147,14 @@ class Screen:
 
     def _pressed(self, label: str) -> None:
         """Handle a press: the browser sent the label that the user saw, which names its object."""
-        press, why = read_press(label), self.verdicts.reason
+        press, why = read_press(label), self.buttons.reason
         match press.verb:
             case Verdict.ACCEPT:
-                self._feed.accept(press.subject, why)
+                self._view_model.accept(press.subject, why)
             case Verdict.REJECT:
-                self._feed.reject(press.subject, why)
+                self._view_model.reject(press.subject, why)
             case "undo":
-                self._feed.undo(press.subject, why)
+                self._view_model.undo(press.subject, why)
             case Verdict.OVERRIDE | Verdict.SCALE:
                 self._send_plan(press, why)
 
@@ -163,11 +163,11 @@ class Screen:
         if not self.sliders.is_about(press.plan):
             moved = "the sliders had moved on; look at the plan on the button and press it again"
             aim = f"{press.verb} {press.subject} with {press.plan}".replace("  ", " ")
-            self._feed.refuse(PendingAction(Verdict(press.verb), press.subject, aim=aim), moved)
+            self._view_model.refuse(PendingAction(Verdict(press.verb), press.subject, aim=aim), moved)
         elif press.verb == Verdict.OVERRIDE:
-            self._feed.override(press.subject, plan, why)
+            self._view_model.override(press.subject, plan, why)
         else:
-            self._feed.scale(plan, why)
+            self._view_model.scale(plan, why)
 
     # drawing
 
@@ -175,20 +175,20 @@ class Screen:
         """Show the newest snapshot; from any thread."""
         self.stage.flush()
 
-    def _show(self, picture: ViewState) -> None:
-        card = review(picture.snapshot, picture.asked, picture.link)
-        self._header.text = header_html(picture.snapshot, picture.link)
-        tone = Tone.NEWS if card.can_decide or picture.asked else Tone.PLAIN
+    def _show(self, state: ViewState) -> None:
+        card = review(state.snapshot, state.asked, state.link)
+        self._header.text = header_html(state.snapshot, state.link)
+        tone = Tone.NEWS if card.can_decide or state.asked else Tone.PLAIN
         self._message.text = block_html(Paragraph(card.message, tone))
-        self._card.text = card_html(card, picture.snapshot)
+        self._card.text = card_html(card, state.snapshot)
         self._why.text = self._why_words
-        self.verdicts.show(picture, card)
-        self.sliders.show(picture, can_send=card.can_act)
-        self.gallery.update(picture)
-        self.gallery.mark(self.sliders.shown.candidate)
-        self._tables.text = tables_html(picture) if self._table_shown else ""
+        self.buttons.show(state, card)
+        self.sliders.show(state, can_send=card.can_act)
+        self.chart_grid.update(state)
+        self.chart_grid.mark(self.sliders.shown.candidate)
+        self._tables.text = tables_html(state) if self._table_shown else ""
 
 
-def tables_html(picture: ViewState) -> str:
+def tables_html(state: ViewState) -> str:
     """Return the tables of all charts."""
-    return "".join(table_html(c.data_table(picture.snapshot, picture.series)) for c in CHARTS.values())
+    return "".join(table_html(c.data_table(state.snapshot, state.series)) for c in CHARTS.values())

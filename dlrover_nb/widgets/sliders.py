@@ -47,7 +47,7 @@ class Sliders:
 
     Parameters
     ----------
-    feed
+    view_model
         View model that queries the master.
     lock
         Held while the screen is drawn; a user's move waits for it.
@@ -55,14 +55,14 @@ class Sliders:
         Called, from any thread, when there is something new to draw.
     """
 
-    def __init__(self, feed: JobViewModel, lock: RLock, on_change: Callable[[], None]) -> None:
-        self._feed, self._lock, self._on_change = feed, lock, on_change
+    def __init__(self, view_model: JobViewModel, lock: RLock, on_change: Callable[[], None]) -> None:
+        self._view_model, self._lock, self._on_change = view_model, lock, on_change
         self._latest = LatestOnly(self._weigh)
         self._chosen: ResourcePlan | None = None  # None: the user has moved no slider
         self._is_drawing = False
         self._asked: Hashable = None
         self._asked_at_s, self._is_unanswered = 0.0, False
-        snapshot = feed.picture().snapshot
+        snapshot = view_model.state().snapshot
         self._told = Consequence(rest(snapshot))
         self.shown = self._told  # what is drawn, as text and as cross
         self._ladders: dict[Axis, Ladder] = {}
@@ -97,11 +97,11 @@ class Sliders:
     @property
     def plan(self) -> ResourcePlan:
         """The plan set on the sliders."""
-        return self._chosen or rest(self._feed.picture().snapshot)
+        return self._chosen or rest(self._view_model.state().snapshot)
 
     def is_about(self, words: str) -> bool:
         """Whether a button label with this plan text means the plan of the sliders."""
-        return words == plan_words(self.plan, self._feed.picture().snapshot.target)
+        return words == plan_words(self.plan, self._view_model.state().snapshot.target)
 
     def choose(self, plan: ResourcePlan) -> None:
         """Set the sliders to a plan, as a user's move would."""
@@ -125,7 +125,7 @@ class Sliders:
 
     def _weigh(self, plan: ResourcePlan) -> None:
         try:
-            self._told = Consequence(plan, self._feed.weigh(plan))
+            self._told = Consequence(plan, self._view_model.weigh(plan))
         except DlroverError as error:
             self._told = Consequence(plan, error=str(error).splitlines()[0])
             self._is_unanswered = True
@@ -150,10 +150,10 @@ class Sliders:
 
     # drawing
 
-    def show(self, picture: ViewState, *, can_send: bool) -> None:
+    def show(self, state: ViewState, *, can_send: bool) -> None:
         """Draw the sliders on their ladders, and the known effect of their plan."""
-        snapshot = picture.snapshot
-        self._let_go(picture)
+        snapshot = state.snapshot
+        self._let_go(state)
         self._ask(snapshot)
         self._is_drawing = True
         try:
@@ -168,11 +168,11 @@ class Sliders:
         self.back.label = "Back to the proposal" if snapshot.open_proposal else "Back to the plan now"
         self.back.disabled = self._chosen is None
 
-    def _let_go(self, picture: ViewState) -> None:
+    def _let_go(self, state: ViewState) -> None:
         """Follow the job again once it has reached the plan that was requested here."""
-        asked = picture.asked
+        asked = state.asked
         decided = asked.decision.plan if asked and asked.answer is Answer.TAKEN and asked.decision else None
-        if decided is not None and decided == self._chosen == picture.snapshot.target:
+        if decided is not None and decided == self._chosen == state.snapshot.target:
             self._chosen = None
 
     def _draw_knobs(self, snapshot: JobSnapshot) -> None:

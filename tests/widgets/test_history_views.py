@@ -59,7 +59,7 @@ def test_spans_that_do_not_meet_leave_a_gap():
 
 
 def test_a_run_shows_the_memory_of_its_largest_nodes():
-    twin = history.memory_picture(past()).twin
+    twin = history.memory_picture(past()).data_table
     assert twin.rows[0][1:] == ("400 MiB", "300 MiB")
     assert "Greatest memory over time" in history.history_view(past()).text()
 

@@ -63,63 +63,63 @@ def clock():
 
 
 @pytest.fixture
-def roster(cluster, clock):
+def view_model(cluster, clock):
     return JobsViewModel(cluster, monotonic=lambda: clock[0])
 
 
-def test_each_job_gets_its_history_once_and_a_point_a_tick(cluster, roster):
-    until(lambda: all(y[0] == 40.0 for y in roster.picture().wide.y.values()), what="history")
+def test_each_job_gets_its_history_once_and_a_point_a_tick(cluster, view_model):
+    until(lambda: all(y[0] == 40.0 for y in view_model.state().wide.y.values()), what="history")
     cluster.pass_time()
-    roster.fetch()
-    wide = roster.picture().wide
+    view_model.fetch()
+    wide = view_model.state().wide
     assert wide.t_s[-1] == 61.0
     assert {name: y[-1] for name, y in wide.y.items()} == {"ads": 100.0, "feed": 100.0}
-    assert roster.picture().origin_s == 10.0
+    assert view_model.state().origin_s == 10.0
 
 
 def test_the_chart_counts_from_the_first_start_also_where_time_is_simulated(cluster):
     cluster.told = {name: replace(job, simulated=True) for name, job in cluster.told.items()}
-    assert JobsViewModel(cluster).picture().origin_s == 10.0
+    assert JobsViewModel(cluster).state().origin_s == 10.0
 
 
-def test_jobs_come_and_go(cluster, roster, clock):
+def test_jobs_come_and_go(cluster, view_model, clock):
     cluster.told["mail"] = cluster.job_of("mail")
     cluster.pass_time()
-    roster.fetch()
-    assert set(roster.picture().wide.y) == {"ads", "feed", "mail"}
+    view_model.fetch()
+    assert set(view_model.state().wide.y) == {"ads", "feed", "mail"}
     del cluster.told["ads"]
     clock[0] += FORGET_S + 1
     cluster.pass_time()
-    roster.fetch()
-    assert {heard.summary.name for heard in roster.picture().jobs} == {"feed", "mail"}
+    view_model.fetch()
+    assert {heard.summary.name for heard in view_model.state().jobs} == {"feed", "mail"}
     cluster.pass_time()
-    roster.fetch()
-    assert set(roster.picture().wide.y) == {"feed", "mail"}
+    view_model.fetch()
+    assert set(view_model.state().wide.y) == {"feed", "mail"}
 
 
-def test_a_job_whose_master_is_silent_is_stale_and_its_line_has_a_gap(cluster, roster, clock):
+def test_a_job_whose_master_is_silent_is_stale_and_its_line_has_a_gap(cluster, view_model, clock):
     silent = cluster.told["ads"]
     clock[0] += 14
     cluster.pass_time()
     cluster.told["ads"] = silent
-    roster.fetch()
-    ages = {heard.summary.name: heard.is_stale for heard in roster.picture().jobs}
+    view_model.fetch()
+    ages = {heard.summary.name: heard.is_stale for heard in view_model.state().jobs}
     assert ages == {"ads": True, "feed": False}
-    wide = roster.picture().wide
+    wide = view_model.state().wide
     assert math.isnan(wide.y["ads"][-1])
     assert wide.y["feed"][-1] == 100.0
 
 
-def test_an_unreachable_cluster_is_told_and_recovers(cluster, roster, clock):
+def test_an_unreachable_cluster_is_told_and_recovers(cluster, view_model, clock):
     cluster.error = "Ray cannot be reached; connect again"
     clock[0] += 7
-    roster.fetch()
-    told = roster.picture()
+    view_model.fetch()
+    told = view_model.state()
     assert (told.error, told.silent_s) == ("Ray cannot be reached; connect again", 7.0)
     assert len(told.jobs) == 2
     cluster.error = ""
-    roster.fetch()
-    assert roster.picture().error == ""
+    view_model.fetch()
+    assert view_model.state().error == ""
 
 
 def test_a_cluster_that_never_answered_is_an_error_at_once(cluster):

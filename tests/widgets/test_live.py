@@ -43,7 +43,7 @@ def feed_of(master: Master, **options):
 
 
 def answer_of(feed: JobViewModel):
-    asked = feed.picture().asked
+    asked = feed.state().asked
     return asked and asked.answer
 
 
@@ -53,7 +53,7 @@ def test_accept_sends_the_proposal_that_the_user_saw(master):
     changes.until(lambda: answer_of(feed) is Answer.TAKEN)
     (decision,) = master.asked
     assert (decision.proposal, decision.by, decision.why) == ("p2", "ada", "looks right")
-    assert feed.picture().snapshot.proposals[-1].status == ProposalStatus.ACCEPTED
+    assert feed.state().snapshot.proposals[-1].status == ProposalStatus.ACCEPTED
 
 
 def test_accepting_what_was_superseded_is_refused_with_the_story(master):
@@ -61,7 +61,7 @@ def test_accepting_what_was_superseded_is_refused_with_the_story(master):
     master.step("p2", ProposalStatus.SUPERSEDED)
     feed.accept("p2")
     changes.until(lambda: answer_of(feed) is Answer.REFUSED)
-    assert "superseded by p3" in feed.picture().asked.why
+    assert "superseded by p3" in feed.state().asked.why
     assert not master.asked
 
 
@@ -88,20 +88,20 @@ def test_an_unreachable_master_is_told_and_recovers(master):
     master.reachable = False
     now[0] += 14
     feed.fetch()
-    assert feed.picture().link.badge.startswith("stale 14 s: the master of quick-start")
+    assert feed.state().link.badge.startswith("stale 14 s: the master of quick-start")
     master.reachable = True
     master.pass_time()
     feed.fetch()
-    assert feed.picture().link.badge == ""
+    assert feed.state().link.badge == ""
 
 
 def test_new_telemetry_is_appended_by_cursor(master):
     feed, _ = feed_of(master)
-    n = len(feed.picture().series.job["at_s"])
+    n = len(feed.state().series.job["at_s"])
     master.pass_time(3)
     feed.fetch()
     feed.fetch()
-    assert len(feed.picture().series.job["at_s"]) == n + 3
+    assert len(feed.state().series.job["at_s"]) == n + 3
 
 
 def test_poller_refreshes_a_view_and_lets_go_of_it():
@@ -197,7 +197,7 @@ def test_an_ended_job_is_shown_as_it_ended_and_asked_no_more(master):
     master.reachable = False
     view.poll()
     assert "Job quick-start: succeeded" in view._repr_mimebundle_()["text/plain"]
-    assert not view.feed.picture().link.badge
+    assert not view.view_model.state().link.badge
 
 
 def test_saved_form_of_a_live_view_is_static_and_complete(master):

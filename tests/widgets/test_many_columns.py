@@ -38,7 +38,7 @@ def heard(name: str, age_s: float = 0.5) -> JobReading:
     return JobReading(replace(KINDS[name], name=name), 14.0 if name == "silent" else age_s)
 
 
-def picture(jobs=None, **changes) -> JobsViewState:
+def state(jobs=None, **changes) -> JobsViewState:
     jobs = tuple(map(heard, KINDS)) if jobs is None else jobs
     grid = Grid()
     for at in range(30):
@@ -49,18 +49,18 @@ def picture(jobs=None, **changes) -> JobsViewState:
 
 @pytest.mark.parametrize("order", [tuple(KINDS), tuple(reversed(KINDS))])
 def test_what_needs_somebody_comes_first(order):
-    rows = columns(picture(tuple(map(heard, order)))).rows
+    rows = columns(state(tuple(map(heard, order)))).rows
     assert [row.name for row in rows] == ["opened", "filling", "broken", "silent", "fine", "done"]
     assert [row.rank for row in rows] == list(Rank)
 
 
 def test_within_a_rank_order_is_by_name_so_that_rows_keep_their_places():
     jobs = [JobReading(replace(BASE, name=f"job-{i}", samples_per_s=i), 0.0) for i in (10, 9, 1)]
-    assert [row.name for row in columns(picture(jobs)).rows] == ["job-1", "job-9", "job-10"]
+    assert [row.name for row in columns(state(jobs)).rows] == ["job-1", "job-9", "job-10"]
 
 
 def test_a_row_says_all_in_words():
-    rows = {row.name: row.cells for row in columns(picture()).rows}
+    rows = {row.name: row.cells for row in columns(state()).rows}
     assert rows["opened"] == ("opened", "training", NOW_PLAN.short, "1,234", "25 %", "61.7 min", "p2", "-")
     assert rows["broken"][1] == "failed: no room"
     assert rows["silent"][1] == "training (stale 14 s)"
@@ -72,11 +72,11 @@ def test_a_row_says_all_in_words():
 def test_an_ended_job_waits_for_nobody():
     job = replace(WARNED, phase=JobPhase.SUCCEEDED, open_proposal="p1")
     assert rank(JobReading(job, 99.0)) is Rank.ENDED
-    assert columns(picture([JobReading(job, 99.0)])).rows[0].cells[6:] == ("-", "-")
+    assert columns(state([JobReading(job, 99.0)])).rows[0].cells[6:] == ("-", "-")
 
 
 def test_totals_count_what_runs_against_the_capacity():
-    told = dict(columns(picture()).totals)
+    told = dict(columns(state()).totals)
     assert told["jobs"] == "4 training, 1 succeeded, 1 failed"
     assert told["waiting for you"] == "1 proposal, 1 memory warning"
     assert told["cores"] == "32 of 32 (100 %)"
@@ -85,9 +85,9 @@ def test_totals_count_what_runs_against_the_capacity():
 
 
 def test_a_silent_cluster_is_told_with_its_age():
-    assert columns(picture()).badge == ""
+    assert columns(state()).badge == ""
     assert (
-        columns(picture(silent_s=14.2, error="Ray cannot be reached")).badge
+        columns(state(silent_s=14.2, error="Ray cannot be reached")).badge
         == "stale 14 s: Ray cannot be reached"
     )
 
@@ -107,19 +107,19 @@ def test_times_to_the_end_are_told_to_two_digits(seconds, coarse):
 
 def test_the_saved_view_shows_chart_numbers_and_table_and_escapes_names():
     jobs = [JobReading(replace(BASE, name=HOSTILE), 0.0), *map(heard, KINDS)]
-    bundle = static.view(picture(jobs)).mimebundle()
+    bundle = static.view(state(jobs)).mimebundle()
     assert "All jobs of a test cluster" in bundle["text/plain"]
     assert "(stale" in bundle["text/plain"]
     assert "<svg" in bundle["text/html"]
     assert "simulated time" in bundle["text/html"]
     assert "<script" not in bundle["text/html"]
-    assert "<script" not in table.html(columns(picture(jobs)).rows)
+    assert "<script" not in table.html(columns(state(jobs)).rows)
 
 
 def test_without_jobs_the_view_says_how_to_start_one():
-    assert "%dlrover submit" in static.view(picture(())).text()
+    assert "%dlrover submit" in static.view(state(())).text()
 
 
 def test_a_saved_view_of_two_hundred_jobs_stays_small():
     jobs = [JobReading(replace(BASE, name=f"job-{i}"), 0.0) for i in range(200)]
-    assert len(static.view(picture(jobs)).html()) < 500_000
+    assert len(static.view(state(jobs)).html()) < 500_000

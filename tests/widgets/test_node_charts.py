@@ -72,7 +72,7 @@ def test_the_band_of_many_workers_holds_each_of_them(speeds):
 
 def test_the_table_of_many_workers_names_the_slowest():
     told = [(float(t), f"worker-{i}", 100.0 - i) for t in range(20) for i in range(40)]
-    twin = workers.CHART.static(b.snapshot(), rows(told, "samples_per_s")).twin
+    twin = workers.CHART.static(b.snapshot(), rows(told, "samples_per_s")).data_table
     assert len(twin.rows) == MOST_ROWS
     assert twin.rows[0][0] == "worker-39"
     assert "24 more workers" in twin.note
@@ -100,7 +100,7 @@ def test_the_clock_counts_down_with_its_band_in_title_table_and_status():
     words = "a ps is full in 1.72 min (5 %: 85 s, 95 %: 2.17 min)"
     picture = memory.CHART.static(b.snapshot(), b.series())
     assert "Memory: a ps is full in 1.72 min</text>" in picture.svg, "short: charts may be narrow"
-    assert words in picture.twin.note
+    assert words in picture.data_table.note
     assert words in " ".join(status_view(b.snapshot(), b.series()).text().split())
     assert "a ps is full</text>" in picture.svg
 
@@ -138,8 +138,8 @@ def test_the_smallest_change_that_avoids_it_is_named_where_a_proposal_says_it():
 def test_memory_of_many_nodes_is_a_range_and_the_table_lists_the_fullest():
     picture = memory.CHART.static(b.snapshot(), b.series(60, nodes=FIFTY))
     assert "largest ps" in picture.svg
-    assert len(picture.twin.rows) == MOST_ROWS
-    assert "42 more nodes" in picture.twin.note
+    assert len(picture.data_table.rows) == MOST_ROWS
+    assert "42 more nodes" in picture.data_table.note
 
 
 # stragglers
@@ -159,9 +159,9 @@ def iterations(slow: dict[str, float], n_worker: int = 4, n_s: int = 60) -> Seri
 def test_a_slow_worker_is_marked_and_named_in_words():
     picture = stragglers.CHART.static(b.snapshot(), iterations({"worker-2": 0.02}))
     assert "Stragglers: worker-2" in picture.svg
-    assert "in the last window worker-2" in picture.twin.note
-    assert picture.twin.rows[0][0] == "worker-2"
-    assert picture.twin.rows[0][3:] == ("2.00", "straggler")
+    assert "in the last window worker-2" in picture.data_table.note
+    assert picture.data_table.rows[0][0] == "worker-2"
+    assert picture.data_table.rows[0][3:] == ("2.00", "straggler")
 
 
 def test_cells_are_over_exactly_from_the_threshold_on_and_each_has_a_cross():
@@ -261,7 +261,7 @@ def test_each_evaluation_stands_in_the_table():
         EvaluationRound(i, b.START_S + i, Evaluation(0.9 + i / 100, 0.2 - i / 100, 500)) for i in (1, 2, 3)
     )
     picture = rounds.CHART.static(b.snapshot(rounds=three), None)
-    assert [row[1] for row in picture.twin.rows] == ["0.9100", "0.9200", "0.9300"]
+    assert [row[1] for row in picture.data_table.rows] == ["0.9100", "0.9200", "0.9300"]
     assert "AUC: last 0.9300" in picture.svg
 
 

@@ -30,7 +30,9 @@ def master() -> Master:
 @pytest.fixture
 def view(master) -> LiveView:
     view = LiveView(JobHandle("quick-start", master, user="ada"), Poller())
-    view.feed._monotonic = lambda: view.feed._heard_s  # no picture is stale on a machine that draws slowly
+    view.view_model._monotonic = lambda: (
+        view.view_model._heard_s
+    )  # no picture is stale on a machine that draws slowly
     return view
 
 
@@ -104,20 +106,20 @@ def page(view, screen) -> Page:
     view._poller.forget(view)  # here a test draws
     page = Page(screen.stage.notebook_layout())
     screen.flush()
-    accept = page.doc.get_model_by_id(screen.verdicts.accept.id)
+    accept = page.doc.get_model_by_id(screen.buttons.accept.id)
     assert accept.label == "Accept p2", "the view is not in the page"
     return page
 
 
 def answered(view) -> bool:
-    asked = view.feed.picture().asked
+    asked = view.view_model.state().asked
     return asked is not None and asked.answer is not Answer.ASKED
 
 
 def test_what_a_press_changes_reaches_the_page(master, view, screen, page):
     with master.lock:  # the master is slow to answer
         page.say(screen._press, "value", "Accept p2\n1")
-        assert screen.verdicts.accept.disabled
+        assert screen.buttons.accept.disabled
         assert not page.differences()
     until(lambda: answered(view))
     screen.flush()
@@ -159,23 +161,23 @@ def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, vi
 
     stage._show = show_and_be_pressed
     nodes = ("worker-0", "ps-0", "worker-1")
-    master._series.append(b.series(303, nodes=nodes, start=300, cursor=view.feed._window.cursor + 1))
-    view.feed.fetch()
+    master._series.append(b.series(303, nodes=nodes, start=300, cursor=view.view_model._window.cursor + 1))
+    view.view_model.fetch()
     screen.flush()
     presser.join()
     until(lambda: answered(view))
     screen.flush()
-    (memory,) = page.doc.select({"type": Plot, "id": screen.gallery.figures["memory"].root.id})
+    (memory,) = page.doc.select({"type": Plot, "id": screen.chart_grid.figures["memory"].root.id})
     assert "worker-1" in {renderer.name for renderer in memory.renderers}
     assert not page.differences()
 
 
 def test_the_ticks_of_the_curve_are_no_new_model_each_second(master, view, screen):
-    before = screen.gallery.figures["curve"].root.xaxis.ticker
+    before = screen.chart_grid.figures["curve"].root.xaxis.ticker
     master.step("p2", ProposalStatus.REJECTED)
-    view.feed.fetch()
-    screen._show(view.feed.picture())
-    assert screen.gallery.figures["curve"].root.xaxis.ticker is before
+    view.view_model.fetch()
+    screen._show(view.view_model.state())
+    assert screen.chart_grid.figures["curve"].root.xaxis.ticker is before
 
 
 class _Patch:

@@ -34,7 +34,7 @@ def screen(view):
 
 
 def answered(view) -> bool:
-    asked = view.feed.picture().asked
+    asked = view.view_model.state().asked
     return asked is not None and asked.answer is not Answer.ASKED
 
 
@@ -43,8 +43,8 @@ def press(screen, label: str, n: int = 1) -> None:
 
 
 def redraw(view, screen) -> None:
-    view.feed.fetch()
-    screen._show(view.feed.picture())
+    view.view_model.fetch()
+    screen._show(view.view_model.state())
 
 
 def move(screen, axis: Axis, number: float) -> None:
@@ -55,27 +55,27 @@ def move(screen, axis: Axis, number: float) -> None:
 def drawn(screen) -> None:
     """Draw once the master has said what the sliders' plan brings."""
     until(lambda: screen.sliders.told.weighed is not None)
-    screen._show(screen._feed.picture())
+    screen._show(screen._feed.state())
 
 
 def test_the_buttons_follow_the_open_proposal(master, view, screen):
-    assert screen.verdicts.accept.label == "Accept p2"
+    assert screen.buttons.accept.label == "Accept p2"
     master.step("p2", ProposalStatus.REJECTED)
     redraw(view, screen)
-    assert screen.verdicts.accept.label == "Accept"
-    assert screen.verdicts.accept.disabled
-    assert screen.verdicts.reject.disabled
+    assert screen.buttons.accept.label == "Accept"
+    assert screen.buttons.accept.disabled
+    assert screen.buttons.reject.disabled
 
 
 def test_a_press_means_the_proposal_on_the_button_even_if_the_view_moved_on(master, view, screen):
     press(screen, "Accept p1")  # the label that the browser still showed
     until(lambda: answered(view))
-    assert view.feed.picture().asked.answer is Answer.REFUSED
+    assert view.view_model.state().asked.answer is Answer.REFUSED
     assert not master.asked
 
 
 def test_a_rejection_is_sent_with_its_reason(master, view, screen):
-    screen.verdicts._why.value = "too dear"
+    screen.buttons._why.value = "too dear"
     press(screen, "Reject p2")
     until(lambda: answered(view))
     (decision,) = master.asked
@@ -105,7 +105,7 @@ def test_sliders_that_the_user_moved_stay_until_he_goes_back(master, view, scree
 
 def test_a_move_shows_what_the_plan_would_bring_and_names_it_on_the_button(master, screen):
     move(screen, Axis.WORKERS, 1)
-    screen._show(screen._feed.picture())
+    screen._show(screen._feed.state())
     drawn(screen)
     assert master.weighed[-1] == (b.plan(1, 1, 0.5, 0.5),)
     assert "samples/s" in screen.sliders._words.text
@@ -125,7 +125,7 @@ def test_what_was_weighed_is_not_asked_again_until_the_job_has_changed(master, v
 
 def test_an_impossible_plan_is_refused_in_words_and_cannot_be_sent(screen):
     move(screen, Axis.WORKERS, 4)
-    screen._show(screen._feed.picture())
+    screen._show(screen._feed.state())
     drawn(screen)
     assert "Not possible: the plan must fit on the machines" in screen.sliders._words.text
     assert screen.sliders.send.disabled
@@ -133,7 +133,7 @@ def test_an_impossible_plan_is_refused_in_words_and_cannot_be_sent(screen):
 
 def test_an_override_is_sent_with_the_plan_on_the_button(master, view, screen):
     move(screen, Axis.PS_CPU, 0.75)
-    screen._show(view.feed.picture())
+    screen._show(view.view_model.state())
     press(screen, screen.sliders.send.label)
     until(lambda: answered(view))
     (decision,) = master.asked
@@ -145,8 +145,8 @@ def test_a_press_of_a_button_that_named_another_plan_is_refused(master, view, sc
     label = screen.sliders.send.label
     move(screen, Axis.PS_CPU, 0.75)
     press(screen, label)
-    assert view.feed.picture().asked.answer is Answer.REFUSED
-    assert "sliders had moved on" in view.feed.picture().asked.why
+    assert view.view_model.state().asked.answer is Answer.REFUSED
+    assert "sliders had moved on" in view.view_model.state().asked.why
     assert not master.asked
 
 
@@ -156,7 +156,7 @@ def test_without_a_proposal_the_button_scales_and_the_sliders_follow_the_job_aga
     assert screen.sliders.plan == b.NOW_PLAN
     assert screen.sliders.send.disabled  # it runs already
     move(screen, Axis.WORKERS, 2)
-    screen._show(view.feed.picture())
+    screen._show(view.view_model.state())
     assert screen.sliders.send.label == "Scale to 2w x 0.5 + 1p x 0.25"
     press(screen, screen.sliders.send.label)
     until(lambda: answered(view))
@@ -167,32 +167,32 @@ def test_without_a_proposal_the_button_scales_and_the_sliders_follow_the_job_aga
 
 
 def test_undo_takes_back_the_decision_on_the_button(master, view, screen):
-    view.feed.scale(b.plan(2, 1))
+    view.view_model.scale(b.plan(2, 1))
     until(lambda: answered(view))
     redraw(view, screen)
-    label = screen.verdicts.undo.label
+    label = screen.buttons.undo.label
     assert label == f"Undo {master.asked[-1].id}"
-    assert "goes back to 1w x 0.5 + 1p x 0.25" in screen.verdicts._undone.text
+    assert "goes back to 1w x 0.5 + 1p x 0.25" in screen.buttons._undone.text
     press(screen, label)
     until(lambda: master.state.target == b.NOW_PLAN and answered(view))
     press(screen, label, 2)  # as a page does that did not hear of it
-    until(lambda: view.feed.picture().asked.answer is Answer.REFUSED)
-    assert "no longer the latest" in view.feed.picture().asked.why
+    until(lambda: view.view_model.state().asked.answer is Answer.REFUSED)
+    assert "no longer the latest" in view.view_model.state().asked.why
 
 
 def test_the_mode_on_the_screen_is_the_one_that_holds(master, view, screen):
-    assert screen.verdicts.mode.value is Mode.SUGGEST
-    screen.verdicts.mode.value = Mode.AUTO
+    assert screen.buttons.mode.value is Mode.SUGGEST
+    screen.buttons.mode.value = Mode.AUTO
     until(lambda: answered(view))
     redraw(view, screen)
     assert master.state.mode is Mode.AUTO
-    assert screen.verdicts.mode.value is Mode.AUTO
+    assert screen.buttons.mode.value is Mode.AUTO
     assert "the job is in auto mode" in screen._message.text
     master.reachable = False
-    screen.verdicts.mode.value = Mode.MANUAL
-    until(lambda: view.feed.picture().asked.answer is Answer.REFUSED)
-    screen._show(view.feed.picture())
-    assert screen.verdicts.mode.value is Mode.AUTO
+    screen.buttons.mode.value = Mode.MANUAL
+    until(lambda: view.view_model.state().asked.answer is Answer.REFUSED)
+    screen._show(view.view_model.state())
+    assert screen.buttons.mode.value is Mode.AUTO
 
 
 def test_a_tapped_plan_sets_the_sliders(screen):
@@ -204,21 +204,21 @@ def test_a_tapped_plan_sets_the_sliders(screen):
 def test_the_cross_lies_where_the_plan_of_the_sliders_does(screen):
     drawn(screen)
     candidate = screen.sliders.told.candidate
-    assert screen.gallery._on_front._at.model.data["x"] == [candidate.cost]
-    assert screen.gallery._on_curve._at.model.data["x"] == [candidate.plan.worker.count]
-    screen.gallery.axis.value = "ps_cpu"
-    screen._show(screen._feed.picture())
-    assert screen.gallery._on_curve._at.model.data["x"] == [candidate.plan.ps.cpu]
+    assert screen.chart_grid._on_front._at.model.data["x"] == [candidate.cost]
+    assert screen.chart_grid._on_curve._at.model.data["x"] == [candidate.plan.worker.count]
+    screen.chart_grid.axis.value = "ps_cpu"
+    screen._show(screen._feed.state())
+    assert screen.chart_grid._on_curve._at.model.data["x"] == [candidate.plan.ps.cpu]
 
 
 def test_a_chart_that_is_not_shown_is_not_updated(screen, monkeypatch):
     updated = []
-    for name, figure in screen.gallery.figures.items():
+    for name, figure in screen.chart_grid.figures.items():
         monkeypatch.setattr(figure, "update", lambda *_, name=name: updated.append(name))
-    screen.gallery.more.value = NO_MORE
+    screen.chart_grid.more.value = NO_MORE
     updated.clear()
     for _ in range(FIT_EVERY):
-        screen._show(screen._feed.picture())
+        screen._show(screen._feed.state())
     assert set(updated) == {"curve", "front", "memory", "throughput"}
 
 
@@ -226,19 +226,19 @@ def test_charts_of_the_fit_are_drawn_every_few_ticks_and_at_once_when_something_
     master, view, screen, monkeypatch
 ):
     updated = []
-    for name, figure in screen.gallery.figures.items():
+    for name, figure in screen.chart_grid.figures.items():
         monkeypatch.setattr(figure, "update", lambda *_, name=name: updated.append(name))
     for _ in range(4 * FIT_EVERY):
-        screen._show(view.feed.picture())
+        screen._show(view.view_model.state())
     assert [updated.count(name) for name in ("front", "curve", "memory")] == [4, 4, 4 * FIT_EVERY]
     updated.clear()
     master.step("p2", ProposalStatus.REJECTED)
-    view.feed.fetch()
-    screen._show(view.feed.picture())
+    view.view_model.fetch()
+    screen._show(view.view_model.state())
     assert "front" in updated
     updated.clear()
-    screen.gallery.axis.value = "ps_cpu"
-    screen._show(view.feed.picture())
+    screen.chart_grid.axis.value = "ps_cpu"
+    screen._show(view.view_model.state())
     assert "curve" in updated
 
 
@@ -246,10 +246,10 @@ def test_why_is_asked_for_and_shown_on_request(screen):
     assert not screen._why.text
     screen._toggle_why(None)
     until(lambda: "Why proposal p2" in screen._why_words)
-    screen._show(screen._feed.picture())
+    screen._show(screen._feed.state())
     assert "Why proposal p2" in screen._why.text
     screen._toggle_why(None)
-    screen._show(screen._feed.picture())
+    screen._show(screen._feed.state())
     assert not screen._why.text
 
 
@@ -257,9 +257,9 @@ def test_an_unreachable_master_is_told_by_the_sliders_and_asked_again(master, vi
     drawn(screen)
     master.reachable = False
     move(screen, Axis.WORKERS, 1)
-    screen._show(view.feed.picture())
+    screen._show(view.view_model.state())
     until(lambda: screen.sliders.told.error)
-    screen._show(view.feed.picture())
+    screen._show(view.view_model.state())
     assert "does not answer" in screen.sliders._words.text
     master.reachable = True
     redraw(view, screen)
@@ -271,10 +271,10 @@ def test_what_could_not_be_weighed_is_asked_again_with_the_next_picture_only(mas
     drawn(screen)
     master.reachable = False
     move(screen, Axis.WORKERS, 1)
-    screen._show(view.feed.picture())
+    screen._show(view.view_model.state())
     until(lambda: screen.sliders.told.error)
     master.reachable, n = True, len(master.weighed)
-    screen._show(view.feed.picture())  # the error's own drawing
+    screen._show(view.view_model.state())  # the error's own drawing
     assert not screen.sliders._latest._is_running
     assert len(master.weighed) == n
     redraw(view, screen)
@@ -288,7 +288,7 @@ def test_an_ended_job_is_not_asked_and_takes_no_move(master):
     assert not master.weighed
     assert all(knob.fixed for knob in screen.sliders.knobs.values())
     assert screen.sliders.send.disabled
-    assert screen.verdicts.undo.disabled
+    assert screen.buttons.undo.disabled
 
 
 def test_a_screen_that_is_gone_is_freed_and_a_view_that_nobody_sees_is_not_polled(view):

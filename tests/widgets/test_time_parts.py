@@ -102,7 +102,7 @@ def test_nothing_reported_says_so_in_words():
     idle = tuple(replace(n, last=replace(n.last, split=TimeSplit())) for n in b.snapshot().nodes)
     picture = breakdown.CHART.static(b.snapshot(nodes=idle), None)
     assert "No node has reported an iteration yet." in picture.svg
-    assert picture.twin.rows == ()
+    assert picture.data_table.rows == ()
 
 
 def test_of_many_nodes_the_slowest_have_a_bar_among_them_some_ps_and_the_rest_is_counted():
@@ -121,7 +121,7 @@ def test_the_table_holds_each_percent_that_a_bar_shows():
     shown = {
         text.split()[-2] for e in ET.fromstring(picture.svg).iter() if (text := e.text or "").endswith(" %")
     }
-    row = " ".join(cell for r in picture.twin.rows for cell in r)
+    row = " ".join(cell for r in picture.data_table.rows for cell in r)
     ticks = {"0", "20", "40", "60", "80", "100"}
     assert {f"{n} %" for n in shown - ticks} <= {f"{n} %" for n in row.replace(",", "").split()}
     assert shown - ticks

@@ -3,7 +3,7 @@
 The controller reads no clock, opens no file and starts no thread: `handle` changes its state by one event and
 returns instructions. So a journal of events replays to the same state, and a test is a sequence of events and
 orders. This module passes each event to the parts that it concerns; each part owns its state, and the others
-read it or call it. The queries (`view`, `counsel`, `bid`) read the state after the last event.
+read it or call it. The queries (`view`, `queries`, `bid`) read the state after the last event.
 
 Two rules keep decisions valid. At most one proposal is open, and it is replaced only by a materially better
 one, so that a proposal does not become stale while a user decides (more memory for nodes at risk is always
@@ -223,13 +223,13 @@ class Controller:
             memory_needs=self.memory_needs,
         )
 
-    def counsel(self) -> PlanQueries:
+    def queries(self) -> PlanQueries:
         """Return the queries on the job's present state."""
         s, advisor, limits = self._settings, self._advisor, self._auto.limits(self._at_s)
         is_measured = self._analyst.is_measured(self._rollouts.target)
         return PlanQueries(
             analysis=self._analyst.published.analysis,
-            standing=self._decisions.context,
+            context=self._decisions.context,
             proposals=self._book.all,
             waiting=MeasurementProgress(is_measured, self._measured.n_waiting, s.n_stable, s.n_patience),
             settings=s.planner,

@@ -72,7 +72,7 @@ class PlanQueries:
     ----------
     analysis
         The newest one; None before anything was measured.
-    standing
+    context
         The state of the job.
     proposals
         All so far, oldest first.
@@ -88,7 +88,7 @@ class PlanQueries:
     """
 
     analysis: Analysis | None
-    standing: DecisionContext
+    context: DecisionContext
     proposals: tuple[Proposal, ...]
     waiting: MeasurementProgress
     settings: PlannerSettings
@@ -108,7 +108,7 @@ class PlanQueries:
 
     def refusal(self, plan: ResourcePlan) -> str:
         """Return why the controller would refuse a user's decision for this plan; empty if it would not."""
-        return _refusal(check_change, plan, self.standing)
+        return _refusal(check_change, plan, self.context)
 
     def explain(self, proposal: str | None) -> Explanation:
         """Say why a proposal was made (None: the open one; where none is, why there is none).
@@ -136,7 +136,7 @@ class PlanQueries:
     def _bare(self, proposal: Proposal | None) -> Explanation:
         """Return the explanation without a present analysis."""
         if proposal is None:
-            return Explanation(self.standing.target, None, None, None, self._why_waits())
+            return Explanation(self.context.target, None, None, None, self._why_waits())
         p, note = proposal, proposal.note and f" ({proposal.note})"
         is_open = p.status is ProposalStatus.PENDING
         why = p.why + note if is_open else f"{p.why} It is {p.status}{note}."
@@ -155,7 +155,7 @@ class PlanQueries:
 
     def _with_others(self, told: Explanation, proposal: Proposal | None, analysis: Analysis) -> Explanation:
         """Add the alternatives: the break-even, the next best plan, the next experiment."""
-        unfit = partial(_refusal, check_plan, now=self.standing)
+        unfit = partial(_refusal, check_plan, now=self.context)
         rival, lacks = runner_up(
             analysis, told.plan, AdviceContext(self.settings, unfit, self.rejected_plans, self.quota)
         )
@@ -180,7 +180,7 @@ class PlanQueries:
         if proposal is None:
             return break_even_of_staying(analysis, rival, self.improve) if rival else None
         is_open = proposal.status is ProposalStatus.PENDING
-        if not is_open or proposal.kind is ProposalKind.PROTECT or self.standing.mode is not Mode.AUTO:
+        if not is_open or proposal.kind is ProposalKind.PROTECT or self.context.mode is not Mode.AUTO:
             return None  # where a user decides it was searched when the proposal was made
         fresh = analysis.candidate(proposal.candidate.plan)
         return break_even_of(analysis, Advice(proposal.kind, fresh, proposal.why), self.decide)
@@ -207,7 +207,7 @@ class PlanQueries:
 
     def _why_waits(self) -> str:
         """Say what has to happen before anything is proposed; empty where nothing has."""
-        now = self.standing
+        now = self.context
         if self._is_over:
             return (
                 f"The job {'has' if now.phase.is_final else 'is'} {now.phase}: nothing is planned any more."
@@ -224,7 +224,7 @@ class PlanQueries:
 
     @property
     def _is_over(self) -> bool:
-        return self.standing.phase.is_final or self.standing.phase is JobPhase.EVALUATING
+        return self.context.phase.is_final or self.context.phase is JobPhase.EVALUATING
 
     def _find(self, name: str | None) -> Proposal | None:
         """Return the proposal of that id, or the open one."""
@@ -232,7 +232,7 @@ class PlanQueries:
             return next((p for p in self.proposals if p.status is ProposalStatus.PENDING), None)
         found = next((p for p in self.proposals if p.id == name), None)
         if found is None:
-            raise NotFoundError(f"job {self.standing.name} has no proposal {name!r}; {self._near(name)}")
+            raise NotFoundError(f"job {self.context.name} has no proposal {name!r}; {self._near(name)}")
         return found
 
     def _near(self, name: str) -> str:

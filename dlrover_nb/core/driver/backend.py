@@ -94,7 +94,7 @@ class Backend(Protocol):
         """Return the nodes that ended since the last call, each once, those of `stop_node` too."""
         ...
 
-    def meet(self, endpoint: str) -> None:
+    def set_master_endpoint(self, endpoint: str) -> None:
         """Set the master's endpoint for started nodes; return at once.
 
         For a master restarted at another address. A backend whose masters keep theirs does nothing.
@@ -120,11 +120,11 @@ class ExternalBackend(Backend, Protocol):
         """Return the addresses of the nodes whose programs may begin."""
         ...
 
-    def gather(self, node: str, text: str) -> None:
+    def send_environment(self, node: str, text: str) -> None:
         """Run a node's program with these variables; return at once."""
         ...
 
-    def follow(self, since_ns: Mapping[str, int]) -> None:
+    def follow_logs(self, since_ns: Mapping[str, int]) -> None:
         """Begin to read programs' logs; for the nodes named, only lines after that time."""
         ...
 

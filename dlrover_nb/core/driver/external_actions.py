@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.external import ExternalAction, ExternalOrder, Gather
+from dlrover_nb.core.external import ExternalAction, ExternalOrder, SendEnvironment
 from dlrover_nb.core.rundir.external_state import SavedState, StateFile
 from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
 from dlrover_nb.core.structs.messages import NodeConfig
@@ -73,8 +73,8 @@ class ExternalActions:
                 return self._start_node(action)
             case StopNode(node):
                 self._backend.stop_node(node)
-            case Gather(node, text):
-                self._backend.gather(node, text)
+            case SendEnvironment(node, text):
+                self._backend.send_environment(node, text)
             case _ as never:
                 assert_never(never)
         return ()

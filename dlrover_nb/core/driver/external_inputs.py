@@ -57,7 +57,7 @@ class ExternalInputs:
 
     def observe(self, at_s: float) -> tuple[ExternalOrder, ...]:
         """Report to the master which pods run, and where."""
-        return self._master.see_addresses(self._backend.addresses(), at_s)
+        return self._master.update_addresses(self._backend.addresses(), at_s)
 
     def on_exit(self, exited: NodeExited, at_s: float) -> list[ExternalOrder]:
         """Report a node's exit to the master, with the steps and the last line of its log."""

@@ -123,7 +123,7 @@ def begin_composed(
         recorded = _recorded(spec, around, held)
         master, logs, inputs = compose(spec, capacity, recorded)
         parts = _parts(job, backend, around, capacity, recorded, (master, logs, inputs))
-        backend.follow(logs.read_ns)
+        backend.follow_logs(logs.read_ns)
         return opened(parts, _submitted(parts), master.start, held)
 
 
@@ -139,9 +139,9 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
         master, logs, inputs = compose(job.spec, capacity, recorded)
         logs.reload([node.id for node in saved.record.nodes], saved.read_ns)
         backend.adopt([node.id for node in saved.record.nodes if not node.is_finished])
-        backend.meet(around.url)
+        backend.set_master_endpoint(around.url)
         parts = _parts(job, backend, around, capacity, recorded, (master, logs, inputs))
-        backend.follow(logs.read_ns)
+        backend.follow_logs(logs.read_ns)
         return opened(parts, _submitted(parts), lambda at_s: master.resume(saved.record, at_s), held)
 
 

@@ -90,7 +90,7 @@ class JobLoop(Generic[ActionT]):
         self._watcher = CapacityWatcher(self._spec.name, parts.backend, parts.capacity)
         self._broken = ""
         self._ticked_at_s = self._second_at_s = self._published_at_s = at_s = self._now_s()
-        self._published = PublishedState(self._snapshot(at_s, loss=None), self._recorded.controller.counsel())
+        self._published = PublishedState(self._snapshot(at_s, loss=None), self._recorded.controller.queries())
         self._thread = threading.Thread(target=self._run, name=f"driver-{self._spec.name}", daemon=True)
 
     # for any thread
@@ -224,7 +224,7 @@ class JobLoop(Generic[ActionT]):
     def _decide(self, decision: Decision) -> Decision:
         at_s = self._now_s()  # not the client's clock: other machines' may be hours off
         instructions = self._executor.emit(Decided(at_s, replace(decision, at_s=at_s)))
-        self._published.queries = self._recorded.controller.counsel()  # the client queries the new state
+        self._published.queries = self._recorded.controller.queries()  # the client queries the new state
         taken = [i.record for i in instructions if isinstance(i, Remember)]
         return next(record for record in taken if isinstance(record, Decision))
 
@@ -233,7 +233,7 @@ class JobLoop(Generic[ActionT]):
     def _publish(self) -> None:
         at_s = self._published_at_s = self._now_s()
         snapshot = self._snapshot(at_s, loss=self._published.snapshot.loss)
-        self._published.publish(snapshot, self._recorded.controller.counsel())
+        self._published.publish(snapshot, self._recorded.controller.queries())
 
     def _snapshot(self, at_s: float, *, loss: float | None) -> JobSnapshot:
         return job_snapshot.build_snapshot(

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 class OperatorManagedBackend(ExternalBackend, Protocol):
     """A backend that observes and re-scales a job of an operator, beyond an external job's needs."""
 
-    def aim(self, plan: ResourcePlan, decision: str) -> None:
+    def apply_plan(self, plan: ResourcePlan, decision: str) -> None:
         """Request a plan from the operator; return at once. A repeated call changes nothing."""
         ...
 
-    def seen(self) -> OperatorManagedJob | None:
+    def observed(self) -> OperatorManagedJob | None:
         """Return the job's state by the operator; None while it is unknown."""
         ...
 
@@ -66,15 +66,15 @@ class OperatorManagedInputs(ExternalInputs):
 
     def observe(self, at_s: float) -> tuple[ExternalOrder, ...]:
         """Report the operator's state to the master, and pass the plan to the operator."""
-        shown, master = self._operator.seen(), self._managed
+        shown, master = self._operator.observed(), self._managed
         if shown is None:
             return ()
         before = {node.id for node in master.nodes}
-        orders = master.see_job(shown, at_s)
+        orders = master.observe(shown, at_s)
         for node in sorted(before - {each.id for each in shown.nodes}):
             self._logs.finish_node(node, at_s)
         if not master.phase.is_final:
-            self._operator.aim(master.target, self._recorded.last_decision)
+            self._operator.apply_plan(master.target, self._recorded.last_decision)
         return orders
 
     def _on_report(self, steps: StepsDone) -> tuple[ExternalOrder, ...]:

@@ -143,7 +143,9 @@ def resume(backend: Backend, *, folder: Path, history_url: str | None, clock: Cl
         nodes, logs = [node.id for node in record.nodes], _logs(job, folder)
         logs.reload(nodes)
         backend.adopt(nodes)
-        backend.meet(socket.endpoint)  # also when unchanged: an earlier master may have died before it
+        backend.set_master_endpoint(
+            socket.endpoint
+        )  # also when unchanged: an earlier master may have died before it
         parts = _parts(
             job,
             folder,

@@ -89,13 +89,15 @@ def _pod(told: Context, name: str, counts: dict[str, int], options: Options) -> 
     env = [
         *(known if isinstance(known, list) else []),
         _OWN_NUMBER,
-        *_meeting(told.job.name, foreign, name, counts),
+        *_rendezvous(told.job.name, foreign, name, counts),
     ]
     ports = [{"name": "program", "containerPort": foreign.port}]
     return pod_spec(told.job, {**main, "env": env, "ports": ports})
 
 
-def _meeting(job: str, foreign: ExternalSpec, name: str, counts: dict[str, int]) -> list[dict[str, object]]:
+def _rendezvous(
+    job: str, foreign: ExternalSpec, name: str, counts: dict[str, int]
+) -> list[dict[str, object]]:
     """Return the variables that give programs their peers."""
     if foreign.framework is Framework.TORCH:
         first = f"{job}-{Role.WORKER}-0-0.{job}"

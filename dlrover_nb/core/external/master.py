@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external.orders import ExternalOrder, Gather
+from dlrover_nb.core.external.orders import ExternalOrder, SendEnvironment
 from dlrover_nb.core.external.rendezvous import Member, environment
 from dlrover_nb.core.external.state import ExternalState
 from dlrover_nb.core.memory import after_oom_mib
@@ -68,14 +68,14 @@ class ExternalMaster(ExternalState):
     def start(self, at_s: float) -> tuple[ExternalOrder, ...]:
         """Begin: order the nodes of the first plan."""
         self._aim(self._spec.plan, at_s)
-        self._tell(PhaseChanged(at_s, JobPhase.STARTING))
+        self._emit(PhaseChanged(at_s, JobPhase.STARTING))
         return self._settle(at_s)
 
     def resume(self, record: ExternalRecord, at_s: float) -> tuple[ExternalOrder, ...]:
         """Continue where an earlier master stopped, instead of `start`."""
         self._revive(record, at_s)
         if not self.phase.is_final:
-            self._gather()  # the orders of the last rendezvous may not have been carried out
+            self._send_environments()  # the orders of the last rendezvous may not have been carried out
             n_node = len(record.nodes)
             self._note(f"the master came back and takes over {n_node} node{'s' * (n_node != 1)}", at_s)
         return self._settle(at_s)
@@ -83,7 +83,7 @@ class ExternalMaster(ExternalState):
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[ExternalOrder, ...]:
         """Work towards `plan` from now on; a pending plan is given up for it."""
         if self.phase.is_final:
-            self._tell(PlanFailed(at_s, plan, "the job is about to end"))
+            self._emit(PlanFailed(at_s, plan, "the job is about to end"))
         elif self._change_since_s is None or self.target != plan or self._is_fallback:
             self._give_up("a newer decision replaced it", at_s)
             self._aim(plan, at_s)
@@ -133,7 +133,7 @@ class ExternalMaster(ExternalState):
         node = self._crew.get(told.node)
         if node is None or self.phase.is_final:
             return ()
-        for sample in self._meter.hear(told, self._workers, node.role, at_s):
+        for sample in self._meter.record(told, self._workers, node.role, at_s):
             reporter = self._crew.get(sample.node)
             if reporter is None:
                 continue
@@ -141,11 +141,11 @@ class ExternalMaster(ExternalState):
             if node.role is Role.WORKER and (told.node, told.program) not in self._before:
                 self._heard.add(sample.node)
             self._measure_pause(at_s - sample.window_s, at_s)
-            self._see_plan(at_s)
-            self._tell(NodeReported(at_s, sample, self.running))
+            self._check_plan_applied(at_s)
+            self._emit(NodeReported(at_s, sample, self.running))
         return self._settle(at_s)
 
-    def see_addresses(self, addresses: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
+    def update_addresses(self, addresses: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
         """Handle the running pods' addresses, reported by the backend."""
         for node in self._crew.nodes:
             if not node.address and addresses.get(node.id):
@@ -170,16 +170,16 @@ class ExternalMaster(ExternalState):
 
     def tick(self, at_s: float) -> tuple[ExternalOrder, ...]:
         """Handle a tick: check timeouts, and emit the job's progress."""
-        self._see_late(at_s)
+        self._check_late_nodes(at_s)
         if self._waits_since_s is not None and at_s > self._waits_since_s + ROOM_LIMIT_S:
             self._give_up_waiting(at_s)
         told_at_s, n_told = self._progress_told
         if self._meter.n_done != n_told and at_s >= told_at_s + PROGRESS_EVERY_S:
             self._progress_told = at_s, self._meter.n_done
-            self._tell(ProgressMade(at_s, self.train_counts.n_sample_done))
+            self._emit(ProgressMade(at_s, self.train_counts.n_sample_done))
         return self._settle(at_s)
 
-    def _see_late(self, at_s: float) -> None:
+    def _check_late_nodes(self, at_s: float) -> None:
         for node in self._crew.nodes:
             if not node.address and at_s > node.asked_s + START_LIMIT_S:
                 self._lost(node, f"it did not come up within {START_LIMIT_S:g} s", at_s)
@@ -192,7 +192,7 @@ class ExternalMaster(ExternalState):
         if not self.phase.is_final:
             self._start_missing(at_s)
             self._meet(at_s)
-            self._see_plan(at_s)
+            self._check_plan_applied(at_s)
         orders, self._orders = tuple(self._orders), []
         return orders
 
@@ -220,25 +220,25 @@ class ExternalMaster(ExternalState):
                 self._start_missing(at_s)
                 return
             self._members, self._met_at_s = members, at_s
-            self._meeting += 1
+            self._n_rendezvous += 1
             self._heard, self._before = set(), {(told.node, told.program) for told in self._meter.told}
-            self._gather()
+            self._send_environments()
         for node in self._crew.nodes:
             if node.id not in members:
                 self._stop(node)
 
-    def _gather(self) -> None:
+    def _send_environments(self) -> None:
         """Order the variables of the last rendezvous for all of its members."""
         known = [node for name in self._members if (node := self._crew.get(name)) is not None]
         if len(known) < len(self._members):
             return
         members = [Member(node.id, node.role, node.address) for node in known]
-        meeting = f"{self._spec.name}-{self._meeting}"
+        rendezvous_id = f"{self._spec.name}-{self._n_rendezvous}"
         for node in (node for node in known if not node.is_finished):
-            text = environment(self._foreign, members, node.id, meeting=meeting)
-            self._orders.append(Gather(node.id, text))
+            text = environment(self._foreign, members, node.id, rendezvous_id=rendezvous_id)
+            self._orders.append(SendEnvironment(node.id, text))
 
-    def _see_plan(self, at_s: float) -> None:
+    def _check_plan_applied(self, at_s: float) -> None:
         """Note whether the target runs, and emit it once."""
         wanted = self._crew.wanted(self.target)
         is_there = wanted is not None and tuple(node.id for node in wanted) == self._members
@@ -246,7 +246,7 @@ class ExternalMaster(ExternalState):
         if self._is_in_place and self._change_since_s is not None:
             pause_s = 0.0 if self._applied is None else self._pause_s
             if not self._is_fallback:
-                self._tell(PlanApplied(at_s, self.target, pause_s))
+                self._emit(PlanApplied(at_s, self.target, pause_s))
             self._applied, self._change_since_s = self.target, None
         if self._is_in_place:
             self._set_phase(JobPhase.TRAINING, at_s)
@@ -283,7 +283,7 @@ class ExternalMaster(ExternalState):
         """Handle the members that lost a peer: finished ones restart with the others."""
         self._forget_finished()
         if self._foreign.framework is Framework.TORCH:
-            self._orders.extend(Gather(name, "") for name in self._workers)
+            self._orders.extend(SendEnvironment(name, "") for name in self._workers)
 
     def _forget_finished(self) -> None:
         for node in self._crew.nodes:
@@ -293,7 +293,7 @@ class ExternalMaster(ExternalState):
     def _feed(self, node: ExternalNode, at_s: float) -> None:
         """Give a role more memory after one of its nodes ran out of it, so that it does not recur."""
         reached_mib = max(float(node.memory_mib), node.last.memory_mib if node.last else 0.0)
-        self._tell(NodeOutOfMemory(at_s, node.id, node.role, reached_mib))
+        self._emit(NodeOutOfMemory(at_s, node.id, node.role, reached_mib))
         own = self.target.role(node.role)
         if self.phase.is_final or own.memory_mib > node.memory_mib:
             return

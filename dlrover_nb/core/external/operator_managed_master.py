@@ -52,11 +52,11 @@ class OperatorManagedMaster(ExternalMaster):
 
     _in_place: ResourcePlan | None = None
 
-    def see_job(self, seen: OperatorManagedJob, at_s: float) -> tuple[ExternalOrder, ...]:
+    def observe(self, seen: OperatorManagedJob, at_s: float) -> tuple[ExternalOrder, ...]:
         """Handle the job's state reported by the operator."""
         if self.phase.is_final:
             return self._settle(at_s)
-        self._see_nodes(seen.nodes)
+        self._update_nodes(seen.nodes)
         self._in_place = seen.in_place
         if seen.phase.is_final:
             self._end(seen.phase, seen.why, at_s)
@@ -64,7 +64,7 @@ class OperatorManagedMaster(ExternalMaster):
             self._fail_plan(f"DLRover's operator did not take it: {seen.refused[1]}", at_s)
         return self._settle(at_s)
 
-    def _see_nodes(self, nodes: tuple[NodeView, ...]) -> None:
+    def _update_nodes(self, nodes: tuple[NodeView, ...]) -> None:
         """Take over the operator's pods: training ones are members, successful ones have finished."""
         there = {node.id: node for node in nodes}
         for known in self._crew.nodes:
@@ -77,29 +77,29 @@ class OperatorManagedMaster(ExternalMaster):
 
     def _settle(self, at_s: float) -> tuple[ExternalOrder, ...]:
         if not self.phase.is_final:
-            self._see_plan(at_s)
+            self._check_plan_applied(at_s)
         orders, self._orders = tuple(self._orders), []
         return orders
 
-    def _see_plan(self, at_s: float) -> None:
+    def _check_plan_applied(self, at_s: float) -> None:
         self._is_in_place = self._in_place == self.target
         if self._is_in_place and self._change_since_s is not None:
             pause_s = 0.0 if self._applied is None else self._pause_s
             if not self._is_fallback:
-                self._tell(PlanApplied(at_s, self.target, pause_s))
+                self._emit(PlanApplied(at_s, self.target, pause_s))
             self._applied, self._change_since_s = self.target, None
         if self._is_in_place:
             self._set_phase(JobPhase.TRAINING, at_s)
         elif self._applied is not None and self._change_since_s is not None:
             self._set_phase(JobPhase.RESCALING, at_s)
 
-    def _see_late(self, at_s: float) -> None:
+    def _check_late_nodes(self, at_s: float) -> None:
         """Give up a plan that the operator does not apply; it decides about a first plan itself."""
         late = self._change_since_s is not None and at_s > self._change_since_s + START_LIMIT_S
         if late and self._applied is not None and not self._is_fallback:
             self._fail_plan(f"DLRover's operator did not carry it out within {START_LIMIT_S:g} s", at_s)
 
-    def _gather(self) -> None:
+    def _send_environments(self) -> None:
         """Send programs nothing: they get their peers from the operator."""
 
 

@@ -8,7 +8,7 @@ from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
+class SendEnvironment:
     """Run a node's program with these variables; restart it if they changed.
 
     Parameters
@@ -23,5 +23,5 @@ class Gather:
     text: str
 
 
-ExternalAction = StartNode | StopNode | Gather
+ExternalAction = StartNode | StopNode | SendEnvironment
 ExternalOrder = ExternalAction | Emit

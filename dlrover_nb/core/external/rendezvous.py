@@ -36,7 +36,7 @@ class Member:
     address: str  # of its pod
 
 
-def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, meeting: str) -> str:
+def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, rendezvous_id: str) -> str:
     """Return shell text that sets the variables of one member.
 
     Parameters
@@ -45,7 +45,7 @@ def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, mee
         All members; of each role oldest first.
     node
         The member whose variables are returned.
-    meeting
+    rendezvous_id
         Unique name of this rendezvous.
     """
     own = next(member for member in members if member.node == node)
@@ -53,7 +53,7 @@ def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, mee
         return _exports({"TF_CONFIG": json.dumps(_tf_config(spec, members, own), separators=(",", ":"))})
     if own.role is Role.PS:
         return _exports({"DLROVER_NB_STORE_PORT": str(spec.port)})
-    return _exports(_torch(spec, members, own, meeting))
+    return _exports(_torch(spec, members, own, rendezvous_id))
 
 
 def _tf_config(spec: ExternalSpec, members: Sequence[Member], own: Member) -> dict[str, object]:
@@ -71,7 +71,7 @@ def _tf_config(spec: ExternalSpec, members: Sequence[Member], own: Member) -> di
     }
 
 
-def _torch(spec: ExternalSpec, members: Sequence[Member], own: Member, meeting: str) -> dict[str, str]:
+def _torch(spec: ExternalSpec, members: Sequence[Member], own: Member, rendezvous_id: str) -> dict[str, str]:
     workers, store = _of(members, Role.WORKER), _of(members, Role.PS)[0]
     rank, n_worker = str(workers.index(own)), str(len(workers))
     return {
@@ -79,7 +79,7 @@ def _torch(spec: ExternalSpec, members: Sequence[Member], own: Member, meeting: 
         "PET_NPROC_PER_NODE": str(spec.n_process),
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": _endpoint(store.address, spec.port),
-        "PET_RDZV_ID": meeting,
+        "PET_RDZV_ID": rendezvous_id,
         "PET_RDZV_CONF": "is_host=false",
         "PET_LOCAL_ADDR": own.address,
         "MASTER_ADDR": workers[0].address,

@@ -84,7 +84,7 @@ class ExternalState:
         self._change_since_s: float | None = None
         self._is_fallback = False
         self._pause_s, self._trained_until_s = 0.0, float("inf")
-        self._meeting, self._members, self._met_at_s = 0, tuple[str, ...](), 0.0
+        self._n_rendezvous, self._members, self._met_at_s = 0, tuple[str, ...](), 0.0
         self._heard: set[str] = set()  # workers that reported steps since the rendezvous
         self._before: set[tuple[str, str]] = set()  # of the previous rendezvous: may still report
         self._is_in_place = False
@@ -143,7 +143,7 @@ class ExternalState:
             change_since_s=self._change_since_s,
             is_fallback=self._is_fallback,
             pause_s=self._pause_s,
-            meeting=self._meeting,
+            meeting=self._n_rendezvous,
             members=self._members,
             heard=tuple(sorted(self._heard)),
             met_at_s=self._met_at_s,
@@ -180,7 +180,7 @@ class ExternalState:
         self.target, self._applied = record.target, record.applied
         self._change_since_s, self._is_fallback = record.change_since_s, record.is_fallback
         self._pause_s, self._met_at_s = record.pause_s, record.met_at_s
-        self._meeting, self._members = record.meeting, record.members
+        self._n_rendezvous, self._members = record.meeting, record.members
         self._heard = set(record.heard)
         self.phase, self.message = record.phase, record.message
         self._crew.adopt(record.nodes, record.n_named, at_s)
@@ -197,7 +197,7 @@ class ExternalState:
     def _give_up(self, why: str, at_s: float) -> None:
         """Emit that a pending plan will not run; nothing for a first plan or a fallback."""
         if self._change_since_s is not None and not self._is_fallback and self._applied is not None:
-            self._tell(PlanFailed(at_s, self.target, why))
+            self._emit(PlanFailed(at_s, self.target, why))
 
     def _fail_plan(self, why: str, at_s: float) -> None:
         """Roll back to the plan that ran before; without one, or when it fails too, the job fails."""
@@ -205,7 +205,7 @@ class ExternalState:
             self._end(JobPhase.FAILED, why, at_s)
             return
         assert self._applied is not None
-        self._tell(PlanFailed(at_s, self.target, why))
+        self._emit(PlanFailed(at_s, self.target, why))
         self._aim(self._applied, at_s, is_fallback=True)
 
     def _end(self, phase: JobPhase, message: str, at_s: float) -> None:
@@ -228,9 +228,9 @@ class ExternalState:
 
     def _note(self, text: str, at_s: float) -> None:
         self.message = text
-        self._tell(PhaseChanged(at_s, self.phase, text))
+        self._emit(PhaseChanged(at_s, self.phase, text))
 
-    def _tell(
+    def _emit(
         self,
         event: NodeOutOfMemory | NodeReported | PhaseChanged | PlanApplied | PlanFailed | ProgressMade,
     ) -> None:

@@ -54,7 +54,7 @@ class StepRates:
         self._told = {key: each for key, each in self._told.items() if key[0] != node}
         self._beside.pop(node, None)
 
-    def hear(
+    def record(
         self, told: StepsDone, workers: Sequence[str], role: Role, at_s: float
     ) -> tuple[NodeSample, ...]:
         """Return the reports that follow from a program's totals.

@@ -192,7 +192,7 @@ class JobMaster:
 
     def start(self, at_s: float) -> tuple[Order, ...]:
         """Order the nodes of the first plan."""
-        self._state.aim(self._state.spec.plan, at_s)
+        self._state.set_target(self._state.spec.plan, at_s)
         self._state.orders.append(Emit(PhaseChanged(at_s, JobPhase.STARTING)))
         return self._settle(at_s)
 

@@ -41,7 +41,7 @@ def raise_memory(state: JobState, node: Node, at_s: float) -> None:
         return
     plans.give_up(state, f"{node.id} ran out of memory", at_s)
     budget = state.restarts[node.role]
-    state.aim(target, at_s)
+    state.set_target(target, at_s)
     state.restarts[node.role] = budget
     state.note(
         f"{node.id} ran out of memory at {reached_mib:.0f} MiB; "

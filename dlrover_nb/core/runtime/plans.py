@@ -25,7 +25,7 @@ def set_target(state: JobState, plan: ResourcePlan, at_s: float) -> None:
         state.orders.append(Emit(PlanFailed(at_s, plan, why)))
     elif state.change is None or state.target != plan or state.change.is_fallback:
         give_up(state, "a newer decision replaced it", at_s)
-        state.aim(plan, at_s)
+        state.set_target(plan, at_s)
 
 
 def give_up(state: JobState, why: str, at_s: float) -> None:

@@ -276,7 +276,7 @@ class JobState:
             self.phase = phase
             self.note(message, at_s)
 
-    def aim(self, target: ResourcePlan, at_s: float, *, is_fallback: bool = False) -> None:
+    def set_target(self, target: ResourcePlan, at_s: float, *, is_fallback: bool = False) -> None:
         """Set another target plan."""
         self.target, self.last_step_s = target, at_s
         self.change = PlanChange(at_s, is_fallback)
@@ -295,7 +295,7 @@ class JobState:
             return
         assert self.applied is not None
         self.orders.append(Emit(PlanFailed(at_s, self.target, why)))
-        self.aim(self.applied, at_s, is_fallback=True)
+        self.set_target(self.applied, at_s, is_fallback=True)
 
     def end(self, phase: JobPhase, message: str, at_s: float) -> None:
         """End the job and stop all of its nodes."""

@@ -137,7 +137,7 @@ class SimJob:
         now_s = self.started_at_s = self._engine.now_s
         self._serving = self.target
         self._change = Change(now_s, replaces=False)
-        self._sim_nodes.aim(self.target, now_s)
+        self._sim_nodes.set_target(self.target, now_s)
         self._place_nodes()
         capacity = self._capacity.check(self._sim_nodes.nodes, now_s) or self._capacity.known
         self._emit(self.job.submitted(now_s, capacity))
@@ -179,7 +179,7 @@ class SimJob:
     def _aim(self, plan: ResourcePlan, *, is_fallback: bool = False) -> None:
         now_s = self._engine.now_s
         self.target = plan
-        self._sim_nodes.aim(plan, now_s)
+        self._sim_nodes.set_target(plan, now_s)
         replaces = self._applied is not None and replaces_nodes(self._serving, plan)
         if self._applied is None:
             self._serving = plan

@@ -86,7 +86,7 @@ class SimNodes:
         self._n = dict.fromkeys(Role, 0)
         self.nodes: list[SimNode] = []
 
-    def aim(self, plan: ResourcePlan, at_s: float) -> None:
+    def set_target(self, plan: ResourcePlan, at_s: float) -> None:
         """Set the wanted nodes of a plan: keep those of the right size, add the missing ones."""
         for role in Role:
             self._aim(role, plan.role(role), at_s)

@@ -99,11 +99,11 @@ class Columns:
     badge: str  # empty, or why the content is old
 
 
-def columns(picture: JobsViewState) -> Columns:
+def columns(state: JobsViewState) -> Columns:
     """Return what to show of all jobs."""
-    ordered = sorted(picture.jobs, key=lambda heard: (rank(heard), natural(heard.summary.name)))
-    rows = tuple(_row(heard, picture.wide.slot) for heard in ordered)
-    return Columns(rows, totals(picture), badge(picture))
+    ordered = sorted(state.jobs, key=lambda heard: (rank(heard), natural(heard.summary.name)))
+    rows = tuple(_row(heard, state.wide.slot) for heard in ordered)
+    return Columns(rows, totals(state), badge(state))
 
 
 def rank(heard: JobReading) -> Rank:
@@ -148,11 +148,11 @@ def coarse_s(seconds: float | None) -> float | None:
     return float(f"{seconds:.2g}")
 
 
-def totals(picture: JobsViewState) -> tuple[tuple[str, str], ...]:
+def totals(state: JobsViewState) -> tuple[tuple[str, str], ...]:
     """Return the numbers of the cluster as a whole."""
-    jobs = [heard.summary for heard in picture.jobs]
+    jobs = [heard.summary for heard in state.jobs]
     running = [job for job in jobs if not job.phase.is_final]
-    capacity, all_mib = picture.capacity, picture.capacity.total_memory_mib
+    capacity, all_mib = state.capacity, state.capacity.total_memory_mib
     cpu, memory_mib = sum(job.cpu for job in running), sum(job.memory_mib for job in running)
     n_open = sum(job.open_proposal is not None for job in running)
     n_memory = sum(bool(job.memory_needs) for job in running)
@@ -178,11 +178,11 @@ def _share(part: float, whole: float) -> str:
     return units.percent(part / whole if whole else None)
 
 
-def badge(picture: JobsViewState) -> str:
+def badge(state: JobsViewState) -> str:
     """Report that the cluster does not answer, for how long, and why."""
-    if not picture.error:
+    if not state.error:
         return ""
-    return f"stale {units.duration(round(picture.silent_s))}: {picture.error}"
+    return f"stale {units.duration(round(state.silent_s))}: {state.error}"
 
 
 def drawn(jobs: tuple[JobReading, ...]) -> tuple[str, ...]:

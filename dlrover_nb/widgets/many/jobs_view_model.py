@@ -68,7 +68,7 @@ class JobsViewModel:
         for name in new:
             _HISTORY.submit(self._fill, name)
 
-    def picture(self) -> JobsViewState:
+    def state(self) -> JobsViewState:
         """Return the present state."""
         with self._lock:
             now_s = self._monotonic()

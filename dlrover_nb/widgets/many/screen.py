@@ -36,7 +36,7 @@ class ManyScreen:
 
     Parameters
     ----------
-    picture
+    state
         Returns the present state.
     open_job
         Returns the live view of a job.
@@ -48,14 +48,14 @@ class ManyScreen:
 
     def __init__(
         self,
-        picture: Callable[[], JobsViewState],
+        state: Callable[[], JobsViewState],
         open_job: Callable[[str], LiveView],
         *,
         on_close: Callable[[ManyScreen], None],
         on_connect: Callable[[], None] = lambda: None,
     ) -> None:
-        self._picture, self._open_job = picture, open_job
-        first = picture()
+        self._state, self._open_job = state, open_job
+        first = state()
         self._figure, self._table, self._totals = Figure(), JobsTable(), _text(stylesheets=[_TOTALS])
         self._message = _text(html_attributes={"role": "status", "aria-live": "polite"})  # for screen readers
         self._make_controls()
@@ -129,11 +129,11 @@ class ManyScreen:
 
     def show(self) -> None:
         """Update all models."""
-        picture = self._picture()
-        told = columns(picture)
+        state = self._state()
+        told = columns(state)
         self._show_words(told)
         self._table.update(told.rows)
-        self._figure.update(picture.wide.since(picture.origin_s), static.x_label(picture))
+        self._figure.update(state.wide.since(state.origin_s), static.x_label(state))
         self._offer(sorted((row.name for row in told.rows), key=natural))
 
     def _show_words(self, told: Columns) -> None:

@@ -20,36 +20,36 @@ N_LABEL = 8
 TITLE = "Throughput of all jobs"
 
 
-def view(picture: shown.JobsViewState) -> View:
+def view(state: shown.JobsViewState) -> View:
     """Return the cluster's totals, the chart, and the table of jobs."""
-    told = columns(picture)
+    told = columns(state)
     blocks: list[Block] = [Facts(told.totals)]
     if told.badge:
         blocks.append(Paragraph(told.badge, Tone.WARNING))
     if told.rows:
-        blocks.append(StaticChart(chart(picture), data_table(picture)))
+        blocks.append(StaticChart(chart(state), data_table(state)))
         rows = tuple(row.cells for row in told.rows)
         blocks.append(Table("Jobs, those that need attention first", HEAD, rows))
     else:
         blocks.append(Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)))
-    return View(title(picture), tuple(blocks))
+    return View(title(state), tuple(blocks))
 
 
-def title(picture: shown.JobsViewState) -> str:
+def title(state: shown.JobsViewState) -> str:
     """Name the cluster, and whether it is simulated."""
-    return f"All jobs of {picture.description}"
+    return f"All jobs of {state.description}"
 
 
-def x_label(picture: shown.JobsViewState) -> str:
+def x_label(state: shown.JobsViewState) -> str:
     """Describe the chart's time axis."""
-    if picture.simulated:
+    if state.simulated:
         return "simulated time (h:mm:ss)"
-    return f"time since {units.clock(picture.origin_s)} (h:mm:ss)" if picture.origin_s else "time (h:mm:ss)"
+    return f"time since {units.clock(state.origin_s)} (h:mm:ss)" if state.origin_s else "time (h:mm:ss)"
 
 
-def chart(picture: shown.JobsViewState) -> str:
+def chart(state: shown.JobsViewState) -> str:
     """Return the chart as SVG; only the fastest lines are labeled, the table has them all."""
-    wide = picture.wide.since(picture.origin_s)
+    wide = state.wide.since(state.origin_s)
     groups = _groups(wide.t_s)
     t = [wide.t_s[end - 1] for _, end in groups]
     fastest = sorted(wide.y, key=lambda name: -_last(wide.y[name]))[:N_LABEL]
@@ -58,7 +58,7 @@ def chart(picture: shown.JobsViewState) -> str:
         color, dash = look(wide.slot[name])
         lines.append(Line(t, _thinned(y, groups), color, name if name in fastest else "", dash))
     desc = f"Throughput of {len(lines)} jobs over time; the table lists their last values."
-    return svg.draw(Plot(TITLE, desc, x_label(picture), "samples/s", tuple(lines), x_is_time=True)).svg
+    return svg.draw(Plot(TITLE, desc, x_label(state), "samples/s", tuple(lines), x_is_time=True)).svg
 
 
 def _groups(t_s: list[float]) -> list[tuple[int, int]]:
@@ -81,11 +81,11 @@ def _last(y: list[float]) -> float:
     return next((value for value in reversed(y) if value == value), 0.0)  # noqa: PLR0124 - NaN is not itself
 
 
-def data_table(picture: shown.JobsViewState) -> Table:
+def data_table(state: shown.JobsViewState) -> Table:
     """Return the chart's numbers."""
     rows = tuple(
         (name, units.number(min(known)), units.number(max(known)), units.number(known[-1]))
-        for name, y in picture.wide.y.items()
+        for name, y in state.wide.y.items()
         if (known := [value for value in y if value == value])  # noqa: PLR0124 - as above
     )
     return Table(f"{TITLE}, samples/s", ("job", "least", "greatest", "last"), rows)

@@ -39,14 +39,14 @@ class ManyJobs(LivePage["ManyScreen"]):
     def __init__(self, cluster: Cluster, poller: Poller) -> None:
         super().__init__(poller)
         self._cluster = cluster
-        self.roster = JobsViewModel(cluster)
+        self.view_model = JobsViewModel(cluster)
         poller.watch(self)
 
     def _make_screen(self) -> ManyScreen:
         from dlrover_nb.widgets.many.screen import ManyScreen  # noqa: PLC0415 - panel takes seconds to import
 
         return ManyScreen(
-            self.roster.picture,
+            self.view_model.state,
             self._open,
             on_close=self._drop,
             on_connect=self._cell.take_back_scripts,
@@ -57,9 +57,9 @@ class ManyJobs(LivePage["ManyScreen"]):
 
     def poll(self) -> None:
         """Fetch and show what is new (called by the poller)."""
-        self.roster.fetch()
+        self.view_model.fetch()
         self.flush()
         self._cell.renew(is_last=False)
 
     def _static(self) -> dict[str, str]:
-        return static_bundle((static.view(self.roster.picture()),))
+        return static_bundle((static.view(self.view_model.state()),))

@@ -173,7 +173,7 @@ class TestKubernetesBackend(BackendConformance):
         master.router.close(linger=0)
         moved = Master(backend.listen(), folder / "again", master.keys)
         try:
-            backend.meet(moved.endpoint)
+            backend.set_master_endpoint(moved.endpoint)
             assert moved.hello(self.start_limit_s).node == "ps-0"
         finally:
             moved.close()

@@ -181,7 +181,7 @@ def test_what_was_asked_for_and_stopped_while_nothing_answered_leaves_nothing(co
         for n in range(50):
             backend.start_node(config(f"ps-{n}"))
             backend.stop_node(f"ps-{n}")
-            backend.meet(f"tcp://10.0.0.{n}:1")
+            backend.set_master_endpoint(f"tcp://10.0.0.{n}:1")
             told += backend.poll()
     finally:
         control_plane.start_api()

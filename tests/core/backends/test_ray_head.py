@@ -109,5 +109,27 @@ def test_a_raylet_that_is_gone_is_told_by_ray(monkeypatch):
     assert next(lives, None) is None
 
 
+def test_the_raylet_alone_gets_the_port_of_the_dashboard_agent():
+    started = []
+
+    def start(command, kind, *, quiet):
+        started.append((kind, command))
+        return quiet
+
+    wrapped = patient_start.with_listen_port(
+        start, ["start", "--head", "--dashboard-agent-listen-port=20001"]
+    )
+    assert wrapped(["raylet", "--x"], "raylet", quiet=True) is True
+    assert wrapped(["gcs"], "gcs_server", quiet=False) is False
+    port = "--dashboard_agent_listen_port=20001"
+    assert started == [("raylet", ["raylet", "--x", port]), ("gcs_server", ["gcs"])]
+
+
+def test_ports_are_free_and_given_to_nobody_who_asks_for_any():
+    ports = head._free_ports(4)
+    assert len(set(ports)) == 4
+    assert set(ports) <= set(head.OWN_PORTS)
+
+
 def test_this_process_has_no_raylet():
     assert not patient_start.raylet_lives()

@@ -59,7 +59,7 @@ def test_a_refusal_is_empty_exactly_when_the_controller_takes_the_plan(stage, jo
     @given(plan=PLANS)
     def law(plan):
         controller = replay(journal)
-        assert controller.counsel().refusal(plan) == answer(controller, job.at_s, plan)
+        assert controller.queries().refusal(plan) == answer(controller, job.at_s, plan)
 
     law()
 
@@ -70,9 +70,9 @@ def test_asking_changes_nothing(plans, job):
     if job.at_s == 0:
         job.train(20)
     before, n_fit = job.view, job.n_fit
-    counsel = job.controller.counsel()
-    assert len(counsel.weigh(plans)) == len(plans)
-    counsel.explain(None)
+    queries = job.controller.queries()
+    assert len(queries.weigh(plans)) == len(plans)
+    queries.explain(None)
     assert job.view == before
     assert job.n_fit == n_fit
 
@@ -80,12 +80,12 @@ def test_asking_changes_nothing(plans, job):
 def test_a_weighed_plan_is_what_the_front_says_of_it(job):
     job.train(20)
     shown = job.view.front.candidates
-    weighed = job.controller.counsel().weigh([c.plan for c in shown])
+    weighed = job.controller.queries().weigh([c.plan for c in shown])
     assert [w.candidate for w in weighed] == list(shown)
 
 
 def test_before_anything_is_measured_only_the_refusal_is_known(job):
-    told, refused = job.controller.counsel().weigh([TWO, replace(TWO, worker=RolePlan(9, 1.0, 1024))])
+    told, refused = job.controller.queries().weigh([TWO, replace(TWO, worker=RolePlan(9, 1.0, 1024))])
     assert (told.candidate, told.refusal) == (None, "")
     assert "must fit on the machines" in refused.refusal
 
@@ -93,15 +93,15 @@ def test_before_anything_is_measured_only_the_refusal_is_known(job):
 def test_an_explanation_is_of_the_open_proposal_unless_another_is_named(job):
     job.train(20)
     first = job.open
-    assert job.controller.counsel().explain(None).proposal == first.id
+    assert job.controller.queries().explain(None).proposal == first.id
     job.decide(Verdict.REJECT, proposal=first.id)
     job.train(20)
-    told = job.controller.counsel().explain(first.id)
+    told = job.controller.queries().explain(first.id)
     assert (told.proposal, told.plan) == (first.id, first.candidate.plan)
 
 
 def why(job) -> str:
-    return job.controller.counsel().explain(None).why
+    return job.controller.queries().explain(None).why
 
 
 def test_a_job_that_was_measured_too_little_says_what_it_waits_for(job):
@@ -133,7 +133,7 @@ def test_where_nothing_is_better_the_nearest_flip_and_the_next_best_plan_are_tol
     undone = replace(job.view.undo, by="ada", at_s=job.at_s)
     job.obey(job.tell(Decided(job.at_s, undone)))
     job.train(30)
-    told = job.controller.counsel().explain(None)
+    told = job.controller.queries().explain(None)
     assert told.proposal is None
     assert told.why.startswith("No other plan is better for sure")
     assert (told.runner_up.plan, told.runner_up_why) == (TWO, "It was turned down or failed before.")
@@ -145,7 +145,7 @@ def test_a_closed_proposal_is_told_as_it_was_with_what_became_of_it(job):
     first = job.open
     job.decide(Verdict.REJECT, proposal=first.id, why="not now")
     job.train(5)
-    told = job.controller.counsel().explain(first.id)
+    told = job.controller.queries().explain(first.id)
     assert (told.candidate, told.baseline) == (first.candidate, first.baseline)
     assert told.why == f"{first.why} It is rejected (ada: not now)."
     assert told.marginals
@@ -153,10 +153,10 @@ def test_a_closed_proposal_is_told_as_it_was_with_what_became_of_it(job):
 
 def test_marginals_of_an_explanation_are_what_weighing_says(job):
     job.train(60)
-    counsel = job.controller.counsel()
-    told = counsel.explain(None)
-    base = counsel.weigh([told.plan])[0].candidate
-    again = counsel.weigh([m.weighed.plan for m in told.marginals])
+    queries = job.controller.queries()
+    told = queries.explain(None)
+    base = queries.weigh([told.plan])[0].candidate
+    again = queries.weigh([m.weighed.plan for m in told.marginals])
     assert [m.weighed.refusal for m in told.marginals] == [w.refusal for w in again]
     gains = [w.candidate.prediction.samples_per_s - base.prediction.samples_per_s for w in again]
     assert [m.samples_per_s for m in told.marginals] == pytest.approx(gains)
@@ -165,7 +165,7 @@ def test_marginals_of_an_explanation_are_what_weighing_says(job):
 def test_what_stands_in_the_way_of_any_change_is_not_said_of_the_runner_up(job):
     job.train(30)
     job.decide(Verdict.SCALE, plan=TWO)
-    told = job.controller.counsel().explain(None)
+    told = job.controller.queries().explain(None)
     assert "under way" in told.marginals[0].weighed.refusal
     assert "under way" not in told.runner_up_why
 
@@ -173,7 +173,7 @@ def test_what_stands_in_the_way_of_any_change_is_not_said_of_the_runner_up(job):
 def test_when_the_job_is_over_nothing_else_is_suggested(job):
     job.train(30)
     job.tell(PhaseChanged(job.at_s, JobPhase.SUCCEEDED))
-    told = job.controller.counsel().explain(None)
+    told = job.controller.queries().explain(None)
     assert (told.runner_up, told.probe, told.flip) == (None, None, None)
     assert told.evidence
     assert told.marginals
@@ -182,9 +182,9 @@ def test_when_the_job_is_over_nothing_else_is_suggested(job):
 def test_an_unknown_proposal_is_answered_with_those_near_it(job):
     job.train(20)
     with pytest.raises(NotFoundError, match="no proposal 'p11'; near it are p1"):
-        job.controller.counsel().explain("p11")
+        job.controller.queries().explain("p11")
 
 
 def test_an_unknown_proposal_of_a_job_without_any_says_so(job):
     with pytest.raises(NotFoundError, match="it has had none yet"):
-        job.controller.counsel().explain("p1")
+        job.controller.queries().explain("p1")

@@ -152,7 +152,7 @@ def test_views_fit_and_predict_nothing(mode, make_job):
     for _ in range(60):
         job.train(1)
         n_call = len(calls)
-        view, queries = job.view, job.controller.counsel()
+        view, queries = job.view, job.controller.queries()
         assert len(calls) == n_call, "reading computes nothing"
         seen.append((view.fit, queries.analysis is not None))
     assert calls.count("fit") >= 2

@@ -97,7 +97,7 @@ class JobLife(RuleBasedStateMachine):
     @precondition(lambda self: self.job.view.undo is not None)
     @rule()
     def undo(self):
-        back, was = self.job.view.undo, self.job.controller.counsel().standing
+        back, was = self.job.view.undo, self.job.controller.queries().standing
         fields = {"plan": back.plan, "mode": back.mode, "pins": back.pins, "undoes": back.undoes}
         self._decide(back.verdict, **fields)
         now = self.job.view.undo
@@ -178,9 +178,9 @@ class JobLife(RuleBasedStateMachine):
 
     def _ask_everything(self):
         """Ask about each proposal and about none: there is an answer in words, and nothing changes."""
-        before, counsel = self.job.view, self.job.controller.counsel()
+        before, queries = self.job.view, self.job.controller.queries()
         for name in (None, *(p.id for p in before.proposals[-2:])):
-            told = counsel.explain(name)
+            told = queries.explain(name)
             assert told.why
             assert told.proposal == (name or (self.job.open and self.job.open.id))
         assert self.job.view == before
@@ -199,7 +199,7 @@ class JobLife(RuleBasedStateMachine):
     def _decide(self, verdict, **fields):
         before, told = self.job.view, self.job.controller.story()
         plan, refused = fields.get("plan"), ""
-        foretold = self.job.controller.counsel().refusal(plan) if plan else ""
+        foretold = self.job.controller.queries().refusal(plan) if plan else ""
         try:
             orders = self.job.decide(verdict, **fields)
         except REFUSED as error:

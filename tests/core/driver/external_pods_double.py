@@ -76,7 +76,7 @@ class LocalPods:
     def addresses(self):
         return {node: f"127.0.0.{10 + i}" for i, node in enumerate(self.pods) if node not in self._told}
 
-    def gather(self, node, text):
+    def send_environment(self, node, text):
         self._write(node, "cluster", text)
 
     def _write(self, node, name, text):
@@ -84,7 +84,7 @@ class LocalPods:
         new.write_text(text)
         new.replace(self.folder / node / name)
 
-    def follow(self, since_ns):
+    def follow_logs(self, since_ns):
         pass
 
     def written(self):
@@ -95,7 +95,7 @@ class LocalPods:
     def adopt(self, nodes):
         self._told = {node for node in self.pods if node not in nodes}
 
-    def meet(self, endpoint):
+    def set_master_endpoint(self, endpoint):
         for node in self.pods:
             self._write(node, "master", endpoint)
 

@@ -220,7 +220,7 @@ class Elsewhere(LocalBackend):
     def listen(self) -> str:
         return "tcp://127.0.0.2"
 
-    def meet(self, endpoint: str) -> None:
+    def set_master_endpoint(self, endpoint: str) -> None:
         self.met = endpoint
 
 

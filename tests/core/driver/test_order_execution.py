@@ -85,10 +85,10 @@ class Run:
         if isinstance(self.master, JobMaster):
             self.take(self.master.set_capacity(ROOM, self.at_s))
         elif isinstance(self.master, OperatorManagedMaster):
-            self.take(self.master.see_job(shown(1 + n % 4), self.at_s))
+            self.take(self.master.observe(shown(1 + n % 4), self.at_s))
         else:
             found = {node.id: f"10.0.0.{i}" for i, node in enumerate(self.master.nodes)}
-            self.take(self.master.see_addresses(found, self.at_s))
+            self.take(self.master.update_addresses(found, self.at_s))
 
     def stop(self, _n: int) -> None:
         self.take(self.master.stop("ada", "", self.at_s))

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external import ExternalMaster, ExternalRecord, Gather, planned
+from dlrover_nb.core.external import ExternalMaster, ExternalRecord, SendEnvironment, planned
 from dlrover_nb.core.external.master import QUIET_S, ROOM_LIMIT_S
 from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
@@ -48,7 +48,7 @@ class World:
                 case StopNode(node):
                     self.pods.pop(node, None)
                     self.told.pop(node, None)
-                case Gather(node, text):
+                case SendEnvironment(node, text):
                     assert self.pods.get(node) or not text, "a pod without an address is told nothing"
                     self.told[node] = text
                 case Emit(event):
@@ -65,7 +65,7 @@ class World:
                 self.n_address += 1
                 self.pods[node] = f"10.0.0.{self.n_address}"
             self.at_s += 1.0
-            self.do(self.master.see_addresses(self.pods, self.at_s))
+            self.do(self.master.update_addresses(self.pods, self.at_s))
 
     def train(self, *nodes):
         """Let workers that were told variables do some steps."""
@@ -102,7 +102,7 @@ def running(foreign=TF, first=None):
 def test_programs_begin_once_all_of_them_have_an_address(foreign):
     world = World(foreign)
     assert sorted(world.pods) == ["ps-0", "worker-0", "worker-1"]
-    world.do(world.master.see_addresses({"worker-0": "10.0.0.1", "ps-0": "10.0.0.2"}, 101.0))
+    world.do(world.master.update_addresses({"worker-0": "10.0.0.1", "ps-0": "10.0.0.2"}, 101.0))
     assert not world.told
     world.come_up()
     assert sorted(world.told) == sorted(world.pods)

@@ -39,7 +39,7 @@ def told(orders):
 def master():
     master = OperatorManagedMaster(SPEC, ROOM)
     told(master.start(100.0))
-    told(master.see_job(shown("ps-0", "worker-0", "worker-1", in_place=FIRST), 101.0))
+    told(master.observe(shown("ps-0", "worker-0", "worker-1", in_place=FIRST), 101.0))
     assert (master.phase, master.running) == (JobPhase.TRAINING, FIRST)
     return master
 
@@ -47,9 +47,9 @@ def master():
 def test_a_plan_is_applied_once_its_pods_are_there_and_not_before(master):
     assert told(master.set_target(MORE, 110.0))
     assert (master.phase, master.running) == (JobPhase.RESCALING, None)
-    before = told(master.see_job(shown("ps-0", "worker-0", "worker-1", in_place=FIRST), 111.0))
+    before = told(master.observe(shown("ps-0", "worker-0", "worker-1", in_place=FIRST), 111.0))
     there = shown("ps-0", "worker-0", "worker-1", "worker-2", in_place=MORE)
-    after = told(master.see_job(there, 120.0)) + told(master.see_job(there, 121.0))
+    after = told(master.observe(there, 120.0)) + told(master.observe(there, 121.0))
     assert not any(isinstance(event, PlanApplied) for event in before)
     assert [event.plan for event in after if isinstance(event, PlanApplied)] == [MORE]
     assert master.running == MORE
@@ -58,9 +58,9 @@ def test_a_plan_is_applied_once_its_pods_are_there_and_not_before(master):
 def test_a_pod_that_the_operator_replaced_is_another_node_and_costs_nothing(master):
     for n in (1, 2):
         master.on_steps(StepsDone("worker-1", "p", at_s=float(n), n_iter=n, n_sample=8 * n), 101.0 + n)
-    told(master.see_job(shown("ps-0", "worker-0", in_place=None), 110.0))
+    told(master.observe(shown("ps-0", "worker-0", in_place=None), 110.0))
     assert (master.running, master.phase) == (None, JobPhase.TRAINING)
-    told(master.see_job(shown("ps-0", "worker-0", "worker-2", in_place=FIRST), 111.0))
+    told(master.observe(shown("ps-0", "worker-0", "worker-2", in_place=FIRST), 111.0))
     assert [each.id for each in master.nodes] == ["ps-0", "worker-0", "worker-2"]
     reports = []
     for n in (1, 2):
@@ -74,7 +74,7 @@ def test_a_pod_that_the_operator_replaced_is_another_node_and_costs_nothing(mast
 def test_a_plan_that_the_operator_does_not_carry_out_is_given_up_for_the_one_before(master, why):
     told(master.set_target(MORE, 110.0))
     if why == "refused":
-        events = told(master.see_job(shown("ps-0", refused=(MORE, "no")), 111.0))
+        events = told(master.observe(shown("ps-0", refused=(MORE, "no")), 111.0))
     else:
         assert not any(isinstance(e, PlanFailed) for e in told(master.tick(110.0 + START_LIMIT_S)))
         events = told(master.tick(111.0 + START_LIMIT_S))
@@ -84,9 +84,9 @@ def test_a_plan_that_the_operator_does_not_carry_out_is_given_up_for_the_one_bef
 
 @pytest.mark.parametrize("phase", [JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.STOPPED])
 def test_the_job_ends_as_the_operator_says(master, phase):
-    master.see_job(shown(phase=phase), 130.0)
+    master.observe(shown(phase=phase), 130.0)
     assert (master.phase, master.message) == (phase, "words")
-    assert master.see_job(shown("worker-7"), 131.0) == ()
+    assert master.observe(shown("worker-7"), 131.0) == ()
 
 
 def test_a_master_that_comes_back_goes_on_and_begins_nothing_anew(master):
@@ -96,5 +96,5 @@ def test_a_master_that_comes_back_goes_on_and_begins_nothing_anew(master):
     told(after.resume(record, 140.0))
     assert (after.target, after.phase) == (MORE, JobPhase.RESCALING)
     there = shown("ps-0", "worker-0", "worker-1", "worker-2", in_place=MORE)
-    events = told(after.see_job(there, 141.0))
+    events = told(after.observe(there, 141.0))
     assert [event.plan for event in events if isinstance(event, PlanApplied)] == [MORE]

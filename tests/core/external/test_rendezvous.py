@@ -24,7 +24,7 @@ def read(text):
 
 def tf_config(node, **fields):
     spec = ExternalSpec(RUN, 1000, ps=RUN, **fields)
-    return json.loads(read(environment(spec, MEMBERS, node, meeting="a-1"))["TF_CONFIG"])
+    return json.loads(read(environment(spec, MEMBERS, node, rendezvous_id="a-1"))["TF_CONFIG"])
 
 
 def test_tensorflow_is_told_all_addresses_by_kind_and_its_own_task():
@@ -49,7 +49,7 @@ def test_without_a_chief_all_workers_are_workers():
 
 def test_torch_workers_meet_at_the_store_under_the_name_of_their_meeting():
     spec = ExternalSpec(RUN, 1000, framework=Framework.TORCH, n_process=2)
-    told = read(environment(spec, MEMBERS, "worker-3", meeting="a-7"))
+    told = read(environment(spec, MEMBERS, "worker-3", rendezvous_id="a-7"))
     assert told["PET_RDZV_ENDPOINT"] == "[fd00::3]:2222"
     assert (told["PET_RDZV_ID"], told["PET_NNODES"], told["PET_NPROC_PER_NODE"]) == ("a-7", "2", "2")
     assert (told["MASTER_ADDR"], told["RANK"], told["WORLD_SIZE"]) == ("10.0.0.1", "1", "2")
@@ -57,8 +57,8 @@ def test_torch_workers_meet_at_the_store_under_the_name_of_their_meeting():
 
 def test_the_store_is_never_told_anything_new():
     spec = ExternalSpec(RUN, 1000, framework=Framework.TORCH)
-    assert environment(spec, MEMBERS, "ps-0", meeting="a-1") == environment(
-        spec, (*MEMBERS, Member("worker-4", Role.WORKER, "10.0.0.9")), "ps-0", meeting="a-2"
+    assert environment(spec, MEMBERS, "ps-0", rendezvous_id="a-1") == environment(
+        spec, (*MEMBERS, Member("worker-4", Role.WORKER, "10.0.0.9")), "ps-0", rendezvous_id="a-2"
     )
 
 

@@ -31,14 +31,14 @@ def test_words_lost_and_said_twice_change_no_total(increments, data):
     heard = [each for each in told[:-1] for _ in range(data.draw(st.integers(0, 3)))]
     meter = StepRates(OWN)
     for each in [*heard, told[-1], told[-1]]:
-        meter.hear(each, WORKERS, Role.WORKER, 10.0)
+        meter.record(each, WORKERS, Role.WORKER, 10.0)
     assert meter.n_done == told[-1].n_sample
 
 
 @given(steps)
 def test_all_but_the_first_word_is_reported_once(increments):
     told, meter = totals(increments), StepRates(OWN)
-    samples = [s for each in told for s in meter.hear(each, WORKERS, Role.WORKER, 10.0)]
+    samples = [s for each in told for s in meter.record(each, WORKERS, Role.WORKER, 10.0)]
     assert sum(s.n_iter for s in samples) == told[-1].n_iter - told[0].n_iter
     assert sum(s.n_sample for s in samples) == told[-1].n_sample - told[0].n_sample
     assert all(s.n_iter * s.iter_s == pytest.approx(s.window_s) for s in samples)
@@ -47,7 +47,7 @@ def test_all_but_the_first_word_is_reported_once(increments):
 @given(steps)
 def test_the_work_of_a_job_is_shared_out_without_a_rest(increments):
     told, meter = totals(increments), StepRates(JOB)
-    samples = [s for each in told for s in meter.hear(each, WORKERS, Role.WORKER, 10.0)]
+    samples = [s for each in told for s in meter.record(each, WORKERS, Role.WORKER, 10.0)]
     assert sum(s.n_sample for s in samples) == told[-1].n_sample - told[0].n_sample
     assert {s.node for s in samples} in ({*WORKERS}, set())
 
@@ -55,26 +55,26 @@ def test_the_work_of_a_job_is_shared_out_without_a_rest(increments):
 def test_of_a_jobs_count_only_the_first_worker_is_heard_whoever_that_is():
     meter = StepRates(JOB)
     for each in totals([(1, 10)] * 3, node="worker-1"):
-        assert meter.hear(each, WORKERS, Role.WORKER, 10.0) == ()
+        assert meter.record(each, WORKERS, Role.WORKER, 10.0) == ()
     assert meter.n_done == 0
     later = StepsDone("worker-1", "p", at_s=5.0, n_iter=5, n_sample=50)
-    samples = meter.hear(later, WORKERS[1:], Role.WORKER, 10.0)
+    samples = meter.record(later, WORKERS[1:], Role.WORKER, 10.0)
     assert [s.n_sample for s in samples] == [10, 10]
     assert meter.n_done == 20
 
 
 def test_a_program_that_knows_how_far_the_job_is_says_so():
     meter = StepRates(OWN)
-    meter.hear(StepsDone("worker-0", "p", n_iter=1, n_sample=10, n_done=5000), WORKERS, Role.WORKER, 1.0)
+    meter.record(StepsDone("worker-0", "p", n_iter=1, n_sample=10, n_done=5000), WORKERS, Role.WORKER, 1.0)
     assert meter.n_done == 5000
 
 
 def test_a_meter_goes_on_from_what_was_told_before_it():
     told, before = totals([(2, 20)] * 4), StepRates(OWN)
     for each in told[:2]:
-        before.hear(each, WORKERS, Role.WORKER, 1.0)
+        before.record(each, WORKERS, Role.WORKER, 1.0)
     after = StepRates(OWN, before.n_done, before.told)
-    (sample,) = after.hear(told[3], WORKERS, Role.WORKER, 2.0)
+    (sample,) = after.record(told[3], WORKERS, Role.WORKER, 2.0)
     assert (sample.n_iter, sample.n_sample, sample.window_s) == (4, 40, 2.0)
     assert after.n_done == 80
 
@@ -82,9 +82,9 @@ def test_a_meter_goes_on_from_what_was_told_before_it():
 def test_several_programs_of_a_node_make_one_report():
     meter = StepRates(OWN)
     for rank in (0, 1):
-        meter.hear(StepsDone("worker-0", f"p{rank}", rank, 0.0, 1, 10), WORKERS, Role.WORKER, 1.0)
-    assert meter.hear(StepsDone("worker-0", "p1", 1, 2.0, 5, 50), WORKERS, Role.WORKER, 1.0) == ()
-    (sample,) = meter.hear(StepsDone("worker-0", "p0", 0, 2.0, 5, 50), WORKERS, Role.WORKER, 1.0)
+        meter.record(StepsDone("worker-0", f"p{rank}", rank, 0.0, 1, 10), WORKERS, Role.WORKER, 1.0)
+    assert meter.record(StepsDone("worker-0", "p1", 1, 2.0, 5, 50), WORKERS, Role.WORKER, 1.0) == ()
+    (sample,) = meter.record(StepsDone("worker-0", "p0", 0, 2.0, 5, 50), WORKERS, Role.WORKER, 1.0)
     assert (sample.n_iter, sample.n_sample) == (4, 80)
 
 

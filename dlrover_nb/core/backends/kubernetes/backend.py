@@ -101,7 +101,7 @@ class KubernetesBackend:
         self._reconciler, self._lock = PodReconciler(), threading.Lock()
         self._informer = Informer(site.api, POD, node_selector(self._name, job.run))
         tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
-        self._lookout = CapacityInformer(site.api, tenant, job.capacity, self._mine)
+        self._capacity_informer = CapacityInformer(site.api, tenant, job.capacity, self._mine)
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
         self._n_forbidden = 0
         self._forbidden_since_s: float | None = None
@@ -113,11 +113,11 @@ class KubernetesBackend:
 
     def capacity(self) -> Capacity:
         """Return the capacity that machines and the namespace's quota give the job, as of the last minute."""
-        return self._lookout.seen().capacity
+        return self._capacity_informer.latest().capacity
 
     def room(self) -> Capacity:
         """Return the part of it that is free or held by the job."""
-        return self._lookout.seen().room
+        return self._capacity_informer.latest().room
 
     def listen(self) -> str:
         """Return ``tcp`` at the address of the master's pod."""
@@ -149,7 +149,7 @@ class KubernetesBackend:
             self._reconciler.adopt(names, time.monotonic())
         self._wake()
 
-    def meet(self, endpoint: str) -> None:
+    def set_master_endpoint(self, endpoint: str) -> None:
         """Set the pods' annotation, which their nodes read."""
         with self._lock:
             self._reconciler.set_master_endpoint(endpoint)
@@ -184,7 +184,7 @@ class KubernetesBackend:
             logger.warning("pods of job %s are left: %s; they go with its Job", self._name, self._why_left())
             self._given_up.set()
         self._informer.close()
-        self._lookout.close()
+        self._capacity_informer.close()
 
     # the worker's thread
 
@@ -195,7 +195,7 @@ class KubernetesBackend:
             if self._informer.is_synced:
                 self._bring()
             else:
-                self._see_silence()
+                self._check_silent_nodes()
 
     def _is_over(self) -> bool:
         with self._lock:
@@ -314,7 +314,7 @@ class KubernetesBackend:
         longest_s = FIRST_PAUSE_S if self._closed.is_set() else longer_s
         self._given_up.wait(self._chance.uniform(0.5, 1.0) * longest_s)
 
-    def _see_silence(self) -> None:
+    def _check_silent_nodes(self) -> None:
         """Report why desired nodes wait while pods cannot be listed.
 
         Without the right to list pods no job can run, so the nodes end after a while of refusals.

@@ -69,7 +69,7 @@ class CapacityInformer:
         self._thread = threading.Thread(target=self._run, name=f"lookout-{tenant.job}", daemon=True)
         self._thread.start()
 
-    def seen(self) -> ClusterCapacity:
+    def latest(self) -> ClusterCapacity:
         """Return the last observation; only the first one is waited for.
 
         Raises

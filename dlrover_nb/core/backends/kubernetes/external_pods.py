@@ -49,13 +49,13 @@ class ExternalPods(KubernetesBackend):
             if isinstance(pod_status(node, pod), Running) and pod["status"].get("podIP")
         }
 
-    def gather(self, node: str, text: str) -> None:
+    def send_environment(self, node: str, text: str) -> None:
         """Set a pod's desired annotation."""
         with self._texts_lock:
             self._texts[node] = text
         self._wake()
 
-    def follow(self, since_ns: Mapping[str, int]) -> None:
+    def follow_logs(self, since_ns: Mapping[str, int]) -> None:
         """Begin to read what the pods' programs write."""
         self._pod_logs.begin(since_ns)
         self._wake()

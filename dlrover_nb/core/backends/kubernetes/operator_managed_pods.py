@@ -73,7 +73,7 @@ class OperatorManagedPods:
         self._scales = Informer(api, SCALE_PLAN, of_job) if api.has(SCALE_PLAN) else None
         self._pods_seen = Informer(api, POD, of_job)
         tenant = Tenant(self._name, api.namespace, job.spec.kubernetes)
-        self._lookout = CapacityInformer(api, tenant, job.capacity, self._mine)
+        self._capacity_informer = CapacityInformer(api, tenant, job.capacity, self._mine)
         self._pod_logs = PodLogs(api)
         self._wish: tuple[ResourcePlan, str] | None = None
         self._refused: tuple[ResourcePlan, str] | None = None
@@ -86,21 +86,21 @@ class OperatorManagedPods:
 
     def capacity(self) -> Capacity:
         """Return the capacity that machines and the namespace's quota give the job."""
-        return self._lookout.seen().capacity
+        return self._capacity_informer.latest().capacity
 
     def room(self) -> Capacity:
         """Return the part of it that is free or held by the job."""
-        return self._lookout.seen().room
+        return self._capacity_informer.latest().room
 
     def listen(self) -> str:
         """Return ``tcp`` at the address of the master's pod."""
         return f"tcp://{self._address}"
 
-    def aim(self, plan: ResourcePlan, decision: str) -> None:
+    def apply_plan(self, plan: ResourcePlan, decision: str) -> None:
         """Set the job's desired plan."""
         self._wish = plan, decision
 
-    def seen(self) -> OperatorManagedJob | None:
+    def observed(self) -> OperatorManagedJob | None:
         """Return the job's state from its ElasticJob, the newest ScalePlan and its pods."""
         scales = self._scales
         if not (self._jobs.is_synced and self._pods_seen.is_synced) or (scales and not scales.is_synced):
@@ -119,11 +119,11 @@ class OperatorManagedPods:
 
     def waiting(self) -> Mapping[str, str]:
         """Return the nodes without a machine or an image, and the cluster's reason."""
-        seen = self.seen()
+        seen = self.observed()
         nodes = seen.nodes if seen else ()
         return {node.id: node.waits_for for node in nodes if node.waits_for}
 
-    def follow(self, since_ns: Mapping[str, int]) -> None:
+    def follow_logs(self, since_ns: Mapping[str, int]) -> None:
         """Begin to read what the pods' programs write."""
         self._pod_logs.begin(since_ns)
 
@@ -137,13 +137,13 @@ class OperatorManagedPods:
             return
         self._closed.set()
         self._thread.join()
-        seen = self.seen()
+        seen = self.observed()
         if seen is None or not seen.phase.is_final:
             self._end_job()
         for informer in (self._jobs, self._pods_seen, *filter(None, [self._scales])):
             informer.close()
         self._pod_logs.close()
-        self._lookout.close()
+        self._capacity_informer.close()
 
     # left to the operator
 
@@ -161,14 +161,14 @@ class OperatorManagedPods:
         """Return nothing: the operator replaces ended nodes."""
         return ()
 
-    def meet(self, endpoint: str) -> None:
+    def set_master_endpoint(self, endpoint: str) -> None:
         """Do nothing: the pods read their annotation."""
 
     def addresses(self) -> Mapping[str, str]:
         """Return nothing: programs get their peers from the operator."""
         return {}
 
-    def gather(self, node: str, text: str) -> None:
+    def send_environment(self, node: str, text: str) -> None:
         """Do nothing: programs get their peers from the operator."""
 
     # the worker's thread
@@ -176,14 +176,14 @@ class OperatorManagedPods:
     def _run(self) -> None:
         while not self._closed.wait(LOOK_EVERY_S):
             try:
-                self._see_pods()
+                self._update_pods()
                 self._ask()
             except Unreachable as error:
                 logger.debug("job %s: later, for now: %s", self._name, error)
             except ApiError as error:
                 logger.warning("job %s: %s", self._name, error)
 
-    def _see_pods(self) -> None:
+    def _update_pods(self) -> None:
         for name, pod in self._pods().items():
             uid, node = pod["metadata"]["uid"], self.node_of(name)
             if (pod.get("status") or {}).get("phase") in {"Running", "Succeeded", "Failed"}:
@@ -195,7 +195,7 @@ class OperatorManagedPods:
 
     def _ask(self) -> None:
         """Create a ScalePlan where the desired plan differs from the last request."""
-        wish, seen = self._wish, self.seen()
+        wish, seen = self._wish, self.observed()
         if wish is None or seen is None or seen.phase.is_final:
             return
         plan, decision = wish

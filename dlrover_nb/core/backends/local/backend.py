@@ -157,7 +157,7 @@ class LocalBackend:
         stillborn, self._stillborn = self._stillborn, []
         return (*stillborn, *(self._exited(node, process) for node, process in ended))
 
-    def meet(self, endpoint: str) -> None:
+    def set_master_endpoint(self, endpoint: str) -> None:
         """Do nothing: a restarted master on this machine has the same endpoint."""
 
     def waiting(self) -> Mapping[str, str]:

@@ -210,7 +210,7 @@ class RayBackend:
         ended, _ = ray.wait(list(self._refs), num_returns=len(self._refs), timeout=0)
         return (*gone, *(self._ended(ref) for ref in ended))
 
-    def meet(self, endpoint: str) -> None:
+    def set_master_endpoint(self, endpoint: str) -> None:
         """Do nothing: a restarted master on the same machine has the same endpoint."""
 
     def waiting(self) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -40,6 +41,14 @@ START_TIMEOUT_S = 600.0  # a start takes 5 s, on an overloaded machine minutes; 
 STOP_TIMEOUT_S = 2.0  # the raylet is gone by then; the others would wait for it for up to 30 s
 OBJECT_STORE_BYTES = 100 << 20  # parameters do not travel through it
 LOOPBACK = "127.0.0.1"
+OWN_PORTS = range(20_000, 32_768)  # below those that Linux gives to whoever asks for any
+# With ports that it has to learn from its agents, the raylet aborts where one is not up within 15 s.
+AGENT_PORTS = (
+    "--dashboard-agent-grpc-port",
+    "--dashboard-agent-listen-port",
+    "--metrics-export-port",
+    "--runtime-env-agent-port",
+)
 PATIENT_START = "dlrover_nb.core.backends.ray.patient_start"
 
 
@@ -162,10 +171,16 @@ def _launch(cpus: float) -> HeadRecord:
 def _process_environment() -> Mapping[str, str]:
     """Return our environment with Ray's settings; nothing of an outer Ray (RAY_ADDRESS) is inherited.
 
-    The raylet ends where its agents need longer for their imports than it waits for them, by default 30 s.
+    Ray gives its parts 30 s for their start, and starts workers with niceness 15: on a busy machine job
+    masters would then miss heartbeats.
     """
     outer = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-    return outer | ray_environment() | {"RAY_agent_register_timeout_ms": str(round(START_TIMEOUT_S * 1000))}
+    patience = {
+        "RAY_agent_register_timeout_ms": f"{START_TIMEOUT_S * 1000:.0f}",
+        "RAY_gcs_server_port_wait_time_s": f"{START_TIMEOUT_S:.0f}",
+        "RAY_worker_niceness": "0",
+    }
+    return outer | ray_environment() | patience
 
 
 def _command(folder: Path, cpus: float) -> list[str]:
@@ -174,7 +189,23 @@ def _command(folder: Path, cpus: float) -> list[str]:
         *("--node-ip-address", LOOPBACK, "--port", "0", "--num-cpus", f"{cpus:g}"),
         *("--include-dashboard=false", "--disable-usage-stats"),
         *("--object-store-memory", str(OBJECT_STORE_BYTES), "--temp-dir", str(folder / "ray")),
+        *(
+            f"{option}={port}"
+            for option, port in zip(AGENT_PORTS, _free_ports(len(AGENT_PORTS)), strict=True)
+        ),
     ]
+
+
+def _free_ports(n: int) -> list[int]:
+    """Return free ports of the loopback interface that the system gives to nobody else."""
+    found: list[int] = []
+    while len(found) < n:
+        port = secrets.choice(OWN_PORTS)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind((LOOPBACK, port))
+            if port not in found:
+                found.append(port)
+    return found
 
 
 def _wait_for_address(pid: int, folder: Path, log: Path) -> str:

@@ -182,9 +182,9 @@ class SimulatedCluster:
         """Return the newest lines about a job's nodes."""
         return self._commands.ask(lambda: self._runs[name].logs(node, n_line))
 
-    def counsel(self, name: str) -> PlanQueries:
+    def queries(self, name: str) -> PlanQueries:
         """Return the queries about the current state of a job."""
-        return self._commands.ask(self._runs[name].counsel)
+        return self._commands.ask(self._runs[name].queries)
 
     def stop(self, name: str, by: str, why: str) -> None:
         """End a job."""
@@ -325,12 +325,12 @@ class _Link:
         """Predict plans, in the caller's thread: the simulation goes on."""
         known, now_s = self._known, time.monotonic()
         if known is None or now_s > known[0] + FRESH_S:
-            self._known = known = (now_s, self._cluster.counsel(self._name))
+            self._known = known = (now_s, self._cluster.queries(self._name))
         return known[1].weigh(plans)
 
     def explain(self, proposal: str | None) -> Explanation:
         """Explain a proposal."""
-        return self._cluster.counsel(self._name).explain(proposal)
+        return self._cluster.queries(self._name).explain(proposal)
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return the events of a node, or of all: simulated nodes write no logs."""

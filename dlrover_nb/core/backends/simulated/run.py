@@ -129,9 +129,9 @@ class SimulatedRun:
         silent: dict[str, list[LogLine]] = {told.id: [] for told in self._job.nodes}
         return newest(silent | self._lines, node, n_line)
 
-    def counsel(self) -> PlanQueries:
+    def queries(self) -> PlanQueries:
         """Return the queries about the current state of the job."""
-        return self._controller.counsel()
+        return self._controller.queries()
 
     def snapshot(self, at_s: float) -> JobSnapshot:
         """Return the snapshot at a virtual time."""
