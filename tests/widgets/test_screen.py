@@ -55,7 +55,7 @@ def move(screen, axis: Axis, number: float) -> None:
 def drawn(screen) -> None:
     """Draw once the master has said what the sliders' plan brings."""
     until(lambda: screen.sliders.told.weighed is not None)
-    screen._show(screen._feed.state())
+    screen._show(screen._view_model.state())
 
 
 def test_the_buttons_follow_the_open_proposal(master, view, screen):
@@ -105,7 +105,7 @@ def test_sliders_that_the_user_moved_stay_until_he_goes_back(master, view, scree
 
 def test_a_move_shows_what_the_plan_would_bring_and_names_it_on_the_button(master, screen):
     move(screen, Axis.WORKERS, 1)
-    screen._show(screen._feed.state())
+    screen._show(screen._view_model.state())
     drawn(screen)
     assert master.weighed[-1] == (b.plan(1, 1, 0.5, 0.5),)
     assert "samples/s" in screen.sliders._words.text
@@ -125,7 +125,7 @@ def test_what_was_weighed_is_not_asked_again_until_the_job_has_changed(master, v
 
 def test_an_impossible_plan_is_refused_in_words_and_cannot_be_sent(screen):
     move(screen, Axis.WORKERS, 4)
-    screen._show(screen._feed.state())
+    screen._show(screen._view_model.state())
     drawn(screen)
     assert "Not possible: the plan must fit on the machines" in screen.sliders._words.text
     assert screen.sliders.send.disabled
@@ -207,7 +207,7 @@ def test_the_cross_lies_where_the_plan_of_the_sliders_does(screen):
     assert screen.chart_grid._on_front._at.model.data["x"] == [candidate.cost]
     assert screen.chart_grid._on_curve._at.model.data["x"] == [candidate.plan.worker.count]
     screen.chart_grid.axis.value = "ps_cpu"
-    screen._show(screen._feed.state())
+    screen._show(screen._view_model.state())
     assert screen.chart_grid._on_curve._at.model.data["x"] == [candidate.plan.ps.cpu]
 
 
@@ -218,7 +218,7 @@ def test_a_chart_that_is_not_shown_is_not_updated(screen, monkeypatch):
     screen.chart_grid.more.value = NO_MORE
     updated.clear()
     for _ in range(FIT_EVERY):
-        screen._show(screen._feed.state())
+        screen._show(screen._view_model.state())
     assert set(updated) == {"curve", "front", "memory", "throughput"}
 
 
@@ -246,10 +246,10 @@ def test_why_is_asked_for_and_shown_on_request(screen):
     assert not screen._why.text
     screen._toggle_why(None)
     until(lambda: "Why proposal p2" in screen._why_words)
-    screen._show(screen._feed.state())
+    screen._show(screen._view_model.state())
     assert "Why proposal p2" in screen._why.text
     screen._toggle_why(None)
-    screen._show(screen._feed.state())
+    screen._show(screen._view_model.state())
     assert not screen._why.text
 
 

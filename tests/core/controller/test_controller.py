@@ -256,7 +256,7 @@ def test_a_replay_begins_with_the_submission():
 def test_a_controller_serves_one_job_and_has_a_view_from_the_start(job):
     fresh = Controller(job.journal[0])
     assert fresh.view().story
-    assert fresh.queries().standing.target == job.spec.plan
+    assert fresh.queries().context.target == job.spec.plan
     assert [order.record for order in fresh.first_orders] == [job.spec]
     before = job.view
     with pytest.raises(InvalidValueError, match="serves one job, here clicks; got clicks"):

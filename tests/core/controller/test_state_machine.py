@@ -97,7 +97,7 @@ class JobLife(RuleBasedStateMachine):
     @precondition(lambda self: self.job.view.undo is not None)
     @rule()
     def undo(self):
-        back, was = self.job.view.undo, self.job.controller.queries().standing
+        back, was = self.job.view.undo, self.job.controller.queries().context
         fields = {"plan": back.plan, "mode": back.mode, "pins": back.pins, "undoes": back.undoes}
         self._decide(back.verdict, **fields)
         now = self.job.view.undo

@@ -32,7 +32,7 @@ def plan_of(job, workers=2, worker_cpu=0.5, ps_mib=512):
 
 def state(job):
     view = job.view
-    return job.controller.queries().standing.target, view.mode, view.pins
+    return job.controller.queries().context.target, view.mode, view.pins
 
 
 STEPS = st.one_of(
