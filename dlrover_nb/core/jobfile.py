@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WRITTEN_AS = {"n_epoch": "epochs"}  # field of the record -> key of the file
+WRITTEN_AS = {"n_epoch": "epochs", "foreign": "external"}  # field of the record -> key of the file
+OLD_KEYS = {"foreign": "external"}  # of release 0.1
 ENDINGS = {
     ".parquet": DataFormat.PARQUET,
     ".pq": DataFormat.PARQUET,
@@ -208,9 +209,12 @@ def _new_record(content: Mapping[str, object], kind: Any, path: str) -> object: 
 def _values(content: Mapping[str, object], kind: type, default: object, path: str) -> dict[str, Any]:
     """Return the fields that `content` sets; a group that is set in part begins from that of `default`."""
     kinds, given = _kinds(kind), {}
-    for key, value in content.items():
+    for written, value in content.items():
+        key = written if path else OLD_KEYS.get(str(written), written)
         check_known(f"key in {path}" if path else "key", str(key), tuple(kinds))
         name, field_kind = kinds[str(key)]
+        if name in given:
+            raise InvalidValueError(f"{key} is given twice, once as {written}; leave one of them out")
         place = f"{path}.{key}" if path else str(key)
         given[name] = _value(value, field_kind, getattr(default, name, None), place)
     return given

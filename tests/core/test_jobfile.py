@@ -10,7 +10,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.jobfile import dump_job, known_keys, known_values, parse_job
+from dlrover_nb.core.jobfile import WRITTEN_AS, dump_job, known_keys, known_values, parse_job
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, EarlyStopping, JobSpec, Metric, ModelSpec
@@ -31,6 +31,9 @@ def test_a_job_written_and_read_is_the_same_job(spec: JobSpec) -> None:
     assert parse_job(dump_job(spec)) == spec
 
 
+FIELDS = {key: field for field, key in WRITTEN_AS.items()}
+
+
 def _leaves(group: str = "") -> list[str]:
     """Return the paths of all keys of a job file that hold a value and not a group."""
     paths = [f"{group}.{key}" if group else key for key in known_keys(group)]
@@ -40,7 +43,7 @@ def _leaves(group: str = "") -> list[str]:
 def _at(spec: JobSpec, path: str) -> object:
     value: object = spec
     for key in path.split("."):
-        value = getattr(value, {"epochs": "n_epoch"}.get(key, key), None)
+        value = getattr(value, FIELDS.get(key, key), None)
     return value
 
 

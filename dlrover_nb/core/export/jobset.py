@@ -53,11 +53,11 @@ def jobset(
     """
     fixed_plan("a JobSet", options)
     told = context("jobset", job, plan, provenance, auto_scale=False)
-    foreign = told.job.foreign
-    if foreign is None:
+    external = told.job.foreign
+    if external is None:
         jobs = [_job("job", 1, whole(told, options, name=MAIN))]
         return job_file(told, options), _document(told, options, {"replicatedJobs": jobs})
-    counts = _counts(foreign, plan)
+    counts = _counts(external, plan)
     jobs = [_job(name, n, _pod(told, name, counts, options)) for name, n in counts.items()]
     last = CHIEF if CHIEF in counts else str(Role.WORKER)
     spec: dict[str, object] = {
@@ -69,52 +69,52 @@ def jobset(
     return (_document(told, options, spec),)
 
 
-def _counts(foreign: ExternalSpec, plan: ResourcePlan) -> dict[str, int]:
+def _counts(external: ExternalSpec, plan: ResourcePlan) -> dict[str, int]:
     """Return the pods of each replicated Job; torch has no parameter servers."""
-    if foreign.framework is Framework.TORCH:
+    if external.framework is Framework.TORCH:
         return {str(Role.WORKER): plan.worker.count}
     counts = {
         str(Role.PS): plan.ps.count,
-        CHIEF: int(foreign.chief),
-        str(Role.WORKER): plan.worker.count - foreign.chief,
+        CHIEF: int(external.chief),
+        str(Role.WORKER): plan.worker.count - external.chief,
     }
     return {name: count for name, count in counts.items() if count}
 
 
 def _pod(told: Context, name: str, counts: dict[str, int], options: Options) -> dict[str, object]:
-    foreign = told.job.foreign
-    assert foreign is not None
+    external = told.job.foreign
+    assert external is not None
     main = program(told, Role.PS if name == Role.PS else Role.WORKER, options, name=MAIN)
     known = main.get("env")
     env = [
         *(known if isinstance(known, list) else []),
         _OWN_NUMBER,
-        *_rendezvous(told.job.name, foreign, name, counts),
+        *_rendezvous(told.job.name, external, name, counts),
     ]
-    ports = [{"name": "program", "containerPort": foreign.port}]
+    ports = [{"name": "program", "containerPort": external.port}]
     return pod_spec(told.job, {**main, "env": env, "ports": ports})
 
 
 def _rendezvous(
-    job: str, foreign: ExternalSpec, name: str, counts: dict[str, int]
+    job: str, external: ExternalSpec, name: str, counts: dict[str, int]
 ) -> list[dict[str, object]]:
     """Return the variables that give programs their peers."""
-    if foreign.framework is Framework.TORCH:
+    if external.framework is Framework.TORCH:
         first = f"{job}-{Role.WORKER}-0-0.{job}"
         values = {
             "MASTER_ADDR": first,
-            "MASTER_PORT": str(foreign.port),
+            "MASTER_PORT": str(external.port),
             "PET_MASTER_ADDR": first,
-            "PET_MASTER_PORT": str(foreign.port),
+            "PET_MASTER_PORT": str(external.port),
             "PET_NNODES": str(counts[Role.WORKER]),
             "PET_NODE_RANK": f"$({_INDEX})",
-            "PET_NPROC_PER_NODE": str(foreign.n_process),
+            "PET_NPROC_PER_NODE": str(external.n_process),
         }
-        if foreign.n_process == 1:
+        if external.n_process == 1:
             values |= {"WORLD_SIZE": str(counts[Role.WORKER]), "RANK": f"$({_INDEX})"}
         return [{"name": key, "value": value} for key, value in values.items()]
     cluster = {
-        role: [f"{job}-{role}-0-{i}.{job}:{foreign.port}" for i in range(n)] for role, n in counts.items()
+        role: [f"{job}-{role}-0-{i}.{job}:{external.port}" for i in range(n)] for role, n in counts.items()
     }
     text = json.dumps({"cluster": cluster, "task": {"type": name, "index": 0}})
     return [{"name": "TF_CONFIG", "value": text.replace('"index": 0', f'"index": $({_INDEX})')}]

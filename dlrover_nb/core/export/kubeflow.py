@@ -92,27 +92,27 @@ def _exported(
 ) -> tuple[dict[str, object], ...]:
     fixed_plan(f"a {kind.resource}", options)
     told = context(kind.export, job, plan, provenance, auto_scale=False)
-    foreign = told.job.foreign
-    if foreign is None:
+    external = told.job.foreign
+    if external is None:
         pod = whole(told, options, name=kind.container)
         return job_file(told, options), _document(
             kind, told, options, {kind.first: _replica(1, pod, "Never")}
         )
-    if foreign.framework is not kind.framework:
+    if external.framework is not kind.framework:
         raise InvalidValueError(
-            f"the programs of job {job.name} are started by {foreign.framework}, which a {kind.resource} "
+            f"the programs of job {job.name} are started by {external.framework}, which a {kind.resource} "
             f"does not do; export a {kind.instead}"
         )
     replicas = {
         name: _replica(count, _program_pod(kind, told, role, options), "ExitCode")
-        for name, (role, count) in _replicas(kind, foreign, plan).items()
+        for name, (role, count) in _replicas(kind, external, plan).items()
     }
     return (_document(kind, told, options, replicas),)
 
 
-def _replicas(kind: _Kind, foreign: ExternalSpec, plan: ResourcePlan) -> dict[str, tuple[Role, int]]:
+def _replicas(kind: _Kind, external: ExternalSpec, plan: ResourcePlan) -> dict[str, tuple[Role, int]]:
     """Return role and count by the name of the replica; none that is empty."""
-    leads = kind is _TORCH or foreign.chief
+    leads = kind is _TORCH or external.chief
     found = {
         "PS": (Role.PS, plan.ps.count if kind is _TF else 0),
         kind.first: (Role.WORKER, 1 if leads else 0),
@@ -140,9 +140,9 @@ def _document(
     kind: _Kind, told: Context, options: Options, replicas: dict[str, dict[str, object]]
 ) -> dict[str, object]:
     spec: dict[str, object] = {"runPolicy": {"cleanPodPolicy": "Running"}, kind.replicas: replicas}
-    foreign = told.job.foreign
-    if kind is _TORCH and foreign is not None:
-        spec["nprocPerNode"] = str(foreign.n_process)
+    external = told.job.foreign
+    if kind is _TORCH and external is not None:
+        spec["nprocPerNode"] = str(external.n_process)
     return {
         "apiVersion": API_VERSION,
         "kind": kind.resource,

@@ -76,9 +76,9 @@ def container(told: Context, role: Role, options: Options, *, node: str = "") ->
 
 def program(told: Context, role: Role, options: Options, *, name: str) -> dict[str, object]:
     """Return the container of an external job's role, under the name that its operator expects."""
-    foreign = told.job.foreign
-    assert foreign is not None
-    own = foreign.worker if role is Role.WORKER else foreign.ps
+    external = told.job.foreign
+    assert external is not None
+    own = external.worker if role is Role.WORKER else external.ps
     return container_of(
         told.job,
         {

@@ -159,12 +159,12 @@ def without_secrets(job: JobSpec) -> tuple[JobSpec, tuple[str, ...]]:
     return bare, tuple(dict.fromkeys(left))
 
 
-def _bare_programs(foreign: ExternalSpec, left: list[str]) -> ExternalSpec:
+def _bare_programs(external: ExternalSpec, left: list[str]) -> ExternalSpec:
     def bare(role: ExternalRole, where: str) -> ExternalRole:
-        words = tuple(_text(word, f"the command of foreign.{where}", left) for word in role.command)
-        return replace(role, command=words, env=_env(role.env, f"foreign.{where}", left))
+        words = tuple(_text(word, f"the command of external.{where}", left) for word in role.command)
+        return replace(role, command=words, env=_env(role.env, f"external.{where}", left))
 
-    return replace(foreign, worker=bare(foreign.worker, "worker"), ps=bare(foreign.ps, "ps"))
+    return replace(external, worker=bare(external.worker, "worker"), ps=bare(external.ps, "ps"))
 
 
 def _env(items: tuple[str, ...], where: str, left: list[str]) -> tuple[str, ...]:

@@ -235,7 +235,7 @@ class ExternalMaster(ExternalState):
         members = [Member(node.id, node.role, node.address) for node in known]
         rendezvous_id = f"{self._spec.name}-{self._n_rendezvous}"
         for node in (node for node in known if not node.is_finished):
-            text = environment(self._foreign, members, node.id, rendezvous_id=rendezvous_id)
+            text = environment(self._external, members, node.id, rendezvous_id=rendezvous_id)
             self._orders.append(SendEnvironment(node.id, text))
 
     def _check_plan_applied(self, at_s: float) -> None:
@@ -282,7 +282,7 @@ class ExternalMaster(ExternalState):
     def _part(self) -> None:
         """Handle the members that lost a peer: finished ones restart with the others."""
         self._forget_finished()
-        if self._foreign.framework is Framework.TORCH:
+        if self._external.framework is Framework.TORCH:
             self._orders.extend(SendEnvironment(name, "") for name in self._workers)
 
     def _forget_finished(self) -> None:

@@ -45,20 +45,20 @@ def planned(spec: JobSpec) -> JobSpec:
     InvalidValueError
         When it is a torch job with several PS.
     """
-    foreign, plan, bounds = _foreign(spec), spec.plan, spec.bounds
-    if foreign.framework is Framework.TORCH and plan.ps.count != 1:
+    external, plan, bounds = _external(spec), spec.plan, spec.bounds
+    if external.framework is Framework.TORCH and plan.ps.count != 1:
         raise InvalidValueError(
             f"a torch job has 1 ps, the store where its workers meet, got {plan.ps.count}; "
             "set plan.ps.count: 1"
         )
-    max_ps = 1 if foreign.framework is Framework.TORCH else bounds.max_ps
+    max_ps = 1 if external.framework is Framework.TORCH else bounds.max_ps
     within = replace(bounds, max_ps=max_ps, worker_cpus=(plan.worker.cpu,), ps_cpus=(plan.ps.cpu,))
     return replace(spec, bounds=within, warm_start=False)
 
 
-def _foreign(spec: JobSpec) -> ExternalSpec:
+def _external(spec: JobSpec) -> ExternalSpec:
     if spec.foreign is None:
-        raise InvalidValueError(f"job {spec.name} names no programs of others; give it a foreign group")
+        raise InvalidValueError(f"job {spec.name} names no programs of others; give it an external group")
     return spec.foreign
 
 
@@ -74,8 +74,8 @@ class ExternalState:
     """
 
     def __init__(self, spec: JobSpec, capacity: Capacity) -> None:
-        self._spec, self._foreign, self._capacity = spec, _foreign(spec), capacity
-        self._crew, self._meter = ExternalNodes(), StepRates(self._foreign)
+        self._spec, self._external, self._capacity = spec, _external(spec), capacity
+        self._crew, self._meter = ExternalNodes(), StepRates(self._external)
         self._restarts = {role: RestartBudget() for role in Role}
         self._orders: list[ExternalOrder] = []
         self.phase, self.message = JobPhase.STARTING, ""
@@ -106,7 +106,7 @@ class ExternalState:
     @property
     def train_counts(self) -> ShardCounts:
         """Samples trained and to train; there are no shards of ours."""
-        total = self._foreign.n_sample
+        total = self._external.n_sample
         return ShardCounts(n_sample_done=min(self._meter.n_done, total), n_sample_total=total)
 
     @property
@@ -165,13 +165,13 @@ class ExternalState:
     @property
     def _all_heard(self) -> bool:
         workers = self._workers
-        needed = workers[:1] if self._foreign.counting is Counting.JOB else workers
+        needed = workers[:1] if self._external.counting is Counting.JOB else workers
         return bool(workers) and all(name in self._heard for name in needed)
 
     @property
     def _has_succeeded(self) -> bool:
         workers = [self._crew.get(name) for name in self._members if is_worker(name)]
-        has_chief = self._foreign.framework is Framework.TENSORFLOW and self._foreign.chief
+        has_chief = self._external.framework is Framework.TENSORFLOW and self._external.chief
         needed = workers[:1] if has_chief else workers
         return bool(needed) and all(node is not None and node.is_finished for node in needed)
 
@@ -184,7 +184,7 @@ class ExternalState:
         self._heard = set(record.heard)
         self.phase, self.message = record.phase, record.message
         self._crew.adopt(record.nodes, record.n_named, at_s)
-        self._meter = StepRates(self._foreign, record.n_done, record.told)
+        self._meter = StepRates(self._external, record.n_done, record.told)
 
     # plans and phases
 

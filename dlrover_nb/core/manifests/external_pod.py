@@ -24,14 +24,14 @@ REPORT_FILE_VAR, REPORT_TOKEN_VAR = "DLROVER_NB_REPORT_FILE", "DLROVER_NB_REPORT
 GRACE_S = 30  # of a pod that others delete: the program may save its training
 
 
-def as_external(spec: Doc, job: PodJob, foreign: ExternalSpec, role: Role) -> Doc:
+def as_external(spec: Doc, job: PodJob, external: ExternalSpec, role: Role) -> Doc:
     """Return the ``spec`` of a pod that runs the user's program instead of ours."""
     (container,) = spec["containers"]
-    own_image = image(foreign, role)
+    own_image = image(external, role)
     mounts = [m for m in container["volumeMounts"] if m["mountPath"] not in {JOB_FOLDER, CODE_FOLDER}]
     container = container | {
-        "command": list(program(foreign, role, python=job.spec.kubernetes.python)),
-        "env": _env(container["env"], job, foreign, role),
+        "command": list(program(external, role, python=job.spec.kubernetes.python)),
+        "env": _env(container["env"], job, external, role),
         "volumeMounts": mounts,
         **({"image": own_image} if own_image else {}),
     }
@@ -40,9 +40,9 @@ def as_external(spec: Doc, job: PodJob, foreign: ExternalSpec, role: Role) -> Do
     return spec | {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": GRACE_S}
 
 
-def _env(env: list[Doc], job: PodJob, foreign: ExternalSpec, role: Role) -> list[Doc]:
+def _env(env: list[Doc], job: PodJob, external: ExternalSpec, role: Role) -> list[Doc]:
     """Return the variables: those of all pods, the role's own, and ours, which win."""
-    theirs = dict(item.partition("=")[::2] for item in role_of(foreign, role).env)
+    theirs = dict(item.partition("=")[::2] for item in role_of(external, role).env)
     ours = {CLUSTER_VAR: CLUSTER_FILE, REPORT_FILE_VAR: MASTER_FILE}
     told = theirs | ours
     kept = [each for each in env if each["name"] not in {*told, FOLDER_VAR}]

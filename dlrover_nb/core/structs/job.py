@@ -274,7 +274,8 @@ class JobSpec:
         Settings of its pods.
     foreign
         The programs of an external job, which runs in pods only; data, model and training settings do not
-        apply then, except that a step of unknown size counts as `batch_size` samples.
+        apply then, except that a step of unknown size counts as `batch_size` samples. The key in a job file
+        is ``external``; the field keeps the name that stands in the run folders of release 0.1.
     """
 
     name: str

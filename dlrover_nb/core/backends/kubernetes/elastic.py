@@ -99,7 +99,7 @@ def refuse_operator(spec: JobSpec) -> None:
     if spec.foreign is None and spec.kubernetes.operator == DLROVER:
         raise InvalidValueError(
             f"job {spec.name} trains with our own runtime, whose master makes its pods; DLRover's operator "
-            "runs jobs whose roles are an image and a command (foreign:)"
+            "runs jobs whose roles are an image and a command (external:)"
         )
 
 
@@ -113,14 +113,14 @@ def settled(spec: JobSpec, api: Api) -> JobSpec:
     InvalidValueError
         When the job requests the operator for torch programs.
     """
-    wanted, foreign = spec.kubernetes.operator, spec.foreign
-    if foreign is None or wanted in {"", NONE}:
+    wanted, external = spec.kubernetes.operator, spec.foreign
+    if external is None or wanted in {"", NONE}:
         return _with(spec, NONE)
     is_there = operator_of(api) is not Operator.NONE
     if wanted == AUTO:
-        fits = is_there and foreign.framework is Framework.TENSORFLOW
+        fits = is_there and external.framework is Framework.TENSORFLOW
         return _with(spec, DLROVER if fits else NONE)
-    if foreign.framework is Framework.TORCH:
+    if external.framework is Framework.TORCH:
         raise InvalidValueError(
             "operator: dlrover runs programs of tensorflow alone, got torch: DLRover starts those by a "
             "program of its own; leave operator out, or export --kind elasticjob"

@@ -32,14 +32,14 @@ ASKED_NOTE, DECISION_NOTE = f"{PREFIX}asked", f"{PREFIX}decision"  # annotations
 
 def elastic_job(job: PodJob, kind: str, owner: Doc) -> Doc:
     """Return the ElasticJob of a job, owned by its Job `owner`; `kind` is that of the export."""
-    spec, foreign = job.spec, job.spec.foreign
-    assert foreign is not None
+    spec, external = job.spec, job.spec.foreign
+    assert external is not None
     (document,) = EXPORTERS[kind](spec, spec.plan, Provenance(), Options())
     made: Doc = dict(document)
     told = {"labels": labels(spec.name, job.run), "ownerReferences": owned_by(owner)}
     made["metadata"] = made["metadata"] | told
     for role, replica in made["spec"]["replicaSpecs"].items():
-        program = foreign.worker if role == Role.WORKER else foreign.ps
+        program = external.worker if role == Role.WORKER else external.ps
         replica["template"]["spec"] = _reporting(replica["template"]["spec"], spec, program)
     return made
 

@@ -89,7 +89,7 @@ def looked_at(
     """Return the job with what its data determine, and its code; the master inspects data only pods reach."""
     if spec.foreign is not None:
         if model is not None or data is not None:
-            raise InvalidValueError("a foreign job runs its own programs; leave model and data out")
+            raise InvalidValueError("an external job runs its own programs; leave model and data out")
         return planned(spec), None, ()
     if data is None and not sees_rows(spec):
         spec, packed = pack_code(spec, model=model)

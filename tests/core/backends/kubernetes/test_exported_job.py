@@ -42,7 +42,7 @@ def _exported(kind, api, **more):
     return documents
 
 
-@pytest.mark.parametrize("more", [{}, {"foreign": FOREIGN}], ids=["ours", "foreign"])
+@pytest.mark.parametrize("more", [{}, {"external": FOREIGN}], ids=["ours", "foreign"])
 def test_the_objects_of_an_export_alone_start_a_job_that_runs_to_its_end(nodes, namespace, more) -> None:
     api = connect_api(kubeconfig=nodes.kubeconfig, namespace=namespace(nodes))
     for document in _exported("pods", api, **more):

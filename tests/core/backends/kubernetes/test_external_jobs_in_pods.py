@@ -93,7 +93,7 @@ def submit(nodes, namespace):
     """Submit a job with these programs to a namespace of its own."""
 
     def submit(foreign, first, **kubernetes):
-        content = {"name": "foreign", "mode": "manual", "batch_size": 32, "foreign": foreign}
+        content = {"name": "foreign", "mode": "manual", "batch_size": 32, "external": foreign}
         spec = job_from(
             {**content, "kubernetes": host_files() | {"linger_s": 60} | kubernetes, "plan": first}
         )

@@ -28,7 +28,7 @@ TF = {
 
 def job(**foreign):
     kube = {"image": "all:1", "env": ["STAGE=a"], "python": "/opt/python"}
-    spec = job_from({"name": "a", "foreign": TF | foreign, "kubernetes": kube})
+    spec = job_from({"name": "a", "external": TF | foreign, "kubernetes": kube})
     return PodJob(spec, None, "0a1b2c3d", "public", *SECRETS)
 
 

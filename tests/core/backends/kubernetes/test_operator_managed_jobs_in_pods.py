@@ -53,7 +53,7 @@ def spec():
             "name": "foreign",
             "mode": "manual",
             "batch_size": 16,
-            "foreign": {"n_sample": 100_000, "worker": role, "ps": role},
+            "external": {"n_sample": 100_000, "worker": role, "ps": role},
             "kubernetes": host_files() | {"linger_s": 60, "operator": "dlrover", "master_cpu": 0.1},
             "plan": {
                 "worker": {"count": 1, "cpu": 0.1, "memory_mib": 256},
