@@ -19,7 +19,7 @@ from dlrover_nb.core.client.handle import Until
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from dlrover_nb.api.views import Shown
     from dlrover_nb.core.client.handle import JobHandle
@@ -177,7 +177,7 @@ class Job(Results):
         Raises
         ------
         InvalidValueError
-            When it is not set aside.
+            When it is not in quarantine.
 
         Examples
         --------
@@ -199,7 +199,7 @@ class Job(Results):
         Raises
         ------
         InvalidValueError
-            When it is not set aside.
+            When it is not in quarantine.
 
         Examples
         --------
@@ -207,6 +207,28 @@ class Job(Results):
         """
         self.handle.skip_shard(shard, why=why)
         return self.shards()
+
+    def batches(self, sizes: Mapping[str, int], *, why: str = "") -> StatusView:
+        """Set the batch sizes of workers, from one iteration on: smaller ones relieve a slow worker.
+
+        Parameters
+        ----------
+        sizes
+            Samples of one mini-batch by the worker's name; workers that are not named keep theirs.
+        why
+            Reason, kept in the job's story.
+
+        Raises
+        ------
+        InvalidValueError
+            When a worker is not there, or a size is below 1; on a simulated or an external job.
+
+        Examples
+        --------
+        >>> job.batches({"worker-0": 256, "worker-1": 128}, why="worker-1 is slow")
+        """
+        self.handle.adjust_batches(sizes, why=why)
+        return self.status()
 
     # its end
 

@@ -247,7 +247,7 @@ class ShardsView(Shown):
 
     def view(self) -> View:
         """Return the content."""
-        aside = tuple(
+        quarantined = tuple(
             (
                 f"{s.shard}",
                 s.purpose.value,
@@ -259,7 +259,7 @@ class ShardsView(Shown):
         )
         head = ("shard", "to", "pass", "rows", "workers that it ended")
         over_time = CHARTS["shards"].static(self.snapshot, self.series)
-        waiting = (Table("Set aside", head, aside),) if aside else ()
+        waiting = (Table("In quarantine", head, quarantined),) if quarantined else ()
         return View(
             f"Shards of {self.snapshot.title}", (over_time, status.shards_table(self.snapshot), *waiting)
         )

@@ -49,6 +49,14 @@ def whole(text: str) -> int:
         raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
 
 
+def worker_size(text: str) -> tuple[str, int]:
+    """Return a worker's name and batch size, of ``worker-0=256``."""
+    name, equals, size = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"expected WORKER=N such as worker-0=256, got {text!r}")
+    return name, whole(size)
+
+
 def number(text: str) -> float:
     """Return a number."""
     try:

@@ -1,4 +1,4 @@
-"""A view as data: paragraphs, facts, tables and pictures, written once and rendered as text and as HTML.
+"""A view as data: paragraphs, facts, tables and charts, written once and rendered as text and as HTML.
 
 Both renderings use the same strings, so a terminal shows the same numbers as a notebook. The HTML is
 self-contained: no script, no style sheet (GitHub strips both), no request. Styles are inline, on a card with

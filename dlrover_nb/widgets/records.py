@@ -72,7 +72,7 @@ def candidate_view(candidate: Candidate) -> View:
 
 
 def front_view(pareto: ParetoFront) -> View:
-    """Return a front as picture and table."""
+    """Return a front as chart and table."""
     data = front.of_front(pareto)
     empty = (Paragraph(f"No other plan is possible: {pareto.why_empty}."),) if pareto.why_empty else ()
     title = f"Pareto front: {len(data.front)} of {pareto.n_plan:,} plans"

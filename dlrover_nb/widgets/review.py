@@ -135,7 +135,7 @@ def _message(snapshot: JobSnapshot, asked: PendingAction | None, link: Link) -> 
     if opened is None and asked is None:
         news.append(_idle_words(snapshot))
     if link.badge and not snapshot.phase.is_final:
-        news.append("The picture is stale, so nothing can be decided from here.")
+        news.append("The view is stale, so nothing can be decided from here.")
     return " ".join(news)
 
 

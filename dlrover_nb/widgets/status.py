@@ -130,7 +130,7 @@ def progress_words(counts: ShardCounts) -> str:
     return (
         f"{units.percent(share, 1)}: {counts.n_sample_done:,} of {counts.n_sample_total:,} samples; "
         f"shards {counts.done:,} done, {counts.doing:,} doing, {counts.todo:,} to do"
-        + f", {counts.quarantined:,} set aside" * (counts.quarantined > 0)
+        + f", {counts.quarantined:,} in quarantine" * (counts.quarantined > 0)
         + f", {counts.skipped:,} skipped" * (counts.skipped > 0)
     )
 
@@ -289,7 +289,7 @@ def shards_table(snapshot: JobSnapshot) -> Table:
         "done",
         "doing",
         "to do",
-        "set aside",
+        "in quarantine",
         "skipped",
         "samples done",
         "samples",
@@ -298,7 +298,7 @@ def shards_table(snapshot: JobSnapshot) -> Table:
     )
     note = (
         "Returned: taken back from workers that died or left, and trained by another one. "
-        "Set aside: they ended their workers, and wait for %dlrover shards."
+        "In quarantine: they ended their workers, and wait for %dlrover shards."
     )
     return Table("Accounting of shards", head, rows, note)
 

@@ -1,4 +1,4 @@
-"""Elements of a static picture: text, markers, swatches, the card around, and tiles."""
+"""Elements of a static drawing: text, markers, swatches, the card around, and tiles."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def swatch(color: str, x: float, y: float, opacity: float = 1.0) -> str:
 
 
 def card(title: str, desc: str, width: int, height: int, inner: str) -> str:
-    """Return a picture on white as one ``<svg>``, with its title and a description."""
+    """Return a drawing on white as one ``<svg>``, with its title and a description."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" style="max-width:100%;height:auto;background:#fff" '
@@ -78,7 +78,7 @@ def card(title: str, desc: str, width: int, height: int, inner: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A drawn picture and its size in px."""
+    """A finished drawing and its size in px."""
 
     svg: str
     width: int
@@ -86,7 +86,7 @@ class Tile:
 
 
 def tile(title: str, desc: str, tiles: Sequence[Tile], *, n_column: int = 1) -> str:
-    """Return pictures as one ``<svg>``, row by row; each row is as high as its highest."""
+    """Return drawings as one ``<svg>``, row by row; each row is as high as its highest."""
     rows = [tiles[i : i + n_column] for i in range(0, len(tiles), n_column)]
     parts, y = [], 0
     for row in rows:

@@ -27,12 +27,14 @@ from dlrover_nb.core.structs.decisions import (
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
-from dlrover_nb.core.structs.shards import ShardChoice, ShardCounts
+from dlrover_nb.core.structs.shards import BatchChoice, ShardCounts
 from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from dlrover_nb.core.structs.shards import UserChoice
 
 AT_S = 1_750_000_000.0
 CAPACITY = Capacity((NodeShape(8.0, 16_384),))
@@ -95,7 +97,7 @@ class Link:
         self.state = snapshot_of(spec)
         self.decisions: list[Decision] = []
         self.stopped: list[str] = []
-        self.choices: list[ShardChoice] = []
+        self.choices: list[UserChoice] = []
         self.on_snapshot: Callable[[], None] = lambda: None
 
     def snapshot(self) -> JobSnapshot:
@@ -138,7 +140,10 @@ class Link:
             return Explanation(self.state.target, None, now, now, "No plan is better for sure.")
         return Explanation(told.candidate.plan, told.id, told.candidate, now, told.why)
 
-    def choose(self, choice: ShardChoice) -> None:
+    def choose(self, choice: UserChoice) -> None:
+        if isinstance(choice, BatchChoice):
+            self.choices.append(choice)
+            return
         waiting = {told.shard: told for told in self.state.quarantined}
         if choice.shard not in waiting:
             raise InvalidValueError(f"shard {choice.shard} is not in quarantine; none is")

@@ -383,8 +383,18 @@ def test_a_bug_of_ours_keeps_its_traceback(magic: Magic) -> None:
         magic("status")
 
 
+def test_batch_sizes_of_workers_are_set(magic: Magic) -> None:
+    magic("batches ctr worker-0=256 worker-1=128 --why 'it is slow'")
+    magic("batches worker-1=64")
+    told = [(choice.sizes, choice.why) for choice in magic.link.choices]
+    assert told == [((("worker-0", 256), ("worker-1", 128)), "it is slow"), ((("worker-1", 64),), "")]
+    assert "expected WORKER=N such as worker-0=256, got '256'" in magic.refused("batches ctr 256")
+    assert "must be a whole number, got 'many'" in magic.refused("batches worker-0=many")
+    assert len(magic.link.choices) == 2
+
+
 def test_shards_that_ended_their_workers_are_shown_and_decided(magic: Magic) -> None:
-    assert "Set aside" not in str(magic("shards")).replace("Set aside:", "")
+    assert "In quarantine" not in str(magic("shards")).replace("In quarantine:", "")
     told = QuarantinedShard(Purpose.TRAIN, 7, 0, 71_680, 81_920, 0, ("worker-0", "worker-1", "worker-2"))
     magic.link.state = replace(magic.link.state, quarantined=(told, replace(told, shard=9)))
     shown = str(magic("shards ctr"))

@@ -54,7 +54,7 @@ def run_cells(name, home, **variables):
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *HOW[name], f"--nbval-cell-timeout={LIMIT_S:.0f}",
          "--nbval-current-env", f"{name}.ipynb"],
         cwd=home, env=os.environ | folders | {"IPYTHONDIR": str(home / "ipython")} | variables,
-        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        capture_output=True, text=True, timeout=3 * LIMIT_S, check=False,  # of one cell: LIMIT_S
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
     assert f"{n_code_cell(name)} passed" in ran.stdout

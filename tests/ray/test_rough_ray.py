@@ -18,7 +18,7 @@ from dlrover_nb.core.backends.ray.cluster import jobs_folder
 from dlrover_nb.core.backends.ray.master import RayLink
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
-from dlrover_nb.core.rundir.job_file import DIARY
+from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
 from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
 from dlrover_nb.core.structs.events import RoomChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
@@ -70,11 +70,11 @@ def test_a_job_whose_master_cannot_come_back_is_gone_and_its_name_is_free_again(
     wait_until(lambda: handle.snapshot().running, what="training")
     nodes = pids_of(handle)
     (left,) = jobs_folder().glob("headless-*")
-    (left / DIARY).unlink()
+    (left / WRITE_AHEAD_LOG).unlink()
     kill_master("headless")
     with pytest.raises(
         BackendError,
-        match=r"the master of job headless could not begin: .* left no diary .*; submit the job again",
+        match=r"the master of job headless could not begin: .* left no write-ahead log .*; submit the job again",
     ):
         wait_until(lambda: handle.snapshot() is None)
     assert next(j for j in cluster.jobs() if j.name == "headless").phase is JobPhase.FAILED

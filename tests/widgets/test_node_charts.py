@@ -203,7 +203,7 @@ def test_the_queue_says_its_rate_and_when_it_is_empty():
     data = shards.columns(snapshot, SeriesChunk(1, job, {}))
     assert data.per_min == pytest.approx(6.0)
     assert data.left_s == pytest.approx(240.0)
-    assert data.title == "Shards to train: 12 of 37 done, about 4 min to go, 1 set aside"
+    assert data.title == "Shards to train: 12 of 37 done, about 4 min to go, 1 in quarantine"
     assert "3 were taken back" in shards.data_table(data).note
 
 

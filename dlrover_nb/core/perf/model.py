@@ -72,6 +72,12 @@ class Predictions:
             bool(self.extrapolates[index]),
         )
 
+    def at(self, indices: NDArray[np.intp]) -> Predictions:
+        """Return those of some plans, in this order."""
+        return Predictions(
+            self.samples_per_s[indices], self.low[indices], self.high[indices], self.extrapolates[indices]
+        )
+
 
 class ThroughputModel:
     """Resource-performance model of one job.

@@ -71,10 +71,12 @@ class Analysis:
     def front(self) -> ParetoFront:
         """All plans that no other dominates, with named picks."""
         best = non_dominated(self.cost, self.predictions.samples_per_s)
-        candidates = self.candidates([self.space.plan(int(i)) for i in best])
+        plans = [self.space.plan(int(i)) for i in best]
+        candidates = self.completion.bare(plans, self.predictions.at(best))
         spec = self.situation.spec
         wishes = Wishes(spec.budget_per_hour, self.situation.deadline_left_s)
-        shown, picks = thinned(candidates, named_picks(candidates, self.current, wishes))
+        thin, picks = thinned(candidates, named_picks(candidates, self.current, wishes))
+        shown = self.completion.reasoned(thin)
         return ParetoFront(shown, self.current, picks, self.n_plan, spec.prices.currency, self.why_empty)
 
     @cached_property

@@ -68,18 +68,27 @@ class Completion:
 
     def candidates(self, plans: Sequence[ResourcePlan]) -> tuple[Candidate, ...]:
         """Return everything about each plan."""
-        if not plans:
-            return ()
-        s, predictions = self.situation, self.predict(axes_of(plans))
-        speed = predictions.samples_per_s
+        return self.reasoned(self.bare(plans, self.predict(axes_of(plans)))) if plans else ()
+
+    def bare(self, plans: Sequence[ResourcePlan], predictions: Predictions) -> tuple[Candidate, ...]:
+        """Return plans whose throughput is predicted already, without breakdowns and reasons."""
+        s, speed = self.situation, predictions.samples_per_s
         pause_s = np.array([transition_s(diff(s.plan, plan), s.pauses, s.spec.migration) for plan in plans])
         gain = gains(speed, self.now.samples_per_s, pause_s, s.n_sample_left / speed)
-        breakdowns = self.model.breakdowns(axes_of(plans), s.spec.batch_size, speed)
-        rows = zip(plans, pause_s.tolist(), gain.tolist(), breakdowns, strict=True)
+        rows = zip(plans, pause_s.tolist(), gain.tolist(), strict=True)
         return tuple(
-            self._reasoned(bare_candidate(s, plan, predictions[i], pause, gained), breakdown)
-            for i, (plan, pause, gained, breakdown) in enumerate(rows)
+            bare_candidate(s, plan, predictions[i], pause, gained)
+            for i, (plan, pause, gained) in enumerate(rows)
         )
+
+    def reasoned(self, bare: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Return candidates with their breakdowns and reasons."""
+        if not bare:
+            return ()
+        speed = np.array([candidate.prediction.samples_per_s for candidate in bare])
+        axes = axes_of([candidate.plan for candidate in bare])
+        breakdowns = self.model.breakdowns(axes, self.situation.spec.batch_size, speed)
+        return tuple(self._reasoned(*row) for row in zip(bare, breakdowns, strict=True))
 
     def _reasoned(self, bare: Candidate, breakdown: tuple[TermShare, ...]) -> Candidate:
         plan, s = bare.plan, self.situation

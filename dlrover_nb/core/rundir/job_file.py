@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-JOB, DIARY, LOCK = "job.json", "diary.log", "master.lock"
+JOB, WRITE_AHEAD_LOG, LOCK = "job.json", "diary.log", "master.lock"
 LONG_BYTES = 32 << 20  # a longer write-ahead log is compacted
 _FRAME = struct.Struct("<II")  # length and CRC-32 of one entry
 _ENTRIES: Tagged[Entry] = Tagged(Entry)
@@ -139,7 +139,7 @@ class WriteAheadLogFile:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / DIARY
+        self._path = folder / WRITE_AHEAD_LOG
         self._file: BinaryIO | None = None
         self._n_byte = 0
 
@@ -179,7 +179,9 @@ class WriteAheadLogFile:
 
     def _give_up(self, error: OSError) -> None:
         logger.warning(
-            "the diary %s ends here, the job goes on, but not without this master: %s", self._path, error
+            "the write-ahead log %s ends here, the job goes on, but not without this master: %s",
+            self._path,
+            error,
         )
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
@@ -197,12 +199,13 @@ def read_write_ahead_log(folder: Path) -> Iterator[Entry]:
     CheckpointError
         When there is no log.
     """
-    path = folder / DIARY
+    path = folder / WRITE_AHEAD_LOG
     try:
         file = path.open("rb")
     except OSError as error:
         raise CheckpointError(
-            f"the master of the job in {folder} left no diary ({error.strerror}); submit the job again"
+            f"the master of the job in {folder} left no write-ahead log ({error.strerror}); "
+            "submit the job again"
         ) from error
     with file:
         while len(head := file.read(_FRAME.size)) == _FRAME.size:

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.magics.flags import JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
-from dlrover_nb.magics.parser import one_of
+from dlrover_nb.magics.parser import one_of, worker_size
 from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
     from dlrover_nb.api.sizes import Sizes
-    from dlrover_nb.api.views import DecisionView, PlansView, WhatIfView, WhyView
+    from dlrover_nb.api.views import DecisionView, PlansView, StatusView, WhatIfView, WhyView
     from dlrover_nb.magics.commands import Commands
+    from dlrover_nb.magics.verb import Values
 
 ANSWER = (JOB, PROPOSAL, WHY)
 MODE = argument("mode", metavar="MODE", type=one_of("mode", Mode), help="manual, suggest or auto")
 CLEAR = argument("--clear", action="store_true", help="remove the existing pins first")
 DECISION = argument(
     "decision", metavar="DECISION", nargs="?", help="id of the latest decision that you know, such as d3"
+)
+BATCHES = argument(
+    "sizes", metavar="WORKER=N", nargs="*", type=worker_size, help="samples of one mini-batch of a worker"
 )
 _job_or_proposal = job_or("proposal", re.compile(r"p\d+"))
 _job_or_decision = job_or("decision", re.compile(r"d\d+"))
@@ -91,6 +95,19 @@ def undo(commands: Commands, *, job: str | None, decision: str | None, why: str)
     return commands.decided(commands.job(job).undo(decision, why=why))
 
 
+def batches(commands: Commands, *, job: str | None, sizes: list[tuple[str, int]], why: str) -> StatusView:
+    """Set batch sizes of workers."""
+    return commands.job(job).batches(dict(sizes), why=why)
+
+
+def job_or_size(values: Values) -> Values:
+    """Read a first word such as ``worker-0=256`` as a size, not as a job's name."""
+    job = values["job"]
+    if not isinstance(job, str) or "=" not in job:
+        return values
+    return {**values, "job": None, "sizes": [worker_size(job), *cast("list[object]", values["sizes"])]}
+
+
 VERBS = (
     Verb("plans", "show the open proposal, the front and the fit", plans, (JOB,), "quick-start"),
     Verb(
@@ -143,5 +160,13 @@ VERBS = (
         (JOB, DECISION, WHY),
         'quick-start --why "it got slower"',
         (_job_or_decision,),
+    ),
+    Verb(
+        "batches",
+        "set batch sizes of workers, to relieve a slow one",
+        batches,
+        (JOB, BATCHES, WHY),
+        "quick-start worker-0=256 worker-1=128",
+        (job_or_size,),
     ),
 )

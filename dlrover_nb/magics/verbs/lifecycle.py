@@ -110,7 +110,7 @@ VERBS = (
     Verb("delete", "remove a job and all that it left but its history", delete, DELETE, "quick-start"),
     Verb(
         "shards",
-        "show the account of rows, and decide about those set aside",
+        "show the account of rows, and decide about shards in quarantine",
         shards,
         SHARDS,
         'quick-start --skip 7 --why "damaged rows"',

@@ -47,7 +47,7 @@ class Columns:
             parts = [f"all {c.done:,} done" if not c.skipped else f"{c.done:,} done, {c.skipped:,} skipped"]
         elif self.left_s is not None:
             parts.append(f"about {units.duration(self.left_s)} to go")
-        parts += [f"{c.quarantined:,} set aside"] * (c.quarantined > 0)
+        parts += [f"{c.quarantined:,} in quarantine"] * (c.quarantined > 0)
         return f"{TITLE}: {', '.join(parts)}"
 
 
@@ -110,7 +110,8 @@ def words(data: Columns) -> str:
         end = "nothing left to do"
     return (
         f"{c.done:,} done, {c.doing:,} handed out, {c.todo:,} to do; {rate}, {end}. "
-        f"{c.returned:,} were taken back from workers, {c.quarantined:,} set aside, {c.skipped:,} skipped."
+        f"{c.returned:,} were taken back from workers, {c.quarantined:,} in quarantine, "
+        f"{c.skipped:,} skipped."
     )
 
 

@@ -130,7 +130,7 @@ def test_refits_are_bounded_by_the_settings(make_job):
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_views_fit_and_predict_nothing(mode, make_job):
+def test_views_fit_nothing_and_lay_out_an_analysis_once(mode, make_job):
     calls = []
 
     class CountingModel(ThroughputModel):
@@ -151,9 +151,13 @@ def test_views_fit_and_predict_nothing(mode, make_job):
     seen = []
     for _ in range(60):
         job.train(1)
-        n_call = len(calls)
+        n_fit = calls.count("fit")
         view, queries = job.view, job.controller.queries()
-        assert len(calls) == n_call, "reading computes nothing"
+        n_call = len(calls)
+        again = job.view
+        assert calls.count("fit") == n_fit, "reading fits nothing"
+        assert len(calls) == n_call, "what was laid out is kept"
+        assert (again.front, again.curves) == (view.front, view.curves)
         seen.append((view.fit, queries.analysis is not None))
     assert calls.count("fit") >= 2
     assert (seen[0], seen[-1][1]) == ((None, False), True)

@@ -21,7 +21,14 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.history import HistoryStore
-from dlrover_nb.core.rundir.job_file import DIARY, JOB, JobFile, listen_again, read_job, read_write_ahead_log
+from dlrover_nb.core.rundir.job_file import (
+    JOB,
+    WRITE_AHEAD_LOG,
+    JobFile,
+    listen_again,
+    read_job,
+    read_write_ahead_log,
+)
 from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.structs.events import PhaseChanged
@@ -207,7 +214,7 @@ def test_the_files_of_a_master_are_its_owners_alone_and_a_folder_without_them_is
     job = begin()
     job.until(lambda now: now.running)
     assert stat.S_IMODE((job.folder / JOB).stat().st_mode) == 0o600
-    assert stat.S_IMODE((job.folder / DIARY).stat().st_mode) == 0o600
+    assert stat.S_IMODE((job.folder / WRITE_AHEAD_LOG).stat().st_mode) == 0o600
     with pytest.raises(CheckpointError, match="no run folder of a job"):
         own_job.resume(LocalBackend(tmp_path), folder=tmp_path, history_url=job.history, clock=SystemClock())
 
@@ -283,7 +290,7 @@ def test_a_torn_last_entry_of_a_diary_was_told_to_nobody_and_is_left_out(
     job.until(lambda now: now.train.n_sample_done > 5_000)
     job.kill_master()
     whole = list(read_write_ahead_log(job.folder))
-    path = job.folder / DIARY
+    path = job.folder / WRITE_AHEAD_LOG
     for n_cut in range(1, 12):
         path.write_bytes(path.read_bytes()[:-1])
         assert list(read_write_ahead_log(job.folder)) == whole[:-1], n_cut

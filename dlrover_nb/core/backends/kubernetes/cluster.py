@@ -156,7 +156,7 @@ class KubernetesCluster:
         delete_job(self.api, document)
         return (
             f"job {name} is deleted from namespace {self.api.namespace}, and with it {len(pods)} pod(s) and "
-            "its Secrets, service account and last picture; the cluster clears them away within a minute"
+            "its Secrets, service account and last snapshot; the cluster clears them away within a minute"
         )
 
     def shutdown(self, *, force: bool = False) -> str:
