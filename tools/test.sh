@@ -25,4 +25,5 @@ part types &
 types=$!
 parts lint imports structure docs
 wait "$types"
+part second-python
 DLROVER_NB_PART_SECONDS="$seconds" "$make" --no-print-directory unit

@@ -6,10 +6,12 @@ better one has replaced it since. Only where none was shown, it accepts the open
 
 from __future__ import annotations
 
+import argparse
 import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.magics.flags import JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
 from dlrover_nb.magics.parser import one_of, worker_size
@@ -105,7 +107,11 @@ def job_or_size(values: Values) -> Values:
     job = values["job"]
     if not isinstance(job, str) or "=" not in job:
         return values
-    return {**values, "job": None, "sizes": [worker_size(job), *cast("list[object]", values["sizes"])]}
+    try:
+        first = worker_size(job)
+    except argparse.ArgumentTypeError as error:
+        raise InvalidValueError(str(error)) from None
+    return {**values, "job": None, "sizes": [first, *cast("list[object]", values["sizes"])]}
 
 
 VERBS = (
