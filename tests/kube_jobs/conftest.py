@@ -132,7 +132,8 @@ class Place:
         """Delete all jobs, and the pods that no kubelet ends."""
         for each in self.batch.list_namespaced_job(self.namespace).items:
             name = each.metadata.name
-            self.batch.delete_namespaced_job(name, self.namespace, propagation_policy="Background")
+            with contextlib.suppress(ApiException):  # it ended meanwhile
+                self.batch.delete_namespaced_job(name, self.namespace, propagation_policy="Background")
         for pod in self.core.list_namespaced_pod(self.namespace).items:
             self.delete_pod(pod.metadata.name)
 
