@@ -58,6 +58,9 @@ class Notebook:
 
     def _press_run(self, name):
         asked = self.page.locator(".jp-Dialog")
+        if asked.filter(has_text="File Changed").count():  # it takes a late save of its own for another's
+            asked.get_by_role("button", name="Overwrite").click()
+            until(lambda: not asked.count(), "the end of JupyterLab's question")
         assert not asked.count(), f"JupyterLab asks: {asked.first.inner_text()}"
         self.cell(name).locator(".cm-content").click()
         self.page.keyboard.press("Control+Enter")
