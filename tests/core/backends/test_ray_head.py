@@ -131,5 +131,31 @@ def test_ports_are_free_and_given_to_nobody_who_asks_for_any():
     assert set(ports) <= set(head.OWN_PORTS)
 
 
-def test_this_process_has_no_raylet():
-    assert not patient_start.raylet_lives()
+class Child:
+    """A child of this process, as psutil shows it."""
+
+    def __init__(self, name, status="sleeping"):
+        self._name, self._status = name, status
+
+    def name(self):
+        if not self._name:
+            raise psutil.NoSuchProcess(1)
+        return self._name
+
+    def status(self):
+        return self._status
+
+
+@pytest.mark.parametrize(
+    ("children", "lives"),
+    [
+        ([], False),
+        ([Child("gcs_server")], False),
+        ([Child("raylet", psutil.STATUS_ZOMBIE)], False),
+        ([Child(""), Child("raylet")], True),
+    ],
+    ids=["none", "others", "ended", "beside one that ended while looked at"],
+)
+def test_a_raylet_lives_while_it_is_a_running_child(monkeypatch, children, lives):
+    monkeypatch.setattr(psutil.Process, "children", lambda _: children)
+    assert patient_start.raylet_lives() is lives

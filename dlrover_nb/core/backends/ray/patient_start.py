@@ -10,6 +10,7 @@ Run as ``python -m dlrover_nb.core.backends.ray.patient_start start --head ...``
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -29,12 +30,12 @@ LISTEN_PORT = "--dashboard-agent-listen-port="
 def until_registered(get_node: Callable[..., Any], lives: Callable[[], bool]) -> Callable[..., Any]:
     """Wrap Ray's question for a node: ask again, with pauses, until it is answered or the raylet is gone."""
 
-    def asked(*args: object, **named: object) -> Any:  # noqa: ANN401 - Ray's answer
+    def asked(*args: object, **named: object) -> Any:  # noqa: ANN401 - Ray's answer, which has no type
         while True:
             try:
                 return get_node(*args, **named)
             except RuntimeError:
-                time.sleep(POLL_S)
+                time.sleep(POLL_S)  # Ray's own loop has no pause, and nothing tells of a registration
                 if not lives():
                     raise
 
@@ -43,17 +44,19 @@ def until_registered(get_node: Callable[..., Any], lives: Callable[[], bool]) ->
 
 def raylet_lives() -> bool:
     """Whether a raylet that this process started is alive."""
-    children = psutil.Process().children()
-    return any(c.name() == "raylet" and c.status() != psutil.STATUS_ZOMBIE for c in children)
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended while we looked
+            if child.name() == "raylet" and child.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
 
 
 def with_listen_port(start: Callable[..., Any], arguments: Sequence[str]) -> Callable[..., Any]:
     """Wrap Ray's start of a process: the raylet gets the dashboard agent's port, which `arguments` name."""
-    flags = [
-        argument.replace("-", "_").replace("__", "--", 1) for argument in arguments if LISTEN_PORT in argument
-    ]
+    ports = [a.removeprefix(LISTEN_PORT) for a in arguments if a.startswith(LISTEN_PORT)]
+    flags = [f"--dashboard_agent_listen_port={port}" for port in ports]
 
-    def started(command: Sequence[str], kind: str, *args: object, **named: object) -> Any:  # noqa: ANN401
+    def started(command: Sequence[str], kind: str, *args: object, **named: object) -> Any:  # noqa: ANN401 - as above
         more = flags if kind == ray_constants.PROCESS_TYPE_RAYLET else []
         return start([*command, *more], kind, *args, **named)
 
