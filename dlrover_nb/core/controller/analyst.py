@@ -3,8 +3,8 @@
 The input of planning is frozen when an event requires it (`observe`). The analysis is made while that event
 is handled, once, in every mode, and published at its end (`publish`). So reading it fits nothing, in any
 thread, and the result does not depend on when it is read. Front and curves of an analysis are laid out when
-they are first read, once: nobody reads those of most jobs of a simulated cluster, where they took a third of
-the time.
+they are first read, once: nobody reads those of most jobs of a simulated cluster, where they took a fifth of
+the CPU time.
 
 Rejected: making the analysis at the first read. It saves the fits of a job in manual mode that has no viewer,
 but the driver of every real job reads twice a second, and would then fit in the loop that answers its nodes.
@@ -13,7 +13,6 @@ but the driver of every real job reads twice a second, and would then fit in the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -29,33 +28,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.planner import Analysis
-    from dlrover_nb.core.structs.decisions import ParetoFront, Prediction
+    from dlrover_nb.core.structs.decisions import Prediction
     from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import Curve, FitReport
 
     Fit = Callable[[Situation], ThroughputModel]
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedAnalysis:
-    """The newest analysis and what views show of it; None and empty before anything was measured."""
-
-    analysis: Analysis | None = None
-
-    @property
-    def fit(self) -> FitReport | None:
-        """The fitted model."""
-        return None if self.analysis is None else self.analysis.model.report_
-
-    @property
-    def curves(self) -> tuple[Curve, ...]:
-        """Throughput along each axis."""
-        return () if self.analysis is None else self.analysis.curves
-
-    @property
-    def front(self) -> ParetoFront | None:
-        """The plans that no other dominates."""
-        return None if self.analysis is None else self.analysis.front
 
 
 class Analyst:
@@ -86,7 +62,7 @@ class Analyst:
         self._cache: Analysis | None = None
         self._observed_at_s = self._since_s = state.job.at_s
         self._n_observed = 0
-        self._published = PublishedAnalysis()
+        self._published: Analysis | None = None
 
     def is_due(self, plan: ResourcePlan, at_s: float) -> bool:
         """Whether new windows of a plan deserve another fit."""
@@ -160,15 +136,12 @@ class Analyst:
         return self._fit(situation)
 
     def publish(self) -> None:
-        """Publish the newest analysis, if it is not published yet."""
-        analysis = self.analysis
-        if analysis is None or analysis is self._published.analysis:
-            return
-        self._published = PublishedAnalysis(analysis)
+        """Publish the newest analysis."""
+        self._published = self.analysis
 
     @property
-    def published(self) -> PublishedAnalysis:
-        """The last published analysis."""
+    def published(self) -> Analysis | None:
+        """The last published analysis; None before any measurement."""
         return self._published
 
     @property

@@ -204,7 +204,10 @@ class Controller:
         return tuple(need.why for need in self._protection.needs(self._rollouts.target))
 
     def view(self) -> DecisionView:
-        """Return the state after the last event, as published: nothing is fitted or forecast here."""
+        """Return the state after the last event, as published: nothing is fitted or forecast here.
+
+        Front and curves of an analysis are laid out by the first view that shows them.
+        """
         shown = self._analyst.published
         return DecisionView(
             mode=self._state.mode,
@@ -212,10 +215,10 @@ class Controller:
             decisions=self._decisions.all,
             outcomes=tuple(self._rollouts.outcomes),
             markers=tuple(self._rollouts.markers),
-            fit=shown.fit,
-            curves=shown.curves,
+            fit=None if shown is None else shown.model.report_,
+            curves=() if shown is None else shown.curves,
             samples=self._measured.samples,
-            front=shown.front,
+            front=None if shown is None else shown.front,
             memory=self._measured.published_memory,
             story=self._story.lines,
             pins=self._state.pins,
@@ -228,7 +231,7 @@ class Controller:
         s, advisor, limits = self._settings, self._advisor, self._auto.limits(self._at_s)
         is_measured = self._analyst.is_measured(self._rollouts.target)
         return PlanQueries(
-            analysis=self._analyst.published.analysis,
+            analysis=self._analyst.published,
             context=self._decisions.context,
             proposals=self._book.all,
             waiting=MeasurementProgress(is_measured, self._measured.n_waiting, s.n_stable, s.n_patience),
@@ -246,7 +249,7 @@ class Controller:
 
         None where it is not in auto mode, was not measured, or has too many plans to list.
         """
-        analysis = self._analyst.published.analysis
+        analysis = self._analyst.published
         may_bid = self._auto.is_on and self._advisor.may_change
         if not may_bid or analysis is None or analysis.grid.n_plan > MAX_PLANS:
             return None
