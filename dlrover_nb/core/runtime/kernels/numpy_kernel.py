@@ -73,11 +73,11 @@ def update_rows(
     width = gradients.shape[1]
     rows = table.take(slots, axis=0, mode="clip")
     values, state = rows[:, :width], rows[:, width:]
+    if rule.added is not None:
+        optimizer, model = rule.added
+        arrays = [state[:, i * width : (i + 1) * width] for i in range(optimizer.n_state)]
+        optimizer.update(values, arrays, gradients, model)
     match rule.optimizer:
-        case _ if rule.added is not None:
-            optimizer, model = rule.added
-            arrays = [state[:, i * width : (i + 1) * width] for i in range(optimizer.n_state)]
-            optimizer.update(values, arrays, gradients, model)
         case Optimizer.SGD:
             _sgd(values, gradients, rule)
         case Optimizer.ADAGRAD:
@@ -91,10 +91,10 @@ def update_rows(
 
 def update_dense(dense: Floats, gradient: Floats, rule: Rule, corrections: Floats | None) -> None:
     """Apply one step to a dense slice: `dense` [1 + state, m], `gradient` [m]."""
+    if rule.added is not None:
+        optimizer, model = rule.added
+        optimizer.update(dense[0], list(dense[1:]), gradient, model)
     match rule.optimizer:
-        case _ if rule.added is not None:
-            optimizer, model = rule.added
-            optimizer.update(dense[0], list(dense[1:]), gradient, model)
         case Optimizer.SGD:
             _sgd(dense[0], gradient, rule)
         case Optimizer.ADAGRAD:
