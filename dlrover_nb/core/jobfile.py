@@ -161,7 +161,7 @@ def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, ob
         return dict(content)
     if is_code(path) or data.get("format") == DataFormat.OWN:
         return {**content, "data": {"format": DataFormat.OWN.value, **data}}
-    if "://" in path and "format" in data:
+    if "://" in path and "format" in data:  # a URL, which formats of packages may read
         return dict(content)
     full = (base or Path.cwd()) / Path(path).expanduser()
     if "format" not in data:

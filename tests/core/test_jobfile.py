@@ -98,6 +98,11 @@ def test_a_relative_path_starts_from_the_files_folder_and_tells_the_format() -> 
     assert parse_job("name: x\ndata: {path: ~/a.tsv}").data.path == str(Path.home() / "a.tsv")
 
 
+def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
+    text = "name: x\ndata: {format: parquet, path: 's3://bucket/day1'}"
+    assert parse_job(text, base=Path("/jobs")).data.path == "s3://bucket/day1"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

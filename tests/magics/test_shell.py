@@ -129,6 +129,8 @@ def test_submit_by_flags(magic: Magic, tmp_path: Path) -> None:
     assert (spec.plan.worker.count, spec.plan.ps.cpu, spec.mode, spec.n_epoch) == (2, 0.5, Mode.AUTO, 3)
     assert (spec.data.format, spec.data.path) == (DataFormat.PARQUET, str(tmp_path / "day1.parquet"))
     assert spec.owner
+    magic("submit far --format parquet --data s3://bucket/day1")
+    assert magic.memory.links["far"].state.spec.data.path == "s3://bucket/day1"
 
 
 def test_submit_by_a_cell_and_flags_win(magic: Magic) -> None:
