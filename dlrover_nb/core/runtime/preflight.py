@@ -87,7 +87,7 @@ def validate_packed_job(spec: JobSpec, folder: Path) -> tuple[JobSpec, FeatureSp
         What is wrong with the data, or with the code.
     """
     _check_codes(spec, folder)
-    ElementwiseOptimizer.named(spec.model.optimizer)
+    ElementwiseOptimizer.named(spec.model.optimizer)  # refuses an unknown one
     features = make_features(spec.data, spec.model, folder=folder)
     _check_passes(spec, features)
     return _tried(spec, features, folder), features

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_world import every_kernel  # noqa: F401
+from kernel_world import every_kernel  # noqa: F401 - repeats the tests on each kernel
 from node_world import SPEC, shard
 
 from dlrover_nb.core import extensions

@@ -66,7 +66,7 @@ class CapacityInformer:
         self._seen: ClusterCapacity | None = None
         self._error: BackendError | None = None
         self._first, self._closed = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"lookout-{tenant.job}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"capacity-{tenant.job}", daemon=True)
         self._thread.start()
 
     def latest(self) -> ClusterCapacity:
