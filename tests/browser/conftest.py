@@ -32,6 +32,23 @@ class Lab:
     token: str
     root: Path
     environment: dict[str, str]
+    log: Path
+
+    def state(self):
+        """Describe the kernels and processes of this JupyterLab, and the last lines of its log."""
+        with urlopen(f"{self.address}api/kernels?token={self.token}", timeout=LIMIT_S) as answer:
+            kernels = answer.read().decode()
+        mine = filter(None, map(self._told, psutil.process_iter()))
+        end = self.log.read_text()[-3000:]
+        return "\n".join([f"its kernels are {kernels}, its processes", *mine, "its log ends with", end])
+
+    def _told(self, process):
+        try:
+            if process.environ().get("XDG_STATE_HOME") != self.environment["XDG_STATE_HOME"]:
+                return ""
+            return f"{process.pid} {process.status()} {' '.join(process.cmdline()[:9])}"
+        except psutil.Error:  # it ended meanwhile, or is not ours
+            return ""
 
 
 @pytest.fixture
@@ -40,8 +57,10 @@ def lab():
     home = Path(tempfile.mkdtemp(prefix="dl"))  # short: unix sockets live below it
     environment = _environment(home)
     port = free_port()
-    here = Lab(f"http://127.0.0.1:{port}/", secrets.token_hex(16), home / "work", environment)
-    with (home / "lab.log").open("wb") as log:
+    here = Lab(
+        f"http://127.0.0.1:{port}/", secrets.token_hex(16), home / "work", environment, home / "lab.log"
+    )
+    with here.log.open("wb") as log:
         server = subprocess.Popen(
             [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
              "--ServerApp.port_retries=0", "--allow-root", f"--IdentityProvider.token={here.token}",

@@ -22,7 +22,7 @@ class Notebook:
     """A notebook in the browser, its cells by name."""
 
     def __init__(self, page, lab, cells):
-        self.page, self.file, self.names = page, lab.root / "job.ipynb", [*cells]
+        self.page, self.lab, self.file, self.names = page, lab, lab.root / "job.ipynb", [*cells]
         write_notebook(self.file, cells.values())
         page.goto(f"{lab.address}lab/tree/job.ipynb?token={lab.token}")
         self.wait_for_kernel()
@@ -80,8 +80,12 @@ class Notebook:
 
     def run(self, name):
         self.start(name)
-        until(lambda: self.has_run(name), f"the end of cell {name}")
+        until(lambda: self.has_run(name), lambda: f"the end of cell {name}, where {self.state(name)},")
         assert "Traceback" not in self.cell(name).inner_text()
+
+    def state(self, name):
+        """Describe what a cell waits for, as far as it can be seen from outside."""
+        return f"the cell shows {self.cell(name).inner_text()!r} and {self.lab.state()}"
 
     def shows(self, name, words):
         """Wait until a cell shows these words: its output arrives after its number."""

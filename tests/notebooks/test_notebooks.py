@@ -1,5 +1,6 @@
 """The notebooks, cell by cell: each in a kernel, a folder and a home of its own, and nothing is left of it."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -40,9 +41,10 @@ def home():
     yield folder
     left = processes_below(folder)
     for process in left:
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended with the one before
+            process.kill()
     shutil.rmtree(folder, ignore_errors=True)
-    assert not left, [process.cmdline()[:4] for process in left]
+    assert not left, [*left.values()]
 
 
 def run_cells(name, home, **variables):
@@ -66,12 +68,12 @@ def n_code_cell(name):
 
 
 def processes_below(folder):
-    """Return who was started with its state in this folder."""
-    found = []
+    """Return who was started with its state in this folder, and how."""
+    found = {}
     for process in psutil.process_iter():
         try:
             if process.environ().get("XDG_STATE_HOME", "").startswith(str(folder)):
-                found.append(process)
+                found[process] = process.cmdline()[:4]
         except psutil.Error:  # ended meanwhile, or another user's
             continue
     return found

@@ -43,6 +43,7 @@ UNSEEN_S = 10.0  # until a pod that was made and is not observed is looked up
 AGAIN_S = 5.0  # until an order that changed nothing is repeated
 SLOW_S = 10.0  # a container is usually made by then; later the node counts as waiting
 PREPARE_LIMIT_S = 900.0  # for a container to be made: a large image over a slow line
+UNTAKEN_LIMIT_S = 60.0  # for a machine to notice a pod; one silent for 40 s gets no new pods
 ASK_EVERY_S, LONGEST_ASK_S = 15.0, 300.0  # between queries of why pods take long: they double
 N_KEPT = 5  # failed pods
 
@@ -263,10 +264,10 @@ class PodReconciler:
             _wait_limit(now) == PULL_LIMIT_S and _wait_limit(before) == PULL_LIMIT_S
         ):  # the first one says most
             entry.waits = now
-        limit_s = PREPARE_LIMIT_S if isinstance(now, Preparing) else now.limit_s
+        limit_s = _wait_limit(now)
         if limit_s is not None and entry.is_desired and at_s >= entry.waits_since_s + limit_s:
             why = _wait_reason(entry, at_s) or ""
-            late = f"it could not begin within {limit_s / 60:g} minutes: {why}"
+            late = f"it could not begin within {limit_s / 60:g} min: {why}"
             self._report(entry, NodeExited(entry.node, late, retryable=isinstance(now, Preparing)))
             entry.is_desired = False
 
@@ -361,7 +362,7 @@ def _has_failed(pod: Doc) -> bool:
 def _wait_limit(waits: Waiting | Preparing | None) -> float | None:
     """Return how long a wait may last, which also identifies its kind."""
     if isinstance(waits, Preparing):
-        return PREPARE_LIMIT_S
+        return UNTAKEN_LIMIT_S if waits.machine and not waits.is_taken else PREPARE_LIMIT_S
     return waits.limit_s if waits else None
 
 
@@ -378,7 +379,14 @@ def _wait_reason(entry: _Entry, at_s: float) -> str | None:
             return entry.delay
         case Waiting(why, _):
             return why
-        case Preparing(machine) if _is_slow(entry, at_s):
-            making = f"{machine} makes its container" if machine else "no scheduler has looked at it yet"
-            return f"{making}: {entry.explanation}" if entry.explanation else making
+        case Preparing() as now if _is_slow(entry, at_s):
+            step = _step(now)
+            return f"{step}: {entry.explanation}" if entry.explanation else step
     return None
+
+
+def _step(now: Preparing) -> str:
+    """Return what is missing for a container to be made."""
+    if not now.machine:
+        return "no scheduler has looked at it yet"
+    return f"{now.machine} makes its container" if now.is_taken else f"{now.machine} has not noticed its pod"

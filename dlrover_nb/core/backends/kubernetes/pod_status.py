@@ -71,9 +71,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Preparing:
-    """It has a machine (None: not scheduled yet), and its container is being created."""
+    """It has a machine (None: not scheduled yet), and its container is being created.
+
+    `is_taken`: the machine's kubelet has acknowledged it, which takes a moment. A machine that has just lost
+    power still gets pods, and a cluster that does not evict (most of a small one is down, say) leaves them.
+    """
 
     machine: str | None
+    is_taken: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +181,8 @@ def _not_begun(node: str, pod: Doc, waiting: Doc) -> PodStatus:
         return Waiting(cut(str(placed.get("message") or placed.get("reason") or "")))
     reason, machine = str(waiting.get("reason") or ""), machine_of(pod)
     if reason in _ON_ITS_WAY:
-        return Preparing(machine or None)
+        told = pod.get("status") or {}
+        return Preparing(machine or None, is_taken="startTime" in told or "containerStatuses" in told)
     why = _joined(reason, waiting.get("message"))
     if reason in _NEVER:
         return Ended(NodeExited(node, why, retryable=False), is_final=False)

@@ -18,6 +18,7 @@ from dlrover_nb.core.backends.kubernetes.pod_reconciler import (
     PREPARE_LIMIT_S,
     SLOW_S,
     UNSEEN_S,
+    UNTAKEN_LIMIT_S,
     PodReconciler,
 )
 from dlrover_nb.core.backends.kubernetes.pod_status import PULL_LIMIT_S
@@ -283,7 +284,7 @@ def test_an_image_that_cannot_be_pulled_is_given_up_with_the_first_reason(job):
         assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "ErrImagePull: no such host"}
     job.turn(after_s=PULL_LIMIT_S / 3)
     (exited,) = job.ended
-    assert exited.why == "it could not begin within 3 minutes: ErrImagePull: no such host"
+    assert exited.why == "it could not begin within 3 min: ErrImagePull: no such host"
     assert not exited.retryable
     job.turn(after_s=FORCE_AFTER_S + AGAIN_S)
     job.turn(after_s=FORCE_AFTER_S + AGAIN_S)
@@ -303,7 +304,29 @@ def test_a_container_that_takes_long_to_make_is_told_and_not_for_ever(job):
     assert job.reconciler.waiting(job.cluster.at_s) == told
     job.turn(after_s=PREPARE_LIMIT_S)
     assert job.ended[0].retryable
-    assert "15 minutes" in job.ended[0].why
+    assert "15 min" in job.ended[0].why
+
+
+def test_a_pod_that_its_machine_never_notices_is_replaced(job):
+    job.want("ps-0")
+    job.turn()
+    job.turn()
+    job.turn(after_s=SLOW_S)
+    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "node1 has not noticed its pod"}
+    job.turn(after_s=UNTAKEN_LIMIT_S)
+    (exited,) = job.ended
+    assert exited.retryable
+    assert "node1 has not noticed its pod" in exited.why
+
+
+def test_a_pod_that_no_scheduler_has_looked_at_is_waited_for(job):
+    job.want("ps-0")
+    job.turn()
+    del job.cluster.pods["ps-0"]["spec"]["nodeName"]
+    job.turn()
+    job.turn(after_s=2 * UNTAKEN_LIMIT_S)
+    assert job.ended == []
+    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "no scheduler has looked at it yet"}
 
 
 def is_question(order):
@@ -313,6 +336,9 @@ def is_question(order):
 def test_why_pods_take_long_is_asked_seldom_and_of_each_in_its_turn(job):
     for name in ("ps-0", "ps-1"):
         job.want(name)
+    job.turn()
+    for name in ("ps-0", "ps-1"):
+        job.cluster.set(name, "Pending", waiting={"reason": "ContainerCreating"})
     turns = [job.turn() for _ in range(800)]  # a second each; then they are given up
     asked = [
         (at_s, order.node) for at_s, orders in enumerate(turns) for order in orders if is_question(order)
