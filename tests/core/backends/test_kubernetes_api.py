@@ -7,7 +7,7 @@ import uuid
 from itertools import islice
 
 import pytest
-from waiting import LIMIT_S
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes.api import (
     Conflict,
@@ -92,6 +92,7 @@ def test_an_object_that_is_not_valid_is_refused_with_the_field(api):
 
 def test_a_quota_that_is_used_up_is_no_missing_right(api):
     api.create(QUOTA, {"metadata": {"name": "small"}, "spec": {"hard": {"limits.cpu": "500m"}}})
+    until(lambda: (api.get(QUOTA, "small").get("status") or {}).get("hard"), "the quota in force")
     with pytest.raises(OverQuota, match="no room to create pods p in namespace") as caught:
         api.create(POD, a_pod("p"))
     assert caught.value.quota == "small"
