@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 make=${MAKE:-make}
+unset PYTHONDONTWRITEBYTECODE # images set it; here hundreds of processes import the same modules
 seconds=build/part-seconds
 mkdir -p build
 : >"$seconds"
