@@ -2,8 +2,11 @@
 
 A test belongs to one part, decided by its markers and folder. Tests of a part that shares something real (one Ray
 head, one API server, one cluster with nodes, one PostgreSQL server, one JupyterLab at a time) run in one worker
-process, so that it is started once. All others are dealt to workers file by file. Parts that mostly wait come
-first: they run side by side, and unit tests use the processor time that they leave.
+process, so that it is started once. All others are dealt to workers file by file.
+
+Parts whose jobs train while a test waits share one process too, so that one such job runs at a time: side by side,
+each test takes longer, and its job trains on meanwhile. Parts that mostly wait come first, and unit tests use the
+processor time that they leave.
 
 Rejected: `--dist loadgroup` alone (it deals tests without a group one by one, and so starts the fixtures of a module
 in every worker) and a lock around one shared Ray head (a worker that ends first would end it for the others).
@@ -21,6 +24,11 @@ import pytest
 PARTS = ("pods", "ray", "kube", "notebooks", "browser", "history", "unit")  # in the order of their start
 MARKED = ("pods", "browser", "ray", "kube")  # the first that a test is marked with is its part
 FOLDERS = {"notebooks": "notebooks", "history": "core/history"}  # parts that are whole folders of tests/
+LANES = {
+    "ray": "jobs",
+    "notebooks": "jobs",
+    "browser": "jobs",
+}  # parts that share a worker process with others
 PART = "part"  # the property of a test's report
 
 
@@ -41,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         part = part_of(item)
         item.user_properties.append((PART, part))
         if part != "unit":
-            item.add_marker(pytest.mark.xdist_group(part))
+            item.add_marker(pytest.mark.xdist_group(LANES.get(part, part)))
     items.sort(key=lambda item: PARTS.index(part_of(item)))
 
 

@@ -24,9 +24,9 @@ def started():
         return None
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(own_home):
-    """One local Ray head for the whole run, ended by its own pid."""
+    """One local Ray head for these tests, ended with them: masters of ended jobs go on taking some of a core."""
     cluster = until(started, "a Ray head")
     yield cluster
     cluster.shutdown(force=True)

@@ -29,6 +29,7 @@ from dlrover_nb.core.structs.summary import summarize
 pytestmark = pytest.mark.ray
 
 PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 1024), ps=RolePlan(1, 0.5, 512))
+FOREVER = 10_000  # epochs of a job that is stopped: on a slow machine two may end before
 
 
 def job(name, **changes):
@@ -106,7 +107,7 @@ def test_a_scaled_job_loses_no_shard(cluster, wait_until):
 
 
 def test_a_job_is_found_again_by_name_from_another_process(cluster, wait_until):
-    handle = cluster.submit(job("found"))
+    handle = cluster.submit(job("found", n_epoch=FOREVER))
     other = in_new_process(
         "from dlrover_nb.core.connect import connect\n"
         "c = connect('ray')\n"
@@ -117,7 +118,7 @@ def test_a_job_is_found_again_by_name_from_another_process(cluster, wait_until):
     with pytest.raises(NotFoundError, match="did you mean found"):
         cluster.job("fuond")
     with pytest.raises(InvalidValueError, match="is here already"):
-        cluster.submit(job("found"))
+        cluster.submit(job("found", n_epoch=FOREVER))
     stopped = handle.stop(why="seen enough")
     assert stopped.phase is JobPhase.STOPPED
     told = next(line for line in cluster.live_jobs() if line.name == "found")
@@ -151,15 +152,15 @@ def test_an_address_where_no_ray_is_is_refused_and_the_connection_stays(cluster)
 
 
 def test_an_ended_job_makes_room_for_the_next_of_its_name(cluster):
-    first = cluster.submit(job("again"))
+    first = cluster.submit(job("again", n_epoch=FOREVER))
     first.stop()
-    second = cluster.submit(job("again"))
+    second = cluster.submit(job("again", n_epoch=FOREVER))
     assert not second.snapshot().phase.is_final
     second.stop()
 
 
 def test_a_deleted_job_leaves_nothing_and_one_that_runs_is_not_deleted_by_mistake(cluster, wait_until):
-    handle = cluster.submit(job("unwanted"))
+    handle = cluster.submit(job("unwanted", n_epoch=FOREVER))
     wait_until(lambda: handle.snapshot().running, what="training")
     folder = Path(handle.snapshot().folder)
     with pytest.raises(

@@ -28,6 +28,7 @@ from dlrover_nb.core.structs.decisions import Candidate, Prediction
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
 
+FOREVER = 10**13  # samples of a job that must not end first, however slow the machine
 NOW = ResourcePlan(worker=RolePlan(1, 1.0, 1024), ps=RolePlan(1, 1.0, 1024))
 
 
@@ -90,13 +91,13 @@ def test_jobs_in_auto_mode_share_a_full_cluster_within_their_quotas():
     truth = TermsTruth(grad_s=2e-5, lookup_s=1e-6, constant_s=1e-3)
     bounds = PlanBounds(max_workers=24, max_ps=4, worker_cpus=(1.0,), ps_cpus=(1.0,))
 
-    def job(name: str) -> SimulatedJob:
-        spec = JobSpec(name, plan=NOW, bounds=bounds, mode=Mode.AUTO)
-        return SimulatedJob(spec, truth, 10**10, ps_memory=MemoryGrowth(300.0))
+    def job(spec: JobSpec) -> SimulatedJob:
+        settled = JobSpec(spec.name, plan=NOW, bounds=bounds, mode=Mode.AUTO)
+        return SimulatedJob(settled, truth, FOREVER, ps_memory=MemoryGrowth(300.0))
 
-    cluster = SimulatedCluster(world, SETTINGS, lambda spec: job(spec.name), speed=3000.0)
+    cluster = SimulatedCluster(world, SETTINGS, job, speed=3000.0)
     try:
-        handles = [cluster.submit(JobSpec(f"job-{i}")) for i in range(6)]
+        handles = cluster.add_all(job(JobSpec(f"job-{i}")) for i in range(6))
         end_s = time.monotonic() + LIMIT_S
         while not all(any("may plan with" in line for line in h.snapshot().story) for h in handles):
             assert time.monotonic() < end_s, "no quotas were told"

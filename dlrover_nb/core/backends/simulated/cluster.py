@@ -32,7 +32,7 @@ from dlrover_nb.core.structs.events import Decided, JobSubmitted, QuotaChanged
 from dlrover_nb.core.structs.shards import BatchChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.controller import ControllerSettings, PlanQueries
     from dlrover_nb.core.simulator.description import SimulatedJob
@@ -124,9 +124,15 @@ class SimulatedCluster:
 
     def add(self, job: SimulatedJob) -> JobHandle:
         """Start a job whose truth is given; see `submit`."""
-        check_fits(job.spec.plan, self.capacity())
-        self._commands.ask(lambda: self._add(job))
-        return self._handle(job.spec.name)
+        return self.add_all([job])[0]
+
+    def add_all(self, jobs: Iterable[SimulatedJob]) -> tuple[JobHandle, ...]:
+        """Start jobs at one virtual moment; one by one they start as far apart as this machine is slow."""
+        jobs = tuple(jobs)
+        for job in jobs:
+            check_fits(job.spec.plan, self.capacity())
+        self._commands.ask(lambda: [self._add(job) for job in jobs])
+        return tuple(self._handle(job.spec.name) for job in jobs)
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first."""

@@ -207,6 +207,17 @@ def test_a_stopped_job_stays_stopped_and_its_name_is_taken(cluster):
         cluster.add(job())
 
 
+def test_jobs_that_are_added_together_start_at_one_moment_or_not_at_all(cluster):
+    jobs = [replace(job(), spec=replace(job().spec, name=f"ads-{i}")) for i in range(5)]
+    huge = replace(job().spec.plan, worker=RolePlan(1, 17.0, 2048))
+    with pytest.raises(CapacityError):
+        cluster.add_all([*jobs, replace(job(), spec=replace(job().spec, plan=huge))])
+    assert cluster.jobs() == ()
+    handles = cluster.add_all(jobs)
+    assert [handle.name for handle in handles] == [each.spec.name for each in jobs]
+    assert len({summary.started_at_s for summary in cluster.jobs()}) == 1
+
+
 def test_what_cannot_be_is_refused_with_the_reason(cluster):
     with pytest.raises(NotFoundError, match="no job 'asd'"):
         cluster.job("asd")
