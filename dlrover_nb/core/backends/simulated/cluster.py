@@ -32,7 +32,7 @@ from dlrover_nb.core.structs.events import Decided, JobSubmitted, QuotaChanged
 from dlrover_nb.core.structs.shards import BatchChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from dlrover_nb.core.controller import ControllerSettings, PlanQueries
     from dlrover_nb.core.simulator.description import SimulatedJob
@@ -131,7 +131,7 @@ class SimulatedCluster:
         jobs = tuple(jobs)
         for job in jobs:
             check_fits(job.spec.plan, self.capacity())
-        self._commands.ask(lambda: [self._add(job) for job in jobs])
+        self._commands.ask(lambda: self._add_all(jobs))
         return tuple(self._handle(job.spec.name) for job in jobs)
 
     def jobs(self) -> tuple[JobSummary, ...]:
@@ -260,11 +260,19 @@ class SimulatedCluster:
         for event in own:
             self._handle_event(name, event)
 
+    def _add_all(self, jobs: Sequence[SimulatedJob]) -> None:
+        names: set[str] = set()
+        for job in jobs:
+            name = job.spec.name
+            if name in names or name in self._runs:
+                phase = self._runs[name].phase if name in self._runs else "twice in this list"
+                raise InvalidValueError(f"a job named {name} was here already ({phase}); choose another name")
+            names.add(name)
+        for job in jobs:
+            self._add(job)
+
     def _add(self, job: SimulatedJob) -> None:
         name = job.spec.name
-        if name in self._runs:
-            phase = self._runs[name].phase
-            raise InvalidValueError(f"a job named {name} was here already ({phase}); choose another name")
         sim = self._world.submit(self._begun(job))
         self._runs[name] = SimulatedRun(sim, self._first_event(name), self.capacity(), self._settings)
         self._catch_up(name)

@@ -212,6 +212,8 @@ def test_jobs_that_are_added_together_start_at_one_moment_or_not_at_all(cluster)
     huge = replace(job().spec.plan, worker=RolePlan(1, 17.0, 2048))
     with pytest.raises(CapacityError):
         cluster.add_all([*jobs, replace(job(), spec=replace(job().spec, plan=huge))])
+    with pytest.raises(InvalidValueError, match="ads-0"):
+        cluster.add_all([*jobs, jobs[0]])
     assert cluster.jobs() == ()
     handles = cluster.add_all(jobs)
     assert [handle.name for handle in handles] == [each.spec.name for each in jobs]
