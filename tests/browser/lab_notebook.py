@@ -11,6 +11,11 @@ N_POINT = """() => Math.max(0, ...(window.Bokeh?.documents ?? []).flatMap(doc =>
   .filter(m => m.type === 'ColumnDataSource' && m.data.measured)
   .map(m => m.data.measured.length)))"""
 
+QUESTIONS = {  # that JupyterLab asks now and then, by a race of its own, and how a person answers
+    "File Changed": "Overwrite",  # it takes a late save of its own for another's
+    "Select Kernel": "Select",  # it runs a cell before it knows the kernel that it has just started
+}
+
 
 def write_notebook(path, sources):
     """Write a notebook of these cells."""
@@ -58,9 +63,10 @@ class Notebook:
 
     def _press_run(self, name):
         asked = self.page.locator(".jp-Dialog")
-        if asked.filter(has_text="File Changed").count():  # it takes a late save of its own for another's
-            asked.get_by_role("button", name="Overwrite").click()
-            until(lambda: not asked.count(), "the end of JupyterLab's question")
+        for question, answer in QUESTIONS.items():
+            if asked.filter(has_text=question).count():
+                asked.get_by_role("button", name=answer, exact=True).click()
+                until(lambda: not asked.count(), "the end of JupyterLab's question")
         assert not asked.count(), f"JupyterLab asks: {asked.first.inner_text()}"
         self.cell(name).locator(".cm-content").click()
         self.page.keyboard.press("Control+Enter")
