@@ -48,14 +48,20 @@ def final_is_due(state: JobState) -> bool:
     return state.train.finished and not state.is_settled and not is_under_way
 
 
-def start_checkpoint(state: JobState, at_s: float) -> None:
-    """Order every PS to copy its part; all workers are paused."""
+def start_checkpoint(state: JobState, at_s: float, *, is_awaited: bool) -> None:
+    """Order every PS to copy its part; all workers are paused.
+
+    A stop or a change of plan makes progress by a checkpoint that it awaits. A periodic one must not count:
+    a change that is stuck would never be given up.
+    """
     group = state.group
     assert group is not None
     state.n_checkpoint += 1
     number = state.n_checkpoint
     ledger = state.train.checkpoint()
-    state.writing[number] = Writing(number, at_s, group, ledger, is_final=state.train.finished)
+    state.writing[number] = Writing(
+        number, at_s, group, ledger, is_final=state.train.finished, is_awaited=is_awaited
+    )
     on_disk = [kept.manifest.n_byte for kept in state.checkpoints if kept.is_on_disk]
     state.orders.append(PrepareCheckpoint(number, on_disk[-1] if on_disk else FIRST_CHECKPOINT_BYTES))
     root = checkpoint_root(state.spec.checkpoint_url, state.folder)
@@ -82,7 +88,8 @@ def on_copied(state: JobState, node: Node, copied: Copied, at_s: float) -> None:
     writing = state.writing.get(copied.checkpoint)
     if writing is None or node.id not in writing.group.nodes or node.id in writing.copied:
         return
-    writing.copied[node.id], state.last_step_s = copied, at_s
+    writing.copied[node.id] = copied
+    _step(state, writing, at_s)
     if writing.is_copied and None not in _memory(writing):
         _keep(state, RestorableCheckpoint(_manifest(writing, at_s), _memory(writing)))
 
@@ -95,10 +102,16 @@ def on_saved(state: JobState, node: Node, saved: Saved, at_s: float) -> None:
     if saved.error:
         on_failed(state, saved.checkpoint, f"{node.id}: {saved.error}", at_s)
         return
-    writing.saved[node.id], state.last_step_s = saved, at_s
+    writing.saved[node.id] = saved
+    _step(state, writing, at_s)
     if writing.is_copied and all(name in writing.saved for name in writing.group.nodes):
         writing.manifest = _manifest(writing, at_s)
         state.orders.append(WriteManifest(writing.manifest))
+
+
+def _step(state: JobState, writing: Writing, at_s: float) -> None:
+    if writing.is_awaited or state.stop_reason:
+        state.last_step_s = at_s
 
 
 def on_written(state: JobState, number: int) -> None:

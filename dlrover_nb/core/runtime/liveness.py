@@ -13,7 +13,7 @@ from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import Stop
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import ROOM
+from dlrover_nb.core.structs.snapshot import ROOM, is_for_room
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ DISK_LIMIT_S = 300.0  # to save or load all parts
 SWITCH_LIMIT_S = 60.0  # for the last parameters of a move
 PLAN_LIMIT_S = 120.0  # without any node coming a step further
 STOP_LIMIT_S = 20.0
+ROOM_PATIENCE_S = 5.0  # that capacity which was just released takes to reach a new node
 
 
 def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: bool = True) -> None:
@@ -108,13 +109,14 @@ def set_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> Non
     """Record which nodes the cluster cannot start now, and why; their start-up limit does not run meanwhile.
 
     A job without a plan to fall back to waits for capacity without a limit; a change of plan is given up
-    after the usual limit.
+    after the usual limit. Before that, nodes of the old plan make room for it (`worker_set`, `ps_group`).
     """
     nodes = [node for node in state.roster.nodes if node.id in reasons and not node.is_up]
     for node in state.roster.nodes:
-        node.waits_for = ""
+        node.waits_for, node.lacks_room = "", False
     for node in nodes:
         node.asked_s, node.waits_for = at_s, reasons[node.id] or ROOM
+        node.lacks_room = is_for_room(node.waits_for) and at_s >= node.since_s + ROOM_PATIENCE_S
     if state.is_ended or state.stop_reason:
         return
     if nodes and (state.applied is None or state.change is None or state.change.is_fallback):
@@ -139,7 +141,7 @@ def _told(nodes: Sequence[Node]) -> str:
 
 def _told_of(why: str, nodes: Sequence[Node]) -> str:
     if why == ROOM:
-        return f"waiting for {ROOM}: {_needs(nodes)}; other jobs hold the rest"
+        return f"waiting for {ROOM}: {_needs(nodes)}"
     return f"waiting: {why} ({', '.join(n.id for n in nodes)})"
 
 

@@ -204,9 +204,14 @@ def _restarts(state: JobState) -> bool:
     """Whether the PS change by stop and restart: by the job's choice, or because both groups do not fit."""
     if not changes_ps(state):
         return False
+    return _lacks_room(state) or state.spec.migration is Migration.RESTART
+
+
+def _lacks_room(state: JobState) -> bool:
+    """Whether the PS of the next group do not fit beside the current one, by capacity or by the cluster."""
     missing = _n_missing(state)
-    no_room = missing > 0 and _n_start(state, missing) < missing
-    return no_room or state.spec.migration is Migration.RESTART
+    is_full = missing > 0 and _n_start(state, missing) < missing
+    return is_full or any(node.lacks_room for node in _standby(state))
 
 
 def _prepare_change(state: JobState, at_s: float) -> Stage | None:
@@ -222,10 +227,9 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
     if _restarts(state) and not state.keeps_checkpoints:
         state.fail_plan(_NOTHING_KEPT, at_s)
         return None
-    missing = _n_missing(state)
-    if missing > 0 and _n_start(state, missing) < missing:
+    if _lacks_room(state):
         return Stage.COPYING
-    state.start_nodes(Role.PS, max(0, missing), at_s)
+    state.start_nodes(Role.PS, max(0, _n_missing(state)), at_s)
     standby = _standby(state)
     if _n_missing(state) or not all(node.is_up for node in standby):
         return None
@@ -270,7 +274,8 @@ def _end_pause(state: JobState, at_s: float) -> None:
         return
     match _wanted(state, at_s):
         case Stage.COPYING:
-            checkpoint_coordinator.start_checkpoint(state, at_s)
+            is_awaited = bool(state.stop_reason) or _restarts(state)
+            checkpoint_coordinator.start_checkpoint(state, at_s, is_awaited=is_awaited)
         case Stage.SWITCHING:
             migration_coordinator.switch(state, at_s)
         case _:

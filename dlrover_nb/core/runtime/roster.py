@@ -41,6 +41,7 @@ class Node:
     has_worked: bool = False  # a worker: batches of it were acknowledged
     asked_s: float = 0.0  # since when it has had capacity to start
     waits_for: str = ""  # what its start waits for; empty: nothing
+    lacks_room: bool = False  # it has waited for free capacity for some time
     endpoint: str = ""
     pid: int | None = None
     cpu_enforced: bool = False
@@ -123,6 +124,7 @@ class Roster:
     def register(self, node: Node, hello: Hello, at_s: float) -> None:
         """Record the Hello of a node: it is up."""
         node.is_up, node.is_adopted, node.since_s, node.waits_for = True, False, at_s, ""
+        node.lacks_room = False
         node.endpoint, node.pid = hello.endpoint, hello.pid
         node.cpu_enforced, node.memory_enforced = hello.cpu_enforced, hello.memory_enforced
 

@@ -183,7 +183,9 @@ def _on_paused(state: JobState, node: Node, paused: Paused, at_s: float) -> None
         is_held = _ledger(state, paused.lease).progress(node.id, paused.lease, paused.n_row_done)
         node.must_drop = node.must_drop or not is_held
     if state.stage is Stage.PAUSING and paused.number == state.n_pause:
-        node.is_training, state.last_step_s = False, at_s
+        node.is_training = False
+        if state.stop_reason:
+            state.last_step_s = at_s
 
 
 def _ledger(state: JobState, lease: Lease) -> ShardLedger:

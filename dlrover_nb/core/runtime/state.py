@@ -125,6 +125,7 @@ class Writing:
     group: PsGroup
     ledger: LedgerCheckpoint  # at the pause in which it was copied
     is_final: bool  # all rows are trained
+    is_awaited: bool  # a stop or a change of plan waits for it
     copied: dict[str, Copied] = field(default_factory=dict)
     saved: dict[str, Saved] = field(default_factory=dict)
     manifest: Manifest | None = None  # set when it was ordered to be written
@@ -205,6 +206,7 @@ class JobState:
     n_dropped: int = 0  # messages that nodes could not decode
     usual_rows_per_s: float = 0.0  # of the median worker; 0: not known
     waits_for: str = ""  # text: what keeps nodes from starting; empty: nothing
+    made_room_s: float = float("-inf")  # when a worker was last stopped for a PS without room
     last_step_s: float = 0.0  # time of the last progress of any node; limits of time count from here
     batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers with a size other than the job's
     silent: dict[str, Node] = field(

@@ -3,7 +3,9 @@
 Workers join and leave while training goes on, so this is a pure function of the actual and the wanted set
 (level-triggered): after any lost message the next call finds the difference again. New workers start before
 old ones leave, as far as capacity allows. Only where not a single new worker fits is an old one drained
-first, one at a time.
+first, one at a time. Whether one fits is known by the capacity, and by the cluster: a new worker that waits
+for room is not about to start, however much the capacity promises (a placement group that holds what one of
+its nodes has left, pieces on several machines, another job).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.runtime.liveness import ROOM_PATIENCE_S
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs.capacity import n_more
 from dlrover_nb.core.structs.messages import Drain
@@ -65,15 +68,18 @@ def _leaving_order(workers: Sequence[Node]) -> list[Node]:
 
 def _is_stuck(workers: Sequence[Node], fitting: Sequence[Node], *, n_missing: int, n_start: int) -> bool:
     """Whether workers are missing, none can be started, and no capacity is about to become free."""
-    someone_moves = any(w.is_draining for w in workers) or any(not w.is_up for w in fitting)
-    return n_missing > 0 and n_start == 0 and not someone_moves
+    someone_moves = any(w.is_draining for w in workers)
+    someone_starts = n_start > 0 or any(not w.is_up and not w.lacks_room for w in fitting)
+    is_short = n_missing > 0 or any(w.lacks_room for w in fitting)
+    return is_short and not someone_moves and not someone_starts
 
 
 def reconcile_workers(state: JobState, at_s: float) -> None:
     """Take the next step towards the workers of the target.
 
     During a change of PS, paused workers of an outdated shape may be stopped: their position is known
-    exactly. In an evaluation, which is short, only a lost last worker is replaced.
+    exactly. In an evaluation, which is short, only a lost last worker is replaced. While a PS lacks room, no
+    worker starts: it would take what the PS waits for.
     """
     if state.stage not in {Stage.SERVING, Stage.ASSEMBLING} or state.stop_reason:
         return
@@ -84,12 +90,25 @@ def reconcile_workers(state: JobState, at_s: float) -> None:
         state.start_nodes(Role.WORKER, 0 if state.roster.workers else 1, at_s)
         return
     workers = state.roster.workers
+    if any(ps.lacks_room for ps in state.roster.ps):
+        _make_room(state, at_s)
+        return
     if len(workers) == want.count and all(w.has_shape(want) and not w.is_draining for w in workers):
         return  # complete, or starting
     change = worker_set_change(workers, want, _room(state, want))
     state.start_nodes(Role.WORKER, change.n_start, at_s)
     for worker in change.leave:
         _let_go(state, worker, at_s)
+
+
+def _make_room(state: JobState, at_s: float) -> None:
+    """Without a group of PS no worker trains: stop the newest, one at a time, for a PS that lacks room."""
+    is_recent = at_s < state.made_room_s + ROOM_PATIENCE_S
+    if state.stage is not Stage.ASSEMBLING or state.applied is None or is_recent:
+        return
+    if state.roster.workers:
+        state.made_room_s = at_s
+        state.stop_node(state.roster.workers[-1])
 
 
 def _room(state: JobState, want: RolePlan) -> int:

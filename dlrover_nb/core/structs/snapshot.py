@@ -56,6 +56,11 @@ class NodeView:
         return "waiting" if self.waits_for else str(self.phase)
 
 
+def is_for_room(why: str) -> bool:
+    """Whether a reason of a wait is a lack of free capacity: `ROOM`, or what Kubernetes says of one."""
+    return why == ROOM or "Insufficient " in why or "exceeded quota" in why
+
+
 def waits_told(nodes: Iterable[NodeView]) -> tuple[str, ...]:
     """Return what nodes wait for as text: one line per reason with its nodes."""
     held: dict[str, list[str]] = {}
@@ -233,6 +238,12 @@ class JobSnapshot:
         None  # the decision that would revert the latest change; None: none can be reverted
     )
     memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
+    under_way: str = ""  # id of the decision whose plan is being applied; empty: none is
+
+    @property
+    def undo_cancels(self) -> bool:
+        """Whether an undo now would cancel the change of plan under way."""
+        return self.undo is not None and self.undo.undoes == self.under_way
 
     @property
     def title(self) -> str:

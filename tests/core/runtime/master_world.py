@@ -99,9 +99,16 @@ class World:
 
     folder = "/run"
 
-    def __init__(self, job: JobSpec, rows: FeatureSpec | None = None, *, cpu: float = 8.0) -> None:
+    def __init__(
+        self,
+        job: JobSpec,
+        rows: FeatureSpec | None = None,
+        *,
+        cpu: float = 8.0,
+        capacity: Capacity | None = None,
+    ) -> None:
         self.job, self.rows, self.at_s = job, rows or features(), 0.0
-        self.capacity = Capacity((NodeShape(cpu, 65536),))
+        self.capacity = capacity or Capacity((NodeShape(cpu, 65536),))
         self.master = self._new_master()
         self.log = WriteAheadLog(self.master)
         self.entries = [to_json(self.log.first())]
