@@ -3,7 +3,8 @@
 The actors are detached: they survive a killed master, and the restarted one finds them by their names,
 ``JOB/NODE``. They end by themselves when the master stays away. A node's CPU and memory are requested from
 Ray's scheduler (placement); the node itself enforces its CPU share (`core.runtime.limits`). A job's minimal
-set of nodes is placed together (`gang`).
+set of nodes is placed together (`gang`): they are requested when Ray has room for all of them, and the others
+after them.
 """
 
 from __future__ import annotations
@@ -11,20 +12,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import socket
 import threading
 import time
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 from ray._private import state
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
-from ray.util import client
 
-from dlrover_nb.core.backends.ray.gang import MIB, Gang, remove_gang
+from dlrover_nb.core.backends.ray.gang import MIB, Gang, remove_gangs, remove_request
+from dlrover_nb.core.backends.ray.reach import ask_ray
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.errors import BackendError, InvalidValueError
@@ -33,8 +31,7 @@ from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.messages import NodeConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Collection, Iterable, Mapping
 
     from dlrover_nb.core.structs.capacity import Need
 
@@ -42,12 +39,8 @@ logger = logging.getLogger(__name__)
 
 NAMESPACE = "dlrover-nb"
 SCHEDULING_S = 3.0  # a node may be unplaced for so long only because its process is starting
-REACH_LIMIT_S = 3.0
-ANSWER_LIMIT_S = 10.0
 LEFT_ALONE_S = 30.0  # after its end, for a master to observe it
 _ENDED = "ended by itself"
-
-T = TypeVar("T")
 
 
 class Asked(NamedTuple):
@@ -55,6 +48,13 @@ class Asked(NamedTuple):
 
     actor: Any
     need: Need
+    at_s: float
+
+
+class Deferred(NamedTuple):
+    """A node that is requested from Ray together with others, and since when."""
+
+    config: NodeConfig
     at_s: float
 
 
@@ -103,15 +103,14 @@ class RayBackend:
     ----------
     job
         The job's name: nodes are named actors ``JOB/NODE``.
-    folder
-        The job's run folder.
     one_host
         Whether all nodes share one machine, so that they can talk over ipc.
     """
 
-    def __init__(self, job: str, folder: Path, *, one_host: bool) -> None:
-        self._job, self._gang = job, Gang(job, folder)
+    def __init__(self, job: str, *, one_host: bool) -> None:
+        self._job, self._gang = job, Gang(job)
         self._is_new = True
+        self._deferred: dict[str, Deferred] = {}
         self._listen = "ipc" if one_host else f"tcp://{ray.util.get_node_ip_address()}"
         self._actors: dict[str, Any] = {}
         self._refs: dict[Any, str] = {}
@@ -130,7 +129,7 @@ class RayBackend:
         try:
             free = ask_ray(state.available_resources_per_node)
             room = {machine: [f.get("CPU", 0.0), f.get("memory", 0.0) / MIB] for machine, f in free.items()}
-            for machine, (cpu, mib) in self._held():
+            for machine, (cpu, mib) in self._taken():
                 if machine in room:
                     room[machine][0] += cpu
                     room[machine][1] += mib
@@ -139,39 +138,36 @@ class RayBackend:
         shapes = [NodeShape(round(cpu, 2), int(mib)) for cpu, mib in room.values() if cpu > 0 and mib >= 1]
         return Capacity(tuple(sorted(shapes, key=lambda s: (s.cpu, s.memory_mib), reverse=True)))
 
-    def _held(self) -> list[tuple[str, Need]]:
+    def _taken(self) -> list[tuple[str, Need]]:
         """Return the machine and the size of all that this job holds: bundles, and other nodes."""
-        alone = set(self._needs).intersection(self._actors) - self._gang.nodes
-        return self._gang.held() + [
-            (_machine_of(self._actors[node]), self._needs[node]) for node in alone - self._unplaced.keys()
-        ]
+        placed = self._actors.keys() - self._unplaced.keys()
+        return self._gang.held() + [(_machine_of(self._actors[n]), self._needs[n]) for n in placed]
 
     def listen(self) -> str:
         """Return ``ipc`` on one machine, else this machine's address."""
         return self._listen
 
     def start_node(self, config: NodeConfig) -> None:
-        """Create the actor; Ray places it when there is room."""
+        """Request the node: at once, or with the job's first nodes when Ray has room for them."""
         if self._closed:
             raise BackendError(f"the Ray backend of job {self._job} is closed: no node can be started")
         if config.node in self._known:
             raise InvalidValueError(f"node {config.node} was started before; use an id that is new")
         self._known.add(config.node)
+        self._needs[config.node] = config.cpu, config.memory_mib
         try:
-            options = self._options(config)
-            actor = ray.remote(RayNode).options(**options).remote()
-            self._refs[actor.run.remote(to_json(config))] = config.node
+            if self._is_new:
+                self._is_new = False
+                self._gang.open(config.spec.plan)
+            if self._gang.covers(self._needs[config.node]):
+                self._deferred[config.node] = Deferred(config, time.monotonic())
+            else:
+                self._request(config)
         except (RayError, ValueError, ConnectionError) as error:
             raise BackendError(f"Ray does not take node {config.node}: {error}") from error
-        self._actors[config.node] = actor
-        self._needs[config.node] = config.cpu, config.memory_mib
-        self._unplaced[config.node] = Asked(actor, (config.cpu, config.memory_mib), time.monotonic())
 
-    def _options(self, config: NodeConfig) -> dict[str, Any]:
-        """Return the actor options of a node; with the first one the placement group is requested."""
-        if self._is_new:
-            self._is_new = False
-            self._gang.open(config.spec.plan)
+    def _request(self, config: NodeConfig) -> None:
+        """Create the actor; Ray places it when there is room."""
         options = {
             "num_cpus": config.cpu,
             "memory": config.memory_mib * MIB,
@@ -180,13 +176,38 @@ class RayBackend:
             "lifetime": "detached",
             "max_restarts": 0,
         }
-        seat = self._gang.seat(config.node, (config.cpu, config.memory_mib))
-        return options if seat is None else options | {"scheduling_strategy": seat}
+        actor = ray.remote(RayNode).options(**options).remote()
+        self._refs[actor.run.remote(to_json(config))] = config.node
+        self._actors[config.node] = actor
+        self._unplaced[config.node] = Asked(actor, self._needs[config.node], time.monotonic())
+
+    def _start_deferred(self) -> None:
+        """Request the gang's nodes once Ray has room for all of them; the others once these are placed."""
+        if not self._deferred:
+            return
+        if self._gang.is_placed:
+            for node in self._gang.members(each.config for each in self._deferred.values()):
+                self._request_deferred(node)
+            self._gang.close()
+        elif not self._gang.is_open and not self._still_unplaced():
+            for node in tuple(self._deferred):
+                self._request_deferred(node)
+
+    def _request_deferred(self, node: str) -> None:
+        self._request(self._deferred[node].config)
+        del self._deferred[node]
+
+    def _still_unplaced(self) -> dict[str, Asked]:
+        """Return the nodes that Ray has not placed yet."""
+        for node in [node for node, asked in self._unplaced.items() if _is_placed(asked.actor)]:
+            del self._unplaced[node]
+        return self._unplaced
 
     def adopt(self, nodes: Collection[str]) -> None:
         """Find the actors of an earlier master by their names."""
         self._known.update(nodes)
         self._is_new = False
+        remove_request(self._job)
         self._actors = _nodes_of(self._job)
         for node in set(self._actors).difference(nodes):
             self.stop_node(node)
@@ -194,16 +215,23 @@ class RayBackend:
         self._refs |= {actor.end.remote(): node for node, actor in self._actors.items()}
         gone = [node for node in nodes if node not in self._actors]
         self._gone += [NodeExited(node, "it ended while its master was away") for node in gone]
-        self._gang.adopt(self._actors)
 
     def stop_node(self, node: str) -> None:
         """Kill the actor's process; `poll` reports its end."""
+        if self._deferred.pop(node, None) is not None:
+            self._gone.append(NodeExited(node, "it was not needed any more before it began"))
+            if not self._deferred:
+                self._gang.close()
         if (actor := self._actors.get(node)) is not None:
             with contextlib.suppress(RayError, ValueError):
                 ray.kill(actor)
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes whose run has ended."""
+        try:
+            self._start_deferred()
+        except (RayError, ValueError, ConnectionError) as error:
+            logger.warning("Ray does not take the first nodes of job %s now: %s", self._job, error)
         gone, self._gone = self._gone, []
         if not self._refs:
             return tuple(gone)
@@ -215,18 +243,17 @@ class RayBackend:
 
     def waiting(self) -> Mapping[str, str]:
         """Return the unplaced nodes that no machine has room for now; Ray gives no other reason."""
+        late_s = time.monotonic() - SCHEDULING_S
+        together = self._deferred if self._gang.is_open else {}
+        deferred = [node for node, each in together.items() if each.at_s < late_s]
         try:
-            for node in [node for node, asked in self._unplaced.items() if _is_placed(asked.actor)]:
-                del self._unplaced[node]
-            late = time.monotonic() - SCHEDULING_S
-            asked = {node: asked.need for node, asked in self._unplaced.items() if asked.at_s < late}
+            asked = {n: each.need for n, each in self._still_unplaced().items() if each.at_s < late_s}
             room = _room() if asked else []
-            gang = self._gang.nodes.intersection(asked) if asked and self._gang.waits else frozenset()
         except (RayError, ConnectionError) as error:
             logger.warning("job %s cannot see what Ray has room for: %s", self._job, error)
             return {}
-        alone = {n for n, (cpu, mib) in asked.items() if not any(c >= cpu and m >= mib for c, m in room)}
-        return dict.fromkeys(gang | alone.difference(self._gang.nodes), "")
+        alone = [n for n, (cpu, mib) in asked.items() if not any(c >= cpu and m >= mib for c, m in room)]
+        return dict.fromkeys([*deferred, *alone], "")
 
     def close(self) -> None:
         """Kill all actors that still run."""
@@ -234,6 +261,8 @@ class RayBackend:
         for node in tuple(self._actors):
             self.stop_node(node)
         self._gang.close()
+        remove_gangs(self._job)
+        self._deferred.clear()
         self._actors.clear()
         self._unplaced.clear()
         self._refs.clear()
@@ -248,16 +277,15 @@ class RayBackend:
         self.stop_node(node)  # a run that returned leaves its actor idle
         self._actors.pop(node, None)
         self._unplaced.pop(node, None)
-        self._gang.leave(node)
         return exited
 
 
 def clear_left(job: str) -> None:
-    """Remove what a job without a master left: its nodes and its placement group."""
+    """Remove what a job without a master left: its nodes and its placement groups."""
     for actor in _nodes_of(job).values():
         with contextlib.suppress(RayError, ValueError):
             ray.kill(actor)
-    remove_gang(job)
+    remove_gangs(job)
 
 
 def _nodes_of(job: str) -> dict[str, Any]:
@@ -305,63 +333,6 @@ def _room() -> list[Need]:
     """Return the free cores and MiB of each machine."""
     free = state.available_resources_per_node().values()
     return [(round(float(f.get("CPU", 0)), 4), int(f.get("memory", 0)) // MIB) for f in free]
-
-
-def check_reachable() -> None:
-    """Raise when Ray does not answer.
-
-    Its client would wait for a minute and more, and then end this process: a notebook's kernel.
-
-    Raises
-    ------
-    BackendError
-        When this process is not connected, or the Ray that it is connected to has ended.
-    """
-    if not ray.is_initialized():
-        raise BackendError("this process is not connected to Ray; connect again")
-    if client.ray.is_connected():  # a Ray Client has its own time limits
-        return
-    address = ray.get_runtime_context().gcs_address
-    if (why := silence(address)) is not None:
-        raise BackendError(f"the Ray at {address} has ended or cannot be reached ({why}); connect again")
-
-
-def silence(address: str) -> str | None:
-    """Return why ``HOST:PORT`` accepts no connections; None when it does."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), REACH_LIMIT_S).close()
-    except (OSError, ValueError, OverflowError) as error:
-        return getattr(error, "strerror", None) or str(error)
-    return None
-
-
-def ask_ray(question: Callable[[], T]) -> T:
-    """Call the cluster's head, with a time limit.
-
-    A call to a head that dies after our check would block forever, and Ray has no time limit to set. The
-    blocked thread ends with this process; nothing else waits for it.
-
-    Raises
-    ------
-    BackendError
-        When the head has ended or does not answer.
-    """
-    check_reachable()
-    answer: Future[T] = Future()
-    threading.Thread(target=_settle, args=(answer, question), name="ask-ray", daemon=True).start()
-    try:
-        return answer.result(ANSWER_LIMIT_S)
-    except FutureTimeoutError as error:
-        check_reachable()
-        raise BackendError(f"Ray did not answer within {ANSWER_LIMIT_S:g} s; connect again") from error
-
-
-def _settle(answer: Future[T], question: Callable[[], T]) -> None:
-    try:
-        answer.set_result(question())
-    except Exception as error:  # noqa: BLE001 - passed to the calling thread
-        answer.set_exception(error)
 
 
 def _first_line(text: str) -> str:

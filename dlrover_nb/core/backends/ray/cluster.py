@@ -20,11 +20,8 @@ from ray.exceptions import RayError
 
 from dlrover_nb.core.backends.ray.backend import (
     NAMESPACE,
-    ask_ray,
-    check_reachable,
     clear_left,
     ray_capacity,
-    silence,
 )
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
@@ -35,6 +32,7 @@ from dlrover_nb.core.backends.ray.head import (
     stop_head,
 )
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
+from dlrover_nb.core.backends.ray.reach import ask_ray, check_reachable, silence
 from dlrover_nb.core.backends.ray.summaries import SummaryPoll
 from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle

@@ -4,77 +4,63 @@ Two jobs that each hold half of their minimum and wait for the other half would 
 servers of the first plan and one worker are one placement group: Ray finds room for all of them together, and
 reserves none before. Further nodes of a job start one at a time, and the job trains without them too.
 
-A replacement node takes the bundle of its predecessor. Ray can release a group only as a whole: it is removed
-when the last of its nodes is gone.
+The group is for that moment alone. As soon as Ray has placed it, its nodes are requested outside it, and it
+is removed: they get the room that it held. Nodes inside it were rejected: Ray releases a group only as a
+whole, so what a change of plan took away was lost to the job until the last of its first nodes had gone, and
+a change that needed that room waited for itself.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ray.exceptions import RayError
 from ray.util import get_placement_group, placement_group, placement_group_table, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
+    from collections.abc import Iterable
 
     from dlrover_nb.core.structs.capacity import Need
+    from dlrover_nb.core.structs.messages import NodeConfig
     from dlrover_nb.core.structs.resources import ResourcePlan
 
-logger = logging.getLogger(__name__)
-
 MIB = 1 << 20
-_FILE = "gang.json"
-
-
-@dataclass(frozen=True, slots=True)
-class _Seats:
-    """The size of each bundle, and the nodes that hold one."""
-
-    needs: tuple[tuple[float, int], ...]
-    holders: tuple[tuple[int, str], ...]
 
 
 class Gang:
-    """The placement group of one job; Ray is not called before the first `seat`.
+    """The placement group of one job; Ray is not called before `open`."""
 
-    Parameters
-    ----------
-    job
-        The job's name.
-    folder
-        Its run folder, where a restarted master finds which node holds which bundle.
-    """
-
-    def __init__(self, job: str, folder: Path) -> None:
-        self._name, self._path = _name(job), folder / _FILE
+    def __init__(self, job: str) -> None:
+        self._name = _name(job)
         self._needs: tuple[Need, ...] = ()
-        self._holders: dict[int, str] = {}
         self._group: Any = None
 
-    @property
-    def waits(self) -> bool:
-        """Whether Ray has not placed it yet."""
-        if self._group is None:
-            return False
-        return bool(placement_group_table(self._group).get("state") in {"PENDING", "RESCHEDULING"})
+    def covers(self, need: Need) -> bool:
+        """Whether it is requested and reserves room for nodes of this size."""
+        return self.is_open and need in self._needs
+
+    def members(self, nodes: Iterable[NodeConfig]) -> list[str]:
+        """Return which of these nodes it reserves room for: all PS and the first worker."""
+        held = tuple(nodes)
+        workers = [each.node for each in held if each.role is Role.WORKER]
+        return [each.node for each in held if each.role is Role.PS] + workers[:1]
 
     @property
-    def nodes(self) -> frozenset[str]:
-        """Nodes that hold a bundle."""
-        return frozenset(self._holders.values())
+    def is_open(self) -> bool:
+        """Whether the group is requested and not removed."""
+        return self._group is not None
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether Ray has reserved room for all of it."""
+        return self.is_open and placement_group_table(self._group).get("state") == "CREATED"
 
     def held(self) -> list[tuple[str, Need]]:
-        """Return the machine and the size of each placed bundle."""
-        if self._group is None:
+        """Return the machine and the size of each reserved bundle."""
+        if not self.is_open:
             return []
         machines = placement_group_table(self._group).get("bundles_to_node_id", {})
         return [(str(machines.get(i, "")), need) for i, need in enumerate(self._needs)]
@@ -86,54 +72,29 @@ class Gang:
         bundles = [{"CPU": cpu, "memory": float(mib * MIB)} for cpu, mib in self._needs]
         self._group = placement_group(bundles, strategy="PACK", name=self._name, lifetime="detached")
 
-    def adopt(self, nodes: Collection[str]) -> None:
-        """Adopt the group of an earlier master, with those of its nodes that are alive."""
-        with contextlib.suppress(OSError, WireError, ValueError):  # there is none
-            seats = from_json(self._path.read_bytes(), _Seats)
-            self._group = get_placement_group(self._name)
-            self._needs = seats.needs
-            self._holders = {bundle: node for bundle, node in seats.holders if node in nodes}
-
-    def seat(self, node: str, need: Need) -> PlacementGroupSchedulingStrategy | None:
-        """Give a node a free bundle of its size; None when there is none."""
-        free = (i for i, own in enumerate(self._needs) if own == need and i not in self._holders)
-        if self._group is None or (bundle := next(free, None)) is None:
-            return None
-        self._holders[bundle] = node
-        self._keep()
-        return PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
-
-    def leave(self, node: str) -> None:
-        """Free the bundle of a node that is gone; release the group with the last one."""
-        if node not in self.nodes:
-            return
-        self._holders = {bundle: holder for bundle, holder in self._holders.items() if holder != node}
-        if self._holders:
-            self._keep()
-        else:
-            self.close()
-
     def close(self) -> None:
-        """Release the group."""
+        """Remove the group."""
         group, self._group = self._group, None
-        self._needs, self._holders = (), {}
-        self._path.unlink(missing_ok=True)
         if group is not None:
             with contextlib.suppress(RayError, ConnectionError):
                 remove_placement_group(group)
 
-    def _keep(self) -> None:
-        try:
-            self._path.write_bytes(to_json(_Seats(self._needs, tuple(self._holders.items()))))
-        except OSError as error:
-            logger.warning("%s cannot be kept for a master that comes back: %s", self._name, error)
+
+def remove_request(job: str) -> None:
+    """Remove the group that a master requested and did not live to use."""
+    _remove(_name(job))
 
 
-def remove_gang(job: str) -> None:
-    """Remove the group that a job left behind, if there is one."""
-    with contextlib.suppress(ValueError, RayError):
-        remove_placement_group(get_placement_group(_name(job)))
+def remove_gangs(job: str) -> None:
+    """Remove all groups that a job left behind; the nodes of release 0.1 are inside theirs, and end."""
+    _remove(_name(job))
+    _remove(f"{job}/gang")
+
+
+def _remove(name: str) -> None:
+    with contextlib.suppress(ValueError, RayError, ConnectionError):
+        remove_placement_group(get_placement_group(name))
 
 
 def _name(job: str) -> str:
-    return f"{job}/gang"
+    return f"{job}/first-nodes"

@@ -19,7 +19,8 @@ from ray._private import state
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from dlrover_nb.core import errors
-from dlrover_nb.core.backends.ray.backend import RayBackend, check_reachable
+from dlrover_nb.core.backends.ray.backend import RayBackend
+from dlrover_nb.core.backends.ray.reach import check_reachable
 from dlrover_nb.core.client.calls import ANSWERS, CALLS, ONCE, Failed
 from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.clock import SystemClock
@@ -53,7 +54,7 @@ class RayMaster:
 
     def __init__(self, spec_json: bytes, features_json: bytes, folder: str, *, one_host: bool) -> None:
         spec, path, clock = from_json(spec_json, JobSpec), Path(folder), SystemClock()
-        backend = RayBackend(spec.name, path, one_host=one_host)
+        backend = RayBackend(spec.name, one_host=one_host)
         if (path / JOB).exists():  # Ray restarted this actor after its process was killed
             self._driver = own_job.resume(backend, folder=path, history_url=None, clock=clock)
         else:
