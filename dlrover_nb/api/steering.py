@@ -176,7 +176,8 @@ class Steering:
     def undo(self, decision: str | None = None, *, why: str = "") -> DecisionView:
         """Undo the latest decision that changed the plan, the mode or the pins, by any user or by auto mode.
 
-        An undo is a decision too: undone again, it is a redo.
+        An undo is a decision too: undone again, it is a redo. A change of plan that is still under way is
+        cancelled.
 
         Parameters
         ----------

@@ -1,7 +1,8 @@
 """The buttons that answer a proposal, undo the last decision, and set who decides.
 
-Each names its object (``Accept p2``, ``Undo d3``) and sends exactly that, so a press always means what the
-user read. The review's message shows the result, not the button.
+Each names its object (``Accept p2``, ``Undo d3``, ``Cancel d3`` while its plan is being applied) and sends
+exactly that, so a press always means what the user read. The review's message shows the result, not the
+button.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.widgets.blocks import escape
 from dlrover_nb.widgets.parts import pane, press_button, text
-from dlrover_nb.widgets.review import Answer, undo_words
+from dlrover_nb.widgets.review import Answer, undo_label, undo_words
 
 if TYPE_CHECKING:
     from threading import RLock
@@ -82,7 +83,7 @@ class DecisionButtons:
         for pressed, verb in ((self.accept, "Accept"), (self.reject, "Reject")):
             pressed.label, pressed.disabled = (f"{verb} {opened.id}" if opened else verb), opened is None
         back = state.snapshot.undo
-        self.undo.label = f"Undo {back.undoes}" if back else "Undo"
+        self.undo.label = undo_label(state.snapshot)
         self._undone.text = escape(undo_words(state.snapshot))
         self.undo.disabled = back is None or not card.can_act
         self.mode.disabled = not card.can_act

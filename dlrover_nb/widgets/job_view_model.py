@@ -125,9 +125,9 @@ class JobViewModel:
             lambda: self._handle.set_mode(mode, why=why),
         )
 
-    def undo(self, decision: str, why: str = "") -> None:
-        """Undo the decision that the user saw as the latest."""
-        asked = PendingAction(None, aim=f"undo {decision}")
+    def undo(self, decision: str, why: str = "", *, aim: str) -> None:
+        """Undo the decision that the user saw as the latest; `aim` is the request as text."""
+        asked = PendingAction(None, aim=aim)
         self._ask(asked, lambda: self._handle.undo(decision, why=why))
 
     def refuse(self, asked: PendingAction, why: str) -> None:

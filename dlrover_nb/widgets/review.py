@@ -164,6 +164,13 @@ def _asked_words(snapshot: JobSnapshot, asked: PendingAction) -> str:
     return f"{what} {asked.proposal}{number}: {status_words(proposal, snapshot)}."
 
 
+def undo_label(snapshot: JobSnapshot) -> str:
+    """Return the label of the button that takes back the latest change: one under way is cancelled."""
+    if snapshot.undo is None:
+        return "Undo"
+    return f"{'Cancel' if snapshot.undo_cancels else 'Undo'} {snapshot.undo.undoes}"
+
+
 def undo_words(snapshot: JobSnapshot) -> str:
     """Describe what undo would restore, and from which decision; nothing without one to undo."""
     back = snapshot.undo
@@ -171,7 +178,7 @@ def undo_words(snapshot: JobSnapshot) -> str:
         return ""
     done = next((d for d in snapshot.decisions if d.id == back.undoes), None)
     to = back.plan.short if back.plan else f"{back.mode} mode" if back.mode else f"pinned: {back.pins}"
-    return f"Undo {back.undoes} ({done.words if done else 'made earlier'}) goes back to {to}."
+    return f"{undo_label(snapshot)} ({done.words if done else 'made earlier'}) goes back to {to}."
 
 
 def card_html(card: Review, snapshot: JobSnapshot) -> str:

@@ -153,8 +153,8 @@ class Screen:
                 self._view_model.accept(press.subject, why)
             case Verdict.REJECT:
                 self._view_model.reject(press.subject, why)
-            case "undo":
-                self._view_model.undo(press.subject, why)
+            case "undo" | "cancel":
+                self._view_model.undo(press.subject, why, aim=f"{press.verb} {press.subject}")
             case Verdict.OVERRIDE | Verdict.SCALE:
                 self._send_plan(press, why)
 

@@ -117,6 +117,8 @@ def plan_words(snapshot: JobSnapshot) -> str:
     """Describe the running plan and, where different, the desired one; of an ended job, the last one."""
     if snapshot.phase.is_final:
         return f"{snapshot.target} (at the end)"
+    if snapshot.running is None and snapshot.under_way and snapshot.markers:
+        return f"{snapshot.markers[-1].plan} until now, changing to {snapshot.target}"
     if snapshot.running is None:
         return f"changing to {snapshot.target}"
     if snapshot.running != snapshot.target:
@@ -153,12 +155,15 @@ def evaluation_words(snapshot: JobSnapshot) -> str:
 
 def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return the user's possible actions, with the exact commands."""
-    proposal = snapshot.open_proposal
+    name, proposal = snapshot.spec.name, snapshot.open_proposal
+    if snapshot.undo_cancels:
+        words = f"{snapshot.under_way} is being applied. To go back at once:"
+        return (Paragraph(words, Tone.HINT, (f"%dlrover undo {name} {snapshot.under_way}",)),)
     if proposal is None:
         return ()
     tone = Tone.EXPLORE if proposal.kind is ProposalKind.EXPLORE else Tone.HINT
     text = f"Proposal {proposal.id} waits: {proposal.candidate.scale}. {kind_words(proposal)}"
-    return (Paragraph(text, tone, commands(snapshot.spec.name, proposal)),)
+    return (Paragraph(text, tone, commands(name, proposal)),)
 
 
 def kind_words(proposal: Proposal) -> str:

@@ -6,8 +6,18 @@ import pytest
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase, NodeView, waits_told
-from dlrover_nb.widgets.review import Answer, Link, PendingAction, card_html, header_html, review, undo_words
+from dlrover_nb.core.structs.snapshot import NodePhase, NodeView, PlanMarker, waits_told
+from dlrover_nb.widgets.review import (
+    Answer,
+    Link,
+    PendingAction,
+    card_html,
+    header_html,
+    review,
+    undo_label,
+    undo_words,
+)
+from dlrover_nb.widgets.status import status_view
 
 FRESH = Link(0.5)
 TAKEN = PendingAction(Verdict.ACCEPT, "p2", Answer.TAKEN, Decision(Verdict.ACCEPT, "ada", 0.0, "p2", id="d2"))
@@ -141,3 +151,23 @@ def test_undo_says_what_it_goes_back_to():
         == "Undo d2 (mode auto) goes back to suggest mode."
     )
     assert undo_words(b.snapshot()) == ""
+    assert undo_label(b.snapshot()) == "Undo"
+
+
+def test_a_change_under_way_is_cancelled_and_the_status_names_both_plans():
+    back = Decision(Verdict.SCALE, "", 0.0, plan=b.NOW_PLAN, undoes="d2")
+    state = {
+        "undo": back,
+        "target": b.BETTER_PLAN,
+        "running": None,
+        "markers": (PlanMarker(0.0, b.NOW_PLAN, 0.0, None),),
+    }
+    waiting = b.snapshot(under_way="d2", **state)
+    assert undo_label(waiting) == "Cancel d2"
+    assert undo_words(waiting).startswith("Cancel d2 (")
+    text = str(status_view(waiting, None))
+    assert f"{b.NOW_PLAN} until now, changing to {b.BETTER_PLAN}" in " ".join(text.split())
+    assert f"%dlrover undo {waiting.spec.name} d2" in text
+    later = b.snapshot(under_way="d1", **state)  # something else was decided since
+    assert undo_label(later) == "Undo d2"
+    assert "%dlrover undo" not in str(status_view(later, None))

@@ -93,6 +93,7 @@ def test_plans_that_differ_are_named_apart(one, other):
     [
         ("Accept p12", Press("accept", "p12", "")),
         ("Undo d3", Press("undo", "d3", "")),
+        ("Cancel d3", Press("cancel", "d3", "")),
         ("", Press("", "", "")),
         ("<script>", Press("", "", "")),
     ],

@@ -131,6 +131,7 @@ class JobHandle:
     def undo(self, decision: str | None = None, *, why: str = "") -> Decision:
         """Undo the latest change of the plan, the mode or the pins, by any user.
 
+        A change of plan that is still under way is cancelled: the plan before it runs on, or is restored.
         An undo is a change too: undoing it is a redo. A rejection changed nothing and is skipped: name the
         decision where that matters. An undone plan is not proposed again, nor set by auto mode, until its
         prediction has changed materially.
@@ -145,8 +146,7 @@ class JobHandle:
         NotFoundError
             When there is nothing to take back.
         StaleDecisionError
-            When `decision` is no longer the latest change (the error names later ones), or a change of plan
-            is under way.
+            When `decision` is no longer the latest change (the error names later ones).
         """
         back = self._alive().undo
         if back is None:

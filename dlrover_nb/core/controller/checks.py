@@ -34,6 +34,7 @@ class DecisionContext:
     mode: Mode
     pins: Pins
     target: ResourcePlan
+    running: ResourcePlan  # before the change under way; the target while there is none
     is_running: bool
     under_way: str | None
     changes: tuple[UndoableChange, ...] = ()  # by decisions, oldest first
@@ -50,8 +51,8 @@ def check_decision(decision: Decision, book: ProposalBook, now: DecisionContext)
     Raises
     ------
     StaleDecisionError
-        When the job is over, a change is under way, the proposal is no longer open, or what is to be undone
-        is no longer the latest change.
+        When the job is over, the proposal is no longer open, or what is to be undone is no longer the latest
+        change.
     NotFoundError
         When there is no such proposal, or nothing to undo.
     InvalidValueError
@@ -76,11 +77,16 @@ def check_decision(decision: Decision, book: ProposalBook, now: DecisionContext)
 
 
 def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
-    """Refuse an invalid change of plan, by a user or auto mode; raises as `check_decision` does."""
+    """Refuse an invalid change of plan, by a user or auto mode; raises as `check_decision` does.
+
+    The way back from a change under way is open even where that plan would be refused now: it runs.
+    """
     if now.phase.is_final:
         raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
     _check_ready(now)
-    check_plan(plan, now)
+    is_cancel = now.under_way is not None and plan == now.running
+    if not is_cancel:
+        check_plan(plan, now)
 
 
 def _check_ready(now: DecisionContext) -> None:
@@ -91,11 +97,6 @@ def _check_ready(now: DecisionContext) -> None:
             else "is still starting; decide once it trains"
         )
         raise StaleDecisionError(f"job {now.name} must be training for a change of plan, but it {state}")
-    if now.under_way:
-        raise StaleDecisionError(
-            f"a change is under way in job {now.name} ({now.under_way}), one at a time; "
-            "decide again when it is done"
-        )
 
 
 def _check_mode(decision: Decision, now: DecisionContext) -> None:
@@ -138,8 +139,9 @@ def _plan(decision: Decision, book: ProposalBook) -> ResourcePlan:
 def check_plan(plan: ResourcePlan, now: DecisionContext) -> None:
     """Refuse a plan that runs already, breaks a pin or does not fit; raises as `check_decision` does."""
     if plan == now.target:
+        state = "is being applied already" if now.under_way else "already runs"
         raise InvalidValueError(
-            f"plan must differ from now, got {plan}, which already runs; name what should change"
+            f"plan must differ from now, got {plan}, which {state}; name what should change"
         )
     if not now.pins.allows(plan):
         broken = _broken(now.pins, plan)

@@ -7,8 +7,8 @@ read it or call it. The queries (`view`, `queries`, `bid`) read the state after 
 
 Two rules keep decisions valid. At most one proposal is open, and it is replaced only by a materially better
 one, so that a proposal does not become stale while a user decides (more memory for nodes at risk is always
-better). And while a change is under way further changes are refused rather than queued: a queued one would
-run on outdated information.
+better). And changes are never queued, as a queued one would run on outdated information: a decision of a user
+replaces the change under way at once, and its undo cancels it; auto mode waits until it has ended.
 
 Most events are node reports, and most of those change nothing: each costs some microseconds, whatever the
 job's size and age. Fits and forecasts are made at intervals (`ControllerSettings` bounds how often), in
@@ -224,6 +224,7 @@ class Controller:
             pins=self._state.pins,
             undo=self._undo.undo,
             memory_needs=self.memory_needs,
+            under_way="" if self._rollouts.current is None else self._rollouts.current.decision,
         )
 
     def queries(self) -> PlanQueries:

@@ -88,6 +88,7 @@ class DecisionHandler:
             mode=state.mode,
             pins=state.pins,
             target=self._rollouts.target,
+            running=self._rollouts.running,
             is_running=bool(self._rollouts.markers),
             under_way=str(rollout) if rollout else None,
             changes=self._undo.all,
@@ -99,9 +100,13 @@ class DecisionHandler:
         decision = replace(decision, id=f"d{len(self._decisions) + 1}")
         self._decisions.append(decision)
         self._narrate(decision, at_s)
-        state = self._state
-        self._undo.made(decision, plan=self._rollouts.target, mode=state.mode, pins=state.pins)
-        return (Remember(at_s, decision), *self._obey(decision, at_s))
+        mode, pins = self._state.mode, self._state.pins
+        running, is_replacing = self._rollouts.running, self._rollouts.current is not None
+        orders = self._obey(decision, at_s)
+        is_cancelled = is_replacing and decision.plan is not None and self._rollouts.target == running
+        if not is_cancelled:
+            self._undo.made(decision, plan=running, mode=mode, pins=pins)
+        return (Remember(at_s, decision), *orders)
 
     def decide_alone(self, at_s: float) -> Orders:
         """In auto mode, accept the open proposal if allowed; else note the reason once."""
@@ -172,7 +177,7 @@ class DecisionHandler:
     def _change_plan(
         self, decision: Decision, plan: ResourcePlan, status: ProposalStatus, at_s: float
     ) -> Orders:
-        before = self._rollouts.target
+        before = self._rollouts.running
         name = decision.proposal if decision.verdict is not Verdict.SCALE else None
         rollout = Rollout(
             decision=decision.id,

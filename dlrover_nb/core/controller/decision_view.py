@@ -31,3 +31,4 @@ class DecisionView:
     pins: Pins
     undo: Decision | None
     memory_needs: tuple[str, ...]
+    under_way: str

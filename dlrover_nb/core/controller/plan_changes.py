@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.controller.undo_log import UndoLog
     from dlrover_nb.core.structs.events import PlanApplied, PlanFailed
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
 
@@ -50,11 +51,12 @@ class PlanChanges:
         self._job, self._story, self._rollouts = job, story, rollouts
         self._book, self._undo = book, undo
         self._measured, self._analyst, self._protection = measured, analyst, protection
+        self._replaced: ResourcePlan | None = None  # its end is recorded; the master emits it too
 
     def order(
         self, rollout: Rollout, status: ProposalStatus, at_s: float, *, by: str, did: str
     ) -> tuple[Remember | Scale, ...]:
-        """Begin a change.
+        """Begin a change; one under way is given up for it.
 
         Parameters
         ----------
@@ -63,8 +65,11 @@ class PlanChanges:
         by, did
             Who decided what: the reason why another open proposal expires.
         """
+        before = self._rollouts.current
+        ended = () if before is None else self.give_up(at_s, f"{by} {did}")
+        self._replaced = None if before is None else before.target
         scored = self._rollouts.start(rollout, at_s)
-        orders = (*scored, *(self._analyst.summary(at_s) if scored else ()))
+        orders = (*ended, *scored, *(self._analyst.summary(at_s) if scored else ()))
         if rollout.proposal:
             self._book.move(rollout.proposal, status, at_s, f"by {by}")
             orders += (self._book.move(rollout.proposal, ProposalStatus.APPLYING, at_s),)
@@ -80,7 +85,8 @@ class PlanChanges:
         if rollout is None or rollout.target != event.plan:
             return self._appeared(event)
         self._rollouts.applied(at_s, event.pause_s)
-        self._measured.paused(rollout.before, event.plan, event.pause_s)
+        if rollout.before != rollout.target:  # else a change was cancelled
+            self._measured.paused(rollout.before, event.plan, event.pause_s)
         self._analyst.observe(event.plan, at_s)
         note = f"training stood still for {event.pause_s:.2g} s"
         return self._close(rollout, ProposalStatus.APPLIED, at_s, note)
@@ -102,7 +108,11 @@ class PlanChanges:
     def failed(self, event: PlanFailed) -> tuple[Remember, ...]:
         """Record that a plan could not be applied; it is not proposed again."""
         rollout = self._rollouts.current
-        if rollout is None or rollout.target != event.plan:
+        is_under_way = rollout is not None and rollout.target == event.plan
+        if event.plan == self._replaced and not is_under_way:
+            self._replaced = None
+            return ()
+        if not is_under_way:
             self._story.add(event.at_s, f"plan {event.plan.short} could not be brought about: {event.why}")
             return ()
         self._book.reject_plan(event.plan)

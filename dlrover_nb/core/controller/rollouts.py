@@ -74,6 +74,11 @@ class Rollouts:
         self.outcomes: list[Outcome] = []
         self.left: Counter[Axes] = Counter()
 
+    @property
+    def running(self) -> ResourcePlan:
+        """The plan before the change under way; the target while there is none."""
+        return self.target if self.current is None else self.current.before
+
     def start(self, rollout: Rollout, at_s: float) -> tuple[Remember, ...]:
         """Begin a change; the one before is scored by its measurements, if they suffice."""
         scored = self.score(at_s, least=2)
@@ -82,9 +87,14 @@ class Rollouts:
         return scored
 
     def applied(self, at_s: float, pause_s: float) -> Rollout:
-        """Record that the change under way is in place, and score it from now on."""
+        """Record that the change under way is in place, and score it from now on.
+
+        That of a cancelled change leads back to the plan before it: there is nothing to score.
+        """
         rollout = self._end(at_s)
         self.mark(PlanMarker(at_s, rollout.target, pause_s, rollout.predicted))
+        if rollout.before == rollout.target:  # a change was cancelled
+            return rollout
         self._trial = _Trial(rollout, at_s, pause_s)
         before = axes_key(rollout.before)
         is_try = rollout.kind in (ProposalKind.EXPLORE, ProposalKind.PROTECT)

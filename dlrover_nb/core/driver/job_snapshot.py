@@ -158,4 +158,5 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         simulated=simulated,
         folder=folder,
         undo=view.undo,
+        under_way=view.under_way,
     )

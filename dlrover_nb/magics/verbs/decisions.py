@@ -161,7 +161,7 @@ VERBS = (
     ),
     Verb(
         "undo",
-        "take back the latest decision; again: redo it",
+        "take back the latest decision, also one that is being applied; again: redo it",
         undo,
         (JOB, DECISION, WHY),
         'quick-start --why "it got slower"',

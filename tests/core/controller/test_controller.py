@@ -151,11 +151,31 @@ def test_no_plan_is_applied_in_suggest_mode_without_a_decision(job):
     assert not [o for o in job.train(200) if isinstance(o, Scale)]
 
 
-def test_second_decision_during_a_change_is_refused_and_changes_nothing(job):
+def test_a_decision_during_a_change_replaces_it_and_is_measured_against_what_ran(job):
     job.train(30)
-    job.decide(Verdict.ACCEPT, proposal=job.open.id)
+    proposal, ran = job.open, job.plan
+    job.decide(Verdict.ACCEPT, proposal=proposal.id)
+    replaced = proposal.candidate.plan
+    mine = replace(ran, worker=replace(ran.worker, count=replaced.worker.count + 1))
+    orders = job.decide(Verdict.SCALE, plan=mine)
+    assert [order.target for order in orders if isinstance(order, Scale)] == [mine]
+    told = next(p for p in job.view.proposals if p.id == proposal.id)
+    assert (told.status, told.note) == (ProposalStatus.FAILED, "ada set another plan")
+    assert job.view.under_way == "d2"
+    story = job.view.story
+    job.tell(PlanFailed(job.at_s, replaced, "a newer decision replaced it"))  # the master says so too
+    assert job.view.story == story
+    assert job.view.undo.plan == ran
+    job.apply(mine)
+    assert (job.view.under_way, job.controller.under_way) == ("", None)
+    assert job.view.undo.plan == ran
+
+
+def test_what_is_being_applied_is_not_set_again(job):
+    job.train(30)
+    job.decide(Verdict.SCALE, plan=bigger(job.plan))
     before = job.view
-    with pytest.raises(StaleDecisionError, match="under way"):
+    with pytest.raises(InvalidValueError, match="being applied already"):
         job.decide(Verdict.SCALE, plan=bigger(job.plan))
     assert job.view == before
 

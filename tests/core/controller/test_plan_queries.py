@@ -164,10 +164,10 @@ def test_marginals_of_an_explanation_are_what_weighing_says(job):
 
 def test_what_stands_in_the_way_of_any_change_is_not_said_of_the_runner_up(job):
     job.train(30)
-    job.decide(Verdict.SCALE, plan=TWO)
+    job.tell(PhaseChanged(job.at_s, JobPhase.EVALUATING))
     told = job.controller.queries().explain(None)
-    assert "under way" in told.marginals[0].weighed.refusal
-    assert "under way" not in told.runner_up_why
+    assert "training is over" in told.marginals[0].weighed.refusal
+    assert "training is over" not in told.runner_up_why
 
 
 def test_when_the_job_is_over_nothing_else_is_suggested(job):

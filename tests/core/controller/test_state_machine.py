@@ -100,8 +100,8 @@ class JobLife(RuleBasedStateMachine):
         back, was = self.job.view.undo, self.job.controller.queries().context
         fields = {"plan": back.plan, "mode": back.mode, "pins": back.pins, "undoes": back.undoes}
         self._decide(back.verdict, **fields)
-        now = self.job.view.undo
-        if now is not None and now.undoes != back.undoes:  # it was done: the way back is where we were
+        now, is_cancel = self.job.view.undo, back.plan is not None and was.under_way
+        if now is not None and now.undoes != back.undoes and not is_cancel:  # the way back is where we were
             assert now.plan in (None, was.target)
             assert now.mode in (None, was.mode)
             assert now.pins in (None, was.pins)
@@ -221,11 +221,19 @@ class JobLife(RuleBasedStateMachine):
             if isinstance(order, Scale):
                 by = decisions[order.decision].by
                 assert by == "ada" or mode is Mode.AUTO
-                assert pins.allows(order.target)
-                assert has_room(order.target, self.capacity, self.bounds)
+                is_cancel = self.asked and order.target == self.job.plan
+                assert is_cancel or pins.allows(order.target)
+                assert is_cancel or has_room(order.target, self.capacity, self.bounds)
                 if by == "auto":
+                    assert not self.asked
                     self._check_price(order.target)
-                self.asked.append(order.target)
+                self._order(order.target)
+
+    def _order(self, plan):
+        """Hand a plan to the cluster, which gives up the one before."""
+        replaced, self.asked = self.asked, [plan]
+        for other in replaced:
+            self._tell(PlanFailed(self.job.at_s, other, "a newer decision replaced it"))
 
     def _check_price(self, plan):
         budget, price = self.job.spec.budget_per_hour, cost_per_hour(plan, self.job.spec.prices)

@@ -114,10 +114,29 @@ def test_an_undo_that_leads_elsewhere_is_refused(job):
         undo(job, plan=plan_of(job, 3))
 
 
-def test_a_change_under_way_is_not_undone(job):
-    job.decide(Verdict.SCALE, plan=plan_of(job))
-    with pytest.raises(StaleDecisionError, match="under way"):
-        undo(job)
+def test_the_undo_of_a_change_under_way_cancels_it_and_leaves_the_one_before_to_be_undone(job):
+    job.obey(job.decide(Verdict.SCALE, plan=plan_of(job, 2)))
+    n_outcome = len(job.view.outcomes)
+    job.decide(Verdict.SCALE, plan=plan_of(job, 3))
+    assert job.view.under_way == job.view.undo.undoes == "d2"
+    undo(job, why="it waits for room")
+    assert state(job)[0] == plan_of(job, 2)
+    assert job.view.under_way == ""
+    assert job.view.undo.undoes == "d1"
+    assert [marker.plan for marker in job.view.markers][-1] == plan_of(job, 2)
+    job.train(20)
+    assert len(job.view.outcomes) <= n_outcome + 1  # of d1 alone: a cancelled change has none
+    assert {outcome.decision for outcome in job.view.outcomes} <= {"d1"}
+
+
+def test_a_cancelled_plan_that_fails_when_it_is_set_again_is_told(job):
+    job.obey(job.decide(Verdict.SCALE, plan=plan_of(job, 2)))
+    job.decide(Verdict.SCALE, plan=plan_of(job, 3))
+    undo(job)
+    job.decide(Verdict.SCALE, plan=plan_of(job, 3))
+    job.tell(PlanFailed(job.at_s, plan_of(job, 3), "no room"))
+    assert job.view.under_way == ""
+    assert "no room" in job.view.story[-1]
 
 
 def test_a_change_that_failed_leaves_the_one_before_to_be_undone(job):
