@@ -189,7 +189,8 @@ class Advisor:
         plan, job = proposal.candidate.plan, self._state.job
         if not self._state.pins.allows(plan):
             return self.expire(at_s, f"it does not keep to what is pinned ({self._state.pins})")
-        if not has_room(plan, job.capacity, job.spec.bounds):
+        beside = self._rollouts.running if job.must_move else None
+        if not has_room(plan, job.capacity, job.spec.bounds, beside=beside):
             return self.expire(at_s, "there is no room for it any more")
         return ()
 

@@ -101,6 +101,7 @@ class Analyst:
             pins=pins,
             prior=job.prior,
             deadline_left_s=None if deadline_s is None else job.at_s + deadline_s - at_s,
+            must_move=job.must_move,
         )
 
     def refresh(self, plan: ResourcePlan, at_s: float) -> None:

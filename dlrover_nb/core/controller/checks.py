@@ -44,6 +44,11 @@ class DecisionContext:
         """The job's name."""
         return self.job.spec.name
 
+    @property
+    def beside(self) -> ResourcePlan | None:
+        """The plan beside which new PS must fit; None: a change may go through a checkpoint."""
+        return self.running if self.job.must_move else None
+
 
 def check_decision(decision: Decision, book: ProposalBook, now: DecisionContext) -> None:
     """Refuse an invalid decision.
@@ -149,7 +154,7 @@ def check_plan(plan: ResourcePlan, now: DecisionContext) -> None:
             f"the plan must keep to what is pinned ({broken}), got {plan}; "
             f"change the pin first, for example with %dlrover pin {now.name} --clear"
         )
-    check_room(plan, now.job.capacity, now.job.spec.bounds)
+    check_room(plan, now.job.capacity, now.job.spec.bounds, beside=now.beside)
 
 
 def _broken(pins: Pins, plan: ResourcePlan) -> str:

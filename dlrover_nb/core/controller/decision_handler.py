@@ -218,7 +218,7 @@ class DecisionHandler:
         needs = self._protection.needs(plan)
         if not needs or self._analyst.has_analysis:
             return ()
-        frame = Frame(job.capacity, job.spec.bounds, self._state.pins)
+        frame = Frame(job.capacity, job.spec.bounds, self._state.pins, plan if job.must_move else None)
         better = protected(plan, needs, frame)
         if better is None or better in self._book.rejected_plans:
             return self._hint(f"no plan within room and pins gives what is needed: {needs[0].why}", at_s)

@@ -9,6 +9,7 @@ from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.planner.stages import warm_start
 from dlrover_nb.core.structs.events import JobSubmitted
 from dlrover_nb.core.structs.past import JobTraits
+from dlrover_nb.core.structs.pods import outlives_node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,8 +57,8 @@ def initial_plan(
     return InitialPlan(replace(spec, plan=start.plan), traits, start.prior, start.why)
 
 
-def submitted(begun: InitialPlan, capacity: Capacity, at_s: float) -> JobSubmitted:
-    """Return the first fact of a job."""
+def submitted(begun: InitialPlan, capacity: Capacity, at_s: float, *, folder: str) -> JobSubmitted:
+    """Return the first fact of a job; `folder` is its run folder."""
     traits = begun.traits
     return JobSubmitted(
         at_s=at_s,
@@ -69,4 +70,5 @@ def submitted(begun: InitialPlan, capacity: Capacity, at_s: float) -> JobSubmitt
         traits=traits,
         prior=begun.prior,
         why=begun.why,
+        must_move=not outlives_node(begun.spec, folder),
     )

@@ -110,7 +110,7 @@ def begin(  # noqa: PLR0913 - parts of a job, all but the first three by keyword
             logs=_logs(job, folder),
             clock=clock,
         )
-        return opened(parts, submitted(plan, capacity, clock.now_s()), master.start, held)
+        return opened(parts, submitted(plan, capacity, clock.now_s(), folder=str(folder)), master.start, held)
 
 
 def resume(backend: Backend, *, folder: Path, history_url: str | None, clock: Clock) -> OwnJob:
@@ -157,7 +157,12 @@ def resume(backend: Backend, *, folder: Path, history_url: str | None, clock: Cl
             logs=logs,
             clock=clock,
         )
-        fact = submitted(InitialPlan(spec, traits_of(spec, features), None, ""), capacity, clock.now_s())
+        fact = submitted(
+            InitialPlan(spec, traits_of(spec, features), None, ""),
+            capacity,
+            clock.now_s(),
+            folder=str(folder),
+        )
         return opened(parts, fact, lambda at_s: master.resume(record, kept, at_s), held)
 
 

@@ -15,6 +15,7 @@ from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_l
 from dlrover_nb.core.perf.model import Predictions, ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.completion import Completion
+from dlrover_nb.core.planner.feasibility import reachable
 from dlrover_nb.core.planner.shortlist import Rough, plans_to_weigh
 from dlrover_nb.core.structs.decisions import ParetoFront, cost_unit
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Candidate, Prediction
 
     Array = NDArray[np.float64]
+
+
+_UNREACHABLE = (
+    "new parameter servers must find room beside those that serve, as nothing of this job outlives its pods; "
+    "set checkpoint_url, or allow smaller ones"
+)
 
 
 @dataclass(frozen=True)  # no slots: what is computed on demand is kept in the instance
@@ -95,7 +102,7 @@ class Analysis:
     @property
     def why_empty(self) -> str:
         """Which constraint leaves no allowed plan, in words; empty where there are plans."""
-        return "" if len(self.space) else nothing_left(self.grid)
+        return "" if len(self.space) else nothing_left(self.grid) or _UNREACHABLE
 
     @property
     def gain_samples_per_s(self) -> Array:
@@ -158,6 +165,8 @@ def analyse(
     known = model or fitted(situation)
     rough = Rough(grid_of(situation), known, situation)
     space, n_plan = plans_to_weigh(rough, rng=rng or np.random.default_rng(0))
+    if situation.beside is not None:
+        space = reachable(space, situation.capacity, situation.beside)
     predictions, cost = known.predict(space.axes, situation.spec.batch_size), rough.cost(space.axes)
     return Analysis(
         situation=situation,

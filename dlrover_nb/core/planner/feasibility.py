@@ -6,21 +6,34 @@ reason.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dlrover_nb.core.errors import CapacityError
-from dlrover_nb.core.structs.capacity import check_fits, fits, plan_needs
+from dlrover_nb.core.pareto.space import plan_of
+from dlrover_nb.core.structs.capacity import change_needs, check_fits, fits, plan_needs
 from dlrover_nb.core.structs.resources import CPU_STEP
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.pareto.space import PlanSpace
     from dlrover_nb.core.structs.bounds import PlanBounds
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 
-def check_room(plan: ResourcePlan, capacity: Capacity, bounds: PlanBounds) -> None:
-    """Refuse a plan that exceeds the quota or does not fit on the machines.
+def check_room(
+    plan: ResourcePlan, capacity: Capacity, bounds: PlanBounds, *, beside: ResourcePlan | None = None
+) -> None:
+    """Refuse a plan that exceeds the quota, does not fit on the machines, or cannot be reached.
+
+    Parameters
+    ----------
+    beside
+        The plan that runs, where new PS must fit beside it because nothing outlives the job's nodes; None:
+        a change that finds no room goes through a checkpoint.
 
     Raises
     ------
@@ -33,11 +46,41 @@ def check_room(plan: ResourcePlan, capacity: Capacity, bounds: PlanBounds) -> No
             f"the plan must keep to the job's quota, got {plan.short} = {over}; {_possible(plan, bounds)}"
         )
     check_fits(plan, capacity)
+    if not _is_reachable(plan, capacity, beside):
+        assert beside is not None
+        peak = change_needs(beside, plan)
+        raise CapacityError(
+            f"new parameter servers must fit beside those of {beside.short}, as nothing of this job outlives "
+            f"its pods, got {plan.short}: while both run, {sum(cpu for cpu, _ in peak):g} cores and "
+            f"{sum(mib for _, mib in peak)} MiB are needed; set checkpoint_url, or choose fewer or "
+            "smaller ones"
+        )
 
 
-def has_room(plan: ResourcePlan, capacity: Capacity, bounds: PlanBounds) -> bool:
-    """Whether a plan keeps to the quota and fits on the machines."""
-    return not over_quota(plan, bounds) and fits(capacity, plan_needs(plan))
+def has_room(
+    plan: ResourcePlan, capacity: Capacity, bounds: PlanBounds, *, beside: ResourcePlan | None = None
+) -> bool:
+    """Whether a plan keeps to the quota, fits on the machines, and can be reached (as in `check_room`)."""
+    is_allowed = not over_quota(plan, bounds) and fits(capacity, plan_needs(plan))
+    return is_allowed and _is_reachable(plan, capacity, beside)
+
+
+def _is_reachable(plan: ResourcePlan, capacity: Capacity, beside: ResourcePlan | None) -> bool:
+    return beside is None or fits(capacity, change_needs(beside, plan))
+
+
+def reachable(space: PlanSpace, capacity: Capacity, beside: ResourcePlan) -> PlanSpace:
+    """Return the plans of a space whose new PS find room beside what runs.
+
+    It is a cut of its own behind the search, which relies on smaller plans being allowed where larger ones
+    are. More workers than run make no difference to this question, so few distinct cases are left.
+    """
+    cases = space.axes.copy()
+    cases[:, 0] = np.minimum(cases[:, 0], beside.worker.count)
+    distinct, which = np.unique(cases, axis=0, return_inverse=True)
+    memory = space.worker_memory_mib, space.ps_memory_mib
+    held = [_is_reachable(plan_of(row, *memory), capacity, beside) for row in distinct]
+    return replace(space, axes=space.axes[np.array(held, dtype=bool)[which.reshape(-1)]])
 
 
 def over_quota(plan: ResourcePlan, bounds: PlanBounds) -> str:

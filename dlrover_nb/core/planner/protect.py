@@ -50,20 +50,21 @@ class MemoryNeed:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The constraints on every plan: machines, the job's own bounds and quota, and pins."""
+    """The constraints on every plan: machines, the job's own bounds and quota, pins, what runs beside it."""
 
     capacity: Capacity
     bounds: PlanBounds
     pins: Pins
+    beside: ResourcePlan | None = None  # as in `feasibility.check_room`
 
     @classmethod
     def of(cls, situation: Situation) -> Frame:
         """Return the frame that a situation sets."""
-        return cls(situation.capacity, situation.spec.bounds, situation.pins)
+        return cls(situation.capacity, situation.spec.bounds, situation.pins, situation.beside)
 
     def holds(self, plan: ResourcePlan) -> bool:
         """Whether a plan is within the frame (a user's plan may exceed the bounds, not the quota)."""
-        return self.pins.allows(plan) and has_room(plan, self.capacity, self.bounds)
+        return self.pins.allows(plan) and has_room(plan, self.capacity, self.bounds, beside=self.beside)
 
 
 def protected(plan: ResourcePlan, needs: Sequence[MemoryNeed], frame: Frame) -> ResourcePlan | None:

@@ -43,6 +43,12 @@ class Situation:
     pins: Pins = field(default_factory=Pins)  # of every plan that is searched
     prior: FitSummary | None = None  # of similar finished jobs
     deadline_left_s: float | None = None  # until the job should be done; negative: late; None: no deadline
+    must_move: bool = False  # new PS must fit beside those that serve
+
+    @property
+    def beside(self) -> ResourcePlan | None:
+        """The plan beside which new PS must fit; None: a change may go through a checkpoint."""
+        return self.plan if self.must_move else None
 
 
 def transition_kind(scale: ScalePlan) -> str:

@@ -33,6 +33,7 @@ from dlrover_nb.core.structs.resources import Role
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.structs.capacity import Need
 
 _NOTHING_KEPT = (
     "other parameter servers would have to read what these save, and it goes with their pods; "
@@ -95,9 +96,19 @@ def _stop_misfits(state: JobState, *, keep: int) -> None:
             state.stop_node(node)
 
 
-def _n_start(state: JobState, missing: int) -> int:
+def _n_start(state: JobState, missing: int, *, without_surplus: bool = False) -> int:
+    """Return how many of the missing PS fit now, or when the workers that leave anyway have left."""
     plan = state.target.ps
-    return n_more(state.capacity, state.roster.needs, (plan.cpu, plan.memory_mib), at_most=missing)
+    present = [node.need for node in state.roster.nodes if node.role is Role.PS]
+    present += _staying_workers(state) if without_surplus else [n.need for n in state.roster.workers]
+    return n_more(state.capacity, present, (plan.cpu, plan.memory_mib), at_most=missing)
+
+
+def _staying_workers(state: JobState) -> list[Need]:
+    """Return what workers need, without those that drain or exceed the target: they leave by themselves."""
+    want, staying = state.target.worker, [w for w in state.roster.workers if not w.is_draining]
+    fitting = [w.need for w in staying if w.has_shape(want)]
+    return [*fitting[: want.count], *[w.need for w in staying if not w.has_shape(want)]]
 
 
 def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:
@@ -210,7 +221,7 @@ def _restarts(state: JobState) -> bool:
 def _lacks_room(state: JobState) -> bool:
     """Whether the PS of the next group do not fit beside the current one, by capacity or by the cluster."""
     missing = _n_missing(state)
-    is_full = missing > 0 and _n_start(state, missing) < missing
+    is_full = missing > 0 and _n_start(state, missing, without_surplus=True) < missing
     return is_full or any(node.lacks_room for node in _standby(state))
 
 
@@ -229,7 +240,9 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
         return None
     if _lacks_room(state):
         return Stage.COPYING
-    state.start_nodes(Role.PS, max(0, _n_missing(state)), at_s)
+    missing = max(0, _n_missing(state))
+    if _n_start(state, missing) == missing:  # else surplus workers leave first
+        state.start_nodes(Role.PS, missing, at_s)
     standby = _standby(state)
     if _n_missing(state) or not all(node.is_up for node in standby):
         return None

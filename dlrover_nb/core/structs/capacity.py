@@ -60,6 +60,25 @@ def plan_needs(plan: ResourcePlan) -> list[Need]:
     return [(role.cpu, role.memory_mib) for role in roles for _ in range(role.count)]
 
 
+def change_needs(now: ResourcePlan, plan: ResourcePlan) -> list[Need]:
+    """Return what nodes hold while new PS start beside those that serve; nothing where no PS is new.
+
+    Surplus workers have left by then; workers of another size are replaced after it.
+    """
+    keeps_ps = (now.ps.cpu, now.ps.memory_mib) == (plan.ps.cpu, plan.ps.memory_mib)
+    n_new = plan.ps.count - (min(now.ps.count, plan.ps.count) if keeps_ps else 0)
+    if n_new == 0:
+        return []
+    worker, then = now.worker, plan.worker
+    keeps_workers = (worker.cpu, worker.memory_mib) == (then.cpu, then.memory_mib)
+    n_worker = min(worker.count, then.count) if keeps_workers else worker.count
+    return [
+        *[(worker.cpu, worker.memory_mib)] * n_worker,
+        *[(now.ps.cpu, now.ps.memory_mib)] * now.ps.count,
+        *[(plan.ps.cpu, plan.ps.memory_mib)] * n_new,
+    ]
+
+
 def fits(capacity: Capacity, needs: Iterable[Need]) -> bool:
     """Whether nodes with these needs all fit: first fit, largest first.
 

@@ -27,6 +27,7 @@ class JobSubmitted:
     traits: JobTraits | None = None  # None: unknown, then no warm start
     prior: FitSummary | None = None  # fit of similar finished jobs
     why: str = ""  # reason of the first plan, if earlier jobs influenced it
+    must_move: bool = False  # nothing outlives its nodes: new PS must fit beside those that serve
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,17 @@ def job(spec) -> FakeJob:
 
 @pytest.fixture
 def make_job(spec):
-    of_job = {"speed", "n_sample_total", "memory", "settings", "traits", "prior", "fit", "policy"}
+    of_job = {
+        "speed",
+        "n_sample_total",
+        "memory",
+        "settings",
+        "traits",
+        "prior",
+        "fit",
+        "policy",
+        "must_move",
+    }
 
     def make(**fields) -> FakeJob:
         given = {name: fields.pop(name) for name in of_job & fields.keys()}

@@ -9,7 +9,7 @@ import pytest
 from dlrover_nb.core.controller import ControllerSettings, replay
 from dlrover_nb.core.controller.rollup import Rollup
 from dlrover_nb.core.perf.model import ThroughputModel
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape, change_needs, fits
 from dlrover_nb.core.structs.decisions import Outcome, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import PhaseChanged, Remember, RoomChanged, Scale, Ticked
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
@@ -214,3 +214,15 @@ def test_auto_mode_asks_what_would_change_its_mind_only_where_a_person_has_to_de
     alone.train(200)
     assert len(alone.view.proposals) > 2
     assert all(p.flip is None for p in alone.view.proposals)
+
+
+def test_a_job_that_must_move_its_parameters_is_offered_only_what_it_can_reach(make_job):
+    job = make_job(must_move=True)
+    job.train(60)
+    front = job.view.front
+    capacity = job.controller.queries().context.job.capacity
+    assert front.candidates
+    assert all(fits(capacity, change_needs(job.plan, each.plan)) for each in front.candidates)
+    free = make_job()
+    free.train(60)
+    assert len(free.view.front.candidates) >= len(front.candidates)

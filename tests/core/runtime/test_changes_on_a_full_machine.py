@@ -8,10 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import features, plan, spec
 
+from dlrover_nb.core.planner import has_room
 from dlrover_nb.core.runtime.liveness import PLAN_LIMIT_S
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits, plan_needs
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape, change_needs, fits, plan_needs
 from dlrover_nb.core.structs.events import PlanApplied, PlanFailed
 from dlrover_nb.core.structs.job import Migration
+from dlrover_nb.core.structs.pods import STATE
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 ONE = ((2.0, 8192),)
@@ -31,8 +34,16 @@ def fitting(machines: tuple[tuple[float, int], ...]) -> st.SearchStrategy[Resour
     return plans.filter(lambda each: fits(capacity, plan_needs(each)))
 
 
-def started(first: ResourcePlan, machines, **changes) -> FullMachines:
-    world = FullMachines(spec(first, checkpoint_every_s=EVERY_S, **changes), ENOUGH, machines)
+class InPods(FullMachines):
+    """Pods without storage: no checkpoint outlives its nodes."""
+
+    folder = f"{STATE}/run"
+
+
+def started(
+    first: ResourcePlan, machines, *, kind: type[FullMachines] = FullMachines, **changes
+) -> FullMachines:
+    world = kind(spec(first, checkpoint_every_s=EVERY_S, **changes), ENOUGH, machines)
     world.wait_for(lambda: world.master.running == first, LIMIT_S)
     return world
 
@@ -69,6 +80,18 @@ def test_on_one_machine_every_plan_that_fits_comes_about(plans, migration):
         if target != world.master.running:
             answer = change(world, target)
             assert isinstance(answer, PlanApplied), answer
+
+
+@settings(deadline=None, max_examples=40)
+@given(fitting(ONE), fitting(ONE))
+def test_without_storage_every_plan_that_is_offered_comes_about(first, target):
+    world = started(first, ONE, kind=InPods)
+    assert not world.master._state.keeps_checkpoints
+    if target == first:
+        return
+    answer = change(world, target)
+    assert isinstance(answer, PlanApplied) or not has_room(target, world.capacity, PlanBounds(), beside=first)
+    assert isinstance(answer, PlanFailed) or fits(world.capacity, change_needs(first, target))
 
 
 @settings(deadline=None, max_examples=30)
