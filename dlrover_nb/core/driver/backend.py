@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.external import Written
     from dlrover_nb.core.structs.messages import NodeConfig
 
@@ -79,8 +79,8 @@ class Backend(Protocol):
         """
         ...
 
-    def adopt(self, nodes: Collection[str]) -> None:
-        """Adopt the nodes that an earlier master started; end all others that it left.
+    def adopt(self, nodes: Mapping[str, Need]) -> None:
+        """Adopt the nodes that an earlier master started, with what each holds; end all others that it left.
 
         `poll` reports those that are gone. A backend whose nodes never outlive their master reports all.
         """

@@ -138,7 +138,8 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
         recorded.replay()
         master, logs, inputs = compose(job.spec, capacity, recorded)
         logs.reload([node.id for node in saved.record.nodes], saved.read_ns)
-        backend.adopt([node.id for node in saved.record.nodes if not node.is_finished])
+        living = [node for node in saved.record.nodes if not node.is_finished]
+        backend.adopt({node.id: (node.cpu, node.memory_mib) for node in living})
         backend.set_master_endpoint(around.url)
         parts = _parts(job, backend, around, capacity, recorded, (master, logs, inputs))
         backend.follow_logs(logs.read_ns)

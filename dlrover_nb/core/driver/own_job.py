@@ -140,7 +140,7 @@ def resume(backend: Backend, *, folder: Path, history_url: str | None, clock: Cl
         recorded = RecordedController(spec.name, folder, history_url)
         held.callback(recorded.close)
         recorded.replay()
-        nodes, logs = [node.id for node in record.nodes], _logs(job, folder)
+        nodes, logs = {node.id: (node.cpu, node.memory_mib) for node in record.nodes}, _logs(job, folder)
         logs.reload(nodes)
         backend.adopt(nodes)
         backend.set_master_endpoint(

@@ -156,7 +156,7 @@ class TestKubernetesBackend(BackendConformance):
         self.api.create(POD, stranger)
         second = self.make(folder)
         try:
-            second.adopt(["ps-0", "ps-7"])
+            second.adopt(dict.fromkeys(["ps-0", "ps-7"], (0.5, 512)))
             (exited,) = self.exits(second)
             assert (exited.node, exited.why) == ("ps-7", "it ended while its master was away")
             assert [exited.node for exited in self.exits(backend)] == ["ps-1"]

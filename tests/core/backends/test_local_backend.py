@@ -69,7 +69,7 @@ class TestProcessBackend(BackendConformance):
         second = LocalBackend(folder, outlive=True)
         psutil.Process(hellos[1].pid).kill()
         self.exits(first)
-        second.adopt(["ps-0", "ps-1", "ps-7"])
+        second.adopt(dict.fromkeys(["ps-0", "ps-1", "ps-7"], (0.5, 512)))
         assert {exited.node for exited in second.poll()} == {"ps-1", "ps-7"}
         assert [exited.node for exited in self.exits(first)] == ["ps-2"]
         assert psutil.pid_exists(hellos[0].pid)

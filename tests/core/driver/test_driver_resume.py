@@ -118,7 +118,7 @@ class Comeback:
             self.driver.close()
         for path in self.folder.glob("nodes/*.pid"):
             backend = LocalBackend(self.folder, outlive=True)
-            backend.adopt([path.stem])
+            backend.adopt({path.stem: (0.5, 512)})
             backend.close()
 
 

@@ -111,10 +111,10 @@ def test_workers_and_ps_are_doubled_by_a_decision_while_training(start: Callable
         handle.scale(plan(9, 2))
     assert str(told.value) == impossible.refusal
     handle.scale(plan(2, 2), why="to be quicker")
-    assert "under way" in handle.weigh(plan(2, 1))[0].refusal
+    assert "being applied already" in handle.weigh(plan(2, 2))[0].refusal
     gate = threading.Event()
     job.driver._commands.put(gate.wait)  # the loop is busy: who asks is not kept waiting
-    assert "under way" in handle.weigh(plan(2, 1))[0].refusal
+    assert "being applied already" in handle.weigh(plan(2, 2))[0].refusal
     assert "manual mode" in handle.explain().why
     gate.set()
     now = job.until(lambda now: now.running == plan(2, 2))

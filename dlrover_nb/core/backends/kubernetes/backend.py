@@ -44,13 +44,13 @@ from dlrover_nb.core.manifests.parts import JOB_LABEL, NODE_LABEL, RUN_LABEL, ow
 from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.orders import Action
     from dlrover_nb.core.driver.backend import NodeExited
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.messages import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob
 
@@ -142,7 +142,7 @@ class KubernetesBackend:
             self._reconciler.set_master_endpoint(config.master)
         self._wake()
 
-    def adopt(self, nodes: Collection[str]) -> None:
+    def adopt(self, nodes: Mapping[str, Need]) -> None:
         """Take over the run's pods of these nodes; all others of the run go."""
         with self._lock:
             names = {node: pod_name(self._name, self._job.run, node) for node in nodes}

@@ -31,11 +31,11 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from dlrover_nb.core.backends.kubernetes.backend import Site
     from dlrover_nb.core.driver.backend import NodeExited
-    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.external import Written
     from dlrover_nb.core.structs.messages import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob
@@ -154,7 +154,7 @@ class OperatorManagedPods:
     def stop_node(self, node: str) -> None:
         """Leave it to the operator, which ends a job's pods with the job."""
 
-    def adopt(self, nodes: Collection[str]) -> None:
+    def adopt(self, nodes: Mapping[str, Need]) -> None:
         """Do nothing: the pods are the operator's."""
 
     def poll(self) -> tuple[NodeExited, ...]:

@@ -33,9 +33,10 @@ from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.messages import NodeConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from dlrover_nb.core.structs.capacity import Need
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ class LocalBackend:
         except OSError as error:
             self._stillborn.append(NodeExited(config.node, f"it could not be started: {error}"))
 
-    def adopt(self, nodes: Collection[str]) -> None:
+    def adopt(self, nodes: Mapping[str, Need]) -> None:
         """Adopt the processes of an earlier driver."""
         for path in self._folder.glob("*.pid"):
             process = _left_behind(path)

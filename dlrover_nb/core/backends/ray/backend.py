@@ -31,7 +31,7 @@ from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.messages import NodeConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from dlrover_nb.core.structs.capacity import Need
 
@@ -203,7 +203,7 @@ class RayBackend:
             del self._unplaced[node]
         return self._unplaced
 
-    def adopt(self, nodes: Collection[str]) -> None:
+    def adopt(self, nodes: Mapping[str, Need]) -> None:
         """Find the actors of an earlier master by their names."""
         self._known.update(nodes)
         self._is_new = False
@@ -212,6 +212,7 @@ class RayBackend:
         for node in set(self._actors).difference(nodes):
             self.stop_node(node)
             del self._actors[node]
+        self._needs |= nodes
         self._refs |= {actor.end.remote(): node for node, actor in self._actors.items()}
         gone = [node for node in nodes if node not in self._actors]
         self._gone += [NodeExited(node, "it ended while its master was away") for node in gone]
