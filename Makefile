@@ -37,7 +37,8 @@ demo: $(STAMP)demo  ## the main job, end to end, on this machine: about two minu
 	$(BIN)/dlrover-nb demo --out $(OUT)
 
 lab: $(STAMP)all  ## JupyterLab on the quick start
-	$(BIN)/jupyter lab notebooks/00_quickstart.ipynb
+	@if [ "$$(id -u)" = 0 ]; then echo "you are root: JupyterLab runs with --allow-root, on loopback alone"; fi
+	$(BIN)/jupyter lab --ip 127.0.0.1 $$([ "$$(id -u)" != 0 ] || echo --allow-root) notebooks/00_quickstart.ipynb
 
 test:  ## all that must pass, and where its time went
 	@MAKE="$(MAKE)" tools/test.sh

@@ -233,14 +233,15 @@ class Job(Results):
     # its end
 
     def wait(self, timeout_s: float | None = None, *, until: Until | str = Until.END) -> StatusView:
-        """Block until the job has ended, or proposes a plan.
+        """Block until the job has ended, or what `until` names has come about.
 
         Parameters
         ----------
         timeout_s
             Stop waiting after so many seconds; None: never.
         until
-            ``"end"`` of the job, or ``"proposal"``: an open one, or the end.
+            ``"end"`` of the job; ``"proposal"``: an open one; ``"outcome"``: the last change of plan is
+            applied and measured. Each returns at the end of the job too.
 
         Returns
         -------
@@ -259,6 +260,31 @@ class Job(Results):
         if until not in tuple(Until):
             raise InvalidValueError(f"cannot wait for {until!r}; known: {', '.join(Until)}")
         return self._state(self.handle.wait(timeout_s, until=Until(until)))
+
+    def finish(self, *, why: str = "") -> StatusView:
+        """Train no more rows and let the job succeed: its model is evaluated as at a planned end.
+
+        It returns at once; `wait` waits for the end.
+
+        Parameters
+        ----------
+        why
+            Reason, kept in the job's story.
+
+        Raises
+        ------
+        StaleDecisionError
+            When the job is ending already.
+        InvalidValueError
+            When it runs programs of others.
+
+        Examples
+        --------
+        >>> job.finish(why="good enough")
+        >>> job.wait()
+        """
+        self.handle.finish(why=why)
+        return self.status()
 
     def stop(self, *, why: str = "") -> StatusView:
         """Stop the job, keeping what it learned, and return its last state.

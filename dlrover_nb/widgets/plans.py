@@ -279,7 +279,7 @@ def decision_view(decision: Decision, snapshot: JobSnapshot) -> View:
     if proposal is not None and decision.verdict is Verdict.ACCEPT:
         blocks += [Facts(change_facts(proposal, currency(snapshot))), diff_table(proposal)]
     elif target is not None and proposal is not None and decision.verdict is Verdict.OVERRIDE:
-        blocks.append(plans_table(proposal.baseline.plan, target, "asked for"))
+        blocks.append(plans_table(proposal.baseline.plan, target, "requested"))
     return View(f"Decision on {snapshot.title}", tuple(blocks))
 
 
@@ -287,7 +287,7 @@ def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnap
     """Describe the progress of a decision from facts alone: never 'done' before the plan runs."""
     is_heard = decision.id in {known.id for known in snapshot.decisions}
     if not is_heard and (proposal is not None or decision.verdict in {Verdict.MODE, Verdict.PIN}):
-        return "the job's next report shows what comes of it"
+        return "the next report of the job shows the result"
     if decision.verdict is Verdict.MODE:
         return f"the job is in {snapshot.mode} mode"
     if decision.verdict is Verdict.PIN:
@@ -295,8 +295,8 @@ def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnap
     if proposal is not None:
         return f"proposal {proposal.id} is {status_words(proposal, snapshot)}"
     if decision.plan is not None and snapshot.running == decision.plan:
-        return "applied: the plan runs"
-    return "asked for; the job has not reached the plan yet"
+        return "applied; previous plan restored" if decision.undoes else "applied"
+    return "requested, not applied yet"
 
 
 def status_words(proposal: Proposal, snapshot: JobSnapshot) -> str:

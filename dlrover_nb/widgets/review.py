@@ -155,11 +155,11 @@ def _asked_words(snapshot: JobSnapshot, asked: PendingAction) -> str:
         return f"Refused to {asked.words}: {asked.why}"
     if not asked.proposal and asked.decision is not None:
         state = state_words(asked.decision, None, snapshot)
-        return f"The master took {asked.decision.id}, {asked.words}: {state}."
+        return f"{asked.words[0].upper()}{asked.words[1:]} (decision {asked.decision.id}): {state}."
     proposal = next((p for p in snapshot.proposals if p.id == asked.proposal), None)
     number = f" as {asked.decision.id}" if asked.decision and asked.decision.id else ""
     if proposal is None or proposal.status == "pending":
-        return f"The master took the {asked.verdict} of {asked.proposal}{number}."
+        return f"Received: {asked.verdict} {asked.proposal}{number}."
     what = "Your plan instead of" if asked.verdict is Verdict.OVERRIDE else "Proposal"
     return f"{what} {asked.proposal}{number}: {status_words(proposal, snapshot)}."
 

@@ -169,10 +169,10 @@ def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:
 def kind_words(proposal: Proposal) -> str:
     """Describe the purpose of a proposal: an exploring one does not promise speed."""
     if proposal.kind is ProposalKind.EXPLORE:
-        return "It is an experiment: its use is what the fit learns from it, it need not be faster."
+        return "This is an experiment: it improves the model and may not be faster."
     if proposal.kind is ProposalKind.PROTECT:
-        return "It keeps nodes from being killed for want of memory; it need not be faster."
-    return "It is expected to be better than the plan now."
+        return "This keeps nodes from running out of memory; it may not be faster."
+    return "This is expected to be better than the current plan."
 
 
 def commands(job: str, proposal: Proposal) -> tuple[str, ...]:

@@ -182,7 +182,7 @@ class Consequence:
 def consequence_blocks(told: Consequence, snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return the predicted effect, and how it is uncertain or impossible."""
     if told.error:
-        return (Paragraph(f"The master could not say what this brings: {told.error}", Tone.WARNING),)
+        return (Paragraph(f"The prediction failed: {told.error}", Tone.WARNING),)
     if told.weighed is None:
         return (Paragraph(f"Weighing {plan_words(told.plan, snapshot.target)}..."),)
     return (*_refusal_blocks(told, snapshot), *_gain_blocks(told.candidate, snapshot))

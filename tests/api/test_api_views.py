@@ -124,7 +124,7 @@ def test_exploring_proposals_say_so_in_words():
     snapshot = b.snapshot(proposals=(b.proposal(kind=ProposalKind.EXPLORE),))
     for view in (StatusView(snapshot), PlansView(snapshot)):
         assert "EXPLORE: " in str(view)
-        assert "need not be faster" in " ".join(str(view).split())
+        assert "may not be faster" in " ".join(str(view).split())
 
 
 def test_a_coefficient_that_the_data_does_not_determine_says_so():

@@ -1,5 +1,6 @@
 """What `make` installs for a target: what the target needs, and nothing that is there."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -52,3 +53,20 @@ def test_an_environment_is_made_once(installs, tmp_path):
     assert "-m venv" in done.stdout
     (tmp_path / ".installed-dev").touch()
     assert installs("install") == []
+
+
+@pytest.mark.parametrize(("user", "is_root"), [("0", True), ("1000", False)])
+def test_lab_works_for_root_too_and_says_so(tmp_path, user, is_root):
+    programs = {tmp_path / "id": f"echo {user}", tmp_path / "bin" / "jupyter": 'echo "jupyter $*"'}
+    (tmp_path / "bin").mkdir()
+    for path, text in programs.items():
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    for name in ("bin/python", ".installed-all"):
+        (tmp_path / name).touch()
+    command = ["make", "lab", f"VENV={tmp_path}"]
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert ("--allow-root notebooks/" in done.stdout.split("jupyter lab")[-1]) is is_root
+    assert "--ip 127.0.0.1" in done.stdout
+    assert ("you are root: JupyterLab runs" in done.stdout.splitlines()[0]) is is_root

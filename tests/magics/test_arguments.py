@@ -136,6 +136,7 @@ def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, ob
         ("wait --timeout 1.5", "wait", {"job": None, "timeout": 1.5, "until": "end"}),
         ("wait ctr --for proposal", "wait", {"job": "ctr", "timeout": None, "until": "proposal"}),
         ("stop ctr --why done", "stop", {"job": "ctr", "why": "done"}),
+        ("finish ctr --why done", "finish", {"job": "ctr", "why": "done"}),
         ("delete ctr --force", "delete", {"job": "ctr", "force": True}),
         ("shards", "shards", SHARDS),
         ("shards ctr --skip 7 --why bad", "shards", SHARDS | {"job": "ctr", "skip": 7, "why": "bad"}),

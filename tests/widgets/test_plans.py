@@ -34,7 +34,7 @@ def test_a_decision_that_the_picture_does_not_know_yet_tells_nothing_of_its_effe
     pin = Decision(Verdict.PIN, "ada", 0.0, pins=Pins(workers=2), id="d9")
     accept = Decision(Verdict.ACCEPT, "ada", 0.0, proposal="p2", id="d9")
     for decision, proposal in ((mode, None), (pin, None), (accept, b.proposal())):
-        assert state_words(decision, proposal, before) == "the job's next report shows what comes of it"
+        assert state_words(decision, proposal, before) == "the next report of the job shows the result"
     after = replace(before, mode=Mode.AUTO, decisions=(*before.decisions, mode))
     assert state_words(mode, None, after) == "the job is in auto mode"
 

@@ -137,10 +137,10 @@ def test_a_change_that_answers_no_proposal_is_told_by_what_has_become_of_it():
         Verdict.SCALE, answer=Answer.TAKEN, decision=scale, aim="scale to 2w x 0.5 + 1p x 0.5"
     )
     waits = review(b.snapshot(), asked, FRESH).message
-    assert "The master took d2, scale to 2w x 0.5 + 1p x 0.5: asked for" in waits
+    assert "Scale to 2w x 0.5 + 1p x 0.5 (decision d2): requested" in waits
     assert "Proposal p2 (IMPROVE) waits" in waits
     runs = b.snapshot(running=b.BETTER_PLAN, target=b.BETTER_PLAN)
-    assert "d2, scale to 2w x 0.5 + 1p x 0.5: applied: the plan runs" in review(runs, asked, FRESH).message
+    assert "Scale to 2w x 0.5 + 1p x 0.5 (decision d2): applied" in review(runs, asked, FRESH).message
 
 
 def test_undo_says_what_it_goes_back_to():

@@ -17,7 +17,7 @@ from dlrover_nb.core.rundir.bundle import CheckpointBundle
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.resources import ResourcePlan
-from dlrover_nb.core.structs.shards import BatchChoice, ShardChoice
+from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardChoice
 from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 from dlrover_nb.core.structs.summary import JobSummary
 
@@ -72,10 +72,11 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Choose:
-    """Choose what to do with a shard, or set batch sizes: one of the two."""
+    """Choose what to do with a shard, set batch sizes, or finish early: one of them."""
 
     shard: ShardChoice | None = None
     batches: BatchChoice | None = None
+    finish: FinishChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from dlrover_nb.core.client.link import RemoteRunFolder
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.shards import BatchChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -40,6 +40,7 @@ class Until(StrEnum):
 
     END = "end"
     PROPOSAL = "proposal"  # an open one, or the end
+    OUTCOME = "outcome"  # of the last change of plan, once it is applied and measured, or the end
 
 
 def user_name() -> str:
@@ -226,13 +227,25 @@ class JobHandle:
         """
         self._link.choose(BatchChoice(tuple(sorted(sizes.items())), self._user, why))
 
+    def finish(self, *, why: str = "") -> None:
+        """Train no more rows: the shards at hand are completed, the model is evaluated, the job succeeds.
+
+        Raises
+        ------
+        StaleDecisionError
+            When the job is ending already.
+        InvalidValueError
+            When it runs programs of others.
+        """
+        self._link.choose(FinishChoice(self._user, why))
+
     def stop(self, *, why: str = "") -> JobSnapshot:
         """Stop the job and return its last snapshot."""
         self._link.stop(self._user, why)
         return self.wait(timeout_s=STOP_TIMEOUT_S)
 
     def wait(self, timeout_s: float | None = None, *, until: Until = Until.END) -> JobSnapshot:
-        """Block until the job has ended (or proposes a plan), or `timeout_s` has passed.
+        """Block until the job has ended (or what `until` names has come about), or `timeout_s` has passed.
 
         An interrupt does not affect the job. `InvalidValueError` when `timeout_s` is not a valid time.
         """
@@ -291,4 +304,11 @@ class JobHandle:
 
 
 def _is_reached(snapshot: JobSnapshot, until: Until) -> bool:
-    return snapshot.phase.is_final or (until is Until.PROPOSAL and snapshot.open_proposal is not None)
+    match until:
+        case Until.END:
+            is_reached = False
+        case Until.PROPOSAL:
+            is_reached = snapshot.open_proposal is not None
+        case Until.OUTCOME:
+            is_reached = not snapshot.under_way and not snapshot.measuring
+    return is_reached or snapshot.phase.is_final

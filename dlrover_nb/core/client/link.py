@@ -44,7 +44,7 @@ from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.rundir.bundle import pack_checkpoint
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.questions import Explanation
-from dlrover_nb.core.structs.shards import ShardChoice
+from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardChoice
 from dlrover_nb.core.structs.snapshot import SeriesChunk
 from dlrover_nb.core.structs.summary import JobSummary
 
@@ -91,7 +91,7 @@ class MasterLink(Protocol):
         ...
 
     def choose(self, choice: UserChoice) -> None:
-        """Apply a choice about a shard or batch sizes, or raise why it is refused."""
+        """Apply a choice about a shard, batch sizes or an early end, or raise why it is refused."""
         ...
 
     def stop(self, by: str, why: str) -> None:
@@ -172,8 +172,16 @@ class CallLink(ABC):
         return expect(Lines, self.send(AskLogs(node, n_line))).lines
 
     def choose(self, choice: UserChoice) -> None:
-        """Apply a choice about a shard in quarantine, or about batch sizes."""
-        call = Choose(shard=choice) if isinstance(choice, ShardChoice) else Choose(batches=choice)
+        """Apply a choice about a shard in quarantine, about batch sizes, or to finish early."""
+        match choice:
+            case ShardChoice():
+                call = Choose(shard=choice)
+            case BatchChoice():
+                call = Choose(batches=choice)
+            case FinishChoice():
+                call = Choose(finish=choice)
+            case _ as never:
+                assert_never(never)
         expect(Done, self.send(call))
 
     def stop(self, by: str, why: str) -> None:
@@ -255,8 +263,8 @@ class CallHandler:
                 return pack_checkpoint(Path(served.snapshot().folder))
             case Decide(decision):
                 return served.decide(decision)
-            case Choose(shard, batches):
-                for choice in (shard, batches):
+            case Choose(shard, batches, finish):
+                for choice in (shard, batches, finish):
                     if choice is not None:
                         served.choose(choice)
                 return Done()

@@ -225,6 +225,7 @@ class Controller:
             undo=self._undo.undo,
             memory_needs=self.memory_needs,
             under_way="" if self._rollouts.current is None else self._rollouts.current.decision,
+            measuring=self._rollouts.measuring,
         )
 
     def queries(self) -> PlanQueries:

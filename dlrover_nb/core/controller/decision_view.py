@@ -32,3 +32,4 @@ class DecisionView:
     undo: Decision | None
     memory_needs: tuple[str, ...]
     under_way: str
+    measuring: str

@@ -79,6 +79,11 @@ class Rollouts:
         """The plan before the change under way; the target while there is none."""
         return self.target if self.current is None else self.current.before
 
+    @property
+    def measuring(self) -> str:
+        """The decision whose applied plan is being measured; empty: none is."""
+        return "" if self._trial is None else self._trial.rollout.decision
+
     def start(self, rollout: Rollout, at_s: float) -> tuple[Remember, ...]:
         """Begin a change; the one before is scored by its measurements, if they suffice."""
         scored = self.score(at_s, least=2)

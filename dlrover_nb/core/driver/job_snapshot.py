@@ -159,4 +159,5 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         folder=folder,
         undo=view.undo,
         under_way=view.under_way,
+        measuring=view.measuring,
     )

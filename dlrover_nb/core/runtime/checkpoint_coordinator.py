@@ -151,6 +151,8 @@ def roll_back(state: JobState) -> None:
     state.writing.clear()
     state.source = state.checkpoints[-1] if state.checkpoints else None
     state.train.restore(state.source.manifest.ledger if state.source else None)
+    if state.stopped_early:  # it was decided after that checkpoint
+        state.train.close()
     is_kept = state.source is not None and state.source.is_on_disk
     state.is_settled = state.train.finished and is_kept
 

@@ -1,14 +1,14 @@
-"""Decisions of a user about a running job beside its plan: shards in quarantine, batch sizes of workers."""
+"""Decisions of a user about a running job beside its plan: shards in quarantine, batch sizes, its end."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.runtime import quarantine
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.messages import Adjust
-from dlrover_nb.core.structs.shards import BatchChoice, ShardChoice
+from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardChoice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,12 +24,16 @@ def apply_choice(state: JobState, choice: UserChoice, at_s: float) -> None:
     ------
     InvalidValueError
         When there is no such shard in quarantine, no such worker, or a batch size is below 1.
+    StaleDecisionError
+        When the job is ending already.
     """
     match choice:
         case ShardChoice():
             quarantine.resolve(state, choice, at_s)
         case BatchChoice():
             _adjust(state, choice, at_s)
+        case FinishChoice():
+            _finish(state, choice, at_s)
         case _ as never:
             assert_never(never)
 
@@ -47,6 +51,15 @@ def _adjust(state: JobState, choice: BatchChoice, at_s: float) -> None:
         for node in state.roster.workers:
             if node.id in sizes:
                 state.send(node, order)
+
+
+def _finish(state: JobState, choice: FinishChoice, at_s: float) -> None:
+    """Grant no more rows, as early stopping does; shards at hand are completed."""
+    if state.is_ended or state.is_evaluating or state.stop_reason:
+        raise StaleDecisionError(f"job {state.spec.name} must be training to be finished early; it is ending")
+    state.stopped_early = str(choice)
+    state.train.close()
+    state.note(f"{choice}; the shards at hand are trained, then the model is evaluated", at_s)
 
 
 def _check(state: JobState, sizes: Mapping[str, int]) -> None:

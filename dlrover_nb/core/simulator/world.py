@@ -141,6 +141,11 @@ class SimulatedWorld:
         self.job(name).stop(JobPhase.STOPPED, f"stopped by {by}" + (f": {why}" if why else ""))
         self._offer_capacity()
 
+    def finish(self, name: str, why: str) -> None:
+        """Let a job succeed now; no effect on an ended job."""
+        self.job(name).stop(JobPhase.SUCCEEDED, why)
+        self._offer_capacity()
+
     def step(self, until_s: float = math.inf) -> tuple[float, JobEvents]:
         """Advance to the next events, at most to `until_s`; return the time and the events.
 

@@ -94,7 +94,18 @@ class BatchChoice:
     why: str = ""
 
 
-UserChoice = ShardChoice | BatchChoice
+@dataclass(frozen=True, slots=True)
+class FinishChoice:
+    """A user's decision to train no more rows: the model is evaluated, and the job succeeds."""
+
+    by: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"finished by {self.by}" + (f": {self.why}" if self.why else "")
+
+
+UserChoice = ShardChoice | BatchChoice | FinishChoice
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,6 +239,7 @@ class JobSnapshot:
     )
     memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
     under_way: str = ""  # id of the decision whose plan is being applied; empty: none is
+    measuring: str = ""  # id of the decision whose applied plan is compared with its prediction; empty: none
 
     @property
     def undo_cancels(self) -> bool:

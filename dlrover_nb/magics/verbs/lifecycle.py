@@ -25,7 +25,7 @@ WAIT = (
         metavar="WHAT",
         type=one_of("thing to wait for", Until),
         default=Until.END,
-        help="end (of the job), or proposal",
+        help="end (of the job), proposal, or outcome (of the last change)",
     ),
 )
 DELETE = (
@@ -49,7 +49,7 @@ def attach(commands: Commands, *, job: str | None) -> Job | JobsView:
 
 
 def wait(commands: Commands, *, job: str | None, timeout: float | None, until: str) -> StatusView:
-    """Block until the job has ended or proposes a plan; an interrupt leaves the job running."""
+    """Block until something has come about, by default the job's end; an interrupt leaves it running."""
     return commands.wait(commands.job(job), timeout, until)
 
 
@@ -59,6 +59,11 @@ def stop(commands: Commands, *, job: str | None, why: str) -> StatusView:
     shown = found.stop(why=why)
     commands.session.jobs[found.name] = not shown.phase.is_final
     return shown
+
+
+def finish(commands: Commands, *, job: str | None, why: str) -> StatusView:
+    """Let a job succeed with what it has trained."""
+    return commands.job(job).finish(why=why)
 
 
 def delete(commands: Commands, *, job: str, force: bool) -> Note:
@@ -100,11 +105,18 @@ VERBS = (
     ),
     Verb(
         "wait",
-        "block until a job has ended or proposes a plan",
+        "block until a job has ended, proposes a plan, or has measured its last change",
         wait,
         WAIT,
         "quick-start --for proposal --timeout 60",
         exits_by_phase=True,
+    ),
+    Verb(
+        "finish",
+        "train no more rows: evaluate the model, and let the job succeed",
+        finish,
+        (JOB, WHY),
+        'quick-start --why "good enough"',
     ),
     Verb("stop", "stop a job, keeping what it learnt", stop, (JOB, WHY), 'quick-start --why "good enough"'),
     Verb("delete", "remove a job and all that it left but its history", delete, DELETE, "quick-start"),

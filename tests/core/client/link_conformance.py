@@ -25,7 +25,7 @@ from dlrover_nb.core.errors import (
 )
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
+from dlrover_nb.core.structs.shards import FinishChoice, ShardAction, ShardChoice
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.link import MasterLink
@@ -141,6 +141,7 @@ class FinishedLinkConformance:
             lambda: link.weigh((last.target,)),
             lambda: link.explain(None),
             lambda: link.choose(ShardChoice(0, ShardAction.SKIP, "ada", "")),
+            lambda: link.choose(FinishChoice("ada")),
         ):
             with pytest.raises(StaleDecisionError, match=f"job {last.spec.name} has {last.phase}"):
                 call()

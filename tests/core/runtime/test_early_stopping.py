@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, plan, spec, trained_every_row
 
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.runtime.evaluation import early_stop_reason
+from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs.job import EarlyStopping, JobPhase, Metric
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.shards import FinishChoice
 from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
 
 if TYPE_CHECKING:
@@ -173,3 +175,37 @@ def test_kills_of_any_node_and_of_the_master_change_no_promise(seed: int, n_work
     assert passes(world) == sorted(set(passes(world)))
     assert world.master.evaluation is not None
     assert world.master.evaluation.n_sample == 45
+
+
+# the user's early end
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 60), st.integers(0, 40), st.sampled_from([None, Role.PS, Role.WORKER]))
+def test_a_job_that_is_finished_by_its_user_succeeds_with_what_it_has_trained(
+    n_round: int, n_after: int, killed: Role | None
+) -> None:
+    world = World(spec(plan(2), n_epoch=1000, checkpoint_every_s=1.0), features())
+    for _ in range(n_round):
+        world.round()
+    world.do(world.master.choose(FinishChoice("ada", "good enough"), world.at_s))
+    for _ in range(n_after):
+        world.round()
+    if killed and world.master.stage is not Stage.ENDED and world.living(killed):
+        world.kill(world.living(killed)[0])
+    world.run_to_end()
+    assert world.master.phase is JobPhase.SUCCEEDED
+    assert world.master.message.startswith("finished by ada: good enough; AUC")
+    counts = world.master.train_counts
+    assert counts.finished
+    assert counts.skipped > 0
+    assert counts.n_sample_done == len(world.learnt)
+    assert set(world.learnt.values()) <= {1}
+
+
+def test_a_job_is_finished_once() -> None:
+    world = World(spec(n_epoch=1000), features())
+    world.run_until(lambda: world.master.train_counts.done > 0)
+    world.do(world.master.stop("ada", "", world.at_s))
+    with pytest.raises(StaleDecisionError, match="it is ending"):
+        world.master.choose(FinishChoice("bob"), world.at_s)

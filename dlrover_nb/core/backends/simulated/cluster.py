@@ -24,12 +24,12 @@ from dlrover_nb.core.client.cluster import no_job
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.driver.command_queue import CommandQueue
 from dlrover_nb.core.driver.job_start import initial_plan
-from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.planner.quotas import UNLIMITED, share
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.events import Decided, JobSubmitted, QuotaChanged
-from dlrover_nb.core.structs.shards import BatchChoice
+from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -196,6 +196,10 @@ class SimulatedCluster:
         """End a job."""
         self._commands.ask(lambda: self._stop(name, by, why))
 
+    def finish(self, name: str, choice: FinishChoice) -> None:
+        """Let a job succeed with what it has trained."""
+        self._commands.ask(lambda: self._finish(name, choice))
+
     def _handle(self, name: str) -> JobHandle:
         return JobHandle(name, _Link(self, name), simulated=True)
 
@@ -305,6 +309,12 @@ class SimulatedCluster:
         self._world.stop(name, by, why)
         self._catch_up(name)
 
+    def _finish(self, name: str, choice: FinishChoice) -> None:
+        if (phase := self._runs[name].phase).is_final:
+            raise StaleDecisionError(f"job {name} has {phase}: there is nothing left to finish")
+        self._world.finish(name, str(choice))
+        self._catch_up(name)
+
     def _close(self, why: str) -> None:
         self._why_over = self._why_over or why
         self._commands.shut()
@@ -351,7 +361,10 @@ class _Link:
         return self._cluster.logs(self._name, node, n_line)
 
     def choose(self, choice: UserChoice) -> None:
-        """Refuse: simulated rows kill no workers."""
+        """Finish the job; refuse all else, as simulated rows kill no workers."""
+        if isinstance(choice, FinishChoice):
+            self._cluster.finish(self._name, choice)
+            return
         if isinstance(choice, BatchChoice):
             raise InvalidValueError("the workers of a simulated job have no batches of their own to adjust")
         raise InvalidValueError(f"shard {choice.shard} is not in quarantine; none is: this job is simulated")

@@ -200,6 +200,20 @@ def test_auto_mode_finds_a_faster_plan_by_itself(cluster):
     assert max(o.measured_samples_per_s for o in picture.outcomes) > 1.5 * TRUTH.speed(PLAN, 512)
 
 
+def test_an_applied_change_is_waited_for_until_it_is_measured_and_then_the_job_is_finished(cluster):
+    handle = cluster.add(job(n_sample=10**13, mode=Mode.MANUAL))
+    until("training", lambda: handle.snapshot().running)
+    assert handle.wait(LIMIT_S, until=Until.OUTCOME).outcomes == ()  # nothing was changed
+    decision = handle.scale(replace(PLAN, worker=replace(PLAN.worker, count=2)))
+    measured = handle.wait(LIMIT_S, until=Until.OUTCOME)
+    assert [outcome.decision for outcome in measured.outcomes] == [decision.id]
+    handle.finish(why="good enough")
+    end = handle.wait(LIMIT_S)
+    assert (end.phase, end.message.split(":")[1]) == (JobPhase.SUCCEEDED, " good enough")
+    with pytest.raises(StaleDecisionError, match="nothing left to finish"):
+        handle.finish()
+
+
 def test_a_stopped_job_stays_stopped_and_its_name_is_taken(cluster):
     handle = cluster.add(job())
     assert handle.stop(why="enough").phase is JobPhase.STOPPED
