@@ -1,7 +1,7 @@
 """A client's side of a job: read frozen snapshots, send decisions; it decides nothing itself.
 
 Notebooks, the command line and the live views use `JobHandle`. It depends on no backend: it calls the job's
-master through a `core.client.link.MasterLink`.
+master through a `core.client.master_link.MasterLink`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.client.link import RemoteRunFolder
+from dlrover_nb.core.client.master_link import RemoteRunFolder
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions import Decision, Verdict
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from pathlib import Path
 
-    from dlrover_nb.core.client.link import MasterLink
+    from dlrover_nb.core.client.master_link import MasterLink
     from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.job import Mode
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed

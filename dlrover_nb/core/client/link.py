@@ -1,9 +1,9 @@
-"""A link to a job's master: the protocol, and both ends of a call between processes.
+"""A link to a job's master in another process: both ends of a call.
 
-A client calls methods (`MasterLink`). Where the master is another process, `CallLink` makes a record of
-`core.client.calls` of each method call, a subclass sends it (to a Ray actor, or over HTTP), and in the
-master's process `CallHandler` calls the driver's method for the record. Both are in one module, because a new
-call changes both.
+A client calls methods (`core.client.master_link`). Where the master is another process, `CallLink` makes a
+record of `core.client.calls` of each method call, a subclass sends it (to a Ray actor, or over HTTP), and in
+the master's process `CallHandler` calls the driver's method for the record. Both are in one module, because a
+new call changes both.
 
 Actor methods called by name were rejected for Ray: each call was then written a second time, and a client of
 another release got an attribute error, or a record that it could not unpickle.
@@ -16,7 +16,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar, assert_never, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, assert_never
 
 from dlrover_nb.core import errors
 from dlrover_nb.core.client.calls import (
@@ -40,6 +40,7 @@ from dlrover_nb.core.client.calls import (
     Unchanged,
     Weights,
 )
+from dlrover_nb.core.client.master_link import MasterLink
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.rundir.bundle import pack_checkpoint
 from dlrover_nb.core.structs.decisions import Decision
@@ -58,58 +59,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class MasterLink(Protocol):
-    """The calls that a job's master answers; each raises `BackendError` when it cannot be reached.
-
-    Every implementation meets `tests/core/client/link_conformance.py`.
-    """
-
-    def snapshot(self) -> JobSnapshot:
-        """Return the newest snapshot of the job."""
-        ...
-
-    def series(self, cursor: int) -> SeriesChunk:
-        """Return telemetry newer than `cursor`."""
-        ...
-
-    def decide(self, decision: Decision) -> Decision:
-        """Submit a decision; return it with its id, or raise why it is refused."""
-        ...
-
-    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
-        """Return for each plan its predicted effect, and why a decision for it would be refused now."""
-        ...
-
-    def explain(self, proposal: str | None) -> Explanation:
-        """Return why a proposal was made; None: the open one, or why there is none."""
-        ...
-
-    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
-        """Return the newest lines of a node, or of all (None), ended ones included; the newest last."""
-        ...
-
-    def choose(self, choice: UserChoice) -> None:
-        """Apply a choice about a shard, batch sizes or an early end, or raise why it is refused."""
-        ...
-
-    def stop(self, by: str, why: str) -> None:
-        """Save the job's state and end its nodes; nothing happens when it has ended."""
-        ...
-
-
-@runtime_checkable
-class RemoteRunFolder(Protocol):
-    """A link to a job whose run folder only its own nodes can read."""
-
-    def fetch_model(self, into: Path) -> Path:
-        """Write the files that a model is loaded from into a folder below `into`; return that folder."""
-        ...
-
-    def with_short_timeout(self) -> MasterLink:
-        """Return a link for views: it reports within seconds that the master does not answer."""
-        ...
 
 
 class Served(MasterLink, Protocol):

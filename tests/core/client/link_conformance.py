@@ -28,7 +28,7 @@ from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.shards import FinishChoice, ShardAction, ShardChoice
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.client.link import MasterLink
+    from dlrover_nb.core.client.master_link import MasterLink
 
 LIMIT_S = 300
 
