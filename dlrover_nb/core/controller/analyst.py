@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import Situation, analyse, fitted
 from dlrover_nb.core.structs.events import Remember
+from dlrover_nb.core.structs.job import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,9 +61,9 @@ class Analyst:
         self._situation: Situation | None = None
         self._seen: frozenset[ResourcePlan] = frozenset()  # plans with samples in it
         self._cache: Analysis | None = None
-        self._observed_at_s = self._since_s = state.job.at_s
         self._n_observed = 0
         self._published: Analysis | None = None
+        self._observed_at_s = self._since_s = self._published_at_s = state.job.at_s
 
     def is_due(self, plan: ResourcePlan, at_s: float) -> bool:
         """Whether new windows of a plan deserve another fit."""
@@ -137,8 +138,18 @@ class Analyst:
         return self._fit(situation)
 
     def publish(self) -> None:
-        """Publish the newest analysis."""
-        self._published = self.analysis
+        """Publish the newest analysis, unless it may wait (`ControllerSettings.manual_publish_s`)."""
+        shown, now = self._published, self._situation
+        is_same = (
+            shown is not None
+            and now is not None
+            and (shown.situation.plan, shown.situation.pins, shown.situation.capacity)
+            == (now.plan, now.pins, now.capacity)
+        )
+        waits_s = self._settings.manual_publish_s if self._state.mode is Mode.MANUAL else 0.0
+        if is_same and self._observed_at_s < self._published_at_s + waits_s:
+            return
+        self._published, self._published_at_s = self.analysis, self._observed_at_s
 
     @property
     def published(self) -> Analysis | None:

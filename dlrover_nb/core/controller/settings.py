@@ -32,6 +32,9 @@ class ControllerSettings:
     refit_growth, refit_s
         Refit when a plan's first windows arrive, then when samples or the plan's time grew by this share, not
         more often than each `refit_s` for time alone.
+    manual_publish_s
+        Time between two published analyses of one plan in manual mode, where nothing is decided by them; 0:
+        each is published.
     max_explore
         Experiments proposed in a row.
     cool_down_s
@@ -65,6 +68,7 @@ class ControllerSettings:
     n_outcome: int = 5
     refit_growth: float = 0.2
     refit_s: float = 20.0
+    manual_publish_s: float = 0.0
     max_explore: int = 3
     cool_down_s: float = 10.0
     supersede_gain: float = 0.1
@@ -78,6 +82,7 @@ class ControllerSettings:
         _check.above_zero("window_s", self.window_s)
         _check.at_least("max_window_s", self.max_window_s, self.window_s)
         _check.at_least("settle_s", self.settle_s, 0)
+        _check.at_least("manual_publish_s", self.manual_publish_s, 0)
         _check.at_least("n_stable", self.n_stable, 2)
         _check.at_least("n_patience", self.n_patience, self.n_stable)
         _check.at_least("n_kept", self.n_kept, self.n_stable)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.controller import replay
+from dlrover_nb.core.controller import ControllerSettings, replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.decisions import Decision, Verdict
@@ -188,3 +188,22 @@ def test_an_unknown_proposal_is_answered_with_those_near_it(job):
 def test_an_unknown_proposal_of_a_job_without_any_says_so(job):
     with pytest.raises(NotFoundError, match="it has had none yet"):
         job.controller.queries().explain("p1")
+
+
+@pytest.mark.parametrize(("mode", "waits"), [(Mode.MANUAL, True), (Mode.SUGGEST, False)])
+def test_in_manual_mode_analyses_may_be_published_less_often_but_a_change_is_shown_at_once(
+    make_job, mode, waits
+):
+    eager, lazy = (
+        make_job(mode=mode, settings=ControllerSettings(manual_publish_s=wait_s))
+        for wait_s in (0.0, 10_000.0)
+    )
+    for job in (eager, lazy):
+        job.train(20)
+        assert job.view.fit is not None  # the first is published
+        job.train(200)
+    assert (lazy.view.fit.n_sample < eager.view.fit.n_sample) is waits
+    lazy.obey(lazy.decide(Verdict.SCALE, plan=TWO))
+    lazy.train(20)
+    assert lazy.view.front.current.plan == TWO
+    assert replay(lazy.journal, lazy.settings).view() == lazy.view

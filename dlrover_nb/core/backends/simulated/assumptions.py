@@ -46,6 +46,7 @@ SETTINGS = ControllerSettings(
     max_window_s=10 * REPORT_S,
     settle_s=2 * REPORT_S,
     refit_s=300.0,
+    manual_publish_s=3600.0,  # many jobs share one process
     cool_down_s=120.0,
     memory_check_s=300.0,
     planner=PlannerSettings(experiment_s=12 * REPORT_S),

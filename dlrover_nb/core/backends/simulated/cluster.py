@@ -321,7 +321,7 @@ class SimulatedCluster:
 
 
 class _Link:
-    """One job of a simulated cluster; implements `core.client.link.MasterLink`.
+    """One job of a simulated cluster; implements `core.client.master_link.MasterLink`.
 
     A slider asks at every move, and the loop may be busy with the fit of another job: an answer serves
     requests for `FRESH_S`, until a decision is made here.
