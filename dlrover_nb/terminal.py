@@ -104,7 +104,8 @@ def _throughput(snapshot: JobSnapshot, rates: Sequence[float]) -> RenderableType
     row.add_column(ratio=1)
     row.add_column(no_wrap=True)
     loss = "" if snapshot.loss is None else f"loss {snapshot.loss:.4f}"
-    row.add_row(f"{snapshot.samples_per_s:,.0f} samples/s", _Sparkline(rates), loss)
+    rate = "" if snapshot.phase.is_final else f"{snapshot.samples_per_s:,.0f} samples/s"
+    row.add_row(rate, _Sparkline(rates), loss)
     return row
 
 

@@ -61,8 +61,8 @@ def history_view(history: RunHistory) -> View:
     """Return one run: its job, throughput, decisions and outcomes."""
     run = history.run
     told = told_blocks(history.proposals, history.decisions, history.outcomes)
-    blocks: list[Block] = [Facts(_run_facts(run)), speed_picture(history)]
-    blocks += [memory_picture(history)] if history.series else []
+    blocks: list[Block] = [Facts(_run_facts(run)), speed_chart(history)]
+    blocks += [memory_chart(history)] if history.series else []
     blocks += [Heading("Decisions and how they turned out"), *told] if told else []
     blocks += [fits_table(history.fits, run.started_at_s)] if history.fits else []
     if not told:
@@ -82,7 +82,7 @@ def _run_facts(run: JobRun) -> tuple[tuple[str, str], ...]:
     )
 
 
-def speed_picture(history: RunHistory) -> StaticChart:
+def speed_chart(history: RunHistory) -> StaticChart:
     """Return the throughput of a run with the applied plans and their predictions."""
     start_s = history.run.started_at_s
     t_s, y = _line(history.series, start_s, "samples_per_s")
@@ -98,7 +98,7 @@ def speed_picture(history: RunHistory) -> StaticChart:
     return StaticChart(svg.draw(plot).svg, _speed_twin(t_s, y))
 
 
-def memory_picture(history: RunHistory) -> StaticChart:
+def memory_chart(history: RunHistory) -> StaticChart:
     """Return the memory of the largest node of each role over a run."""
     start_s = history.run.started_at_s
     lines = {role: _line(history.series, start_s, f"{role}_memory_mib") for role in Role}

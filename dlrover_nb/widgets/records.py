@@ -91,11 +91,11 @@ def forecast_view(line: MemoryLine) -> View:
     """Return the memory forecast of a role."""
     blocks: tuple[Block, ...] = (memory_table((line,)),)
     if line.fan:
-        blocks = (_fan_picture(line), *blocks)
+        blocks = (_fan_chart(line), *blocks)
     return View(f"Memory forecast of a {line.role}", blocks)
 
 
-def _fan_picture(line: MemoryLine) -> StaticChart:
+def _fan_chart(line: MemoryLine) -> StaticChart:
     t_s = [p.in_s for p in line.fan]
     low, mid, high = ([getattr(p, f"{name}_mib") for p in line.fan] for name in ("low", "mid", "high"))
     limit = f"limit: {units.memory(line.limit_mib)}"

@@ -25,7 +25,7 @@ from dlrover_nb.widgets.plans import (
     state_words,
     status_words,
 )
-from dlrover_nb.widgets.status import kind_words
+from dlrover_nb.widgets.status import kind_words, rate_words
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Decision, Proposal
@@ -202,10 +202,11 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
     """Return the head line: job, phase, throughput, progress, and age of the snapshot."""
     counts = snapshot.train
     share = counts.n_sample_done / counts.n_sample_total if counts.n_sample_total else None
-    plan = snapshot.running.short if snapshot.running else f"changing to {snapshot.target.short}"
+    is_there = snapshot.running == snapshot.target or snapshot.phase.is_final
+    plan = snapshot.target.short if is_there else f"changing to {snapshot.target.short}"
     items = (
         f"{snapshot.phase}{': ' + snapshot.message if snapshot.message else ''}",
-        units.rate(snapshot.samples_per_s),
+        rate_words(snapshot),
         f"{units.percent(share, 1)} trained",
         f"plan {plan}",
         f"{snapshot.mode} mode",

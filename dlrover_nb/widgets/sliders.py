@@ -164,7 +164,10 @@ class Sliders:
         self.shown = told = self.told
         self._words.text = "" if ended else consequence_html(told, snapshot)
         self.send.label = button_label(snapshot, self.plan)
-        self.send.disabled = not can_send or not told.is_possible or self.plan == snapshot.target
+        opened = snapshot.open_proposal
+        is_proposed = opened is not None and self.plan == opened.candidate.plan  # to accept, not to override
+        is_same = self.plan == snapshot.target or is_proposed
+        self.send.disabled = not can_send or not told.is_possible or is_same
         self.back.label = "Back to the proposal" if snapshot.open_proposal else "Back to the plan now"
         self.back.disabled = self._chosen is None
 

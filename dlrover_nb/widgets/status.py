@@ -54,7 +54,7 @@ def _job_row(job: JobSummary) -> tuple[str, ...]:
         job.owner or units.MISSING,
         units.clock(job.started_at_s),
         job.plan.short if job.plan else units.MISSING,
-        units.number(job.samples_per_s) if job.live else units.MISSING,
+        units.number(job.samples_per_s) if job.live and not job.phase.is_final else units.MISSING,
         units.percent(job.done),
         job.open_proposal or units.MISSING,
     )
@@ -98,7 +98,7 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         ),
         ("plan", plan_words(snapshot)),
         ("decides", f"{snapshot.mode} mode"),
-        ("throughput", units.rate(snapshot.samples_per_s)),
+        ("throughput", rate_words(snapshot)),
         ("training", progress_words(snapshot.train)),
         ("loss", f"{snapshot.loss:.4f}" if snapshot.loss is not None else units.MISSING),
         ("fit", fit_words(snapshot.fit)),
@@ -111,6 +111,16 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
     if snapshot.n_refused_client:
         facts.append(("refused", f"{snapshot.n_refused_client:,} connections without the job's key"))
     return tuple(facts)
+
+
+def rate_words(snapshot: JobSnapshot) -> str:
+    """Describe the present throughput; of an ended job, its mean over the run."""
+    if not snapshot.phase.is_final:
+        return units.rate(snapshot.samples_per_s)
+    run_s = (snapshot.ended_at_s or snapshot.at_s) - snapshot.started_at_s
+    if run_s <= 0 or not snapshot.train.n_sample_done:
+        return units.MISSING
+    return f"{units.rate(snapshot.train.n_sample_done / run_s)} on average"
 
 
 def plan_words(snapshot: JobSnapshot) -> str:

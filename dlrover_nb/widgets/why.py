@@ -208,7 +208,7 @@ def whatif_view(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> View:
     blocks += _one_blocks(one, snapshot) if one else [weighed_table(weighed, snapshot)]
     shown = [w.candidate for w in weighed if w.candidate and not _is_far(w.candidate, snapshot)]
     if shown:
-        blocks.append(_asked_picture(shown, snapshot))
+        blocks.append(_asked_chart(shown, snapshot))
     what = one.plan.short if one else f"{len(weighed)} plans"
     ran = "had run" if snapshot.phase.is_final else "ran"
     return View(f"What if {snapshot.title} {ran} on {what}?", tuple(blocks))
@@ -295,7 +295,7 @@ def _is_far(asked: Candidate, snapshot: JobSnapshot) -> bool:
     return asked.plan.total_cpu > FAR * largest
 
 
-def _asked_picture(candidates: Sequence[Candidate], snapshot: JobSnapshot) -> StaticChart:
+def _asked_chart(candidates: Sequence[Candidate], snapshot: JobSnapshot) -> StaticChart:
     asked = tuple(front.Dot(c, ("asked about",)) for c in candidates)
     data = replace(front.columns(snapshot), asked=asked)
     return StaticChart(svg_drawing.draw(front.marks(data)), front.data_table(data, named_only=True))

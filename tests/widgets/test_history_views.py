@@ -59,7 +59,7 @@ def test_spans_that_do_not_meet_leave_a_gap():
 
 
 def test_a_run_shows_the_memory_of_its_largest_nodes():
-    twin = history.memory_picture(past()).data_table
+    twin = history.memory_chart(past()).data_table
     assert twin.rows[0][1:] == ("400 MiB", "300 MiB")
     assert "Greatest memory over time" in history.history_view(past()).text()
 
@@ -67,7 +67,7 @@ def test_a_run_shows_the_memory_of_its_largest_nodes():
 def test_a_run_that_left_nothing_says_so():
     text = history.history_view(past(proposals=(), decisions=(), outcomes=(), fits=(), series=())).text()
     assert "No plan was proposed or decided." in text
-    assert "nothing was measured" in history.speed_picture(past(series=())).svg
+    assert "nothing was measured" in history.speed_chart(past(series=())).svg
 
 
 def test_runs_are_listed_with_how_they_ended():

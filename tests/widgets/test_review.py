@@ -171,3 +171,19 @@ def test_a_change_under_way_is_cancelled_and_the_status_names_both_plans():
     later = b.snapshot(under_way="d1", **state)  # something else was decided since
     assert undo_label(later) == "Undo d2"
     assert "%dlrover undo" not in str(status_view(later, None))
+
+
+def test_an_ended_job_shows_its_mean_throughput_and_its_last_plan():
+    now = b.snapshot()
+    train = replace(now.train, n_sample_done=1_000_000)
+    ended = b.snapshot(
+        phase=JobPhase.SUCCEEDED,
+        samples_per_s=0.0,
+        running=None,
+        train=train,
+        ended_at_s=now.started_at_s + 100.0,
+    )
+    for text in (header_html(ended, FRESH), str(status_view(ended, None))):
+        assert "10,000 samples/s on average" in text
+        assert "changing to" not in text
+    assert "samples/s" not in header_html(replace(ended, train=replace(train, n_sample_done=0)), FRESH)

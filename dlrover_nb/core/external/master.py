@@ -117,7 +117,7 @@ class ExternalMaster(ExternalState):
         out_of_memory: bool = False,
     ) -> tuple[ExternalOrder, ...]:
         """Handle the exit of a node, reported by the backend."""
-        known = self._crew.get(node)
+        known = self._node_set.get(node)
         if known is None:
             return self._settle(at_s)
         if succeeded and known.role is Role.WORKER and known.id in self._members:
@@ -130,11 +130,11 @@ class ExternalMaster(ExternalState):
 
     def on_steps(self, told: StepsDone, at_s: float) -> tuple[ExternalOrder, ...]:
         """Handle a program's totals; those of an unknown node are ignored."""
-        node = self._crew.get(told.node)
+        node = self._node_set.get(told.node)
         if node is None or self.phase.is_final:
             return ()
         for sample in self._meter.record(told, self._workers, node.role, at_s):
-            reporter = self._crew.get(sample.node)
+            reporter = self._node_set.get(sample.node)
             if reporter is None:
                 continue
             reporter.last, reporter.has_worked = sample, True
@@ -147,19 +147,19 @@ class ExternalMaster(ExternalState):
 
     def update_addresses(self, addresses: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
         """Handle the running pods' addresses, reported by the backend."""
-        for node in self._crew.nodes:
+        for node in self._node_set.nodes:
             if not node.address and addresses.get(node.id):
                 node.address, node.since_s, node.waits_for = addresses[node.id], at_s, ""
         return self._settle(at_s)
 
     def set_waiting(self, nodes: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
         """Handle the nodes that cannot begin yet, and why, reported by the backend."""
-        for node in self._crew.nodes:
+        for node in self._node_set.nodes:
             is_waiting = node.id in nodes and not node.address
             node.waits_for = (nodes[node.id] or "room") if is_waiting else ""
             if is_waiting:
                 node.asked_s = at_s
-        waits = any(node.waits_for for node in self._crew.nodes)
+        waits = any(node.waits_for for node in self._node_set.nodes)
         self._waits_since_s = (self._waits_since_s or at_s) if waits else None
         return self._settle(at_s)
 
@@ -180,7 +180,7 @@ class ExternalMaster(ExternalState):
         return self._settle(at_s)
 
     def _check_late_nodes(self, at_s: float) -> None:
-        for node in self._crew.nodes:
+        for node in self._node_set.nodes:
             if not node.address and at_s > node.asked_s + START_LIMIT_S:
                 self._lost(node, f"it did not come up within {START_LIMIT_S:g} s", at_s)
 
@@ -199,18 +199,18 @@ class ExternalMaster(ExternalState):
     def _start_missing(self, at_s: float) -> None:
         for role in Role:
             plan = self.target.role(role)
-            n_missing = self._crew.n_missing(role, plan)
+            n_missing = self._node_set.n_missing(role, plan)
             if n_missing and self._restarts[role].not_before_s(at_s, plan.count) <= at_s:
                 for _ in range(n_missing):
-                    node = self._crew.add(role, plan, at_s)
+                    node = self._node_set.add(role, plan, at_s)
                     self._orders.append(StartNode(node.id, role, node.cpu, node.memory_mib))
 
     def _meet(self, at_s: float) -> None:
         """Start a rendezvous once all desired nodes are up, and end surplus nodes."""
-        wanted = self._crew.wanted(self.target)
+        wanted = self._node_set.wanted(self.target)
         if wanted is None:
             if self._waits_since_s is not None:
-                for node in self._crew.misfits(self.target):  # their successors need the room
+                for node in self._node_set.misfits(self.target):  # their successors need the room
                     self._stop(node)
             return
         members = tuple(node.id for node in wanted)
@@ -223,13 +223,13 @@ class ExternalMaster(ExternalState):
             self._n_rendezvous += 1
             self._heard, self._before = set(), {(told.node, told.program) for told in self._meter.told}
             self._send_environments()
-        for node in self._crew.nodes:
+        for node in self._node_set.nodes:
             if node.id not in members:
                 self._stop(node)
 
     def _send_environments(self) -> None:
         """Order the variables of the last rendezvous for all of its members."""
-        known = [node for name in self._members if (node := self._crew.get(name)) is not None]
+        known = [node for name in self._members if (node := self._node_set.get(name)) is not None]
         if len(known) < len(self._members):
             return
         members = [Member(node.id, node.role, node.address) for node in known]
@@ -240,7 +240,7 @@ class ExternalMaster(ExternalState):
 
     def _check_plan_applied(self, at_s: float) -> None:
         """Note whether the target runs, and emit it once."""
-        wanted = self._crew.wanted(self.target)
+        wanted = self._node_set.wanted(self.target)
         is_there = wanted is not None and tuple(node.id for node in wanted) == self._members
         self._is_in_place = is_there and (self._all_heard or at_s > self._met_at_s + QUIET_S)
         if self._is_in_place and self._change_since_s is not None:
@@ -286,7 +286,7 @@ class ExternalMaster(ExternalState):
             self._orders.extend(SendEnvironment(name, "") for name in self._workers)
 
     def _forget_finished(self) -> None:
-        for node in self._crew.nodes:
+        for node in self._node_set.nodes:
             if node.is_finished:
                 self._stop(node)
 
@@ -310,6 +310,6 @@ class ExternalMaster(ExternalState):
         """Roll back a plan that finds no room; a job without another plan waits indefinitely."""
         if self._change_since_s is None or self._is_fallback or self._applied in {None, self.target}:
             return
-        waiting = next((n for n in self._crew.nodes if n.waits_for), None)
+        waiting = next((n for n in self._node_set.nodes if n.waits_for), None)
         why = f" ({waiting.id}: {waiting.waits_for})" if waiting else ""
         self._fail_plan(f"no room was found within {ROOM_LIMIT_S:g} s{why}; choose a smaller plan", at_s)

@@ -67,12 +67,12 @@ class OperatorManagedMaster(ExternalMaster):
     def _update_nodes(self, nodes: tuple[NodeView, ...]) -> None:
         """Take over the operator's pods: training ones are members, successful ones have finished."""
         there = {node.id: node for node in nodes}
-        for known in self._crew.nodes:
+        for known in self._node_set.nodes:
             if known.id not in there:
-                self._crew.remove(known.id)
+                self._node_set.remove(known.id)
                 self._meter.forget(known.id)
         for node in nodes:
-            self._crew.follow(_known(node, self._crew.get(node.id)))
+            self._node_set.follow(_known(node, self._node_set.get(node.id)))
         self._members = tuple(node.id for node in nodes if node.phase is NodePhase.READY)
 
     def _settle(self, at_s: float) -> tuple[ExternalOrder, ...]:

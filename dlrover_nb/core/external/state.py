@@ -75,7 +75,7 @@ class ExternalState:
 
     def __init__(self, spec: JobSpec, capacity: Capacity) -> None:
         self._spec, self._external, self._capacity = spec, _external(spec), capacity
-        self._crew, self._meter = ExternalNodes(), StepRates(self._external)
+        self._node_set, self._meter = ExternalNodes(), StepRates(self._external)
         self._restarts = {role: RestartBudget() for role in Role}
         self._orders: list[ExternalOrder] = []
         self.phase, self.message = JobPhase.STARTING, ""
@@ -101,7 +101,7 @@ class ExternalState:
     @property
     def nodes(self) -> tuple[NodeView, ...]:
         """All live nodes."""
-        return tuple(node.view(is_member=node.id in self._members) for node in self._crew.nodes)
+        return tuple(node.view(is_member=node.id in self._members) for node in self._node_set.nodes)
 
     @property
     def train_counts(self) -> ShardCounts:
@@ -149,8 +149,8 @@ class ExternalState:
             met_at_s=self._met_at_s,
             phase=self.phase,
             message=self.message,
-            n_named=self._crew.n_named,
-            nodes=self._crew.records(),
+            n_named=self._node_set.n_named,
+            nodes=self._node_set.records(),
             n_done=self._meter.n_done,
             told=self._meter.told,
         )
@@ -160,7 +160,9 @@ class ExternalState:
     @property
     def _workers(self) -> tuple[str, ...]:
         """Live workers that train together, the first one first."""
-        return tuple(name for name in self._members if is_worker(name) and self._crew.get(name) is not None)
+        return tuple(
+            name for name in self._members if is_worker(name) and self._node_set.get(name) is not None
+        )
 
     @property
     def _all_heard(self) -> bool:
@@ -170,7 +172,7 @@ class ExternalState:
 
     @property
     def _has_succeeded(self) -> bool:
-        workers = [self._crew.get(name) for name in self._members if is_worker(name)]
+        workers = [self._node_set.get(name) for name in self._members if is_worker(name)]
         has_chief = self._external.framework is Framework.TENSORFLOW and self._external.chief
         needed = workers[:1] if has_chief else workers
         return bool(needed) and all(node is not None and node.is_finished for node in needed)
@@ -183,7 +185,7 @@ class ExternalState:
         self._n_rendezvous, self._members = record.meeting, record.members
         self._heard = set(record.heard)
         self.phase, self.message = record.phase, record.message
-        self._crew.adopt(record.nodes, record.n_named, at_s)
+        self._node_set.adopt(record.nodes, record.n_named, at_s)
         self._meter = StepRates(self._external, record.n_done, record.told)
 
     # plans and phases
@@ -211,14 +213,14 @@ class ExternalState:
     def _end(self, phase: JobPhase, message: str, at_s: float) -> None:
         if self.phase.is_final:
             return
-        for node in self._crew.nodes:
+        for node in self._node_set.nodes:
             self._stop(node)
         self._is_in_place = False
         self._set_phase(phase, at_s, message)
 
     def _stop(self, node: ExternalNode) -> None:
         self._orders.append(StopNode(node.id))
-        self._crew.remove(node.id)
+        self._node_set.remove(node.id)
         self._meter.forget(node.id)
 
     def _set_phase(self, phase: JobPhase, at_s: float, message: str = "") -> None:

@@ -205,7 +205,7 @@ class JobMaster:
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[Order, ...]:
         """Set the target plan; a change of plan in progress is given up."""
-        plans.set_target(self._state, plan, at_s)
+        plans.order_plan(self._state, plan, at_s)
         return self._settle(at_s)
 
     def stop(self, by: str, why: str, at_s: float) -> tuple[Order, ...]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 
-def set_target(state: JobState, plan: ResourcePlan, at_s: float) -> None:
+def order_plan(state: JobState, plan: ResourcePlan, at_s: float) -> None:
     """Set the target plan; a job that is about to end refuses."""
     if state.is_ended or state.is_evaluating or state.stop_reason:
         why = "the job is about to end" if not state.is_evaluating else "all rows are trained already"
