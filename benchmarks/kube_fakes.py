@@ -386,7 +386,7 @@ def _backend(api: Any, job: str) -> Any:
 
 def _start_nodes(job: str, backend: Any) -> None:
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
-    from dlrover_nb.core.structs.messages import NodeConfig
+    from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.resources import Role
 
     roles = [(Role.PS, i) for i in range(N_PS)] + [(Role.WORKER, i) for i in range(N_WORKER)]

@@ -7,6 +7,8 @@ part      figure                                                                
 ========  ==========================================================================  ==================
 load      load_ext_ms: ``%load_ext dlrover_nb`` in a new shell, IPython's start apart  <= 500
 submit    submit_sim_ms, submit_ray_ms: ``%dlrover submit`` until it returns           <= 200
+cli       cli_call_s: ``dlrover-nb status JOB`` in a shell, of an ended job on Ray      <= 1.5
+lab       lab_to_plot_s: JupyterLab's start to the first moving plot, with its stages  <= 30
 one       one_paint_ms_p50: a job's live view, from tick to paint                      <= 100
 many      many_paint_ms_p50, many_cpu_percent, many_bytes_per_s: 50 jobs, once a s     <= 100, 5, 5000
 heap      heap_mib_per_minute: of the browser, 50 lines growing once a second          about 0
@@ -39,6 +41,8 @@ TARGETS = {
     "load_ext_ms": 500.0,
     "submit_sim_ms": 200.0,
     "submit_ray_ms": 200.0,
+    "cli_call_s": 1.5,
+    "lab_to_plot_s": 30.0,
     "one_paint_ms_p50": 100.0,
     "one_cpu_percent": 5.0,
     "many_paint_ms_p50": 100.0,
@@ -113,6 +117,28 @@ def submit(times: int, *, on_ray: bool) -> dict[str, Any]:
     return figures
 
 
+def cli(times: int) -> dict[str, Any]:
+    """Time calls of the command line, each a process; the job has ended, so that the machine is idle."""
+    command = [sys.executable, "-m", "dlrover_nb.cli"]
+
+    def call(*words: str) -> float:
+        began_s = time.perf_counter()
+        done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"dlrover-nb {' '.join(words)} failed:\n{done.stderr[-2000:]}")
+        return time.perf_counter() - began_s
+
+    try:
+        call("submit", "bench-cli", "--wait")
+        calls = {"call": ("status", "bench-cli"), "jobs": ("jobs",), "help": ("--help",)}
+        return {
+            f"cli_{name}_s": round(statistics.median(call(*words) for _ in range(times)), 2)
+            for name, words in calls.items()
+        }
+    finally:
+        call("shutdown", "--force")
+
+
 def saved(folder: Path) -> dict[str, Any]:
     """Execute the quick start as a user would, and return the size of the file."""
     import nbformat
@@ -134,13 +160,17 @@ def saved(folder: Path) -> dict[str, Any]:
     return {"saved_bytes": len(text.encode()), "saved_seconds": round(time.monotonic() - began_s, 1)}
 
 
-def live(options: argparse.Namespace) -> dict[str, Any]:
+def live(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     import live_views as views
+    from first_plot import to_first_plot
 
     if not views.is_there():
-        raise SystemExit(f"the parts one, many, heap and cycles need {views.CHROMIUM}; name other --parts")
+        needing = ", ".join(part for part in PARTS if part in IN_A_BROWSER)
+        raise SystemExit(f"the parts {needing} need {views.CHROMIUM}; name other --parts")
     figures: dict[str, Any] = {}
     with views.chromium() as browser:
+        if "lab" in options.parts:
+            figures |= to_first_plot(browser, folder)
         if "one" in options.parts:
             figures |= views.one_job(browser, options.seconds, options.speed)
         if "many" in options.parts:
@@ -152,7 +182,8 @@ def live(options: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
-PARTS = ("load", "submit", "one", "many", "heap", "cycles", "saved")
+PARTS = ("load", "submit", "cli", "lab", "one", "many", "heap", "cycles", "saved")
+IN_A_BROWSER = {"lab", "one", "many", "heap", "cycles"}
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -161,8 +192,10 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         figures |= load(options.times)
     if "submit" in options.parts:
         figures |= submit(options.times, on_ray=not options.no_ray)
-    if set(options.parts) & {"one", "many", "heap", "cycles"}:
-        figures |= live(options)
+    if "cli" in options.parts:
+        figures |= cli(options.times)
+    if set(options.parts) & IN_A_BROWSER:
+        figures |= live(options, folder)
     if "saved" in options.parts:
         figures |= saved(folder)
     return figures
@@ -179,7 +212,7 @@ def main() -> None:
     parser.add_argument(
         "--parts", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS)
     )
-    parser.add_argument("--times", type=int, default=5, help="loads, and submits of each kind")
+    parser.add_argument("--times", type=int, default=5, help="loads, submits of each kind, calls in a shell")
     parser.add_argument("--seconds", type=float, default=12.0, help="that a live view is watched")
     parser.add_argument("--minutes", type=float, default=0.5, help="that the browser's heap is watched")
     parser.add_argument("--cycles", type=int, default=40, help="pages opened and closed")

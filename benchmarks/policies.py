@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 REPORT_S = 15.0
 DECIDE_S = 180.0  # "every three minutes" (DLRover-RM section 6.2)
 MACHINES = (NodeShape(32.0, 192 * 1024, 20),)  # DLRover-RM's small cluster
-NOISE = Faults(failures_per_day=0, slow_per_day=0, speed_noise=0.02, node_noise=0.02)
+QUIET = Faults(failures_per_day=0, slow_per_day=0)
 QUOTAS = (48.0, 96.0, 144.0)  # cores of a job
 SETTINGS = ControllerSettings(
     window_s=REPORT_S,
@@ -76,7 +76,7 @@ SETTINGS = ControllerSettings(
     settle_s=REPORT_S,
     refit_s=1200.0,
     refit_growth=0.5,
-    cool_down_s=DECIDE_S,
+    cool_down_s=6 * REPORT_S,
     memory_check_s=1200.0,
     planner=PlannerSettings(experiment_s=8 * REPORT_S),
 )
@@ -190,8 +190,9 @@ class Run:
     last: ResourcePlan
 
 
-def simulate(job: SimulatedJob, runner: Runner, seed: int) -> Run:
-    settings = WorldSettings(report_s=REPORT_S, faults=NOISE)
+def simulate(job: SimulatedJob, runner: Runner, seed: int, noise: float) -> Run:
+    """Run a job whose windows and nodes differ by `noise`, the standard deviation of log speed."""
+    settings = WorldSettings(report_s=REPORT_S, faults=replace(QUIET, speed_noise=noise, node_noise=noise))
     world = SimulatedWorld(MACHINES, rng=np.random.default_rng(seed), settings=settings)
     sim, n_change = world.submit(job), 0
     while world.next_at_s < math.inf:
@@ -292,7 +293,7 @@ def user_plans(case: Case, n: int) -> list[ResourcePlan]:
     return plans
 
 
-def warm(case: Case, settings: ControllerSettings, n_past: int) -> SimulatedJob:
+def warm(case: Case, settings: ControllerSettings, n_past: int, noise: float) -> SimulatedJob:
     """Return the job warm-started: from similar jobs, run cold, with coefficients a tenth apart."""
     rng, job, traits = np.random.default_rng(11), case.job, traits_of(case.job)
     past = []
@@ -303,7 +304,7 @@ def warm(case: Case, settings: ControllerSettings, n_past: int) -> SimulatedJob:
             names = TermsTruth.__slots__
             truth = TermsTruth(*(getattr(truth, n) * float(x) for n, x in zip(names, off, strict=True)))
         ours = Ours(settings)
-        run = simulate(replace(job, truth=truth), ours, seed=100 + i)
+        run = simulate(replace(job, truth=truth), ours, 100 + i, noise)
         past.append(PastJob(traits, job.spec.plan, run.last, ours.fit))
     start = warm_start(job.spec, Capacity(MACHINES), traits, past)
     return replace(job, spec=replace(job.spec, plan=start.plan), prior=start.prior)
@@ -324,7 +325,7 @@ def traits_of(job: SimulatedJob) -> JobTraits:
 
 
 def compare(
-    case: Case, settings: ControllerSettings, n_user: int, n_past: int, seed: int
+    case: Case, settings: ControllerSettings, n_user: int, n_past: int, seed: int, noise: float
 ) -> dict[str, list[Run]]:
     batch = case.job.global_batch
     runners: dict[str, Runner] = {
@@ -332,10 +333,10 @@ def compare(
         "optimus": Baseline(optimus, settings, batch),
         "es": Baseline(partial(elastic_scheduling, step=1), settings, batch),
     }
-    runs = {name: [simulate(case.job, runner, seed)] for name, runner in runners.items()}
-    runs["warm"] = [simulate(warm(case, settings, n_past), Ours(settings), seed)]
-    runs["oracle"] = [simulate(case.on(case.best), Still(), seed)]
-    runs["static"] = [simulate(case.on(plan), Still(), seed) for plan in user_plans(case, n_user)]
+    runs = {name: [simulate(case.job, runner, seed, noise)] for name, runner in runners.items()}
+    runs["warm"] = [simulate(warm(case, settings, n_past, noise), Ours(settings), seed, noise)]
+    runs["oracle"] = [simulate(case.on(case.best), Still(), seed, noise)]
+    runs["static"] = [simulate(case.on(plan), Still(), seed, noise) for plan in user_plans(case, n_user)]
     return runs
 
 
@@ -382,6 +383,7 @@ def main() -> None:
     parser.add_argument("--objective", type=Objective, choices=list(Objective), default=Objective.VALUE)
     parser.add_argument("--no-day", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--noise", type=float, default=0.02, help="of windows and of nodes, in log speed")
     options = parser.parse_args()
     settings = replace(SETTINGS, auto=replace(SETTINGS.auto, min_gain=options.min_gain))
     cases = terms_cases(options.jobs, options.hours)
@@ -391,12 +393,12 @@ def main() -> None:
     results: dict[str, list[dict[str, list[Run]]]] = {"terms": [], "tables": []}
     ordered = []
     for case in cases:
-        runs = compare(case, settings, options.users, options.past, options.seed)
+        runs = compare(case, settings, options.users, options.past, options.seed, options.noise)
         show(case, runs)
         results[case.kind].append(runs)
         ordered.append(runs)
     line: dict[str, object] = {"benchmark": "policies", "hours": options.hours, "min_gain": options.min_gain}
-    line["objective"] = str(options.objective)
+    line |= {"objective": str(options.objective), "noise": options.noise, "seed": options.seed}
     both = results["terms"] + results["tables"]
     for ours, mark in (("dlrover", ""), ("warm", "_warm")):
         for suffix, rows in (("", both), *((f"_{kind}", own) for kind, own in results.items())):

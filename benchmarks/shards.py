@@ -54,7 +54,6 @@ from dlrover_nb.core.structs.messages import (
     Hello,
     Load,
     Loaded,
-    NodeConfig,
     Report,
     ShardAsked,
     ShardFinished,
@@ -66,6 +65,8 @@ from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from multiprocessing.connection import Connection
+
+    from dlrover_nb.core.structs.node_config import NodeConfig
 
 MILLION = 1_000_000
 WARM_UP_S = 1.0

@@ -18,6 +18,12 @@ Generation of a history (no real one with final plans is public):
   25 % experiments, 10 % novel), and a cluster with 30 % novel jobs. The keys of the last line are those
   of one user.
 
+Beside these, one user's history under conditions that are less kind: *20 % noise* on the coefficients of each
+job, and *careless* users, of whose jobs a third has a meaningless name, a third another owner or none, and a
+third tables declared four times too large. *Strangers* are jobs of other owners, families and sizes with the
+same kinds of model, half of them with built-in code as that of the history, half with code that is not known:
+none should be given a start.
+
 No two jobs are exact copies: all dataset sizes differ. The warm start gets neither budgets nor deadlines, so
 a novel job's are unpredictable. *Ceiling* is a predictor that knows the truth behind all traits and families,
 but not the noise of the single job: no predictor can exceed it.
@@ -78,6 +84,8 @@ class Setting:
     n_owner: int
     n_family: int
     shares: tuple[float, float, float]
+    noise: float = 0.05  # of each coefficient of a single job
+    careless: float = 0.0  # share of jobs with a meaningless name; the same of owners, and of table sizes
 
 
 SETTINGS = {
@@ -85,6 +93,8 @@ SETTINGS = {
     "one user, 5 % novel": Setting(1, 4, (0.7, 0.25, 0.05)),
     "cluster": Setting(6, 12, (0.65, 0.25, 0.10)),
     "cluster, 30 % novel": Setting(6, 12, (0.45, 0.25, 0.30)),
+    "one user, 20 % noise": Setting(1, 4, (0.75, 0.25, 0.0), noise=0.2),
+    "one user, careless": Setting(1, 4, (0.75, 0.25, 0.0), careless=1 / 3),
 }
 
 
@@ -175,6 +185,7 @@ def new_family(rng: np.random.Generator, owners: list[Owner]) -> Family:
         owner=owner.name,
         name=subject,
         code_hash=f"{rng.integers(1 << 32):08x}",
+        data_hash=f"{rng.integers(1 << 32):08x}",
     )
     effects, budget = rng.lognormal(0, 0.15, 6), float(np.clip(owner.budget * rng.lognormal(0, 0.25), 5, 40))
     family = Family(traits, effects, budget, owner.cpus)
@@ -212,12 +223,38 @@ def history(seed: int, n_job: int, setting: Setting) -> list[Made]:
             new_family(rng, owners) if group == "novel" else families[rng.choice(len(families), p=popularity)]
         )
         traits = new_traits(rng, family, group)
-        row = best(traits, family.effects * rng.lognormal(0, 0.05, 6), family)
+        row = best(traits, family.effects * rng.lognormal(0, setting.noise, 6), family)
         hand = rng.lognormal(0, 0.05, 2) * (rng.choice([0.5, 1.5], 2) if rng.random() < 0.03 else 1.0)
         final = as_plan(row, hand)
         ideal = as_plan(best(traits, family.effects, family), np.ones(2))
+        traits = carelessly(rng, traits, setting.careless)
         made.append(Made(PastJob(traits, DEFAULT_PLAN, final), group, ideal))
     return made
+
+
+def carelessly(rng: np.random.Generator, traits: JobTraits, share: float) -> JobTraits:
+    """Return traits as a careless user leaves them; the truth does not change."""
+    if not share:
+        return traits
+    name = str(rng.choice(["test", "untitled", "run"])) if rng.random() < share else traits.name
+    owner = str(rng.choice(["", "root"])) if rng.random() < share else traits.owner
+    n_table_row = traits.n_table_row * int(rng.choice([1, 4])) if rng.random() < share else traits.n_table_row
+    return replace(traits, name=name, owner=owner, n_table_row=n_table_row)
+
+
+def strangers(seed: int, n_job: int, setting: Setting) -> tuple[int, int]:
+    """Return how many strangers there are, and how many of them a history gives a start."""
+    past = [job.past for job in history(seed, n_job, setting)]
+    rng = np.random.default_rng(10_000 + seed)
+    codes = {job.traits.model: job.traits.code_hash for job in past}
+    given = 0
+    for _ in range(n_job):
+        traits = new_family(rng, [new_owner(rng, 99)]).traits
+        code = codes.get(traits.model, "") if rng.random() < 0.5 else ""
+        given += (
+            warm_start(replace(traits, code_hash=code), past, into=into_space(BOUNDS, CAPACITY)) is not None
+        )
+    return n_job, given
 
 
 def started(traits: JobTraits, past: list[PastJob], *, method: Method) -> ResourcePlan:
@@ -277,6 +314,14 @@ def measure(seeds: int, n_job: int, setting: Setting) -> dict[str, dict[str, Arr
     }
 
 
+def worst_seed(seeds: int, n_job: int, setting: Setting) -> list[float]:
+    """Return the accuracies (workers, PS) of the seed with the worst mean of both."""
+    each = [
+        leave_one_out(history(seed, n_job, setting))["ours"].mean(axis=0) for seed in range(100, 100 + seeds)
+    ]
+    return [round(float(v), 4) for v in min(each, key=sum)]
+
+
 def show(name: str, found: dict[str, dict[str, Array]]) -> None:
     groups = list(next(iter(found.values())))
     print(f"{name:<22}" + "".join(f"{g:>16}" for g in groups) + "  (workers / PS)")
@@ -299,6 +344,12 @@ def main() -> None:
     for name, values in found.items():
         show(name, values)
     main_ = rounded(found["one user"])
+    counted = [
+        strangers(seed, options.jobs, SETTINGS["one user"]) for seed in range(100, 100 + options.seeds)
+    ]
+    n_stranger, n_given = map(sum, zip(*counted, strict=True))
+    worst = worst_seed(options.seeds, options.jobs, SETTINGS["one user"])
+    print(f"strangers given a start: {n_given} of {n_stranger}; worst seed of one user: {worst}")
     print(
         json.dumps(
             {
@@ -311,6 +362,10 @@ def main() -> None:
                 "paper_worker_accuracy": main_["paper"][0],
                 "paper_ps_accuracy": main_["paper"][1],
                 "workers_and_ps": {name: rounded(values) for name, values in found.items()},
+                "worst_seed_worker_accuracy": worst[0],
+                "worst_seed_ps_accuracy": worst[1],
+                "n_stranger": n_stranger,
+                "n_stranger_given_a_start": n_given,
                 "n_job": options.jobs,
                 "n_seed": options.seeds,
             }

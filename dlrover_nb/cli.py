@@ -1,43 +1,57 @@
 """The command line, ``dlrover-nb VERB ...``: the magics' verbs in a terminal.
 
-What a verb returns is printed as text. Exit codes: 0; 1 when the awaited job failed; 2 for a mistake of the
-user or the cluster (one line); 130 after Ctrl-C, which never ends a job. Three verbs differ from the
-notebook's, see `GRAMMAR`: `watch` draws in the terminal, `connect` cannot simulate, and `demo` exists only
-here.
+What a verb returns is printed as text, or as JSON with ``--json``; exit codes are those of `ExitCode`. Ctrl-C
+never ends a job. Three verbs differ from the notebook's, see `GRAMMAR`: `watch` draws in the terminal,
+`connect` cannot simulate, and `demo` exists only here.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from dataclasses import replace
+from enum import IntEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dlrover_nb.api.views import StatusView
-from dlrover_nb.core.errors import DlroverError, InvalidValueError, JobFailedError
+from dlrover_nb.core.client.until import Until, is_reached
+from dlrover_nb.core.connect import connect
+from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, JobFailedError
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.core.waits import tell
 from dlrover_nb.magics.arguments import Grammar
 from dlrover_nb.magics.commands import Commands
+from dlrover_nb.magics.ray_messages import RAY_MESSAGES
 from dlrover_nb.magics.verb import DetachedError, Verb, argument
 from dlrover_nb.magics.verbs import VERBS
+from dlrover_nb.output import CLI, in_shell_words, printed, view_in_shell_words, width_of
+from dlrover_nb.widgets.wait_lines import stream_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Unpack
 
-    from rich.console import Console
-
     from dlrover_nb.api.cluster import Cluster
-    from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.connect.kinds import Options
+    from dlrover_nb.magics.verb import Call
+    from dlrover_nb.output import Result
 
-CLI = "dlrover-nb"
 ADDRESS = "DLROVER_NB_ADDRESS"  # variable: HOST:PORT or kubernetes://CONTEXT/NAMESPACE; unset: this machine
-REDRAW_S = 1.0
-MISTAKE, INTERRUPTED = 2, 130
+
+
+class ExitCode(IntEnum):
+    """How a call ended; these numbers do not change between releases."""
+
+    DONE = 0
+    JOB_FAILED = 1  # the job that was waited for
+    MISTAKE = 2  # in the words of the call, or refused: nothing was changed
+    NO_ANSWER = 3  # the cluster or the job's master cannot be reached, or failed: try again
+    TIMED_OUT = 124  # as of timeout(1): what was waited for has not come about
+    INTERRUPTED = 130  # by Ctrl-C; the job goes on
+    PIPE_CLOSED = 141  # the program that read the output ended first
 
 
 def main(words: Sequence[str] | None = None, *, commands: Commands | None = None) -> int:
@@ -47,69 +61,81 @@ def main(words: Sequence[str] | None = None, *, commands: Commands | None = None
         from dlrover_nb import __version__  # noqa: PLC0415 - for this alone
 
         sys.stdout.write(f"{CLI} {__version__}\n")
-        return 0
+        return ExitCode.DONE
     if commands is None:
-        commands = Commands(command=CLI, auto_connect=True, address=os.environ.get(ADDRESS))
+        line = partial(stream_line, sys.stderr)
+        commands = Commands(
+            RAY_MESSAGES.kept_by(connect),
+            command=CLI,
+            auto_connect=True,
+            address=os.environ.get(ADDRESS),
+            line=line,
+        )
     try:
-        return _run(words, commands)
-    except DetachedError as detached:
-        sys.stderr.write(f"{detached}\n")
-        return INTERRUPTED
-    except JobFailedError as error:
-        sys.stderr.write(f"{CLI}: {error}\n")
-        return 1
-    except DlroverError as error:
-        sys.stderr.write(f"{CLI}: {error.text}\n")
-        return MISTAKE
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        return INTERRUPTED
+        code = _run(words, commands)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
+        return ExitCode.PIPE_CLOSED
+    except (DlroverError, KeyboardInterrupt) as error:
+        return _ended_early(error)
+    return code
 
 
-def _run(words: Sequence[str], commands: Commands) -> int:
+def _ended_early(error: DlroverError | KeyboardInterrupt) -> ExitCode:
+    """Say why a call ended early, and where to read more."""
+    code, message = _told(error)
+    sys.stderr.write(in_shell_words(message) + "\n")
+    if code in {ExitCode.JOB_FAILED, ExitCode.NO_ANSWER} and (hint := RAY_MESSAGES.hint):
+        sys.stderr.write(hint + "\n")
+    return code
+
+
+def _told(error: DlroverError | KeyboardInterrupt) -> tuple[ExitCode, str]:
+    match error:
+        case KeyboardInterrupt():
+            return ExitCode.INTERRUPTED, "interrupted"
+        case DetachedError():
+            return ExitCode.INTERRUPTED, str(error)
+        case JobFailedError():
+            return ExitCode.JOB_FAILED, f"{CLI}: {error}"
+        case BackendError():
+            return ExitCode.NO_ANSWER, f"{CLI}: {error.text}"
+        case _:
+            return ExitCode.MISTAKE, f"{CLI}: {error.text}"
+
+
+def _run(words: Sequence[str], commands: Commands) -> ExitCode:
     call = GRAMMAR.parse(words)
     shown = commands.run(call)
-    if isinstance(shown, JobSnapshot):
-        return _exit_code(shown)  # the verb has drawn it already
-    sys.stdout.write(f"{shown}\n")
-    return _exit_code(shown.snapshot) if call.verb.exits_by_phase and isinstance(shown, StatusView) else 0
+    if not isinstance(shown, JobSnapshot):  # else the verb has printed it already
+        result = cast("Result", shown)
+        if text := printed(result, as_json=call.as_json, width=width_of(sys.stdout)):
+            sys.stdout.write(f"{text}\n")
+        else:  # no rows for a program; a person reads why
+            sys.stderr.write(f"{view_in_shell_words(result.view()).text()}\n")
+    return _exit_code(call, shown)
 
 
-def _exit_code(snapshot: JobSnapshot) -> int:
-    return int(snapshot.phase is JobPhase.FAILED)
+def _exit_code(call: Call, shown: object) -> ExitCode:
+    """Return how the call of a verb ended that has shown something."""
+    snapshot = shown.snapshot if isinstance(shown, StatusView) else shown
+    if not call.verb.exits_by_phase or not isinstance(snapshot, JobSnapshot):
+        return ExitCode.DONE
+    if snapshot.phase is JobPhase.FAILED:
+        return ExitCode.JOB_FAILED
+    if "until" in call.values and not is_reached(snapshot, Until(str(call.values["until"]))):
+        return ExitCode.TIMED_OUT
+    return ExitCode.DONE
 
 
-def watch(handle: JobHandle, console: Console | None = None) -> JobSnapshot:
-    """Redraw the job each second until it ends; Ctrl-C ends the display and leaves the job running.
-
-    Raises
-    ------
-    DetachedError
-        After Ctrl-C: the job keeps running.
-    """
-    from rich.live import Live  # noqa: PLC0415 - no other verb draws
-
-    from dlrover_nb.terminal import render  # noqa: PLC0415 - as above
-
-    cursor, rates = 0, list[float]()
-    try:
-        with Live(console=console, auto_refresh=False) as live:
-            while True:
-                chunk = handle.series(cursor)
-                cursor = chunk.cursor
-                rates += chunk.job.get("samples_per_s", [])
-                snapshot = handle.snapshot()
-                live.update(render(snapshot, rates), refresh=True)
-                if snapshot.phase.is_final:
-                    return snapshot
-                time.sleep(REDRAW_S)
-    except KeyboardInterrupt as error:
-        raise DetachedError(f"job {handle.name} goes on; `{CLI} stop {handle.name}` stops it") from error
-
-
-def _watch(commands: Commands, *, job: str | None) -> JobSnapshot:
+def _watch(commands: Commands, *, job: str | None, as_json: bool) -> JobSnapshot:
     """Follow a job until it ends."""
-    return watch(commands.job(job).handle)
+    from dlrover_nb.watch import follow, watch  # noqa: PLC0415 - no other verb draws
+
+    handle = commands.job(job).handle
+    tell("")  # from here on the drawing says it
+    return follow(handle, sys.stdout) if as_json else watch(handle)
 
 
 def _connect(commands: Commands, *, kind: str, address: str | None, **options: Unpack[Options]) -> Cluster:
@@ -121,22 +147,30 @@ def _connect(commands: Commands, *, kind: str, address: str | None, **options: U
     return commands.connect(kind, address, **options)
 
 
-def _demo(_: Commands, *, out: str) -> JobSnapshot:
-    """Run the demonstration."""
+def _demo(_: Commands, *, out: str, as_json: bool) -> JobSnapshot:
+    """Run the demonstration; with JSON, what it says goes to the standard error."""
+    from rich.console import Console  # noqa: PLC0415 - no other verb draws
+
     from dlrover_nb.demo import run_demo  # noqa: PLC0415 - it loads Ray
 
-    return run_demo(Path(out).absolute())
+    RAY_MESSAGES.begin()
+    snapshot = run_demo(Path(out).absolute(), Console(stderr=as_json))
+    if as_json:
+        sys.stdout.write(printed(StatusView(snapshot), as_json=True, width=0) + "\n")
+    return snapshot
 
 
+JSON = argument("--json", action="store_true", help="print the result as JSON; the reference lists its keys")
 DEMO = (argument("--out", metavar="FOLDER", default="demo-output", help="where results are written"),)
 GRAMMAR = Grammar(
     CLI,
     {
         **VERBS,
         "connect": replace(VERBS["connect"], handler=_connect),
-        "watch": replace(VERBS["watch"], handler=_watch),
-        "demo": Verb("demo", "run the demonstration", _demo, DEMO),
+        "watch": replace(VERBS["watch"], handler=_watch, prints=True, exits_by_phase=True),
+        "demo": Verb("demo", "run the demonstration", _demo, DEMO, prints=True, exits_by_phase=True),
     },
+    (JSON,),
 )
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
@@ -22,12 +22,15 @@ from dlrover_nb.core.export import EXPORTERS, Options, provenance_of, to_yaml
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.waits import tell
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.report import write_report
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rich.console import Console
 
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.handle import JobHandle
@@ -53,8 +56,8 @@ def demo_job() -> JobSpec:
     )
 
 
-def run_demo(out: Path) -> JobSnapshot:
-    """Run the demo and write its results to the folder `out`.
+def run_demo(out: Path, console: Console) -> JobSnapshot:
+    """Run the demo on a terminal, and write its results to the folder `out`.
 
     Raises
     ------
@@ -62,9 +65,9 @@ def run_demo(out: Path) -> JobSnapshot:
         When the job does not succeed.
     """
     out.mkdir(parents=True, exist_ok=True)
-    console = Console()
     console.print("starting a local Ray on this machine (about ten seconds) ...")
     cluster = connect("ray")
+    tell("")  # from here on the drawing says it
     console.print(cluster.description)
     try:
         job = cluster.submit(demo_job())

@@ -17,6 +17,7 @@ from rich.text import Text
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
+from dlrover_nb.widgets.status import first_steps_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from dlrover_nb.core.structs.decisions import Candidate, Proposal
+    from dlrover_nb.core.structs.prices import PriceTable
     from dlrover_nb.core.structs.samples import TimeSplit
     from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
 
@@ -40,28 +42,29 @@ def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType
     if snapshot.fit is not None:
         parts.append(Text(f"model  {snapshot.fit.note}", style="dim"))
     if (proposal := snapshot.open_proposal) is not None:
-        parts.append(proposal_panel(proposal, snapshot.spec.prices.currency))
+        parts.append(proposal_panel(proposal, snapshot.spec.prices))
     parts.append(_story(snapshot.story[-N_STORY:]))
     return Panel(Group(*parts), title=f"dlrover-nb  {snapshot.title}", title_align="left")
 
 
-def proposal_panel(proposal: Proposal, currency: str) -> RenderableType:
+def proposal_panel(proposal: Proposal, prices: PriceTable) -> RenderableType:
     """Draw a proposal: its changes, predicted effect and reason."""
     candidate, kind = proposal.candidate, proposal.kind
     band = candidate.prediction
     learn = " to learn from" if kind is ProposalKind.EXPLORE else ""
     text = (
         f"{proposal.baseline.plan.short}  ->  {candidate.plan.short}\n"
-        f"predicted {band.samples_per_s:,.0f} samples/s (90 % band {band.low:,.0f} to {band.high:,.0f}), "
-        f"{_price_words(candidate, currency)}\n{proposal.why}"
+        f"predicted when proposed: {band.samples_per_s:,.0f} samples/s "
+        f"(90 % band {band.low:,.0f} to {band.high:,.0f}), "
+        f"{_price_words(candidate, prices)}\n{proposal.why}"
     )
     return Panel(Text(text), title=f"proposal {proposal.id}: {kind}{learn}", title_align="left")
 
 
-def _price_words(candidate: Candidate, currency: str) -> str:
+def _price_words(candidate: Candidate, prices: PriceTable) -> str:
     if candidate.cost_per_hour is None:
         return f"{candidate.plan.total_cpu:g} cores, price unknown"
-    return f"{candidate.cost_per_hour:.3f} {currency} per hour"
+    return f"{candidate.cost_per_hour:.3f} {prices.currency} per hour{prices.note}"
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
@@ -99,6 +102,8 @@ def _progress(snapshot: JobSnapshot) -> RenderableType:
 
 
 def _throughput(snapshot: JobSnapshot, rates: Sequence[float]) -> RenderableType:
+    if waits := first_steps_words(snapshot):
+        return Text(waits)
     row = Table.grid(padding=(0, 1), expand=True)
     row.add_column(no_wrap=True)
     row.add_column(ratio=1)

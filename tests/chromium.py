@@ -3,6 +3,8 @@
 import os
 import re
 import socket
+from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -56,6 +58,21 @@ def new_page(browser):
     assert not outside(asked_of), "a page asked an outside host"
 
 
+@pytest.fixture(scope="session")
+def axe():
+    """Return the script of axe, which checks a page's accessibility; it may be missing as Chromium may be."""
+    if find_spec("axe_playwright_python") is None and not os.environ.get("CI"):
+        pytest.skip("needs axe-playwright-python, of the extra `dev`")
+    return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+def broken_rules(page, axe, part="html"):
+    """Return the rules of axe that a part of a page breaks, each with the elements at fault."""
+    page.evaluate(f"() => {{ if (!window.axe) {{ {axe} }} }}")
+    broken = page.evaluate("async part => (await axe.run(part)).violations", part)
+    return [(rule["id"], [(n["html"][:160], n["failureSummary"]) for n in rule["nodes"]]) for rule in broken]
+
+
 @pytest.fixture
 def page(new_page):
     """Give one such page."""
@@ -107,7 +124,15 @@ def unnamed(snapshot):
     return UNNAMED.findall(snapshot)
 
 
+def unlocked(page):
+    """Wait until every decision button takes a press: one that has just changed takes none for a moment."""
+    page.wait_for_function(
+        "() => Bokeh.documents.every(doc => [...doc._all_models.values()].every("
+        "model => performance.now() - (model.means_this_from ?? -1e9) > 1000))"
+    )
+
+
 def picture(page, name, **options):
     """Keep a screenshot below build/, which CI stores."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png")
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", **options)

@@ -20,6 +20,7 @@ def own_home():
     saved = {key: os.environ.get(key) for key in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
     for key in saved:
         os.environ[key] = str(folder / key.split("_")[1].lower())
+    os.environ["DLROVER_NB_CACHE"] = str(folder / "cache")
     yield folder
     for key, value in saved.items():
         if value is None:

@@ -7,7 +7,6 @@ time the site is built.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import re
 import typing
 from pathlib import Path
@@ -109,9 +108,20 @@ def _default(field: dataclasses.Field[Any]) -> str:
         value = field.default_factory()
     else:
         return "required"
-    if isinstance(value, enum.StrEnum):
-        value = str(value)
-    return "none" if value in (None, (), "") else f"`{value}`".replace("|", "\\|")
+    if value in (None, (), ""):
+        return "none"
+    return f"`{_as_yaml(value)}`".replace("|", "\\|")
+
+
+def _as_yaml(value: object) -> str:
+    """Return a value as it is written in a job file."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return str(list(value))
+        case _:
+            return str(value)
 
 
 def parameters(docstring: str) -> dict[str, str]:

@@ -1,12 +1,13 @@
 """Make the pictures of README and documentation from a real run: a job on a local Ray, in Chromium.
 
 ``python tools/make_pictures.py [FOLDER]`` trains the quick start's job, accepts its first proposals, and
-writes ``live-view.png`` and ``plans.png`` (to ``docs/images`` by default). It needs the extras ``all`` and
+writes ``live-view.png`` and ``plans.png`` (to ``docs/pictures`` by default). It needs the extras ``all`` and
 ``dev``, and Debian's chromium.
 """
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 from pathlib import Path
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking")
-WIDTH_PX, HEIGHT_PX = 1400, 1250
+LIVE = {"width": 1220, "height": 745}  # as wide as a view becomes, down to the charts
+PLANS = {"width": 1000, "height": 1250}  # its card
 JOB = """
 name: quick-start
 epochs: 400
@@ -60,21 +62,25 @@ def _await_applied(job: Job) -> None:
 
 def photograph(job: Job, folder: Path) -> None:
     """Write a picture of the live view, and one of the static plans."""
+    with socket.socket() as probe:  # a server in a thread does not tell its port
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     server = pn.serve(
-        job.watch().panel(), address="127.0.0.1", port=0, show=False, threaded=True, verbose=False
+        job.watch().panel, address="127.0.0.1", port=port, show=False, threaded=True, verbose=False
     )
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-            page = browser.new_page(viewport={"width": WIDTH_PX, "height": HEIGHT_PX})
-            page.goto(f"http://127.0.0.1:{server.port}")
+            page = browser.new_page(viewport=LIVE)
+            page.goto(f"http://127.0.0.1:{port}")
             page.wait_for_function(
                 "() => window.Bokeh && Bokeh.documents.length && Bokeh.documents[0].is_idle"
             )
             page.get_by_role("button", name="Accept").wait_for()
             page.wait_for_timeout(5000)  # some ticks of the charts
             page.screenshot(path=str(folder / "live-view.png"))
-            page.set_content(f"<body style='font-family: sans-serif'>{job.plans().view.html()}</body>")
+            page.set_viewport_size(PLANS)
+            page.set_content(f"<body style='margin:10px'>{job.plans().view().html()}</body>")
             page.screenshot(path=str(folder / "plans.png"))
             browser.close()
     finally:
@@ -82,4 +88,4 @@ def photograph(job: Job, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1] / "docs" / "images")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1] / "docs" / "pictures")

@@ -5,25 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api import past
+from dlrover_nb.api.connection_view import ConnectionView
 from dlrover_nb.api.job import Job
-from dlrover_nb.api.submission import job_of
-from dlrover_nb.api.views import ConnectionView, JobsView, Note
+from dlrover_nb.api.own_parts import data_part, free_name, model_part
+from dlrover_nb.api.submission import job_of, settings_of
+from dlrover_nb.api.views import JobsView, Note, SubmittedView
+from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.errors import DlroverError, NotFoundError
 from dlrover_nb.widgets.poller import Poller
+from dlrover_nb.widgets.rows.tables import Tabular
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.api.imports import ImportView
     from dlrover_nb.api.submission import JobText
-    from dlrover_nb.api.views import HistoryView, LogsView, RunsView, ScoresView, Shown
+    from dlrover_nb.api.views import HistoryView, LogsView, RunsView, ScoresView
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
+    from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.many import ManyJobs
+    from dlrover_nb.widgets.rows.tables import Tables
 
 
-class Cluster:
+class Cluster(Tabular):
     """A cluster; displays its kind and its capacity.
 
     Parameters
@@ -53,26 +59,36 @@ class Cluster:
         """Return what jobs may use: the machines, with cores and MiB of each."""
         return self.core.capacity()
 
-    def submit(self, job: JobText, *, model: object = None, data: object = None, **settings: object) -> Job:
+    @shown_waits("the job to be submitted")
+    def submit(
+        self, job: JobText | None = None, *, model: object = None, data: object = None, **settings: object
+    ) -> Job:
         """Start a job and return at once.
 
         Parameters
         ----------
         job
-            A `JobSpec`, a mapping with the keys of a job file, YAML text, or the path of a job file.
+            Its name, a `JobSpec`, a mapping with the keys of a job file, YAML text, or the path of a job
+            file. None: a job of the other arguments, named after the file of its data.
         model
-            Your own model instead of that of the job: a class or function as `dlrover_nb.trainable`
-            describes, or its name ``package.module:name``.
+            The model instead of that of the job: the name of a built-in one, a mapping with keys of the
+            group ``model``, or your own: a class or function as `dlrover_nb.trainable` describes, or its name
+            ``package.module:name``.
         data
-            Your own rows instead of those of the job: an object with ``n_row`` and ``read(start, stop)`` or
-            ``rows(start)``, a class or function that makes one, or its name.
+            The rows instead of those of the job: the path of a file, a folder or a pattern, a URL, or a list
+            of these; a DataFrame, an Arrow table or a mapping of columns, which is written to a file once; a
+            mapping with keys of the group ``data``, whose ``path`` may be any of these; or your own object
+            with ``n_row`` and ``read(start, stop)`` or ``rows(start)``, a class or function that makes one,
+            or its name.
         **settings
-            Keys of a job file that win over `job`, such as ``epochs=3`` or ``plan={"worker": {"count": 2}}``.
+            Keys of a job file that win over `job`, such as ``epochs=3`` or ``plan={"worker": {"count": 2}}``;
+            also sizes (``workers=2``, ``ps_cpu=1``), and keys of ``data`` and ``model`` by their own names
+            (``label="clicked"``, ``learning_rate=0.1``).
 
         Returns
         -------
         Job
-            The submitted job.
+            The submitted job; ``.schema`` tells what it took of the data.
 
         Raises
         ------
@@ -86,11 +102,16 @@ class Cluster:
 
         Examples
         --------
-        >>> job = cluster.submit({"name": "ads-ctr"}, epochs=3, mode="auto")
+        >>> job = cluster.submit(data="clicks.csv", label="clicked", model="dcn_v2", workers=2)
         """
-        spec = job_of(job, settings.items())
-        handle = self.core.submit(spec, model=model, data=data)
-        return Job(handle, self.poller, Note(f"Submitted {spec.name}", f"{spec.plan}; mode {spec.mode}"))
+        if job is None:
+            job = {} if "name" in settings else {"name": free_name(data, {each.name for each in self.jobs()})}
+        own_model, own_data = model_part(model), data_part(data)
+        spec = job_of(job, (*own_model.settings, *own_data.settings, *settings_of(settings)))
+        handle = self.core.submit(spec, model=own_model.own, data=own_data.own)
+        return Job(
+            handle, self.poller, SubmittedView(spec, "", handle.schema, handle.bounds, handle.deadline)
+        )
 
     def jobs(self) -> JobsView:
         """Return all jobs, newest first: running ones, and those in the history."""
@@ -263,6 +284,7 @@ class Cluster:
 
         return ManyJobs(self.core, self.poller)
 
+    @shown_waits("the job to be deleted")
     def delete(self, name: str, *, force: bool = False) -> Note:
         """Remove a job and all its files, also after its end; its history is kept.
 
@@ -286,6 +308,7 @@ class Cluster:
         """
         return Note(f"Deleted {name}", self.core.delete(name, force=force))
 
+    @shown_waits("the cluster to end")
     def shutdown(self, *, force: bool = False) -> Note:
         """Stop the cluster if this product started it, else disconnect; live views keep their last state.
 
@@ -323,11 +346,19 @@ class Cluster:
         """
         return self.core.standing()
 
-    def _shown(self) -> Shown:
+    def view(self) -> View:
+        """Return what it displays."""
+        return self._shown().view()
+
+    def tables(self) -> Tables:
+        """Return it as data: its capacity, its machines, and your rights."""
+        return self._shown().tables()
+
+    def _shown(self) -> ConnectionView:
         try:
             description, standing = self.description, self.standing()
         except DlroverError as error:
-            return Note("Cluster", str(error))
+            return ConnectionView("Cluster", error)
         capacity: Capacity | DlroverError
         try:
             capacity = self.capacity()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dlrover_nb.api.cluster import Cluster
+from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.connect import connect as connect_core
 
 
+@shown_waits("the cluster")
 def connect(  # noqa: PLR0913 - each kind of cluster has its two options, and help() shows them
     kind: str = "ray",
     address: str | None = None,

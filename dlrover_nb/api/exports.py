@@ -24,12 +24,14 @@ from dlrover_nb.core.export import (
 )
 from dlrover_nb.core.structs.resources import ResourcePlan
 from dlrover_nb.widgets.blocks import Paragraph, Verbatim, View
+from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.widgets.rows.tables import Tables
 
 CURRENT = "current"
 
@@ -66,6 +68,7 @@ class Judged(Protocol):
 class ExportView(Shown):
     """Exported documents, and the file they were written to (None: only shown)."""
 
+    is_verbatim = True
     path: str | None
     text: str
     checked: str = ""  # result of the validation, where it was requested
@@ -75,6 +78,10 @@ class ExportView(Shown):
         where = f"Exported to {self.path}" if self.path else "Export (not written to a file)"
         checked = tuple(Paragraph(line) for line in self.checked.splitlines())
         return View(where, (*checked, Verbatim(self.text)))
+
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.facts(path=self.path, text=self.text, checked=self.checked)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -89,6 +96,10 @@ class CheckView(Shown):
         """Return the content."""
         lines = (valid_text(self.kinds), *self.server)
         return View(f"Check of {self.path}", tuple(Paragraph(line) for line in lines))
+
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.facts(path=self.path, kinds=self.kinds, server=self.server)
 
 
 def export(

@@ -15,6 +15,7 @@ from dlrover_nb.core.jobfile import dump_job, load_mapping
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, View
 from dlrover_nb.widgets.records import decision_view, plan_view
+from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.widgets.rows.tables import Tables
 
 _OWN = {"plan", "owner"}  # keys of a job that an import compares otherwise, or not
 
@@ -104,6 +106,11 @@ class ImportView(Shown):
             blocks += plan_view(found.plan).blocks
         blocks += _provenance_blocks(found.provenance)
         return View(f"Import of {self.path}", (*blocks, *self._beside()))
+
+    def tables(self) -> Tables:
+        """Return it as data: the file, and what differs from the running job."""
+        rows = () if self.running is None else tuple(differences(self.imported, self.running))
+        return results.imported(self.path, self.imported, rows)
 
     def _beside(self) -> tuple[Block, ...]:
         """Return how it differs from the job that runs under that name."""
@@ -189,7 +196,7 @@ def _facts(imported: Imported) -> tuple[tuple[str, str], ...]:
     )
     if job is None:
         return facts
-    data = f"{job.data.format} {job.data.path}".strip()
+    data = f"{job.data.format} {job.data.path and job.data.place}".strip()
     training = f"{job.model.name}, batch {job.batch_size:,}, {job.n_epoch:,} epochs"
     return (*facts, ("data", data), ("training", training))
 

@@ -15,7 +15,8 @@ from dlrover_nb.api.views import (
     WhatIfView,
     WhyView,
 )
-from dlrover_nb.core.client.handle import Until
+from dlrover_nb.api.waiting import shown_waits
+from dlrover_nb.core.client.until import Until
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 
 if TYPE_CHECKING:
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
     from dlrover_nb.api.views import Shown
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.schema import DataSchema
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.live import LiveView
     from dlrover_nb.widgets.poller import Poller
+    from dlrover_nb.widgets.rows.tables import Tables
 
 NEW_S = 2.0  # a job's master takes a moment to start; till then the first display must not wait for it
 
@@ -48,13 +52,18 @@ class Job(Results):
         Shown instead of the state within `NEW_S` of the making, so that a submit's cell ends at once.
     """
 
-    def __init__(self, handle: JobHandle, poller: Poller, first: Note | None = None) -> None:
+    def __init__(self, handle: JobHandle, poller: Poller, first: Shown | None = None) -> None:
         super().__init__(handle)
         self.poller = poller
-        self._first = first
+        self.first = first
         self._made_s = time.monotonic()
 
     # what it is
+
+    @property
+    def schema(self) -> DataSchema | None:
+        """What its submit took of the data; None when it was found again, or only its nodes read the rows."""
+        return self.handle.schema
 
     def snapshot(self) -> JobSnapshot:
         """Return the newest snapshot of the job, as a record."""
@@ -232,7 +241,10 @@ class Job(Results):
 
     # its end
 
-    def wait(self, timeout_s: float | None = None, *, until: Until | str = Until.END) -> StatusView:
+    @shown_waits("the job's state")
+    def wait(
+        self, timeout_s: float | None = None, *, until: Until | str = Until.END, check: bool = False
+    ) -> StatusView:
         """Block until the job has ended, or what `until` names has come about.
 
         Parameters
@@ -242,6 +254,8 @@ class Job(Results):
         until
             ``"end"`` of the job; ``"proposal"``: an open one; ``"outcome"``: the last change of plan is
             applied and measured. Each returns at the end of the job too.
+        check
+            Raise where the job has failed, instead of returning that state.
 
         Returns
         -------
@@ -252,6 +266,8 @@ class Job(Results):
         ------
         InvalidValueError
             For any other value.
+        JobFailedError
+            When `check` is given and the job has failed.
 
         Examples
         --------
@@ -259,7 +275,28 @@ class Job(Results):
         """
         if until not in tuple(Until):
             raise InvalidValueError(f"cannot wait for {until!r}; known: {', '.join(Until)}")
-        return self._state(self.handle.wait(timeout_s, until=Until(until)))
+        shown = self._state(self.handle.wait(timeout_s, until=Until(until)))
+        return shown.checked() if check else shown
+
+    async def ended(self, *, check: bool = False) -> StatusView:
+        """Wait for the end of the job without blocking, as ``await job`` does.
+
+        Parameters
+        ----------
+        check
+            Raise where the job has failed, instead of returning that state.
+
+        Raises
+        ------
+        JobFailedError
+            When `check` is given and the job has failed.
+
+        Examples
+        --------
+        >>> job.ended(check=True)  # in a notebook: await job.ended(check=True)
+        """
+        shown = await self
+        return shown.checked() if check else shown
 
     def finish(self, *, why: str = "") -> StatusView:
         """Train no more rows and let the job succeed: its model is evaluated as at a planned end.
@@ -286,6 +323,7 @@ class Job(Results):
         self.handle.finish(why=why)
         return self.status()
 
+    @shown_waits("the job to stop")
     def stop(self, *, why: str = "") -> StatusView:
         """Stop the job, keeping what it learned, and return its last state.
 
@@ -312,9 +350,17 @@ class Job(Results):
     def _state(self, snapshot: JobSnapshot) -> StatusView:
         return StatusView(snapshot, self.handle.series())
 
+    def view(self) -> View:
+        """Return what it displays."""
+        return self._shown().view()
+
+    def tables(self) -> Tables:
+        """Return its present state as data."""
+        return self.status().tables()
+
     def _shown(self) -> Shown:
-        if self._first is not None and time.monotonic() - self._made_s < NEW_S:
-            return self._first
+        if self.first is not None and time.monotonic() - self._made_s < NEW_S:
+            return self.first
         try:
             return self.status()
         except DlroverError as error:

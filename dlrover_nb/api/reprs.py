@@ -61,7 +61,8 @@ def unregister(formatter: Any) -> None:  # noqa: ANN401 - as above
 
 def explanation_view(explanation: Explanation) -> View:
     """Return why a plan is proposed, without the job's curves: the record does not hold them."""
-    from dlrover_nb.widgets.why import (  # noqa: PLC0415 - when one is shown
+    from dlrover_nb.widgets.units import Currency  # noqa: PLC0415 - when one is shown
+    from dlrover_nb.widgets.why import (  # noqa: PLC0415 - as above
         candidate_facts,
         evidence_table,
         marginal_blocks,
@@ -70,11 +71,11 @@ def explanation_view(explanation: Explanation) -> View:
     e = explanation
     blocks: list[Block] = [Paragraph(e.why)]
     if e.candidate is not None:
-        blocks.append(Facts(candidate_facts(e.candidate, "")))
+        blocks.append(Facts(candidate_facts(e.candidate, Currency(), when="predicted")))
     blocks += [Paragraph(f"It lies at a constraint: {each}.") for each in e.binding]
     if e.flip is not None:
         blocks.append(Paragraph(f"What would change it: {e.flip.words}", Tone.HINT))
-    blocks += marginal_blocks(e.marginals, "money") if e.marginals else ()
+    blocks += marginal_blocks(e.marginals, Currency("money")) if e.marginals else ()
     blocks += [evidence_table(e.evidence)] if e.evidence else []
     return View(f"Why {e.proposal or 'the plan that runs'}: {e.plan.short}", tuple(blocks))
 

@@ -184,4 +184,5 @@ class Results(Steering):
         from dlrover_nb.widgets.report import report_html  # noqa: PLC0415 - views load on demand
 
         html = report_html(self.handle.snapshot(), self.handle.series())
-        return Note(f"Report of {self.name}", f"written to {write(path, html, force=force)}")
+        written = write(path, html, force=force)
+        return Note(f"Report of {self.name}", f"written to {written}", str(written))

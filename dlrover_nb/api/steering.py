@@ -9,6 +9,7 @@ from dlrover_nb.api.views import DecisionView
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.widgets.rows.tables import Tabular
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 
-class Steering:
+class Steering(Tabular):
     """The decisions about a job; `Job` is what users hold.
 
     Parameters

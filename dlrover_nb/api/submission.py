@@ -1,4 +1,9 @@
-"""The job of a `submit`: a record, a mapping, YAML or a file, overridden by settings."""
+"""The job of a `submit`: a record, a mapping, YAML, a file or only a name, overridden by settings.
+
+Settings are keys of a job file by their path, as the command line sets them. `settings_of` also takes what
+people type: sizes of the plan as the verbs name them (``workers=2``), and keys of the groups ``data`` and
+``model`` without their group (``label="clicked"``) where no other key has that name.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from dlrover_nb.api.sizes import PARTS
 from dlrover_nb.core.client.handle import user_name
-from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.jobfile import dump_job, job_from, known_keys, load_mapping
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.jobfile import (
+    OLD_KEYS,
+    check_known,
+    data_format,
+    dump_job,
+    job_from,
+    known_keys,
+    load_mapping,
+    with_start,
+)
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job import DEFAULT_POLICY, JobSpec
 
 MOST_BYTES = 16 << 20  # of a file that a user named: a larger one is not a job file, and may be a device
 
@@ -42,11 +57,52 @@ def job_of(job: JobText, settings: Settings = (), *, base: Path | None = None) -
         spec = job
     else:
         content, base = _content(job, base)
-        for key, value in _flat(settings):
+        flat = tuple(_flat(settings))
+        content = with_start(_for_new_path(content, dict(flat)), base)
+        for key, value in flat:
             content = _with(content, key.split("."), value, key)
         spec = job_from(content, base=base)
-    find_policy(spec.policy)  # raises here, where the user sees it, and not in the job's master
+    _check_policy(spec.policy)
     return spec if spec.owner else replace(spec, owner=user_name())
+
+
+def _check_policy(name: str) -> None:
+    """Raise for an unknown policy here, where the user sees it, and not in the job's master."""
+    if name != DEFAULT_POLICY:
+        from dlrover_nb.core.driver.policies import find_policy  # noqa: PLC0415 - it loads the planner
+
+        find_policy(name)
+
+
+def settings_of(given: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
+    """Return settings by their paths, of keyword arguments; see the module."""
+    known = (*known_keys(), *OLD_KEYS, *PARTS, *known_keys("data"), *known_keys("model"))
+    for key in given:
+        check_known("key", key.partition(".")[0], known)
+    return tuple((_path_of(key), value) for key, value in given.items())
+
+
+def _path_of(key: str) -> str:
+    if key in PARTS and key not in known_keys():
+        role, _, size = key.partition("_")
+        return f"plan.{role.removesuffix('s') if role == 'workers' else role}.{size or 'count'}"
+    groups = [group for group in ("data", "model") if key in known_keys(group)]
+    return f"{groups[0]}.{key}" if len(groups) == 1 and key not in known_keys() else key
+
+
+def _for_new_path(content: dict[str, object], given: Mapping[str, object]) -> dict[str, object]:
+    """Leave out the format of the job's data where a file with another extension takes its place."""
+    data, path = content.get("data"), given.get("data.path")
+    if not isinstance(data, dict) or not path or "data.format" in given:
+        return content
+    kind = data_format(_texts(path))
+    if kind is None or kind == data_format(_texts(data.get("path"))):
+        return content
+    return {**content, "data": {key: value for key, value in data.items() if key != "format"}}
+
+
+def _texts(path: object) -> list[str]:
+    return [str(each) for each in (path if isinstance(path, list | tuple) else [path or ""])]
 
 
 def read_job_file(path: Path | str) -> str:
@@ -92,6 +148,8 @@ def _content(job: JobText, base: Path | None) -> tuple[dict[str, object], Path |
             return load_mapping(dump_job(job)), base
         case Path():
             return load_mapping(read_job_file(job)), job.expanduser().absolute().parent
+        case str() if _is_name(job):
+            return {"name": job}, base
         case str() if is_file_name(job):
             return _content(Path(job), base)
         case str():
@@ -101,6 +159,15 @@ def _content(job: JobText, base: Path | None) -> tuple[dict[str, object], Path |
     raise InvalidValueError(
         f"expected a JobSpec, a mapping, YAML text or a job file's path, got {type(job).__name__}"
     )
+
+
+def _is_name(text: str) -> bool:
+    """Whether text is the name of a job, and of no file."""
+    try:
+        _check.job_name(text)
+    except InvalidValueError:
+        return False
+    return not Path(text).exists()
 
 
 def is_file_name(text: str) -> bool:

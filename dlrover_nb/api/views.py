@@ -9,31 +9,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.cluster_access import NOTHING
-from dlrover_nb.widgets import history, logs, plans, scores, status, units, why
-from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim, View
+from dlrover_nb.core.errors import InvalidValueError, JobFailedError, NotFoundError
+from dlrover_nb.core.structs.default_bounds import bounds_words
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.widgets import history, logs, plans, scores, status, why
+from dlrover_nb.widgets.blocks import Paragraph, Table, Tone, Verbatim, View
 from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.rows.tables import Tabular
+from dlrover_nb.widgets.schema import schema_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.history import JobRun, Scoreboard
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
+    from dlrover_nb.core.structs.bounds import PlanBounds
+    from dlrover_nb.core.structs.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.job import JobPhase
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.schema import DataSchema
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.core.structs.summary import JobSummary
-    from dlrover_nb.widgets.blocks import Block
+    from dlrover_nb.widgets.rows.tables import Tables
 
 
-class Shown:
-    """Base of all of them: one `View`, rendered as text and as HTML."""
+class Shown(Tabular):
+    """Base of all of them: one `View`, rendered as text and as HTML, and tables of the same content."""
 
     __slots__ = ()
+    is_verbatim = False  # whether its text is of others: a log, an exported document
 
     def view(self) -> View:
         """Return the content."""
@@ -44,6 +50,8 @@ class Shown:
 
     def __str__(self) -> str:
         return self.view().text()
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -87,6 +95,10 @@ class JobsView(Shown):
         """Return the content."""
         return status.jobs_view(self.jobs)
 
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.jobs(self.jobs)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StatusView(Shown):
@@ -100,9 +112,27 @@ class StatusView(Shown):
         """The phase of the job."""
         return self.snapshot.phase
 
+    def checked(self) -> StatusView:
+        """Return it unless the job has failed.
+
+        Raises
+        ------
+        JobFailedError
+            When it has, with what the job said last.
+        """
+        if self.phase is JobPhase.FAILED:
+            raise JobFailedError(
+                f"job {self.snapshot.title} failed: {self.snapshot.message or 'see its logs'}"
+            )
+        return self
+
     def view(self) -> View:
         """Return the content."""
         return status.status_view(self.snapshot, self.series)
+
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.status(self.snapshot)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -114,6 +144,10 @@ class PlansView(Shown):
     def view(self) -> View:
         """Return the content."""
         return plans.plans_view(self.snapshot)
+
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.plans(self.snapshot)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -127,6 +161,10 @@ class WhyView(Shown):
         """Return the content."""
         return why.why_view(self.explanation, self.snapshot)
 
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.why(self.explanation)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WhatIfView(Shown):
@@ -138,6 +176,10 @@ class WhatIfView(Shown):
     def view(self) -> View:
         """Return the content."""
         return why.whatif_view(self.weighed, self.snapshot)
+
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.whatif(self.weighed)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -156,6 +198,10 @@ class RunsView(Shown):
         """Return the content."""
         return history.runs_view(self.runs)
 
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.runs(self.runs)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryView(Shown):
@@ -167,6 +213,10 @@ class HistoryView(Shown):
         """Return the content."""
         return history.history_view(self.history)
 
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.history(self.history)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScoresView(Shown):
@@ -177,6 +227,10 @@ class ScoresView(Shown):
     def view(self) -> View:
         """Return the content."""
         return scores.scores_view(self.scoreboard)
+
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.scores(self.scoreboard)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -190,6 +244,10 @@ class DecisionView(Shown):
         """Return the content."""
         return plans.decision_view(self.decision, self.snapshot)
 
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.decision(self.decision, self.snapshot)
+
 
 def logs_title(job: str, node: str | None) -> str:
     """Return the title of log lines."""
@@ -200,6 +258,7 @@ def logs_title(job: str, node: str | None) -> str:
 class LogsView(Shown):
     """Lines that nodes wrote, the newest last."""
 
+    is_verbatim = True
     name: str
     lines: tuple[LogLine, ...]
 
@@ -213,29 +272,88 @@ class LogsView(Shown):
         """Return the content."""
         return logs.logs_view(self.name, self.lines)
 
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.logs(self.lines)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Note(Shown):
-    """A short message."""
+    """A short message, and the file it speaks of, if any."""
 
     title: str
     text: str = ""
+    path: str | None = None
 
     def view(self) -> View:
         """Return the content."""
         return View(self.title, tuple(Paragraph(line) for line in self.text.splitlines() if line.strip()))
+
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.facts(title=self.title, text=self.text, path=self.path)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SubmittedView(Shown):
+    """A job that was submitted a moment ago, and how to follow it.
+
+    Where it is known, also which plans it may be given on its cluster, and what it took of its data.
+    """
+
+    spec: JobSpec
+    follow: str = ""
+    schema: DataSchema | None = None
+    bounds: PlanBounds | None = None
+    deadline: DeadlineOutlook | None = None
+
+    def view(self) -> View:
+        """Return the content."""
+        lines = (f"{self.spec.plan}; mode {self.spec.mode}", self._bounds, self.follow)
+        taken = () if self.schema is None else schema_blocks(self.schema)
+        paragraphs = (*(Paragraph(line) for line in lines if line), *self._deadline())
+        return View(f"Submitted {self.spec.name}", (*paragraphs, *taken))
+
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.submitted(self.spec, self.schema)
+
+    def _deadline(self) -> tuple[Paragraph, ...]:
+        """Say what can be promised of the deadline, as a warning where no plan meets it."""
+        if self.spec.deadline_s is None:
+            return ()
+        if self.deadline is None:
+            return (
+                Paragraph("Deadline: nothing is known of the job's speed yet; its status will say more."),
+            )
+        tone = Tone.PLAIN if self.deadline.is_feasible else Tone.WARNING
+        return (Paragraph(f"Deadline {self.deadline.words}", tone),)
+
+    @property
+    def _bounds(self) -> str:
+        """Which plans may be proposed; nothing where the user named all bounds."""
+        asked = self.spec.bounds
+        if self.bounds is None or not asked.open:
+            return ""
+        words = bounds_words(asked, self.bounds)
+        return f"{words[0].upper()}{words[1:]}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextView(Shown):
     """A text, displayed verbatim."""
 
+    is_verbatim = True
     title: str
     text: str
 
     def view(self) -> View:
         """Return the content."""
         return View(self.title, (Verbatim(self.text),))
+
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.facts(title=self.title, text=self.text)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -261,45 +379,18 @@ class ShardsView(Shown):
         over_time = CHARTS["shards"].static(self.snapshot, self.series)
         waiting = (Table("In quarantine", head, quarantined),) if quarantined else ()
         return View(
-            f"Shards of {self.snapshot.title}", (over_time, status.shards_table(self.snapshot), *waiting)
+            f"Shards of {self.snapshot.title}",
+            (over_time, status.shards_table(self.snapshot), *waiting, *self._skipped()),
         )
 
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.shards(self.snapshot)
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ConnectionView(Shown):
-    """A cluster, its capacity, and the rights of the connected user."""
-
-    description: str
-    capacity: Capacity | DlroverError  # why nothing is known of it
-    standing: ClusterAccess = NOTHING
-
-    def view(self) -> View:
-        """Return the content."""
-        facts, rights = self.standing.facts, _allowed_blocks(self.standing)
-        if isinstance(self.capacity, DlroverError):
-            return View(
-                self.description, (Facts(facts), Paragraph(str(self.capacity), Tone.WARNING), *rights)
-            )
-        c = self.capacity
-        total = Facts((*facts, ("in all", f"{c.total_cpu:g} cores, {units.memory(c.total_memory_mib)}")))
-        rows = tuple((f"{s.count}", f"{s.cpu:g}", units.memory(s.memory_mib)) for s in c.shapes)
-        machines = Table("Machines", ("machines", "cores each", "memory each"), rows)
-        return View(self.description, (total, machines, *rights))
-
-
-def _allowed_blocks(access: ClusterAccess) -> tuple[Block, ...]:
-    """Return the rights, and those to request; nothing where the cluster has no access control."""
-    if not access.allowed:
-        return ()
-    rows = tuple((each.what, each.right, _verdict(each)) for each in access.allowed)
-    table = Table("What you may do here", ("to", "rights to", "allowed"), rows)
-    if not access.ask:
-        return (table,)
-    ask = "Jobs need more rights than you have here; give this to the administrator of the cluster."
-    return (table, Paragraph(ask, Tone.WARNING), Verbatim(access.ask))
-
-
-def _verdict(each: Allowed) -> str:
-    if not each.missing:
-        return "yes"
-    return f"no: {', '.join(each.missing)}" + " (not needed)" * each.optional
+    def _skipped(self) -> tuple[Table, ...]:
+        lines = tuple(
+            (f"{batch.shard}", f"{batch.n_row}", f"{batch.first:,} to {batch.last:,}", batch.reason)
+            for batch in self.snapshot.skipped_batches
+        )
+        head = ("shard", "rows", "between", "why")
+        return (Table("Batches that were skipped", head, lines),) if lines else ()

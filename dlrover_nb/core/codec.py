@@ -14,7 +14,7 @@ import msgspec
 from dlrover_nb.core.errors import DlroverError, WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
 
@@ -39,6 +39,33 @@ def from_json(data: bytes | str, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
     except _REFUSED as error:
         raise WireError(f"expected a {kind.__name__} as JSON, got something else: {error}") from error
+
+
+def to_msgpack(record: object) -> bytes:
+    """Encode one record as msgpack: smaller than JSON, and with numbers that are not finite."""
+    return msgspec.msgpack.encode(record)
+
+
+def from_msgpack(data: bytes, kind: type[T]) -> T:
+    """Decode one record of a known type; `WireError` where it is anything else."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except _REFUSED as error:
+        raise WireError(f"expected a {kind.__name__} as msgpack, got something else: {error}") from error
+
+
+def with_texts(record: T, changed: Callable[[object], object]) -> T:
+    """Return the record with its plain data (dicts, lists, texts, numbers) changed.
+
+    Raises
+    ------
+    WireError
+        When the changed data are no such record.
+    """
+    try:
+        return msgspec.convert(changed(msgspec.to_builtins(record)), type(record))
+    except _REFUSED as error:
+        raise WireError(f"a changed {type(record).__name__} is none: {error}") from error
 
 
 class Tagged(Generic[T]):

@@ -16,7 +16,7 @@ import difflib
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,7 @@ def find(group: str, name: str, own: Mapping[str, object]) -> object:
     known = sorted([*own, *points])
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else "install the package that adds it"
-    raise InvalidValueError(f"{group} has {', '.join(known)}, got {name!r}; {hint}")
+    raise InvalidValueError(f"{group} has {', '.join(known)}, got {shown(name)}; {hint}")
 
 
 def _points(group: str) -> dict[str, EntryPoint]:

@@ -1,4 +1,7 @@
-"""Files written whole or not at all, and folders that cannot be written to, reported with the way out."""
+"""Files written whole or not at all, and folders that cannot be written to, reported with the way out.
+
+A file is synced before it is renamed: after a power failure its name must not stand for an empty file.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundErro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import IO
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # of some file systems, and of folders on them
 
 
 def write(path: Path | str, content: str | bytes, *, force: bool = False) -> Path:
@@ -37,9 +42,39 @@ def write(path: Path | str, content: str | bytes, *, force: bool = False) -> Pat
     return path
 
 
+def sync(file: IO[bytes] | int) -> None:
+    """Wait until what was written to a file is on the disk; `OSError` where it cannot be written there."""
+    try:
+        os.fdatasync(file if isinstance(file, int) else file.fileno())
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+
+
+def replace_synced(temporary: Path, path: Path) -> None:
+    """Give a file that was written its name, in place of another, so that a power failure leaves one whole.
+
+    Raises
+    ------
+    OSError
+        When it cannot be written to the disk; the other is still there.
+    """
+    _sync_path(temporary, os.O_RDWR)
+    temporary.replace(path)
+    _sync_path(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync_path(path: Path, flags: int) -> None:
+    handle = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        sync(handle)
+    finally:
+        os.close(handle)
+
+
 def _check_free(path: Path, *, force: bool) -> None:
     if not path.parent.is_dir():
-        raise NotFoundError(f"no folder {path.parent}; make it first, or name another file")
+        raise NotFoundError(f"no folder {path.parent}; create it first, or name another file")
     if path.is_dir():
         raise InvalidValueError(f"{path} is a folder, expected a file; add a file name")
     if not path.exists():
@@ -47,7 +82,7 @@ def _check_free(path: Path, *, force: bool) -> None:
     if not path.is_file():
         raise InvalidValueError(f"{path} is a device, expected an ordinary file; name another file")
     if not force:
-        raise InvalidValueError(f"{path} is there already; use --force to overwrite it, or name another file")
+        raise InvalidValueError(f"{path} exists already; use --force to overwrite it, or name another file")
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -58,10 +93,23 @@ def _replace(path: Path, content: bytes) -> None:
         umask = os.umask(0)
         os.umask(umask)
         Path(name).chmod(0o666 & ~umask)  # what open() would have given; mkstemp's files are private
-        Path(name).replace(path)
+        replace_synced(Path(name), path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, closed to other users, and those above it, so that a power failure leaves them."""
+    new = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in new:
+        sync_folder(each.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk; `OSError` where they cannot be written there."""
+    _sync_path(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ no budget, no quota, no pin, an unknown price. The types of the records drive th
 field is added in one place. `dump_job` writes every value: ``parse_job(dump_job(spec)) == spec``.
 
 Each error is one line with the path of the field. Nothing is inferred, except the format of the data from the
-extension of its file.
+extensions of its files.
 """
 
 from __future__ import annotations
@@ -21,27 +21,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from dlrover_nb.core import extensions
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
+from dlrover_nb.core.structs.datafiles import format_of, is_url
 from dlrover_nb.core.structs.job import DataFormat, JobSpec, Optimizer
+from dlrover_nb.core.structs.start_from import is_path
 from dlrover_nb.core.usercode import is_import
 from dlrover_nb.core.yamltext import load_documents, named, to_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 
 WRITTEN_AS = {"n_epoch": "epochs", "foreign": "external"}  # field of the record -> key of the file
 OLD_KEYS = {"foreign": "external"}  # of release 0.1
-ENDINGS = {
-    ".parquet": DataFormat.PARQUET,
-    ".pq": DataFormat.PARQUET,
-    ".tsv": DataFormat.CRITEO,
-    ".npz": DataFormat.NUMPY,
-    ".npy": DataFormat.NUMPY,
-}
 _DEFAULTS = JobSpec("unnamed")
 # Keys whose values are names of ours or of installed packages: ours, and the group of the others.
 _EXTENSIBLE: Mapping[str, tuple[type[StrEnum], str]] = {
@@ -90,12 +85,16 @@ def job_from(content: Mapping[str, object], *, base: Path | None = None) -> JobS
     """Make a job from the content of a job file; raises as `parse_job` does."""
     if content.get("name") is None:
         raise InvalidValueError("the job has no name; add `name: my-job`")
-    return _record(_with_model(_with_data(content, base)), _DEFAULTS, "")
+    return _record(with_start(_with_model(_with_data(content, base)), base), _DEFAULTS, "")
 
 
 def dump_job(spec: JobSpec) -> str:
     """Write a job as a job file with every value spelled out."""
-    return to_yaml(_plain(spec))
+    content = _plain(spec)
+    assert isinstance(content, dict)
+    if len(spec.data.paths) > 1 and spec.data.format != DataFormat.OWN:
+        content["data"]["path"] = list(spec.data.paths)
+    return to_yaml(content)
 
 
 @cache
@@ -116,6 +115,20 @@ def known_values(path: str) -> tuple[str, ...]:
     if kind is bool:
         return ("true", "false")
     return tuple(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
+
+
+def default_at(path: str) -> object:
+    """Return the value that a key such as ``plan.worker.count`` has where a file does not set it.
+
+    Of a group that is off by default, it is the value once the group is there.
+    """
+    value: Any = _DEFAULTS
+    for key in path.split("."):
+        if value is None:
+            value = _kind_at(path.rpartition(".")[0])()
+        kind: Any = type(value)  # a record
+        value = getattr(value, _kinds(kind)[key][0])
+    return value
 
 
 def _kind_at(path: str) -> Any:  # noqa: ANN401 - a type, a union or None: what annotations are
@@ -140,12 +153,41 @@ def check_known(what: str, name: str, known: tuple[str, ...]) -> None:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {str(near[0])!r}?" if near else f"known: {', '.join(known)}"
-        raise InvalidValueError(f"unknown {what} {name!r}; {hint}")
+        raise InvalidValueError(f"unknown {what} {shown(name)}; {hint}")
 
 
-def data_format(path: Path) -> DataFormat | None:
-    """Return the format of a file by its extension; None where the extension is unknown."""
-    return ENDINGS.get(path.suffix.lower())
+def data_format(paths: Sequence[str]) -> DataFormat | None:
+    """Return the format of files by their extensions; None where an extension is unknown.
+
+    A folder has that of its files, where it is one on this machine.
+
+    Raises
+    ------
+    InvalidValueError
+        When they are of several formats.
+    """
+    found = {kind for path in paths for kind in _formats_of(path)}
+    if len(found - {None}) > 1:
+        names = ", ".join(sorted(str(kind) for kind in found if kind))
+        raise InvalidValueError(
+            f"the files of data.path have several formats ({names}); name those of one, such as folder/*.csv"
+        )
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _formats_of(path: str) -> set[DataFormat | None]:
+    try:
+        if is_url(path) or not Path(path).is_dir():
+            return {format_of(path)}
+        kinds = {format_of(each.name) for each in Path(path).iterdir() if each.name[0] not in "._"}
+    except OSError:  # the nodes may see it
+        return {None}
+    return kinds - {None} or {None}
+
+
+def full_path(path: str, base: Path) -> str:
+    """Return a data path as absolute: a URL stays, a path starts from `base`."""
+    return path if is_url(path) else str(base / Path(path).expanduser())
 
 
 def is_code(path: str) -> bool:
@@ -156,24 +198,34 @@ def is_code(path: str) -> bool:
 def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, object]:
     """Complete the data group: its format by the extension of the file, its path made absolute."""
     data = content.get("data")
-    path = data.get("path") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or not isinstance(path, str) or not path:
+    paths = _paths_of(data.get("path")) if isinstance(data, dict) else ()
+    if not isinstance(data, dict) or not paths:
         return dict(content)
-    if is_code(path) or data.get("format") == DataFormat.OWN:
+    if is_code(paths[0]) or data.get("format") == DataFormat.OWN:
         return {**content, "data": {"format": DataFormat.OWN.value, **data}}
-    if "://" in path and "format" in data:  # a URL, which formats of packages may read
-        return dict(content)
-    full = (base or Path.cwd()) / Path(path).expanduser()
+    full = [full_path(path, base or Path.cwd()) for path in paths]
     if "format" not in data:
         kind = data_format(full)
         if kind is None:
             formats = ", ".join(f for f in known_values("data.format") if f != DataFormat.CENSUS)
             raise InvalidValueError(
-                f"data.format is missing, and the extension of {path!r} is unknown; "
+                f"data.format is missing, and the extension of {shown(paths[0])} is unknown; "
                 f"set it to one of {formats}"
             )
         data = {"format": kind.value, **data}
-    return {**content, "data": {**data, "path": str(full)}}
+    return {**content, "data": {**data, "path": "\n".join(full)}}
+
+
+def _paths_of(path: object) -> tuple[str, ...]:
+    """Return the paths of some data: text with a path a line, or a list; none where it is neither."""
+    if isinstance(path, str):
+        return tuple(filter(None, path.split("\n")))
+    if not isinstance(path, list | tuple):
+        return ()
+    for i, each in enumerate(path):
+        if not isinstance(each, str) or not each or "\n" in each:
+            raise InvalidValueError(f"data.path[{i}] must be the path of a file, got {named(each)}")
+    return tuple(path)
 
 
 def _with_model(content: dict[str, object]) -> dict[str, object]:
@@ -185,6 +237,17 @@ def _with_model(content: dict[str, object]) -> dict[str, object]:
     if isinstance(name, str) and is_import(name):
         return {**content, "model": {**model, "name": CUSTOM, "code": name}}
     return {**content, "model": {**model, "name": CUSTOM}} if code and name is None else content
+
+
+def with_start(content: dict[str, object], base: Path | None) -> dict[str, object]:
+    """Complete the group of the start: a text alone is its source; that of a folder is made absolute."""
+    start = content.get("start_from")
+    if isinstance(start, str | Path):
+        start = {"source": str(start)}
+    source = start.get("source") if isinstance(start, dict) else None
+    if isinstance(start, dict) and isinstance(source, str) and is_path(source):
+        start = {**start, "source": str((base or Path.cwd()) / Path(source).expanduser())}
+    return content if start is None else {**content, "start_from": start}
 
 
 def _record(content: Mapping[str, object], default: T, path: str) -> T:
@@ -214,7 +277,7 @@ def _values(content: Mapping[str, object], kind: type, default: object, path: st
         check_known(f"key in {path}" if path else "key", str(key), tuple(kinds))
         name, field_kind = kinds[str(key)]
         if name in given:
-            raise InvalidValueError(f"{key} is given twice, once as {written}; leave one of them out")
+            raise InvalidValueError(f"{key} is given twice, once as {written}; remove one of them")
         place = f"{path}.{key}" if path else str(key)
         given[name] = _value(value, field_kind, getattr(default, name, None), place)
     return given

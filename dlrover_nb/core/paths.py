@@ -11,6 +11,8 @@ from dlrover_nb.core.files import writing_to
 if TYPE_CHECKING:
     from pathlib import Path
 
+HISTORY_VAR = "DLROVER_NB_HISTORY"  # variable: the URL of a team's history
+
 
 def state_folder() -> Path:
     """Return the user's private folder for what must outlive a process."""
@@ -23,3 +25,8 @@ def state_folder() -> Path:
 def jobs_folder() -> Path:
     """Return where the run folders of this user's jobs lie."""
     return state_folder() / "jobs"
+
+
+def rows_folder() -> Path:
+    """Return where rows lie that a user submitted from memory."""
+    return state_folder() / "rows"

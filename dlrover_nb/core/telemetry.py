@@ -10,7 +10,7 @@ import math
 from collections import deque
 from dataclasses import fields
 from itertools import takewhile
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.samples import TimeSplit
@@ -29,6 +29,14 @@ NODE_COLUMNS = (
 JobRow = tuple[float, ...]
 NodeRow = tuple[float | str, ...]
 Row = TypeVar("Row")
+
+
+class TelemetryState(NamedTuple):
+    """The rows of a job's telemetry: how many there were ever, and both rings with the names of columns."""
+
+    n_row: int
+    job: tuple[tuple[str, ...], list[tuple[int, JobRow]]]
+    node: tuple[tuple[str, ...], list[tuple[int, NodeRow]]]
 
 
 class JobTelemetry:
@@ -83,6 +91,19 @@ class JobTelemetry:
             node={name: [row[i] for row in node] for i, name in enumerate(NODE_COLUMNS)},
             lost=self._next - since - len(job) - len(node),
         )
+
+    @property
+    def state(self) -> TelemetryState:
+        """All rows, for a snapshot."""
+        return TelemetryState(self._next, (JOB_COLUMNS, [*self._job]), (NODE_COLUMNS, [*self._node]))
+
+    def restore(self, state: TelemetryState) -> None:
+        """Continue with the rows of an earlier master; rows of other columns are of another release."""
+        self._next = state.n_row
+        if state.job[0] == JOB_COLUMNS:
+            self._job.extend(state.job[1])
+        if state.node[0] == NODE_COLUMNS:
+            self._node.extend(state.node[1])
 
     def _number(self) -> int:
         self._next += 1

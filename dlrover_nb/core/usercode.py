@@ -13,6 +13,7 @@ import importlib
 import inspect
 import os
 import pickle
+import pickletools
 import re
 import secrets
 import sys
@@ -23,13 +24,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.files import replace_synced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import ModuleType
 
 _IMPORTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _PICKLED = re.compile(r"pickle:(?P<sha256>[0-9a-f]{64})")
+_FLEETING = re.compile(r".*\.py|<[^>]*>|[0-9a-f]{32}", re.DOTALL)
 _PLACES = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
@@ -54,7 +57,7 @@ class Packed:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(self.content)
-        temporary.replace(path)
+        replace_synced(temporary, path)
 
     def load(self) -> object:
         """Return the object that a node would load."""
@@ -103,6 +106,50 @@ def load(code: str, folder: Path | None) -> object:
     """
     path = None if folder is None else _path(code, folder)
     return _imported(_checked(code)) if path is None else _unpickled(code, path)
+
+
+def identity(code: str, folder: Path | None) -> str:
+    """Return an identity of code that stays when the same code is pickled again, elsewhere and later.
+
+    Pickled bytes differ each time: they hold paths of notebook cells, line numbers and random ids. So only
+    what the code computes with counts, its bytecode, names and texts, and nothing is unpickled to read it:
+    a master never runs a user's code. Numbers do not count: with another width it is the same model in
+    another size, which `JobTraits` tells by itself. Bytecode is another one in another Python.
+
+    Parameters
+    ----------
+    code
+        As in a job.
+    folder
+        The job's run folder. Without it, or without the file, pickled code has no identity: empty.
+    """
+    name = file_of(code)
+    if not name:
+        return _short_hash([code.encode()])
+    if folder is None:
+        return ""
+    try:
+        content = (folder / name).read_bytes()
+        parts = {
+            part.encode() if isinstance(part, str) else bytes(part)
+            for _, part, _ in pickletools.genops(content)
+            if isinstance(part, (str, bytes, bytearray)) and not _of_one_pickling(part)
+        }
+    except (OSError, ValueError):
+        return ""
+    return _short_hash(sorted(parts))
+
+
+def _of_one_pickling(part: str | bytes | bytearray) -> bool:
+    """Whether a constant of a pickle tells where and when it was made: a path, a random id."""
+    return isinstance(part, str) and _FLEETING.fullmatch(part) is not None
+
+
+def _short_hash(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8) + part)
+    return digest.hexdigest()[:16]
 
 
 def file_of(code: str) -> str:

@@ -1,7 +1,8 @@
 """YAML as this package writes and reads it: for people to read and edit, without loss.
 
 An error is one line with line and column. Duplicate keys are refused; YAML itself would silently keep the
-last one.
+last one. Whole numbers are decimal: YAML 1.1 reads 1:30 as 90, 0x10 as 16 and 010 as 8, which nobody means in
+a job; they stay texts, and whoever expects a number refuses them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import yaml
 
 from dlrover_nb.core.errors import InvalidValueError
 
+MOST_MERGED = 10_000  # values in merged groups; a job file has some tens
 MOST_VALUES = 1_000_000  # a thousand pods have a tenth of it; a few lines of aliases can have any number
 
 
@@ -93,7 +95,18 @@ def _n_value(value: object, known: dict[int, float]) -> float:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML's safe reader that refuses a duplicate key in a group."""
+    """YAML's safe reader that refuses duplicate keys, and groups that merge each other endlessly."""
+
+    n_merged = 0
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge groups (``<<``); lines that merge each other twice double the values each."""
+        super().flatten_mapping(node)
+        self.n_merged += len(node.value)
+        if self.n_merged > MOST_MERGED:
+            raise yaml.MarkedYAMLError(
+                problem=f"at most {MOST_MERGED:,} values may be merged", problem_mark=node.start_mark
+            )
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002 - the base's signature
         seen = set()
@@ -106,6 +119,23 @@ class _UniqueKeys(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
+
+
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """Return how plain texts become values: as YAML 1.1, but numbers in decimals alone."""
+    numbers = {"tag:yaml.org,2002:int": _WHOLE, "tag:yaml.org,2002:float": _DECIMAL}
+    return {
+        letter: [(tag, numbers.get(tag, pattern)) for tag, pattern in known]
+        for letter, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)\Z")
+_DECIMAL = re.compile(
+    r"(?:[-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+)
+_UniqueKeys.yaml_implicit_resolvers = _resolvers()
 
 
 def _place(error: yaml.YAMLError) -> str:

@@ -7,12 +7,12 @@ Mistakes are `InvalidValueError` here and become a `UsageError`, or exit code 2,
 
 from __future__ import annotations
 
-import argparse
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.magics.parser import Parser, did_you_mean
+from dlrover_nb.magics.parser import HelpFormatter, Parser, did_you_mean
 from dlrover_nb.magics.verb import MAGIC, Verb, argument
 from dlrover_nb.magics.verbs import VERBS
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.api.views import TextView
     from dlrover_nb.magics.commands import Commands
-    from dlrover_nb.magics.verb import Call
+    from dlrover_nb.magics.verb import Argument, Call
 
 HELP_WIDTH = 100
 
@@ -35,12 +35,17 @@ class Grammar:
         What the user types before a verb.
     verbs
         The verbs by name, in the order of the help.
+    common
+        Arguments that every verb takes.
     """
 
-    def __init__(self, command: str, verbs: Mapping[str, Verb]) -> None:
+    def __init__(self, command: str, verbs: Mapping[str, Verb], common: tuple[Argument, ...] = ()) -> None:
         about = (argument("verb", metavar="VERB", nargs="?", help="one verb"),)
+        known = {**verbs, "help": Verb("help", "explain all verbs, or one", self._help, about, "submit")}
         self.command = command
-        self.verbs = {**verbs, "help": Verb("help", "explain all verbs, or one", self._help, about, "submit")}
+        self.verbs = {
+            name: replace(verb, arguments=(*verb.arguments, *common)) for name, verb in known.items()
+        }
 
     def parse_line(self, line: str) -> Call:
         """Parse the line of a magic; a trailing ``;`` (hide the output) is no part of it.
@@ -52,7 +57,7 @@ class Grammar:
         """
         line = line.strip()
         if "\0" in line or any("\ud800" <= character <= "\udfff" for character in line):
-            raise InvalidValueError(f"expected text, got {line!r}; take out the character that is none")
+            raise InvalidValueError(f"expected text, got {line!r}; remove the character that is not text")
         try:
             words = shlex.split(line.removesuffix(";"))
         except ValueError as error:
@@ -81,7 +86,7 @@ class Grammar:
             prog=f"{self.command} {name}",
             description=f"{verb.summary[0].upper()}{verb.summary[1:]}.",
             epilog=f"example: {self.command} {name} {verb.example}".rstrip(),
-            formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=HELP_WIDTH),
+            formatter_class=lambda prog: HelpFormatter(prog, verb.default_of, HELP_WIDTH),
             add_help=False,
             allow_abbrev=False,
         )
@@ -94,7 +99,7 @@ class Grammar:
         if name is None:
             lines = [f"  {verb.name:10} {verb.summary}" for verb in self.verbs.values()]
             more = f"{self.command} help VERB explains one of them" + (
-                "; %%dlrover submit takes a job in the cell, as YAML or Python."
+                ", as %dlrover VERB? does; %%dlrover submit takes a job in the cell, as YAML or Python."
                 if self.command == MAGIC
                 else "."
             )
@@ -116,9 +121,9 @@ class Grammar:
 def _refuse(word: str, parser: Parser) -> NoReturn:
     flag = word.partition("=")[0]
     if not flag.startswith("-"):
-        parser.error(f"one word too many: {word!r}")
+        parser.error(f"unexpected argument: {word!r}")
     if not parser.flags:
-        parser.error(f"unknown flag {flag!r}; there are none here")
+        parser.error(f"unknown flag {flag!r}; this verb has none")
     parser.error(f"unknown flag {flag!r}; {did_you_mean(flag, parser.flags)}")
 
 

@@ -9,13 +9,16 @@ import contextlib
 from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.api.cluster import Cluster
+from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.connect.kinds import read_address
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.magics.session import Session
 from dlrover_nb.magics.verb import MAGIC, DetachedError
+from dlrover_nb.widgets.wait_lines import session_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Unpack
 
     from dlrover_nb.api.job import Job
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
     from dlrover_nb.core.connect.kinds import Options
     from dlrover_nb.magics.verb import Call
+    from dlrover_nb.widgets.wait_lines import WaitLine
 
 
 class Connector(Protocol):
@@ -49,6 +53,8 @@ class Commands:
         notebook, `connect` runs once), and where to, in the form of `read_address`; None is this machine.
     namespace
         The user's variables: a cell in Python runs among them, and a job may name its own model or data.
+    line
+        Makes the line that shows what a verb waits for, see `shown_waits`.
     """
 
     def __init__(
@@ -59,6 +65,7 @@ class Commands:
         auto_connect: bool = False,
         address: str | None = None,
         namespace: dict[str, object] | None = None,
+        line: Callable[[], WaitLine | None] = session_line,
     ) -> None:
         self.session = Session()
         self.command = command
@@ -66,15 +73,17 @@ class Commands:
         self.namespace = {} if namespace is None else namespace
         self._connector = connector
         self._auto_connect = auto_connect
+        self._line = line
 
     def run(self, call: Call, cell: str | None = None) -> object:
         """Run a verb and return what there is to show."""
-        verb = call.verb
+        verb, values = call.verb, dict(call.values)
         if verb.takes_cell:
-            return verb.handler(self, **call.values, cell=cell)
-        if cell is not None:
+            values["cell"] = cell
+        elif cell is not None:
             raise InvalidValueError(f"only submit takes a cell; use {self.command} with one percent sign")
-        return verb.handler(self, **call.values)
+        with shown_waits(f"the answer to {verb.name}", self._line):
+            return verb.handler(self, **values)
 
     # the cluster
 

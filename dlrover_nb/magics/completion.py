@@ -19,6 +19,7 @@ from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.cell import looks_like_yaml
 from dlrover_nb.magics.parser import OneOf
 from dlrover_nb.magics.session import Names
+from dlrover_nb.magics.yaml_completion import complete_yaml
 
 if TYPE_CHECKING:
     import argparse
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 N_FILE = 200  # entries of one folder that are considered
 _LINE = re.compile(r"(?:^|=)\s*%%?dlrover(?:\s+(?P<words>.*))?$", re.DOTALL)
 _CELL = re.compile(r"\s*%%dlrover\s+submit\b")
-_KEY = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_]+) *:")
-_VALUE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_0-9]+) *: +(?P<value>\w*)$")
 
 _FIXED: dict[str, Callable[[], tuple[str, ...]]] = {
     "KIND": kind_names,
@@ -58,7 +57,7 @@ def complete(session: Session, text: str, line: int, column: int) -> tuple[str, 
     lines = text.split("\n")
     before = lines[line][:column]
     if line > 0 and _CELL.match(lines[0]):
-        return _yaml(lines[1:line], before) if looks_like_yaml("\n".join(lines[1:line])) else ("", ())
+        return complete_yaml(lines[1:line], before) if looks_like_yaml("\n".join(lines[1:line])) else ("", ())
     found = _LINE.search(before)
     if not found or found["words"] is None:
         return "", ()
@@ -133,33 +132,3 @@ def _files(fragment: str) -> Iterable[str]:
     for name in found:
         if not re.search(r"[\s'\"\\]", name) and (start or not name.startswith(".")):
             yield f"{folder}{slash}{name}"
-
-
-def _yaml(above: list[str], before: str) -> tuple[str, tuple[str, ...]]:
-    """Return the keys, or after a key the values, of a job file that fit where the cursor is."""
-    if found := _VALUE.match(before):
-        group, _ = _position(above, len(found["indent"]))
-        values = known_values(".".join([*group, found["key"]]))
-        return found["value"], tuple(value for value in values if value.startswith(found["value"]))
-    fragment = before.lstrip(" ")
-    if not re.fullmatch(r"\w*", fragment):
-        return "", ()
-    group, used = _position(above, len(before) - len(fragment))
-    keys = known_keys(".".join(group))
-    return fragment, tuple(f"{key}: " for key in keys if key.startswith(fragment) and key not in used)
-
-
-def _position(above: list[str], depth: int) -> tuple[list[str], set[str]]:
-    """Return the groups that contain a line of this indentation, and the keys used there already."""
-    group, used = list[str](), set[str]()
-    for text in reversed(above):
-        found = _KEY.match(text)
-        if not found:
-            continue
-        indent = len(found["indent"])
-        if indent == depth and not group:
-            used.add(found["key"])
-        elif indent < depth:
-            group.insert(0, found["key"])
-            depth = indent
-    return group, used

@@ -41,6 +41,41 @@ class Parser(argparse.ArgumentParser):
         return tuple(action for action in self._actions if not action.option_strings)
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """Formatter that adds to each flag what its missing value stands for, unless its text says so.
+
+    Parameters
+    ----------
+    default_of
+        As of a `Verb`.
+    """
+
+    def __init__(self, prog: str, default_of: Callable[[str], object], width: int) -> None:
+        super().__init__(prog, max_help_position=30, width=width)
+        self._default_of = default_of
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        if action.nargs == 0 or "default:" in text:
+            return text
+        value = action.default
+        if value is None and action.option_strings:
+            value = self._default_of(action.dest)
+        return text if value in (None, "", (), []) else f"{text}; default: {_as_typed(value)}"
+
+
+def _as_typed(value: object) -> str:
+    """Return a value as it is typed behind a flag."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case tuple() | list():
+            return ",".join(_as_typed(each) for each in value)
+        case float():
+            return f"{value:g}"
+    return str(value)
+
+
 def whole(text: str) -> int:
     """Return a whole number."""
     try:

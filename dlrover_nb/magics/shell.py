@@ -10,6 +10,7 @@ The handlers of the verbs load with the first verb: loading the extension takes 
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,9 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from dlrover_nb.api import reprs
-from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.magics.arguments import GRAMMAR
+from dlrover_nb.magics.ray_messages import RAY_MESSAGES
 from dlrover_nb.magics.verb import DetachedError
 
 if TYPE_CHECKING:
@@ -40,9 +42,10 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
     @cached_property
     def commands(self) -> Commands:
         """The commands behind the verbs, created at the first verb."""
-        from dlrover_nb.magics.commands import Commands  # noqa: PLC0415 - half a second, at the first verb
+        from dlrover_nb.core.connect import connect  # noqa: PLC0415 - half a second, at the first verb
+        from dlrover_nb.magics.commands import Commands  # noqa: PLC0415 - as above
 
-        return Commands(namespace=self.shell.user_ns)
+        return Commands(RAY_MESSAGES.kept_by(connect), namespace=self.shell.user_ns)
 
     @line_cell_magic  # type: ignore[untyped-decorator]  # as above
     def dlrover(self, line: str, cell: str | None = None) -> object:
@@ -50,13 +53,25 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
         from dlrover_nb.api.views import Note  # noqa: PLC0415 - as the commands
 
         try:
-            return self.commands.run(GRAMMAR.parse_line(line), cell)
+            with RAY_MESSAGES.kept():
+                return self.commands.run(GRAMMAR.parse_line(line), cell)
         except DetachedError as detached:
             return Note("Detached", str(detached))
         except DlroverError as error:
-            raise UsageError(error.text) from error
+            hint = RAY_MESSAGES.hint if isinstance(error, BackendError | JobFailedError) else ""
+            raise UsageError("\n".join(filter(None, (error.text, hint)))) from error
 
     dlrover.__doc__ = GRAMMAR.help_text()
+
+
+_QUESTION = re.compile(r"\s*%%?dlrover\s+(?P<verb>[\w-]+)\s*\?{1,2}\s*")
+
+
+def explain_verbs(lines: list[str]) -> list[str]:
+    """Read ``%dlrover VERB?`` as ``%dlrover help VERB``: IPython would look for a variable of that name."""
+    (text, *more) = [line for line in lines if line.strip()] or [""]
+    found = None if more else _QUESTION.fullmatch(text)
+    return lines if found is None else [f"%dlrover help {found['verb']}\n"]
 
 
 def _matcher_of(magics: DlroverMagics) -> object:
@@ -83,6 +98,7 @@ def load(shell: InteractiveShell) -> None:
     magics = DlroverMagics(shell)
     shell.register_magics(magics)
     shell.Completer.custom_matchers.append(magics.matcher)
+    shell.input_transformers_cleanup.append(explain_verbs)
     reprs.register(shell.display_formatter)
 
 
@@ -92,6 +108,7 @@ def unload(shell: InteractiveShell) -> None:
     if magics is None:
         return
     shell.Completer.custom_matchers.remove(magics.matcher)
+    shell.input_transformers_cleanup.remove(explain_verbs)
     reprs.unregister(shell.display_formatter)
     shell.magics_manager.registry.pop(DlroverMagics.__name__)
     for kind in ("line", "cell"):

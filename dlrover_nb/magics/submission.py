@@ -9,10 +9,11 @@ from pathlib import Path
 
 from dlrover_nb.api.submission import job_of, read_job_file
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.jobfile import is_code, load_mapping
+from dlrover_nb.core.jobfile import full_path, is_code, load_mapping
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.job import DataFormat, JobSpec
+from dlrover_nb.core.structs.start_from import is_path
 from dlrover_nb.core.usercode import is_import
 from dlrover_nb.magics.cell import run_python, yaml_mapping
 
@@ -49,9 +50,13 @@ def _job_of_cell(cell: str, namespace: dict[str, object]) -> JobSpec | Mapping[s
 
 def _from_here(key: str, value: object, *, is_own: bool) -> object:
     """Return a path given on the line as absolute: it starts from here and not from the job file's folder."""
-    if key != "data.path" or is_own or "://" in str(value) or is_code(str(value)):
+    if key == "start_from.source" and is_path(str(value)):
+        return str(Path.cwd() / Path(str(value)).expanduser())
+    if key != "data.path" or is_own or is_code(str(value)):
         return value
-    return str(Path.cwd() / Path(str(value)).expanduser())
+    if isinstance(value, list | tuple):
+        return [full_path(str(each), Path.cwd()) for each in value]
+    return full_path(str(value), Path.cwd())
 
 
 def _job_text(name: str) -> tuple[str, Path]:

@@ -63,6 +63,11 @@ class Verb:
         Whether it takes the body of a cell, as ``cell``.
     exits_by_phase
         Whether the command line's exit code reports if the returned job has failed.
+    default_of
+        Returns for the help what a flag's missing value stands for, by the flag's name in a call; None where
+        there is nothing to say.
+    prints
+        Whether the handler itself prints as it goes: it takes ``as_json``, and returns the last snapshot.
     """
 
     name: str
@@ -73,17 +78,24 @@ class Verb:
     interpret: tuple[Callable[[Values], Values], ...] = ()
     takes_cell: bool = False
     exits_by_phase: bool = False
+    default_of: Callable[[str], object] = lambda _: None
+    prints: bool = False
 
     def call(self, parsed: Values) -> Call:
         """Return the call that parsed arguments ask for."""
+        values, as_json = {**parsed}, bool(parsed.get("json"))
+        values.pop("json", None)
         for function in self.interpret:
-            parsed = function(parsed)
-        return Call(self, dict(parsed))
+            values = {**function(values)}
+        if self.prints:
+            values["as_json"] = as_json
+        return Call(self, values, as_json)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A line that was parsed: a verb, and the values that its handler takes."""
+    """A line that was parsed: a verb, the values that its handler takes, and whether to print JSON."""
 
     verb: Verb
     values: Values
+    as_json: bool = False

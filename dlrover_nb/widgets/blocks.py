@@ -1,8 +1,8 @@
 """A view as data: paragraphs, facts, tables and charts, written once and rendered as text and as HTML.
 
 Both renderings use the same strings, so a terminal shows the same numbers as a notebook. The HTML is
-self-contained: no script, no style sheet (GitHub strips both), no request. Styles are inline, on a card with
-its own color, because a notebook's dark theme would otherwise paint dark text on dark rows.
+self-contained: no script, no style sheet (GitHub strips both), no request. Styles are inline, on a card in
+the colors of the page (`theme`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.widgets import theme
 from dlrover_nb.widgets.units import NO_BREAK
 
 if TYPE_CHECKING:
@@ -25,11 +26,13 @@ _GAP = 2
 _NUMBER = re.compile(r"[-+]?[\d.,]+(-[\d.,]+)?( \S{1,10})?|-")
 
 _CARD = (
-    "background:#fff;color:#1a1a1a;border:1px solid #d0d7de;border-radius:6px;padding:12px 16px;"
-    "font:13px/1.45 system-ui,sans-serif;max-width:980px"
+    f"{theme.INLINE};background:{theme.BG};color:{theme.INK};border:1px solid {theme.EDGE};border-radius:6px;"
+    "padding:12px 16px;font:13px/1.45 system-ui,sans-serif;max-width:980px;box-sizing:border-box"
 )
 _CELL = "padding:2px 10px 2px 0;border:0;vertical-align:top;"
-_ROW = "background:#fff;color:#1a1a1a"  # a notebook's style sheet paints rows, not cells
+_CODE = f"background:{theme.SURFACE};color:{theme.INK}"
+_TABLE = f"border-collapse:collapse;font:inherit;background:{theme.BG}"
+_ROW = f"background:{theme.BG};color:{theme.INK}"  # a notebook's style sheet paints rows, not cells
 
 
 class Tone(StrEnum):
@@ -40,14 +43,16 @@ class Tone(StrEnum):
     NEWS = "Now"
     EXPLORE = "EXPLORE"
     WARNING = "Warning"
+    FAILED = "Failed"
 
 
 _TONE_COLOR = {
-    Tone.PLAIN: "#fff",
+    Tone.PLAIN: theme.BG,
     Tone.HINT: "#0072B2",
     Tone.NEWS: "#009E73",
     Tone.EXPLORE: "#CC79A7",
     Tone.WARNING: "#D55E00",
+    Tone.FAILED: "#D55E00",
 }
 
 
@@ -90,9 +95,17 @@ class StaticChart:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Start of a part."""
+    """Start of a part; with an `anchor`, a place that `Contents` leads to."""
 
     text: str
+    anchor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Links to the parts of a long page; plain text, which is read from above, has none."""
+
+    headings: tuple[Heading, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,7 @@ class Verbatim:
     text: str
 
 
-Block = Paragraph | Facts | Table | StaticChart | Heading | Verbatim
+Block = Paragraph | Facts | Table | StaticChart | Heading | Contents | Verbatim
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +125,20 @@ class View:
     title: str
     blocks: tuple[Block, ...]
 
-    def html(self) -> str:
-        """Return one self-contained piece of HTML."""
-        body = "".join(map(block_html, self.blocks))
-        title = f'<div style="font-weight:600;font-size:15px;margin-bottom:4px">{escape(self.title)}</div>'
+    def html(self, *, level: int = 2) -> str:
+        """Return one self-contained piece of HTML; its title is a heading of this level."""
+        body = "".join(block_html(block, level=level + 1) for block in self.blocks)
+        title = (  # no h2: a notebook would give it the look and the room of a chapter
+            f'<div role="heading" aria-level="{level}" style="font-weight:600;font-size:15px;'
+            f'margin-bottom:4px">{escape(self.title)}</div>'
+        )
         return f'<div class="dlrover-card" style="{_CARD}">{title}{body}</div>'
 
-    def text(self) -> str:
-        """Return plain text, at most `TEXT_WIDTH` wide except where it is verbatim."""
-        lines = [*textwrap.wrap(self.title, TEXT_WIDTH), "=" * min(len(self.title), TEXT_WIDTH)]
+    def text(self, width: int = TEXT_WIDTH) -> str:
+        """Return plain text, at most `width` wide except where it is verbatim."""
+        lines = [*textwrap.wrap(self.title, width), "=" * min(len(self.title), width)]
         for block in self.blocks:
-            lines.extend(_block_lines(block))
+            lines.extend(_block_lines(block, width))
         return "\n".join(lines)
 
     def mimebundle(self) -> dict[str, str]:
@@ -135,8 +151,8 @@ def escape(text: object) -> str:
     return html.escape(str(text), quote=True)
 
 
-def block_html(block: Block) -> str:
-    """Return one block as HTML."""
+def block_html(block: Block, *, level: int = 3) -> str:
+    """Return one block as HTML; a heading is of this level."""
     match block:
         case Paragraph():
             return _paragraph_html(block)
@@ -146,15 +162,25 @@ def block_html(block: Block) -> str:
             return table_html(block)
         case StaticChart():
             return _picture_html(block)
-        case Heading():
-            return f'<h3 style="margin:14px 0 4px;font-size:14px;color:#1a1a1a">{escape(block.text)}</h3>'
+        case Heading() | Contents():
+            return _heading_html(block, level) if isinstance(block, Heading) else _contents_html(block)
         case Verbatim():
             return (
-                '<pre style="margin:4px 0;padding:8px;background:#f6f8fa;color:#1a1a1a;overflow:auto;'
+                f'<pre tabindex="0" style="margin:4px 0;padding:8px;{_CODE};overflow:auto;'
                 f'max-height:420px;white-space:pre-wrap;overflow-wrap:anywhere">{escape(block.text)}</pre>'
             )
         case _:
             assert_never(block)
+
+
+def _heading_html(block: Heading, level: int) -> str:
+    place = f' id="{escape(block.anchor)}"' if block.anchor else ""
+    return f'<h{level}{place} style="margin:14px 0 4px;font-size:14px">{escape(block.text)}</h{level}>'
+
+
+def _contents_html(block: Contents) -> str:
+    links = "".join(f'<li><a href="#{escape(h.anchor)}">{escape(h.text)}</a></li>' for h in block.headings)
+    return f'<nav aria-label="Contents"><ul style="margin:6px 0;padding-left:20px">{links}</ul></nav>'
 
 
 def _paragraph_html(block: Paragraph) -> str:
@@ -162,9 +188,7 @@ def _paragraph_html(block: Paragraph) -> str:
     edge = f"border-left:4px solid {color};padding-left:8px;" if block.tone else ""
     lead = f"<strong>{escape(block.tone)}</strong> " if block.tone else ""
     code = "".join(
-        '<br><code style="background:#f6f8fa;color:#1a1a1a;padding:1px 4px;user-select:all">'
-        f"{escape(c)}</code>"
-        for c in block.code
+        f'<br><code style="{_CODE};padding:1px 4px;user-select:all">{escape(c)}</code>' for c in block.code
     )
     return f'<p style="margin:6px 0;{edge}">{lead}{escape(block.text)}{code}</p>'
 
@@ -175,30 +199,31 @@ def _facts_html(block: Facts) -> str:
         f'white-space:nowrap">{escape(name)}</th><td style="{_CELL}text-align:left">{escape(value)}</td></tr>'
         for name, value in block.rows
     )
-    return f'<table style="border-collapse:collapse;font:inherit;margin:4px 0;background:#fff">{rows}</table>'
+    return f'<table style="{_TABLE};margin:4px 0">{rows}</table>'
 
 
 def table_html(table: Table) -> str:
     """Return a table with its caption, numbers to the right."""
     right = _right_columns(table)
-    head = "".join(
-        f'<th scope="col" style="{_CELL}border-bottom:1px solid #8c959f;text-align:{_side(right[i])}">'
-        f"{escape(name)}</th>"
-        for i, name in enumerate(table.head)
-    )
+    head = "".join(_head_html(name, _side(right[i])) for i, name in enumerate(table.head))
     rows = "".join(_row_html(row, right) for row in table.rows) or _empty_html(len(table.head))
-    note = f'<p style="margin:2px 0 6px;color:#57606a">{escape(table.note)}</p>' if table.note else ""
+    note = f'<p style="margin:2px 0 6px;color:{theme.MUTED}">{escape(table.note)}</p>' if table.note else ""
     return (
-        '<div style="overflow-x:auto">'
-        '<table style="border-collapse:collapse;font:inherit;margin:8px 0 4px;background:#fff">'
-        '<caption style="caption-side:top;text-align:left;font-weight:600;color:#1a1a1a;padding:0">'
+        f'<div tabindex="0" role="group" aria-label="{escape(table.title)}" style="overflow-x:auto">'
+        f'<table style="{_TABLE};margin:8px 0 4px">'
+        f'<caption style="caption-side:top;text-align:left;font-weight:600;color:{theme.INK};padding:0">'
         f'{escape(table.title)}</caption><thead><tr style="{_ROW}">{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>{note}"
     )
 
 
+def _head_html(name: str, side: str) -> str:
+    style = f"{_CELL}border-bottom:1px solid {theme.EDGE};text-align:{side}"
+    return f'<th scope="col" style="{style}">{escape(name)}</th>' if name else f'<td style="{style}"></td>'
+
+
 def _empty_html(n_column: int) -> str:
-    return f'<tr style="{_ROW}"><td colspan="{n_column}" style="{_CELL}color:#57606a">{EMPTY}</td></tr>'
+    return f'<tr style="{_ROW}"><td colspan="{n_column}" style="{_CELL}color:{theme.MUTED}">{EMPTY}</td></tr>'
 
 
 def _row_html(row: Sequence[str], right: Sequence[bool]) -> str:
@@ -215,7 +240,7 @@ def _side(right: bool) -> str:  # noqa: FBT001 - its one meaning is its name
 def _picture_html(block: StaticChart) -> str:
     return (
         f'<div style="margin:8px 0;overflow-x:auto">{block.svg}</div>'
-        '<details style="margin:0 0 8px"><summary style="cursor:pointer;color:#57606a">'
+        f'<details style="margin:0 0 8px"><summary style="cursor:pointer;color:{theme.MUTED}">'
         f"Numbers: {escape(block.data_table.title)}</summary>{table_html(block.data_table)}</details>"
     )
 
@@ -228,59 +253,59 @@ def _right_columns(table: Table) -> list[bool]:
 # text
 
 
-def _block_lines(block: Block) -> list[str]:
+def _block_lines(block: Block, width: int) -> list[str]:
     match block:
         case Paragraph():
-            return _paragraph_lines(block)
+            return _paragraph_lines(block, width)
         case Facts():
-            return _facts_lines(block)
+            return _facts_lines(block, width)
         case Table():
-            return ["", *table_lines(block)]
+            return ["", *table_lines(block, width)]
         case StaticChart():
-            return ["", *table_lines(block.data_table)]
-        case Heading():
-            return ["", block.text, "-" * len(block.text)]
+            return ["", *table_lines(block.data_table, width)]
+        case Heading() | Contents():
+            return ["", block.text, "-" * len(block.text)] if isinstance(block, Heading) else []
         case Verbatim():
             return ["", *block.text.splitlines()]
         case _:
             assert_never(block)
 
 
-def _paragraph_lines(block: Paragraph) -> list[str]:
+def _paragraph_lines(block: Paragraph, width: int) -> list[str]:
     text = f"{block.tone}: {block.text}" if block.tone else block.text
-    return [*textwrap.wrap(text, TEXT_WIDTH, break_on_hyphens=False), *(f"    {c}" for c in block.code)]
+    return [*textwrap.wrap(text, width, break_on_hyphens=False), *(f"    {c}" for c in block.code)]
 
 
-def _facts_lines(block: Facts) -> list[str]:
+def _facts_lines(block: Facts, full: int) -> list[str]:
     width = max((len(name) for name, _ in block.rows), default=0) + _GAP
     lines = []
     for name, value in block.rows:
-        first, *rest = textwrap.wrap(value, TEXT_WIDTH - width, break_on_hyphens=False) or [""]
+        first, *rest = textwrap.wrap(value, max(full - width, 1), break_on_hyphens=False) or [""]
         lines.append(f"{name:<{width}}{first}".rstrip())
         lines.extend(" " * width + line for line in rest)
     return lines
 
 
-def table_lines(table: Table) -> list[str]:
+def table_lines(table: Table, width: int = TEXT_WIDTH) -> list[str]:
     """Return a table as lines: columns fitted to the width, long cells wrapped."""
     if not table.rows:
-        return [f"{table.title}: {EMPTY}", *(textwrap.wrap(table.note, TEXT_WIDTH) if table.note else ())]
-    widths = _fit_widths(table)
+        return [f"{table.title}: {EMPTY}", *(textwrap.wrap(table.note, width) if table.note else ())]
+    widths = _fit_widths(table, width)
     right = _right_columns(table)
-    note = textwrap.wrap(table.note, TEXT_WIDTH) if table.note else []
+    note = textwrap.wrap(table.note, width) if table.note else []
     rule = ["-" * w for w in widths]
     body = [line for row in (table.head, rule, *table.rows) for line in _row_lines(row, widths, right)]
     return [table.title, *body, *note]
 
 
-def _fit_widths(table: Table) -> list[int]:
+def _fit_widths(table: Table, width: int) -> list[int]:
     """Shrink the widest columns until the table fits."""
     rows = (table.head, *table.rows)
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.head))]
     least = [
         max(len(word) for row in rows for word in (row[i] or "x").split(" ")) for i in range(len(widths))
     ]
-    room = TEXT_WIDTH - _GAP * (len(widths) - 1)
+    room = width - _GAP * (len(widths) - 1)
     while sum(widths) > room:
         slack = [w - min(m, w) for w, m in zip(widths, least, strict=True)]
         if not any(slack):

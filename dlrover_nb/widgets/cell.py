@@ -12,6 +12,8 @@ import uuid
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from dlrover_nb.widgets import theme
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
@@ -26,7 +28,7 @@ _HIDE_WHILE_LIVE = (
 )
 # A page that is opened again shows this copy: the live view's half of the page is gone, and it says so.
 AS_LAST_SEEN = "This is the state as last seen; it does not move. Run the cell again for the live view."
-_FIRST_LINE = f'<p style="color:#57606a;font:13px system-ui,sans-serif;margin:6px 0">{AS_LAST_SEEN}</p>'
+_FIRST_LINE = f'<p style="color:{theme.MUTED};font:13px system-ui,sans-serif;margin:6px 0">{AS_LAST_SEEN}</p>'
 
 
 class Cell:
@@ -85,10 +87,10 @@ class Cell:
 def static_bundle(views: Iterable[View]) -> dict[str, str]:
     """Return views as text and self-contained HTML, hidden while the live view beside it is connected."""
     views = tuple(views)
-    html = "".join(view.html() for view in views)
+    html = f"{_FIRST_LINE}{''.join(view.html() for view in views)}"
     return {
         "text/plain": "\n\n".join((AS_LAST_SEEN, *(view.text() for view in views))),
-        "text/html": f'{_HIDE_WHILE_LIVE}<div class="dlrover-static">{_FIRST_LINE}{html}</div>',
+        "text/html": f'{_HIDE_WHILE_LIVE}<div class="dlrover-static" style="{theme.INLINE}">{html}</div>',
     }
 
 

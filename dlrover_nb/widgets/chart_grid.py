@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING
 import panel as pn
 
 from dlrover_nb.core.structs.decisions import Candidate
+from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
 from dlrover_nb.widgets.charts import all_charts, curve
+from dlrover_nb.widgets.live_charts.legend import Entry
 from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.live_charts.live_plot import LivePlot
 from dlrover_nb.widgets.live_charts.sources import Source
 from dlrover_nb.widgets.palette import PURPLE, RED
-from dlrover_nb.widgets.parts import pane
+from dlrover_nb.widgets.parts import pane, select, text
+from dlrover_nb.widgets.status import first_steps_words
+from dlrover_nb.widgets.theme import HALF, WRAP
 from dlrover_nb.widgets.whatif import Axis, value
 
 if TYPE_CHECKING:
@@ -59,19 +63,20 @@ class ChartGrid:
         }
         self._curve, self._front = self.figures["curve"], self.figures["front"]
         self._on_curve, self._on_front = Cross(self._curve), Cross(self._front, "what if")
-        self.axis = pn.widgets.Select(
-            label="Axis of the fitted curve",
-            options={label: axis for axis, label in curve.AXIS_NAMES.items()},
+        self.axis = select(
+            "Axis of the fitted curve",
+            {label: axis for axis, label in curve.AXIS_NAMES.items()},
             value="workers",
             width=220,
         )
         self.axis.param.watch(self._choose_axis, "value")
         more = {charts[name].title: name for name in charts if name not in ALWAYS}
-        self.more = pn.widgets.Select(
-            label="More charts", options={"none": NO_MORE, **more}, value=next(iter(more.values()), NO_MORE),
-            width=320,
+        self.more = select(
+            "More charts", {"none": NO_MORE, **more}, value=next(iter(more.values()), NO_MORE),
+            sizing_mode="stretch_width", max_width=320,
         )  # fmt: skip
         self.more.param.watch(self._choose_chart, "value")
+        self._waits = text()  # in place of the throughput of a job that has trained nothing yet
         self._fit_key: tuple[object, ...] = ()
         self._n_tick = 0  # since the charts of the fit were drawn
         self._hide_others()
@@ -80,9 +85,17 @@ class ChartGrid:
         """Return the permanent charts, as rows of a layout."""
         throughput, memory, fitted, pareto = (pane(self.figures[name].root) for name in ALWAYS)
         return (
-            pn.Row(throughput, memory, sizing_mode="stretch_width"),
             pn.Row(
-                pn.Column(fitted, self.axis, sizing_mode="stretch_width"), pareto, sizing_mode="stretch_width"
+                pn.Column(pane(self._waits), throughput, sizing_mode="stretch_width", styles=HALF),
+                memory,
+                sizing_mode="stretch_width",
+                styles=WRAP,
+            ),
+            pn.Row(
+                pn.Column(fitted, self.axis, sizing_mode="stretch_width", styles=HALF),
+                pareto,
+                sizing_mode="stretch_width",
+                styles=WRAP,
             ),
         )
 
@@ -98,11 +111,18 @@ class ChartGrid:
 
     def update(self, state: ViewState) -> None:
         """Update the visible charts."""
+        self._show_waits(state.snapshot)
         self._hide_others()
         is_due = self._is_fit_due(state.snapshot)
         for name in self.shown:
             if is_due or name not in OF_THE_FIT:
                 self.figures[name].update(state.snapshot, state.series)
+
+    def _show_waits(self, snapshot: JobSnapshot) -> None:
+        waits = first_steps_words(snapshot)
+        self._waits.text = block_html(Paragraph(waits, Tone.NEWS)) if waits else ""
+        self._waits.visible = bool(waits)
+        self.figures["throughput"].root.visible = not waits
 
     def _is_fit_due(self, snapshot: JobSnapshot) -> bool:
         """Whether to draw the curve and the front: first shown, changed, or due."""
@@ -150,27 +170,30 @@ def fit_key(snapshot: JobSnapshot) -> tuple[object, ...]:
 
 
 class Cross:
-    """A cross with its band on a chart whose y is throughput."""
+    """A cross with its band on a chart whose y is throughput; `label` names it in the legend."""
 
     def __init__(self, figure: LiveFigure, label: str = "") -> None:
         plot = figure.panels[0]
         assert isinstance(plot, LivePlot)
+        self._plot, self._label = plot, label
         self._at = Source(x=[], y=[], low=[], high=[], color=[])
         look = {"source": self._at.model, "line_color": "color", "line_width": 3, "level": "overlay"}
         plot.root.segment("x", "low", "x", "high", **look, line_alpha=0.5)
-        cross = plot.root.scatter("x", "y", marker="x", size=15, **look)
-        if label:
-            plot.legend.add(label, cross)
+        plot.root.scatter("x", "y", marker="x", size=15, **look)
 
     def show(self, candidate: Candidate | None, x: float) -> None:
         """Place it at a plan, or hide it."""
         drawn = (candidate.prediction,) if candidate else ()
+        colors = [RED if p.extrapolates else PURPLE for p in drawn]
+        self._plot.reach([x for _ in drawn], [p.samples_per_s for p in drawn])
         self._at.show(
             {
                 "x": [x for _ in drawn],
                 "y": [p.samples_per_s for p in drawn],
                 "low": [p.low for p in drawn],
                 "high": [p.high for p in drawn],
-                "color": [RED if p.extrapolates else PURPLE for p in drawn],
+                "color": colors,
             }
         )
+        if self._label:
+            self._plot.legend.show_also(Entry(self._label, "x", color) for color in colors)

@@ -1,8 +1,8 @@
 """The buttons that answer a proposal, undo the last decision, and set who decides.
 
 Each names its object (``Accept p2``, ``Undo d3``, ``Cancel d3`` while its plan is being applied) and sends
-exactly that, so a press always means what the user read. The review's message shows the result, not the
-button.
+exactly that, so a press always means what the user read; one that had just changed takes no press (see
+`review.too_early`). The review's message, beside the buttons, shows the result, not the button.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from bokeh.models import TextInput
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.parts import pane, press_button, text
-from dlrover_nb.widgets.review import Answer, undo_label, undo_words
+from dlrover_nb.widgets.parts import pane, press_button, relabel, select, text
+from dlrover_nb.widgets.review import Answer, meaning, undo_label, undo_words
+from dlrover_nb.widgets.theme import HALF, WIDGETS, WRAP
 
 if TYPE_CHECKING:
     from threading import RLock
     from typing import Any
 
     from dlrover_nb.widgets.job_view_model import JobViewModel, ViewState
-    from dlrover_nb.widgets.review import Review
+    from dlrover_nb.widgets.review import PendingAction, Review
 
 _MODES = {
-    "manual: I decide, nothing is proposed": Mode.MANUAL,
-    "suggest: plans are proposed, I decide": Mode.SUGGEST,
-    "auto: plans are applied": Mode.AUTO,
+    "manual: no proposals": Mode.MANUAL,
+    "suggest: I decide": Mode.SUGGEST,
+    "auto: all applied": Mode.AUTO,
 }
 
 
@@ -46,24 +47,27 @@ class DecisionButtons:
     def __init__(self, view_model: JobViewModel, lock: RLock) -> None:
         self._view_model, self._lock = view_model, lock
         self._is_drawing = False
-        self._why = TextInput(title="Reason (kept with the decision)", sizing_mode="stretch_width")
-        self.accept, self.reject = (
-            press_button("Accept", "success", width=130),
-            press_button("Reject", width=130),
+        self._cleared_after: PendingAction | None = None
+        self._why = TextInput(
+            title="Reason", placeholder="optional", sizing_mode="stretch_width", stylesheets=[WIDGETS]
         )
-        self.undo, self._undone = press_button("Undo", width=130), text()
-        self.mode = pn.widgets.Select(label="Who decides", options=_MODES, width=320)
+        self.accept, self.reject = (
+            press_button("Accept", "success", width=95),
+            press_button("Reject", width=95),
+        )
+        self.undo, self._undone = press_button("Undo", width=95), text()
+        self.mode = select("Who decides", _MODES, max_width=320, sizing_mode="stretch_width")
         self.mode.param.watch(self._choose_mode, "value")
 
     @property
     def layout(self) -> Any:  # noqa: ANN401 - panel has no types
-        """The controls in a column."""
+        """The controls in a column, to stand beside the message that tells what became of a press."""
         return pn.Column(
-            pane(self._why, min_width=200),
-            pn.Row(*(pn.pane.Bokeh(b) for b in (self.accept, self.reject, self.undo))),
+            pn.Row(*(pn.pane.Bokeh(b) for b in (self.accept, self.reject, self.undo)), styles=WRAP),
             pane(self._undone),
-            self.mode,
+            pn.Row(pane(self._why, min_width=150), self.mode, sizing_mode="stretch_width", styles=WRAP),
             sizing_mode="stretch_width",
+            styles=HALF,
         )
 
     @property
@@ -81,14 +85,24 @@ class DecisionButtons:
         """Draw the enabled buttons and the present mode."""
         opened = card.proposal if card.can_decide else None
         for pressed, verb in ((self.accept, "Accept"), (self.reject, "Reject")):
-            pressed.label, pressed.disabled = (f"{verb} {opened.id}" if opened else verb), opened is None
+            label = f"{verb} {opened.id}" if opened else verb
+            relabel(pressed, label, meaning(label))
+            pressed.disabled = opened is None
         back = state.snapshot.undo
-        self.undo.label = undo_label(state.snapshot)
+        label = undo_label(state.snapshot)
+        relabel(self.undo, label, meaning(label))
         self._undone.text = escape(undo_words(state.snapshot))
         self.undo.disabled = back is None or not card.can_act
         self.mode.disabled = not card.can_act
         asked = state.asked
+        self._clear_reason(asked)
         if asked is None or asked.verdict is not Verdict.MODE or asked.answer is not Answer.ASKED:
             self._is_drawing = True
             self.mode.value = state.snapshot.mode
             self._is_drawing = False
+
+    def _clear_reason(self, asked: PendingAction | None) -> None:
+        """Empty the reason once it was kept with a decision: it is none of the next one's."""
+        if asked is not None and asked.answer is Answer.TAKEN and asked is not self._cleared_after:
+            self._cleared_after = asked
+            self._why.value = ""

@@ -7,12 +7,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.widgets import svg, units
+from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.marks import Band, Layer, Line, Plot, Rule
-from dlrover_nb.widgets.palette import BLUE, GREEN, ORANGE
+from dlrover_nb.widgets.palette import BLUE, ORANGE, PS_COLOR, WORKER_COLOR
 from dlrover_nb.widgets.plans import told_blocks
 from dlrover_nb.widgets.series import summary_rows
+from dlrover_nb.widgets.svg_drawing import draw_panel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Outcome
     from dlrover_nb.core.structs.past import FitSummary, SeriesRow
 
-NO_RUN = "No run is remembered yet. Each job on a real cluster is, from its start on; run one with:"
+NO_RUN = "No run is recorded yet. Each job on a real cluster is recorded from its start; run one with:"
 FIRST_STEPS = ("%dlrover connect ray", "%dlrover submit quick-start")
 _GAP = 1.5  # spans without reports after which the line breaks
 N_TWIN_ROW = 12
@@ -71,14 +72,19 @@ def history_view(history: RunHistory) -> View:
 
 
 def _run_facts(run: JobRun) -> tuple[tuple[str, str], ...]:
+    start = run.spec.start_from
+    began = (
+        "" if start is None else f"{start.source}, {'with its rows' if start.rows else 'parameters alone'}"
+    )
     message = f": {run.message}" if run.message else ""
     return (
         ("owner", run.owner or units.MISSING),
         ("started", units.clock(run.started_at_s)),
         ("ended", f"{units.clock(run.ended_at_s)}, {ended_words(run)}{message}"),
         ("plan at first", str(run.spec.plan)),
-        ("data", f"{run.spec.data.format} {run.spec.data.path}".strip()),
+        ("data", f"{run.spec.data.format} {run.spec.data.path and run.spec.data.place}".strip()),
         ("training", f"{run.spec.model.name}, batch {run.spec.batch_size:,}, {run.spec.n_epoch} epochs"),
+        *((("began from", began),) if began else ()),
     )
 
 
@@ -90,23 +96,23 @@ def speed_chart(history: RunHistory) -> StaticChart:
     layers: tuple[Layer, ...] = (
         *_levels(applied, start_s, max([0.0, *t_s])),
         Line(t_s, y, BLUE, "measured" if t_s else ""),
-        *(Rule(o.applied_at_s - start_s, o.plan.short, dash="2 3") for o in applied),
+        *(Rule(max(0.0, o.applied_at_s - start_s), o.plan.short, dash="2 3") for o in applied),
     )
     title = "Throughput" if t_s else "Throughput: nothing was measured"
     words = f"Mean throughput of each rolled-up span of {history.run.job}, {len(applied)} plans applied."
     plot = Plot(title, words, "time since start", "samples/s", layers, x_is_time=True, height=270)
-    return StaticChart(svg.draw(plot).svg, _speed_twin(t_s, y))
+    return StaticChart(draw_panel(plot).svg, _speed_twin(t_s, y))
 
 
 def memory_chart(history: RunHistory) -> StaticChart:
     """Return the memory of the largest node of each role over a run."""
     start_s = history.run.started_at_s
     lines = {role: _line(history.series, start_s, f"{role}_memory_mib") for role in Role}
-    looks = {Role.WORKER: (BLUE, ""), Role.PS: (GREEN, "6 3")}
+    looks = {Role.WORKER: (WORKER_COLOR, ""), Role.PS: (PS_COLOR, "6 3")}
     layers = tuple(Line(*lines[r], color, f"largest {r}", dash) for r, (color, dash) in looks.items())
     words = f"Greatest memory of any node of each role over the run of {history.run.job}."
     plot = Plot("Memory", words, "time since start", "MiB", layers, x_is_time=True, height=220)
-    return StaticChart(svg.draw(plot).svg, _memory_twin(lines))
+    return StaticChart(draw_panel(plot).svg, _memory_twin(lines))
 
 
 def _memory_twin(lines: dict[Role, tuple[list[float], list[float]]]) -> Table:
@@ -137,15 +143,16 @@ def _levels(applied: Sequence[Outcome], start_s: float, end_s: float) -> tuple[L
         assert outcome is not None
         p = outcome.predicted
         if p is not None:
-            until_s = after.applied_at_s - start_s if after else end_s
-            x += [outcome.applied_at_s - start_s, max(until_s, outcome.applied_at_s - start_s), until_s]
+            from_s = max(0.0, outcome.applied_at_s - start_s)
+            until_s = max(from_s, after.applied_at_s - start_s if after else end_s)
+            x += [from_s, until_s, until_s]
             low += [p.low, p.low, math.nan]
             mid += [p.samples_per_s, p.samples_per_s, math.nan]
             high += [p.high, p.high, math.nan]
-    label = "predicted when the plan was chosen" if x else ""
+    label = "predicted when proposed" if x else ""
     return (
         Band(x, low, high, ORANGE, "90 % band" if x else ""),
-        Line(x, mid, ORANGE, label, dash="6 3"),
+        Line(x, mid, ORANGE, label, dash="6 3", is_guide=True),
     )
 
 

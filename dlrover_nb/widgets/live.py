@@ -13,6 +13,7 @@ from dlrover_nb.widgets.cell import static_bundle
 from dlrover_nb.widgets.job_view_model import JobViewModel
 from dlrover_nb.widgets.live_page import LivePage
 from dlrover_nb.widgets.plans import plans_view
+from dlrover_nb.widgets.rows import results
 from dlrover_nb.widgets.status import status_view
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.widgets.poller import Poller
     from dlrover_nb.widgets.render_target import RenderTarget
+    from dlrover_nb.widgets.rows.tables import Tables
     from dlrover_nb.widgets.screen import Screen
 
 
@@ -77,6 +79,10 @@ class LiveView(LivePage["Screen"]):
     @property
     def _ended(self) -> bool:
         return self.view_model.state().snapshot.phase.is_final
+
+    def tables(self) -> Tables:
+        """Return the newest state as data."""
+        return results.status(self.view_model.state().snapshot)
 
     def _static(self) -> dict[str, str]:
         state = self.view_model.state()

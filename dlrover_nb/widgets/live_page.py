@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from dlrover_nb.widgets.cell import Cell
+from dlrover_nb.widgets.rows.tables import Tabular
 
 if TYPE_CHECKING:
     from typing import Any
@@ -29,7 +30,7 @@ class _Screen(Protocol):
 S = TypeVar("S", bound=_Screen)
 
 
-class LivePage(ABC, Generic[S]):
+class LivePage(Tabular, ABC, Generic[S]):
     """A live view: any number of screens, kept up to date by a poller.
 
     Parameters
@@ -98,6 +99,8 @@ class LivePage(ABC, Generic[S]):
 
     def __str__(self) -> str:
         return self._repr_mimebundle_()["text/plain"]
+
+    __repr__ = __str__
 
     def _ipython_display_(self) -> None:
         self._cell.display(self._notebook_layout)

@@ -37,6 +37,7 @@ class Line:
     dash: str = ""
     step: bool = False
     is_node: bool = False  # its name and values are shown on hover
+    is_guide: bool = False  # the axis need not reach it where it is far from other lines
 
 
 def node_line(x: Sequence[float], y: Sequence[float], name: str, *, is_ps: bool = False) -> Line:

@@ -44,8 +44,8 @@ def headline(line: MemoryLine) -> str:
 def clock_words(line: MemoryLine) -> str:
     """Format time, probability and growth law as a sentence."""
     chance = f"with a chance of {units.percent(line.oom_probability)} " if line.oom_probability else ""
-    how = "its readings scatter up to it" if line.law == "as now" else f"it grows by a {line.law} law"
-    return f"{countdown(line)}: {chance}it meets its limit of {units.memory(line.limit_mib)}, as {how}."
+    how = "its measurements vary up to it" if line.law == "as now" else f"it grows by a {line.law} law"
+    return f"{countdown(line)}: {chance}it reaches its limit of {units.memory(line.limit_mib)}, as {how}."
 
 
 def remedy(snapshot: JobSnapshot) -> str:

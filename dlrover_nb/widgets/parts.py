@@ -7,18 +7,28 @@ from typing import TYPE_CHECKING
 import panel as pn
 from bokeh.models import Button, CustomJS, Div, TextInput
 
+from dlrover_nb.widgets.theme import TEXT, WIDGETS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
 # The press carries what the browser showed: between a change here and its arrival there, a press means what
-# was still on the button, and the master refuses what is stale instead of taking it for something else.
-_PRESS = "press.value = button.label + '\\n' + Date.now()"
+# was still on the button, and the master refuses what is stale instead of taking it for something else. It
+# also carries for how many ms the button had meant that, by a clock that nobody sets: a click aimed at what
+# was there before is not meant.
+_PRESS = """
+const now = performance.now()
+press.value = [button.label, now - (button.means_this_from ?? -1e9), now].join('\\n')
+"""
+_CHANGED = "button.means_this_from = performance.now()"
 
 
 def text(**options: object) -> Div:
     """Return changing text: a Bokeh model, because Panel's panes send their style sheets each time."""
-    return Div(**{"text": "", "sizing_mode": "stretch_width", "disable_math": True, **options})
+    return Div(
+        **{"text": "", "sizing_mode": "stretch_width", "disable_math": True, "stylesheets": [TEXT], **options}
+    )
 
 
 def pane(model: object, **options: object) -> pn.pane.Bokeh:
@@ -28,13 +38,23 @@ def pane(model: object, **options: object) -> pn.pane.Bokeh:
 
 def button(label: str, color: str = "default", **options: object) -> Any:  # noqa: ANN401 - panel has no types
     """Return a button."""
-    return pn.widgets.Button(label=label, color=color, **options)
+    return pn.widgets.Button(label=label, color=color, stylesheets=[WIDGETS], **options)
 
 
-def press_field(on_press: Callable[[str], None]) -> TextInput:
-    """Return the invisible field that receives the labels of pressed buttons."""
+def select(label: str, options: object, **others: object) -> Any:  # noqa: ANN401 - as above
+    """Return a choice of one of the options."""
+    return pn.widgets.Select(label=label, options=options, stylesheets=[WIDGETS], **others)
+
+
+def press_field(on_press: Callable[[str, float], None]) -> TextInput:
+    """Return the invisible field that receives presses: a label, and since when (s) it means the same."""
     field = TextInput(title="pressed", visible=False)
-    field.on_change("value", lambda _attr, _old, new: on_press(new.split("\n")[0]))
+
+    def pressed(_attr: str, _old: str, new: str) -> None:
+        label, shown_ms, _ = new.split("\n")
+        on_press(label, float(shown_ms) / 1000)
+
+    field.on_change("value", pressed)
     return field
 
 
@@ -43,9 +63,15 @@ def press_button(label: str, color: str = "default", **options: object) -> Butto
 
     It is Bokeh's: Panel keeps a button with a script, and all that it can reach, for the life of the process.
     """
-    return Button(label=label, button_type=color, **options)
+    return Button(label=label, button_type=color, stylesheets=[WIDGETS], **options)
 
 
 def sends(pressed: Button, into: TextInput) -> None:
     """Have a button of `press_button` send its label into a field of `press_field`."""
+    pressed.js_on_change("tags", CustomJS(args={"button": pressed}, code=_CHANGED))
     pressed.js_on_event("button_click", CustomJS(args={"button": pressed, "press": into}, code=_PRESS))
+
+
+def relabel(shown: Button, label: str, meaning: str) -> None:
+    """Change the label of a button of `press_button`, and say what a press of it means in short."""
+    shown.label, shown.tags = label, [meaning]

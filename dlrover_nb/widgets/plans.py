@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.deadline import margin_words, percent
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Candidate, Outcome, Prediction, Proposal
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, JobSnapshot
+
+# A fit changes with each measurement, and predictions with it: no number of a plan goes without its time.
+WHEN_PROPOSED, PREDICTED_NOW = "predicted when proposed", "predicted now"
 
 
 def plans_view(snapshot: JobSnapshot) -> View:
@@ -36,7 +40,7 @@ def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     if proposal is None:
         return (Paragraph(none_open(snapshot)),)
     explores = proposal.kind is ProposalKind.EXPLORE
-    facts = Facts(change_facts(proposal, currency(snapshot)))
+    facts = Facts(proposal_facts(proposal, snapshot))
     reason = Paragraph(f"{kind_words(proposal)} {proposal.why}", Tone.EXPLORE if explores else Tone.PLAIN)
     return (
         Heading(f"Open proposal {proposal.id}: {str(proposal.kind).upper()}"),
@@ -58,30 +62,59 @@ def none_open(snapshot: JobSnapshot) -> str:
     return "No proposal is open: by what is measured so far, no plan is materially better than the one now."
 
 
-def currency(snapshot: JobSnapshot) -> str:
+def currency(snapshot: JobSnapshot) -> units.Currency:
     """Return the currency of the job's prices."""
-    return snapshot.front.currency if snapshot.front else snapshot.spec.prices.currency
+    prices = snapshot.spec.prices
+    return units.Currency(snapshot.front.currency if snapshot.front else prices.currency, prices.assumed)
 
 
-def change_facts(proposal: Proposal, money: str) -> tuple[tuple[str, str], ...]:
+def predicted_now(snapshot: JobSnapshot, plan: ResourcePlan) -> Candidate | None:
+    """Return a plan as the present fit predicts it; None: it is not on the front."""
+    front = snapshot.front
+    known = (front.current, *front.candidates) if front else ()
+    return next((c for c in known if c.plan == plan), None)
+
+
+def proposal_facts(proposal: Proposal, snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
+    """Return the effect of a proposal as it was proposed, and of an open one as predicted now."""
+    now = predicted_now(snapshot, proposal.candidate.plan)
+    facts = change_facts(proposal, currency(snapshot))
+    if now is None or proposal.status is not ProposalStatus.PENDING:
+        return facts
+    words = f"{units.rate(now.prediction.samples_per_s)}, 90 % band {band_words(now.prediction)}"
+    return (*facts[:2], (PREDICTED_NOW, words), *facts[2:])
+
+
+def change_facts(proposal: Proposal, money: units.Currency) -> tuple[tuple[str, str], ...]:
     """Return the predicted effect of a proposal, and the cost of the change itself."""
     return (
-        *gain_facts(proposal.candidate, proposal.baseline, money),
+        *gain_facts(proposal.candidate, proposal.baseline, money, when=WHEN_PROPOSED),
         *((("what would change it", proposal.flip.words),) if proposal.flip else ()),
         *((("waits", proposal.note),) if proposal.note and proposal.status is ProposalStatus.PENDING else ()),
     )
 
 
-def gain_facts(new: Candidate, old: Candidate, money: str) -> tuple[tuple[str, str], ...]:
+def gain_facts(
+    new: Candidate, old: Candidate, money: units.Currency, *, when: str = PREDICTED_NOW
+) -> tuple[tuple[str, str], ...]:
     """Return the predicted effect of one plan compared with another, and the cost of the change."""
     return (
-        ("throughput", _change_words(new, old)),
+        (when, _change_words(new, old)),
         ("90 % band", band_words(new.prediction)),
         *_cost_facts(new, old, money),
         ("finish in", f"{units.duration(old.finish_s)} to {units.duration(new.finish_s)}"),
+        *deadline_facts(new, old),
         ("transition", transition_words(new.transition_s)),
         *((("because", new.reason),) if new.reason else ()),
     )
+
+
+def deadline_facts(new: Candidate, old: Candidate | None = None) -> tuple[tuple[str, str], ...]:
+    """Return how probable a plan meets the deadline, and its margin; nothing without a deadline."""
+    if new.in_time is None or new.margin_s is None:
+        return ()
+    before = "" if old is None or old.in_time is None else f"{percent(old.in_time)} to "
+    return (("by the deadline", f"{before}{percent(new.in_time)} probable, {margin_words(new.margin_s)}"),)
 
 
 def band_words(predicted: Prediction) -> str:
@@ -90,7 +123,7 @@ def band_words(predicted: Prediction) -> str:
     return f"{units.interval(predicted.low, predicted.high)} samples/s{basis}"
 
 
-def _cost_facts(new: Candidate, old: Candidate, money: str) -> tuple[tuple[str, str], ...]:
+def _cost_facts(new: Candidate, old: Candidate, money: units.Currency) -> tuple[tuple[str, str], ...]:
     """Return the money per hour and per million samples; the cores where a price is unknown."""
     if old.cost_per_hour is None or new.cost_per_hour is None:
         cores = f"{old.plan.total_cpu:g} to {new.plan.total_cpu:g} cores"
@@ -98,7 +131,10 @@ def _cost_facts(new: Candidate, old: Candidate, money: str) -> tuple[tuple[str, 
     before, after = (units.money(c.cost_per_hour, money, per="h") for c in (old, new))
     more = units.signed_money(new.cost_per_hour - old.cost_per_hour, money, per="h")
     each = f"{units.money(old.cost_per_million, money)} to {units.money(new.cost_per_million, money)}"
-    return ("cost", f"{before} to {after} ({more})"), ("per million samples", each)
+    return ("cost", f"{before} to {after} ({more}){money.note}"), (
+        "per million samples",
+        f"{each}{money.note}",
+    )
 
 
 def transition_words(pause_s: float) -> str:
@@ -201,7 +237,7 @@ def told_blocks(
     """Return proposals, decisions and outcomes, without empty tables."""
     blocks: list[Block] = []
     if proposals:
-        head = ("id", "kind", "from", "to", "predicted samples/s", "status", "note")
+        head = ("id", "kind", "from", "to", f"samples/s {WHEN_PROPOSED}", "status", "note")
         blocks.append(Table("Proposals so far", head, tuple(map(_proposal_row, proposals))))
     if decisions:
         blocks.append(decisions_table(decisions))
@@ -277,7 +313,7 @@ def decision_view(decision: Decision, snapshot: JobSnapshot) -> View:
     blocks: list[Block] = [Facts(tuple(facts))]
     target = decision.plan or (proposal.candidate.plan if proposal else None)
     if proposal is not None and decision.verdict is Verdict.ACCEPT:
-        blocks += [Facts(change_facts(proposal, currency(snapshot))), diff_table(proposal)]
+        blocks += [Facts(proposal_facts(proposal, snapshot)), diff_table(proposal)]
     elif target is not None and proposal is not None and decision.verdict is Verdict.OVERRIDE:
         blocks.append(plans_table(proposal.baseline.plan, target, "requested"))
     return View(f"Decision on {snapshot.title}", tuple(blocks))
@@ -294,9 +330,17 @@ def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnap
         return f"pinned now: {snapshot.pins}"
     if proposal is not None:
         return f"proposal {proposal.id} is {status_words(proposal, snapshot)}"
+    return _own_plan_words(decision, snapshot, is_heard=is_heard)
+
+
+def _own_plan_words(decision: Decision, snapshot: JobSnapshot, *, is_heard: bool) -> str:
+    """Describe the progress of a decision for a plan that answers no proposal."""
     if decision.plan is not None and snapshot.running == decision.plan:
         return "applied; previous plan restored" if decision.undoes else "applied"
-    return "requested, not applied yet"
+    if not is_heard or decision.id == snapshot.under_way:
+        return "requested, not applied yet"
+    ran = any(m.plan == decision.plan and m.at_s >= decision.at_s for m in snapshot.markers)
+    return "applied, and replaced since" if ran else "not applied: cancelled, replaced, or given up"
 
 
 def status_words(proposal: Proposal, snapshot: JobSnapshot) -> str:

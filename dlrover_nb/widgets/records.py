@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
-from dlrover_nb.widgets import svg, svg_drawing, units
+from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import curve, front
 from dlrover_nb.widgets.marks import Band, Line, Orientation, Plot, Rule
-from dlrover_nb.widgets.palette import INK, RED
+from dlrover_nb.widgets.palette import INK, PS_COLOR, WORKER_COLOR
 from dlrover_nb.widgets.plans import (
     change_facts,
     decision_words,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, ParetoFront, Proposal
     from dlrover_nb.core.structs.snapshot import Curve, FitReport, JobSnapshot, MemoryLine
 
-_NO_CURRENCY = ""  # unknown for a single candidate
+_NO_CURRENCY = units.Currency()  # unknown for a single candidate
 
 
 def plan_view(plan: ResourcePlan) -> View:
@@ -67,7 +67,7 @@ def candidate_view(candidate: Candidate) -> View:
 
     The parts of its iteration are left out: only the fit tells which of them the data determine.
     """
-    facts = (*candidate_facts(candidate, _NO_CURRENCY), ("change", str(candidate.scale)))
+    facts = (*candidate_facts(candidate, _NO_CURRENCY, when="predicted"), ("change", str(candidate.scale)))
     return View(f"Candidate {candidate.plan.short}", (Facts(facts),))
 
 
@@ -83,7 +83,7 @@ def curve_view(fitted: Curve) -> View:
     """Return the fitted curve along one axis."""
     data = curve.axis_columns(fitted)
     name = curve.AXIS_NAMES.get(data.axis, data.axis)
-    chart = StaticChart(svg.draw(curve.plot(data)).svg, curve.data_table((data,)))
+    chart = StaticChart(svg_drawing.draw_panel(curve.plot(data)).svg, curve.data_table((data,)))
     return View(f"Throughput along {name}", (chart,))
 
 
@@ -99,9 +99,10 @@ def _fan_chart(line: MemoryLine) -> StaticChart:
     t_s = [p.in_s for p in line.fan]
     low, mid, high = ([getattr(p, f"{name}_mib") for p in line.fan] for name in ("low", "mid", "high"))
     limit = f"limit: {units.memory(line.limit_mib)}"
+    color = PS_COLOR if line.role is Role.PS else WORKER_COLOR
     layers = (
-        Band(t_s, low, high, RED, "90 % band"),
-        Line(t_s, mid, RED, "forecast", "1 4"),
+        Band(t_s, low, high, color, "90 % band"),
+        Line(t_s, mid, color, "forecast", "1 4"),
         Rule(line.limit_mib, limit, Orientation.HORIZONTAL, INK, "8 4"),
     )
     words = f"Memory of the largest {line.role} from now to the end of the job; {limit}."
@@ -113,7 +114,8 @@ def _fan_chart(line: MemoryLine) -> StaticChart:
         for p in kept
     )
     return StaticChart(
-        svg.draw(plot).svg, Table("Memory ahead", ("in (m:ss)", "forecast", "5 %", "95 %"), rows)
+        svg_drawing.draw_panel(plot).svg,
+        Table("Memory ahead", ("in (m:ss)", "forecast", "5 %", "95 %"), rows),
     )
 
 

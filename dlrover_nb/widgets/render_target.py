@@ -22,10 +22,11 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import panel as pn
-from bokeh.models import UIElement
+from bokeh.models import Div, UIElement
 from panel.io.notebook import block_comm, patch_inline_stylesheets
 from panel.io.resources import LOCAL_DIST
 
+from dlrover_nb.widgets import theme
 from dlrover_nb.widgets.slider import Slider
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from bokeh.document import Document
 
 _PLACEHOLDER = (
-    '<div style="color:#57606a">Live view: waiting for the kernel. Without one, the state as last seen '
-    "stands below; run the cell again for the live view.</div>"
+    f'<div style="color:{theme.MUTED}">Live view: waiting for the kernel. Without one, the state as last '
+    "seen stands below; run the cell again for the live view.</div>"
 )
 
 _TAKING_IN = threading.local()  # `later`: targets to draw once this thread has handled its message, or None
@@ -90,8 +91,11 @@ class RenderTarget:
         if self._doc is not None:
             self._doc.on_session_destroyed(lambda _context: on_close())
             _take_style_sheets_from_here(self._doc)
-        self._kinds = Slider(visible=False)
-        self.layout = _Layout(body, self._kinds, sizing_mode="stretch_width", css_classes=["dlrover-live"])
+        self._unseen = pn.pane.Bokeh(Div(text=theme.REPAINT, height=0, margin=0)), Slider(visible=False)
+        self.layout = _Layout(
+            body, *self._unseen, sizing_mode="stretch_width", css_classes=["dlrover-live"],
+            styles=theme.VARIABLES | theme.FIGURES | theme.PANEL | theme.ANY,
+        )  # fmt: skip
         self.layout.taking_in = self._taking_in
 
     def flush(self) -> None:
@@ -161,7 +165,7 @@ class RenderTarget:
 
     def notebook_layout(self) -> Any:  # noqa: ANN401 - panel has no types
         """Return the layout with only a placeholder: the rest follows once a live kernel is connected."""
-        self.layout[:] = [pn.pane.HTML(_PLACEHOLDER), self._kinds]
+        self.layout[:] = [pn.pane.HTML(_PLACEHOLDER), *self._unseen]
         return self.layout
 
     def _is_open(self) -> bool:
@@ -183,7 +187,7 @@ class RenderTarget:
     def _connect(self) -> None:
         """Replace the placeholder by the view, with every style sheet inline."""
         with self.changed():
-            self.layout[:] = [self._body, self._kinds]
+            self.layout[:] = [self._body, *self._unseen]
             self.layout.css_classes = ["dlrover-live", "dlrover-live-on"]
         self._is_connected = True
         self._on_connect()

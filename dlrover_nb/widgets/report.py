@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Verbatim, View, escape
+from dlrover_nb.widgets.blocks import Block, Contents, Facts, Heading, Paragraph, Verbatim, View, escape
 from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.plans import fit_blocks, past_blocks, proposal_blocks
 from dlrover_nb.widgets.status import (
     evaluation_words,
+    failed_blocks,
     memory_blocks,
     nodes_blocks,
     shards_table,
     summary_facts,
 )
+from dlrover_nb.widgets.theme import REPORT_CSS
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.prices import PriceTable
@@ -37,15 +41,27 @@ def report_html(snapshot: JobSnapshot, series: SeriesChunk | None = None) -> str
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(name)}: training report</title>"
-        "<style>body{margin:24px auto;max-width:1020px;padding:0 12px;background:#f6f8fa}</style></head>"
-        f"<body>{view.html()}</body></html>\n"
+        f"<style>body{{margin:24px auto;max-width:1020px;padding:0 12px}}{REPORT_CSS}</style></head>"
+        f"<body><main>{view.html(level=1)}</main></body></html>\n"
     )
 
 
 def report_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Block]:
-    """Return the report's content, the most requested first."""
+    """Return the report's content: its head, links to its parts, and the parts, the most requested first."""
+    head = (*failed_blocks(snapshot), Facts((*summary_facts(snapshot), *_setting_facts(snapshot))))
+    parts = [_anchored(block) for block in _parts(snapshot, series)]
+    return [*head, Contents(tuple(b for b in parts if isinstance(b, Heading))), *parts]
+
+
+def _anchored(block: Block) -> Block:
+    """Return a heading as a place that a link leads to."""
+    if not isinstance(block, Heading):
+        return block
+    return replace(block, anchor="-".join(re.findall(r"\w+", block.text.lower())))
+
+
+def _parts(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Block]:
     return [
-        Facts((*summary_facts(snapshot), *_setting_facts(snapshot))),
         Heading("Throughput"),
         CHARTS["throughput"].static(snapshot, series),
         CHARTS["workers"].static(snapshot, series),
@@ -79,7 +95,7 @@ def _setting_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
     spec = snapshot.spec
     return (
         ("owner", spec.owner or units.MISSING),
-        ("data", f"{spec.data.format} {spec.data.path}".strip()),
+        ("data", f"{spec.data.format} {spec.data.path and spec.data.place}".strip()),
         (
             "training set-up",
             f"{spec.model.name}, batch {spec.batch_size:,}, {spec.n_epoch} epochs, seed {spec.seed}",

@@ -10,28 +10,30 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import waits_told
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
 from dlrover_nb.widgets.plans import (
-    change_facts,
-    currency,
     diff_table,
     none_open,
+    proposal_facts,
     state_words,
     status_words,
 )
-from dlrover_nb.widgets.status import kind_words, rate_words
+from dlrover_nb.widgets.status import change_words, kind_words, rate_words
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Decision, Proposal
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 STALE_S = 5.0  # an older snapshot is marked; the master is polled every second
+LOCK_S = 0.8  # after a button has changed to another proposal: longer than a person takes to stop a click
 
 
 class Answer(StrEnum):
@@ -80,6 +82,19 @@ def read_press(label: str) -> Press:
     if found is None:
         return Press("", "", "")
     return Press(found["verb"].lower(), found["subject"] or "", found["plan"] or "")
+
+
+def meaning(label: str) -> str:
+    """Return the part of a label that a press must not confuse: ``Override p2``, with whatever plan."""
+    press = read_press(label)
+    return f"{press.verb} {press.subject}".strip() or label
+
+
+def too_early(label: str, shown_s: float) -> str:
+    """Return why a press is not sent: the button had meant something else just before; empty: it is sent."""
+    if shown_s >= LOCK_S:
+        return ""
+    return f"the button had just changed to {label!r}; nothing was sent, press it again if you mean it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +204,9 @@ def card_html(card: Review, snapshot: JobSnapshot) -> str:
     badge = Paragraph(f"{kind_words(proposal)} {proposal.why}", _tone(proposal))
     state = "" if proposal.status == "pending" else f" ({proposal.status})"
     head = f"Proposal {escape(proposal.id)}: {escape(str(proposal.kind).upper())}{escape(state)}"
-    facts = Facts(change_facts(proposal, currency(snapshot)))
+    facts = Facts(proposal_facts(proposal, snapshot))
     parts = (block_html(badge), block_html(facts), table_html(diff_table(proposal)))
-    return f'<h3 style="margin:0 0 4px;font-size:15px;color:#1a1a1a">{head}</h3>{"".join(parts)}'
+    return f'<h3 style="margin:0 0 4px;font-size:15px">{head}</h3>{"".join(parts)}'
 
 
 def _tone(proposal: Proposal) -> Tone:
@@ -202,22 +217,34 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
     """Return the head line: job, phase, throughput, progress, and age of the snapshot."""
     counts = snapshot.train
     share = counts.n_sample_done / counts.n_sample_total if counts.n_sample_total else None
-    is_there = snapshot.running == snapshot.target or snapshot.phase.is_final
-    plan = snapshot.target.short if is_there else f"changing to {snapshot.target.short}"
+    short = attrgetter("short")
+    plan = short(snapshot.target) if snapshot.phase.is_final else change_words(snapshot, short)
+    phase = f"{snapshot.phase}{': ' + snapshot.message if snapshot.message else ''}"
+    has_failed = snapshot.phase is JobPhase.FAILED
     items = (
-        f"{snapshot.phase}{': ' + snapshot.message if snapshot.message else ''}",
+        *(() if has_failed else (phase,)),
         rate_words(snapshot),
         f"{units.percent(share, 1)} trained",
         f"plan {plan}",
         f"{snapshot.mode} mode",
+        *_deadline_words(snapshot),
         f"as of {units.clock(snapshot.at_s)}",
     )
     text = " &middot; ".join(map(escape, items))
     badges = "".join(map(_badge_html, (*memory_clock(snapshot, link), link.badge)))
     name = escape(snapshot.title)
     warned = "" if snapshot.phase.is_final else badges
-    head = f'<div style="color:#1a1a1a"><strong style="font-size:16px">{name}</strong> {text}{warned}</div>'
+    name += _badge_html(phase) if has_failed else ""
+    head = f'<div><strong style="font-size:16px">{name}</strong> {text}{warned}</div>'
     return head if snapshot.phase.is_final else head + _waits_html(snapshot)
+
+
+def _deadline_words(snapshot: JobSnapshot) -> tuple[str, ...]:
+    """Return the deadline of a job that runs, and how probable it is to be met."""
+    told = snapshot.deadline
+    if told is None or snapshot.phase.is_final:
+        return ()
+    return (f"deadline {told.words}",)
 
 
 def _waits_html(snapshot: JobSnapshot) -> str:
@@ -227,7 +254,8 @@ def _waits_html(snapshot: JobSnapshot) -> str:
 
 
 def _badge_html(words: str) -> str:
-    style = "background:#B34700;color:#fff;padding:1px 6px;border-radius:3px;white-space:nowrap"
+    style = "background:#B34700;color:#fff;padding:1px 6px;border-radius:3px;"
+    style += "box-decoration-break:clone;-webkit-box-decoration-break:clone"
     return f' <strong style="{style}">{escape(words)}</strong>' if words else ""
 
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.history.scores import Score, Scoreboard
 
 HEAD = ("job", "plans applied", "predicted", "in the 90 % band", "median error", "bias")
-NOTE = "Bias: median of predicted over measured minus 1; above zero, too much was promised."
+NOTE = "Bias: median of predicted over measured minus 1; above zero, throughput was overestimated."
 
 
 NO_SCORE = (
-    "No applied plan was measured yet. A job on a real cluster makes a score where a proposal is accepted, "
+    "No applied plan was measured yet. A job on a real cluster is scored when a proposal is accepted, "
     "or auto mode sets a plan, and then runs for a while:"
 )
 HOW = ("%dlrover plans", "%dlrover accept")

@@ -12,6 +12,7 @@ import panel as pn
 
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
 from dlrover_nb.widgets.chart_grid import ChartGrid
 from dlrover_nb.widgets.charts import CHARTS
@@ -19,8 +20,17 @@ from dlrover_nb.widgets.decision_buttons import DecisionButtons
 from dlrover_nb.widgets.latest_only import LatestOnly
 from dlrover_nb.widgets.parts import button, pane, press_field, sends, text
 from dlrover_nb.widgets.render_target import RenderTarget
-from dlrover_nb.widgets.review import PendingAction, Press, card_html, header_html, read_press, review
+from dlrover_nb.widgets.review import (
+    PendingAction,
+    Press,
+    card_html,
+    header_html,
+    read_press,
+    review,
+    too_early,
+)
 from dlrover_nb.widgets.sliders import Sliders
+from dlrover_nb.widgets.theme import HALF, PAGE, WRAP
 from dlrover_nb.widgets.why import why_view
 
 if TYPE_CHECKING:
@@ -30,13 +40,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Candidate
     from dlrover_nb.widgets.job_view_model import JobViewModel, ViewState
 
-_WHITE = {
-    "background": "#ffffff",
-    "color": "#1a1a1a",
-    "padding": "10px",
-    "font-size": "13px",
-    "overflow-x": "clip",
-}
 _TABLES = {False: "Show the charts' numbers as tables", True: "Hide the tables"}
 _WHY = {False: "Why this plan, in detail", True: "Hide the details"}
 
@@ -99,20 +102,19 @@ class Screen:
             sends(pressed, self._press)
 
     def _arrange(self) -> pn.Column:
-        card = pn.Column(
-            pane(self._card), self._want_why, self.buttons.layout, sizing_mode="stretch_width", min_width=320
-        )
+        card = pn.Column(pane(self._card), self._want_why, sizing_mode="stretch_width", styles=HALF)
+        now = pn.Column(pane(self._message), sizing_mode="stretch_width", styles=HALF)
         return pn.Column(
             pane(self._header),
-            pane(self._message),
+            pn.Row(now, self.buttons.layout, sizing_mode="stretch_width", styles=WRAP),
             *self.chart_grid.rows(),
-            pn.Row(card, self.sliders.layout, sizing_mode="stretch_width"),
+            pn.Row(card, self.sliders.layout, sizing_mode="stretch_width", styles=WRAP),
             pane(self._why),
             self.chart_grid.others(),
             self._want_tables,
             pane(self._tables),
             pane(self._press),
-            styles=_WHITE,
+            styles=PAGE,
             sizing_mode="stretch_width",
             max_width=1200,
         )
@@ -145,9 +147,12 @@ class Screen:
     def _tapped(self, candidate: Candidate) -> None:
         self.sliders.choose(candidate.plan)
 
-    def _pressed(self, label: str) -> None:
+    def _pressed(self, label: str, shown_s: float) -> None:
         """Handle a press: the browser sent the label that the user saw, which names its object."""
         press, why = read_press(label), self.buttons.reason
+        if early := too_early(label, shown_s):
+            self._view_model.refuse(_request(press), early)
+            return
         match press.verb:
             case Verdict.ACCEPT:
                 self._view_model.accept(press.subject, why)
@@ -161,9 +166,8 @@ class Screen:
     def _send_plan(self, press: Press, why: str) -> None:
         plan = self.sliders.plan
         if not self.sliders.is_about(press.plan):
-            moved = "the sliders had moved on; look at the plan on the button and press it again"
-            aim = f"{press.verb} {press.subject} with {press.plan}".replace("  ", " ")
-            self._view_model.refuse(PendingAction(Verdict(press.verb), press.subject, aim=aim), moved)
+            moved = "the sliders have moved since; check the plan on the button and press it again"
+            self._view_model.refuse(_request(press), moved)
         elif press.verb == Verdict.OVERRIDE:
             self._view_model.override(press.subject, plan, why)
         else:
@@ -179,14 +183,25 @@ class Screen:
         card = review(state.snapshot, state.asked, state.link)
         self._header.text = header_html(state.snapshot, state.link)
         tone = Tone.NEWS if card.can_decide or state.asked else Tone.PLAIN
+        if state.snapshot.phase is JobPhase.FAILED:
+            tone = Tone.FAILED
         self._message.text = block_html(Paragraph(card.message, tone))
         self._card.text = card_html(card, state.snapshot)
         self._why.text = self._why_words
         self.buttons.show(state, card)
-        self.sliders.show(state, can_send=card.can_act)
+        is_own = state.asked is not None and state.asked.verdict in {Verdict.OVERRIDE, Verdict.SCALE}
+        self.sliders.show(state, can_send=card.can_act, answer=card.message if is_own else "")
         self.chart_grid.update(state)
         self.chart_grid.mark(self.sliders.shown.candidate)
         self._tables.text = tables_html(state) if self._table_shown else ""
+
+
+def _request(press: Press) -> PendingAction:
+    """Return a press as a request that is not sent."""
+    joined = f"to {press.plan}" if press.verb == Verdict.SCALE else f"with {press.plan}"
+    aim = " ".join(filter(None, (press.verb, press.subject, joined if press.plan else "")))
+    verdict = Verdict(press.verb) if press.verb in [*Verdict] else None
+    return PendingAction(verdict, press.subject if verdict else "", aim=aim)
 
 
 def tables_html(state: ViewState) -> str:

@@ -26,8 +26,8 @@ class Slider(ReactiveHTML):  # type: ignore[misc]  # panel has no types
     fixed = param.Boolean(default=False)
 
     _template = """
-    <div id="box" style="font:12px/1.4 system-ui,sans-serif;color:#1a1a1a;width:100%">
-      <div aria-hidden="true" style="display:flex;justify-content:space-between;gap:4px;white-space:nowrap">
+    <div id="box" style="font:12px/1.4 system-ui,sans-serif;width:100%">
+      <div aria-hidden="true" style="display:flex;justify-content:space-between;gap:4px;flex-wrap:wrap">
         <span id="title"></span><strong id="said"></strong>
       </div>
       <input id="knob" type="range" min="0" step="1" style="width:100%;margin:0" oninput="${script('move')}"/>

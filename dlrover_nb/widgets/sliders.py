@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import panel as pn
 
 from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.widgets.blocks import escape
 from dlrover_nb.widgets.latest_only import LatestOnly
-from dlrover_nb.widgets.parts import button, pane, press_button, text
-from dlrover_nb.widgets.review import Answer
+from dlrover_nb.widgets.parts import button, pane, press_button, relabel, text
+from dlrover_nb.widgets.review import Answer, meaning
 from dlrover_nb.widgets.slider import Slider
+from dlrover_nb.widgets.theme import ANY, HALF
 from dlrover_nb.widgets.whatif import (
     Axis,
     Consequence,
@@ -23,6 +25,7 @@ from dlrover_nb.widgets.whatif import (
     changed,
     consequence_html,
     ladders,
+    nothing_to_send,
     plan_words,
     rest,
 )
@@ -67,31 +70,33 @@ class Sliders:
         self.shown = self._told  # what is drawn, as text and as cross
         self._ladders: dict[Axis, Ladder] = {}
         self.knobs = {
-            axis: Slider(sizing_mode="stretch_width", min_width=130, margin=(2, 10)) for axis in Axis
+            axis: Slider(sizing_mode="stretch_width", margin=(2, 10), min_width=120) for axis in Axis
         }
         for axis, knob in self.knobs.items():
             knob.param.watch(lambda event, axis=axis: self._moved(axis, event.new), "at")
         self.send = press_button("Override", "primary", sizing_mode="stretch_width")
         self.back = button("Back to the proposal", width=170)
         self.back.on_click(self._go_back)
-        self._words = text()
+        self._words, self._answer = text(), text()
 
     @property
     def layout(self) -> Any:  # noqa: ANN401 - panel has no types
         """The sliders in two columns, the predicted effect, the buttons."""
         workers, ps = ([k for a, k in self.knobs.items() if a.role == role] for role in ("worker", "ps"))
         return pn.Column(
-            pane(text(text=f'<h3 style="margin:0;font-size:15px;color:#1a1a1a">What if</h3>{_HINT}')),
+            pane(text(text=f'<h3 style="margin:0;font-size:15px">What if</h3>{_HINT}')),
             pn.Row(
-                pn.Column(*workers, sizing_mode="stretch_width"),
-                pn.Column(*ps, sizing_mode="stretch_width"),
+                pn.Column(*workers, sizing_mode="stretch_width", styles=ANY),
+                pn.Column(*ps, sizing_mode="stretch_width", styles=ANY),
                 sizing_mode="stretch_width",
+                styles=ANY,
             ),
             pane(self._words),
             pane(self.send),
+            pane(self._answer),
             self.back,
             sizing_mode="stretch_width",
-            min_width=320,
+            styles=HALF,
         )
 
     @property
@@ -150,8 +155,8 @@ class Sliders:
 
     # drawing
 
-    def show(self, state: ViewState, *, can_send: bool) -> None:
-        """Draw the sliders on their ladders, and the known effect of their plan."""
+    def show(self, state: ViewState, *, can_send: bool, answer: str = "") -> None:
+        """Draw the sliders on their ladders, the known effect of their plan, and the answer to a press."""
         snapshot = state.snapshot
         self._let_go(state)
         self._ask(snapshot)
@@ -163,11 +168,10 @@ class Sliders:
         ended = snapshot.phase.is_final
         self.shown = told = self.told
         self._words.text = "" if ended else consequence_html(told, snapshot)
-        self.send.label = button_label(snapshot, self.plan)
-        opened = snapshot.open_proposal
-        is_proposed = opened is not None and self.plan == opened.candidate.plan  # to accept, not to override
-        is_same = self.plan == snapshot.target or is_proposed
-        self.send.disabled = not can_send or not told.is_possible or is_same
+        nothing, label = nothing_to_send(snapshot, self.plan), button_label(snapshot, self.plan)
+        relabel(self.send, nothing or label, meaning(label))
+        self.send.disabled = not can_send or not told.is_possible or bool(nothing)
+        self._answer.text = escape(answer)
         self.back.label = "Back to the proposal" if snapshot.open_proposal else "Back to the plan now"
         self.back.disabled = self._chosen is None
 

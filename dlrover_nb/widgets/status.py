@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.client.until import first_steps
+from dlrover_nb.core.structs.deadline import margin_words
 from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
 from dlrover_nb.widgets.oom import clock_words, remedy, running_out
+from dlrover_nb.widgets.wait_lines import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dlrover_nb.core.structs.decisions import Proposal
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot, MemoryLine, NodeView, SeriesChunk
     from dlrover_nb.core.structs.summary import JobSummary
@@ -31,8 +36,11 @@ def jobs_view(jobs: Sequence[JobSummary]) -> View:
     note = "Open: a proposal that waits for a decision."
     note += " (past): known from the history alone." if any(map(_is_past, jobs)) else ""
     silent = [job for job in jobs if not job.live and not _is_past(job)]
-    why = tuple(
-        Paragraph(f"No answer from {job.name}: {job.message or 'nobody knows why'}") for job in silent
+    why = tuple(Paragraph(f"No answer from {job.name}: {job.message or 'reason unknown'}") for job in silent)
+    why += tuple(
+        Paragraph(f"{job.name}: {job.message}", Tone.FAILED)
+        for job in jobs
+        if job.phase is JobPhase.FAILED and job.message
     )
     empty = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)),)
     return View(
@@ -62,10 +70,12 @@ def _job_row(job: JobSummary) -> tuple[str, ...]:
 
 def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     """Return the state of one job."""
-    blocks: list[Block] = [Facts(summary_facts(snapshot)), *hint(snapshot)]
+    blocks: list[Block] = [*failed_blocks(snapshot), Facts(summary_facts(snapshot)), *hint(snapshot)]
     told = series is not None and bool(series.job.get("at_s"))
     reported = series is not None and bool(series.node.get("at_s"))
-    if told:
+    if waits := first_steps_words(snapshot):
+        blocks.append(Paragraph(waits, Tone.NEWS))
+    elif told:
         blocks.append(CHARTS["throughput"].static(snapshot, series))
     blocks += nodes_blocks(snapshot)
     if any(node.last is not None for node in snapshot.nodes):
@@ -76,6 +86,19 @@ def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     if reported:
         blocks.append(CHARTS["memory"].static(snapshot, series))
     return View(f"Job {snapshot.title}: {snapshot.phase}", tuple(blocks))
+
+
+def first_steps_words(snapshot: JobSnapshot) -> str:
+    """Return the line that stands in place of a starting job's empty chart; empty once it has trained."""
+    what = first_steps(snapshot)
+    return text_of(what, max(snapshot.at_s - snapshot.started_at_s, 0.0)) if what else ""
+
+
+def failed_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return that the job has failed, and why: the first that a reader should meet."""
+    if snapshot.phase is not JobPhase.FAILED:
+        return ()
+    return (Paragraph(snapshot.message or "The reason is not known; the job's logs may tell.", Tone.FAILED),)
 
 
 def stragglers_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tuple[Block, ...]:
@@ -104,8 +127,12 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         ("fit", fit_words(snapshot.fit)),
         ("evaluation", evaluation_words(snapshot)),
     ]
+    if snapshot.spec.deadline_s is not None:
+        facts.insert(6, ("deadline", deadline_words(snapshot)))
     if snapshot.pins:
         facts.insert(4, ("pinned", str(snapshot.pins)))
+    if snapshot.began_from is not None:
+        facts.append(("began from", str(snapshot.began_from)))
     if snapshot.n_dropped_message:
         facts.append(("dropped", f"{snapshot.n_dropped_message:,} messages could not be understood"))
     if snapshot.n_refused_client:
@@ -113,27 +140,44 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
+def deadline_words(snapshot: JobSnapshot) -> str:
+    """Say until when the job should be done, and how probable that is; of an ended job, whether it was."""
+    due_s = snapshot.started_at_s + (snapshot.spec.deadline_s or 0.0)
+    if snapshot.phase.is_final:
+        off_s = due_s - (snapshot.ended_at_s or snapshot.at_s)
+        return f"{units.clock(due_s)}; the job ended {margin_words(off_s)}"
+    if snapshot.deadline is None:
+        return f"{units.clock(due_s)}; nothing is known of the job's speed yet"
+    return f"{units.clock(due_s)}, {snapshot.deadline.words}"
+
+
 def rate_words(snapshot: JobSnapshot) -> str:
     """Describe the present throughput; of an ended job, its mean over the run."""
     if not snapshot.phase.is_final:
         return units.rate(snapshot.samples_per_s)
     run_s = (snapshot.ended_at_s or snapshot.at_s) - snapshot.started_at_s
-    if run_s <= 0 or not snapshot.train.n_sample_done:
-        return units.MISSING
-    return f"{units.rate(snapshot.train.n_sample_done / run_s)} on average"
+    n_before = 0 if snapshot.began_from is None else snapshot.began_from.n_sample
+    n_done = snapshot.train.n_sample_done - n_before
+    return f"{units.rate(n_done / run_s)} on average" if run_s > 0 and n_done > 0 else units.MISSING
 
 
 def plan_words(snapshot: JobSnapshot) -> str:
     """Describe the running plan and, where different, the desired one; of an ended job, the last one."""
     if snapshot.phase.is_final:
         return f"{snapshot.target} (at the end)"
-    if snapshot.running is None and snapshot.under_way and snapshot.markers:
-        return f"{snapshot.markers[-1].plan} until now, changing to {snapshot.target}"
-    if snapshot.running is None:
-        return f"changing to {snapshot.target}"
-    if snapshot.running != snapshot.target:
-        return f"{snapshot.running} (changing to {snapshot.target})"
-    return str(snapshot.running)
+    return change_words(snapshot, str)
+
+
+def change_words(snapshot: JobSnapshot, name: Callable[[ResourcePlan], str]) -> str:
+    """Tell the plan that runs, or ran until now, apart from the wanted one; `name` makes words of a plan."""
+    ran, wanted = snapshot.ran, name(snapshot.target)
+    if ran is None:
+        return f"starting with {wanted}"
+    if ran != snapshot.target:
+        return f"{name(ran)} until now, changing to {wanted}"
+    if snapshot.running is None and snapshot.phase is JobPhase.RESCALING:
+        return f"{wanted}, changing back to it"
+    return wanted
 
 
 def progress_words(counts: ShardCounts) -> str:
@@ -313,7 +357,7 @@ def shards_table(snapshot: JobSnapshot) -> Table:
     )
     note = (
         "Returned: taken back from workers that died or left, and trained by another one. "
-        "In quarantine: they ended their workers, and wait for %dlrover shards."
+        "In quarantine: they ended their workers, and wait for a decision with %dlrover shards."
     )
     return Table("Accounting of shards", head, rows, note)
 

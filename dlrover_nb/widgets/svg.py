@@ -2,8 +2,8 @@
 
 Why our own: a saved notebook must show its plots with neither kernel, network nor script, and stay small.
 Matplotlib would add 60 MB of dependency and 30-100 kB a chart; this draws what the charts need in a
-few kB. Colors are Okabe and Ito's, each with its own dash pattern or marker shape, on a white card
-so that light and dark notebooks show the same. Values that are NaN are gaps, never bridged.
+few kB. Colors are Okabe and Ito's, each with its own dash pattern or marker shape, on a card
+in the colors of the page (`theme`). Values that are NaN are gaps, never bridged.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from typing import TYPE_CHECKING, assert_never
 from dlrover_nb.widgets import extent
 from dlrover_nb.widgets import ticks as tick
 from dlrover_nb.widgets.blocks import escape
+from dlrover_nb.widgets.label_layout import CHAR, ROW_PX, Room, Side, row_of
 from dlrover_nb.widgets.marks import Area, Band, Layer, Line, Orientation, Plot, Points, Rule, has_rows
-from dlrover_nb.widgets.palette import GRID, INK
-from dlrover_nb.widgets.svg_elements import CHAR, Tile, card, ink_on, marker, swatch, text
+from dlrover_nb.widgets.plot_labels import Axes, level, of_markers, upright
+from dlrover_nb.widgets.svg_elements import Tile, card, ink_on, marker, swatch, text
+from dlrover_nb.widgets.theme import SVG_BG, SVG_GRID, SVG_INK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
+
+    from dlrover_nb.widgets.plot_labels import Rows
 
 _LEFT, _RIGHT, _BOTTOM, _TITLE, _ROW = 62, 22, 40, 22, 14
 _MOST_TICKS = 10
-_MOST_LABEL_ROWS = 3
 _OPACITY = 0.16
+_ANCHOR = {Side.LEFT: "start", Side.MIDDLE: "middle", Side.RIGHT: "end"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +52,25 @@ class _Frame:
     def py(self, y: float) -> float:
         return self.bottom - (y - self.y0) / (self.y1 - self.y0) * (self.bottom - self.top)
 
-    def holds(self, x: float, y: float) -> bool:
-        return self.x0 <= x <= self.x1 and self.y0 <= y <= self.y1
+    @property
+    def axes(self) -> Axes:
+        return Axes((self.x0, self.x1), (self.y0, self.y1))
+
+    @property
+    def room(self) -> Room:
+        return Room((self.right - self.left,) * 2, (self.bottom - self.top,) * 2)
 
 
 def draw(plot: Plot) -> Tile:
     """Return the plot as one ``<svg>`` element."""
+    plot = extent.cut(plot)
     frame = _frame(plot)
     inner = "".join(
         [
             text(_LEFT, 15, plot.title, size=12, weight="600"),
             _axes(plot, frame),
             *(_layer(layer, frame) for layer in plot.layers),
+            _marker_names(plot, frame),
             _rules_labels(plot, frame),
             _legend(plot),
         ]
@@ -73,19 +84,19 @@ def draw(plot: Plot) -> Tile:
 def _frame(plot: Plot) -> _Frame:
     (x0, x1), (y0, y1) = extent.x_range(plot), extent.y_range(plot)
     flat = _Frame(_LEFT, plot.width - _RIGHT, 0.0, plot.height - _BOTTOM, x0, x1, y0, y1)
-    return replace(flat, top=_TITLE + _ROW * (_legend_rows(plot) + _label_rows(plot, flat.px)) + 4)
+    return replace(flat, top=_TITLE + _ROW * _legend_rows(plot) + ROW_PX * _rows(plot, flat).n_row + 4)
 
 
 def _axes(plot: Plot, frame: _Frame) -> str:
     x_ticks = _x_ticks(plot, frame)
     y_ticks = tick.ticks(frame.y0, frame.y1, 5)
     parts = [
-        f'<path d="M{frame.left:.0f} {frame.py(y):.1f}H{frame.right:.0f}" stroke="{GRID}"/>'
+        f'<path d="M{frame.left:.0f} {frame.py(y):.1f}H{frame.right:.0f}" stroke="{SVG_GRID}"/>'
         + text(frame.left - 6, frame.py(y) + 3.5, label, anchor="end")
         for y, label in y_ticks
     ]
     parts += [
-        f'<path d="M{frame.px(x):.1f} {frame.bottom:.0f}v4" stroke="{INK}"/>'
+        f'<path d="M{frame.px(x):.1f} {frame.bottom:.0f}v4" stroke="{SVG_INK}"/>'
         + text(frame.px(x), frame.bottom + 15, label, anchor="middle")
         for x, label in x_ticks
     ]
@@ -94,7 +105,7 @@ def _axes(plot: Plot, frame: _Frame) -> str:
     edge = f"M{frame.left:.0f} {frame.top:.0f}V{frame.bottom:.0f}H{frame.right:.0f}"
     y_label = text(0, 0, plot.y_label, anchor="middle", size=11)
     parts += [
-        f'<path d="{edge}" fill="none" stroke="{INK}"/>',
+        f'<path d="{edge}" fill="none" stroke="{SVG_INK}"/>',
         text(middle, frame.bottom + 31, plot.x_label, anchor="middle", size=11),
         f'<g transform="translate(13 {height:.0f}) rotate(-90)">{y_label}</g>',
     ]
@@ -180,8 +191,8 @@ def _low(band: Band | Area) -> Sequence[float]:
 
 
 def _area(area: Area, frame: _Frame) -> str:
-    """Draw an area with a white edge, which separates neighbors, and its name where it is wide."""
-    edges = _line(Line(area.x, area.high, "#fff"), frame)
+    """Draw an area with an edge, which separates neighbors, and its name where it is wide."""
+    edges = _line(Line(area.x, area.high, SVG_BG), frame)
     return _band(area, frame) + edges + _name_inside(area, frame)
 
 
@@ -212,17 +223,17 @@ def _points(points: Points, frame: _Frame) -> str:
         if math.isfinite(x) and math.isfinite(y):
             title = f"<title>{escape(points.titles[i])}</title>" if i < len(points.titles) else ""
             parts.append(marker(points, frame.px(x), frame.py(y), title))
-            if i < len(points.labels):
-                parts.append(_name_beside(points.labels[i], frame.px(x), frame.py(y), points.size))
     return "".join(parts)
 
 
-def _name_beside(label: str, x: float, y: float, size: float) -> str:
-    """Write a marker's name to its upper left: a rising curve leaves room there."""
-    room = len(label) * CHAR + size + 4
-    if x - room < _LEFT:
-        return text(x + size + 4, y + 10, label)
-    return text(x - size - 4, y - 4, label, anchor="end")
+def _marker_names(plot: Plot, frame: _Frame) -> str:
+    layers = [layer for layer in plot.layers if isinstance(layer, Points)]
+    return "".join(
+        text(frame.px(x) + spot.dx, frame.py(y) + spot.dy, name, anchor=_ANCHOR[spot.side])
+        for layer, spots in zip(layers, of_markers(layers, frame.axes, frame.room), strict=True)
+        for name, x, y, spot in zip(layer.labels, layer.x, layer.y, spots, strict=False)
+        if spot
+    )
 
 
 def _rule(rule: Rule, frame: _Frame) -> str:
@@ -236,50 +247,28 @@ def _rule(rule: Rule, frame: _Frame) -> str:
     )
 
 
-# labels of rules: vertical ones above the plot in up to three rows, so that they never cover each other
+# labels of rules: upright ones in rows above the plot
 
 
-def _vertical(plot: Plot) -> list[Rule]:
-    rules = [r for r in plot.layers if isinstance(r, Rule) and r.along is Orientation.VERTICAL and r.label]
-    return sorted(rules, key=lambda r: r.at)
-
-
-def _label_rows(plot: Plot, px: Callable[[float], float]) -> int:
-    return 1 + max((row for _, _, row in _label_places(plot, px)), default=-1)
-
-
-def _label_places(plot: Plot, px: Callable[[float], float]) -> list[tuple[Rule, float, int]]:
-    """Return rule, x and row of each label; the rule's tool tip and the table hold those without room."""
-    ends = [-math.inf] * _MOST_LABEL_ROWS
-    places = []
-    for rule in _vertical(plot):
-        width = len(rule.label) * CHAR
-        start = min(px(rule.at), plot.width - _RIGHT - width)
-        row = next((i for i, end in enumerate(ends) if end <= start), None)
-        if row is not None:
-            ends[row] = start + width + 8
-            places.append((rule, start, row))
-    return places
+def _rows(plot: Plot, frame: _Frame) -> Rows:
+    return upright(plot, frame.axes.x, frame.room.width)
 
 
 def _rules_labels(plot: Plot, frame: _Frame) -> str:
     parts = []
-    for rule, start, row in _label_places(plot, frame.px):
-        x, y = frame.px(rule.at), frame.top - 5 - _ROW * row
-        parts.append(text(start, y, rule.label))
-        parts.append(f'<path d="M{x:.1f} {frame.top:.1f}V{y + 2:.1f}" stroke="{rule.color}"/>')
-    level = (r for r in plot.layers if isinstance(r, Rule) and r.along is Orientation.HORIZONTAL and r.label)
-    parts += [
-        text(frame.right - 4, _beside(frame.py(r.at), frame.top), r.label, anchor="end")
-        for r in level
-        if frame.y0 <= r.at <= frame.y1
-    ]
+    rows = _rows(plot, frame)
+    for rule, spot in zip(rows.rules, rows.spots, strict=True):
+        if spot is not None:  # the tool tip of the line, and the table, hold those without room
+            x, y = frame.px(rule.at), frame.top - 5 - ROW_PX * row_of(spot)
+            parts.append(text(x + spot.dx, y, rule.label, anchor=_ANCHOR[spot.side]))
+            parts.append(f'<path d="M{x:.1f} {frame.top:.1f}V{y - 7:.1f}" stroke="{rule.color}"/>')
+    for rule, spot in level(plot, frame.axes, frame.room):
+        if spot is not None:
+            x = frame.left if spot.side is Side.LEFT else frame.right
+            parts.append(
+                text(x + spot.dx, frame.py(rule.at) + spot.dy, rule.label, anchor=_ANCHOR[spot.side])
+            )
     return "".join(parts)
-
-
-def _beside(y: float, top: float) -> float:
-    """Return the base line of a label: above its line, below it where that is at the plot's upper edge."""
-    return y - 4 if y - _ROW > top else y + 11
 
 
 # legend

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from dlrover_nb.widgets import svg, svg_strips
 from dlrover_nb.widgets.marks import Drawing, Panel, Plot, Strips, has_rows
+from dlrover_nb.widgets.single import sentence, single
 from dlrover_nb.widgets.svg_elements import Tile, card, text, tile
 
 _WIDTH, _LEFT, _EMPTY_HEIGHT = 680, 62, 44
@@ -14,7 +15,7 @@ _WIDTH, _LEFT, _EMPTY_HEIGHT = 680, 62, 44
 def draw(drawing: Drawing) -> str:
     """Return the panels with data; a drawing without data is its title with the reason."""
     if drawing.empty:
-        return _nothing(drawing.title, drawing.empty)
+        return _nothing(drawing.title, drawing.empty).svg
     tiles = [draw_panel(panel) for panel in drawing.panels if _shows_anything(panel)]
     if len(tiles) == 1:
         return tiles[0].svg
@@ -22,10 +23,11 @@ def draw(drawing: Drawing) -> str:
 
 
 def draw_panel(panel: Panel) -> Tile:
-    """Return one panel."""
+    """Return one panel; a plot of a single value as a line of text."""
     match panel:
         case Plot():
-            return svg.draw(panel)
+            words = single(panel)
+            return _nothing(panel.title, sentence(words), panel.width) if words else svg.draw(panel)
         case Strips():
             return svg_strips.draw(panel)
         case _:
@@ -33,9 +35,9 @@ def draw_panel(panel: Panel) -> Tile:
 
 
 def _shows_anything(panel: Panel) -> bool:
-    return isinstance(panel, Strips) or any(map(has_rows, panel.layers))
+    return isinstance(panel, Strips) or any(map(has_rows, panel.layers)) or bool(single(panel))
 
 
-def _nothing(title: str, words: str) -> str:
+def _nothing(title: str, words: str, width: int = _WIDTH) -> Tile:
     inner = text(_LEFT, 15, title, size=12, weight="600") + text(_LEFT, 33, words, size=11)
-    return card(title, words, _WIDTH, _EMPTY_HEIGHT, inner)
+    return Tile(card(title, words, width, _EMPTY_HEIGHT, inner), width, _EMPTY_HEIGHT)

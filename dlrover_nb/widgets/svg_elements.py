@@ -6,20 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.palette import BLACK, BLUE, INK
+from dlrover_nb.widgets.palette import BLUE
+from dlrover_nb.widgets.theme import SVG_BG, SVG_INK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dlrover_nb.widgets.marks import Points
 
-CHAR = 5.6  # mean width of a character at 10 px, in px: wide enough for every common sans-serif
-_DARK = {BLACK, BLUE, INK}
-
 
 def ink_on(color: str) -> str:
-    """Return a legible text color on a color; Okabe and Ito's are light except black and blue."""
-    return "#fff" if color in _DARK else "#000"
+    """Return a legible text color on a color: all but blue are light."""
+    return "#fff" if color == BLUE else "#000"
 
 
 def text(  # noqa: PLR0913 - the attributes of one element
@@ -30,22 +28,21 @@ def text(  # noqa: PLR0913 - the attributes of one element
     anchor: str = "start",
     size: int = 10,
     weight: str = "",
-    color: str = INK,
+    color: str = "",
 ) -> str:
-    """Return a line of text at its base line."""
+    """Return a line of text at its base line; without a color, in that of the drawing."""
     bold = f' font-weight="{weight}"' if weight else ""
     side = f' text-anchor="{anchor}"' if anchor != "start" else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}"{side}{bold}>{escape(text)}</text>'
-    )
+    fill = f' fill="{color}"' if color else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}"{fill}{side}{bold}>{escape(text)}</text>'
 
 
 def marker(points: Points, x: float, y: float, title: str) -> str:
     """Return one marker; `title` is the element of its tool tip, or empty."""
     paint = (
-        f'fill="#fff" stroke="{points.color}" stroke-width="2"'
+        f'fill="{SVG_BG}" stroke="{points.color}" stroke-width="2"'
         if points.hollow
-        else f'fill="{points.color}" stroke="#fff" stroke-width="0.6"'
+        else f'fill="{points.color}" stroke="{SVG_BG}" stroke-width="0.6"'
     )
     return f'<path d="{_SHAPE[points.shape](x, y, points.size)}" {paint}>{title}</path>'
 
@@ -67,12 +64,13 @@ def swatch(color: str, x: float, y: float, opacity: float = 1.0) -> str:
 
 
 def card(title: str, desc: str, width: int, height: int, inner: str) -> str:
-    """Return a drawing on white as one ``<svg>``, with its title and a description."""
+    """Return a drawing on the page's background as one ``<svg>``, with its title and a description."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" style="max-width:100%;height:auto;background:#fff" '
-        f'font-family="system-ui,sans-serif"><title>{escape(title)}</title><desc>{escape(desc)}</desc>'
-        f'<rect width="{width}" height="{height}" fill="#fff"/>{inner}</svg>'
+        f'width="{width}" height="{height}" style="max-width:100%;height:auto" '
+        f'fill="{SVG_INK}" font-family="system-ui,sans-serif">'
+        f"<title>{escape(title)}</title><desc>{escape(desc)}</desc>"
+        f'<rect width="{width}" height="{height}" fill="{SVG_BG}"/>{inner}</svg>'
     )
 
 

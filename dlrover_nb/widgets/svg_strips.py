@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import ticks
 from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.palette import BLACK, GRID, INK
-from dlrover_nb.widgets.svg_elements import CHAR, Tile, card, ink_on, swatch, text
+from dlrover_nb.widgets.label_layout import CHAR
+from dlrover_nb.widgets.svg_elements import Tile, card, ink_on, swatch, text
+from dlrover_nb.widgets.theme import SVG_BG, SVG_GRID, SVG_INK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -95,14 +96,16 @@ def _pieces(frame: _Frame, pieces: Sequence[Piece], y: int) -> str:
     marked = [p for p in pieces if p.kind.is_marked]
     crosses = "".join(_cross((frame.px(p.start) + frame.px(p.stop)) / 2, y) for p in marked)
     if crosses:
-        paths.append(f'<path d="{crosses}" stroke="{BLACK}" stroke-width="1.4" fill="none"/>')
+        paths.append(f'<path d="{crosses}" stroke="#000" stroke-width="1.4" fill="none"/>')
     return "".join(paths)
 
 
 def _edges(frame: _Frame, pieces: Sequence[Piece], y: int) -> str:
-    """Separate neighbors by a white line: two colors may look alike."""
+    """Separate neighbors by a line: two colors may look alike."""
     inner = "".join(f"M{frame.px(p.start):.1f} {y}v{ROW}" for p in pieces[1:])
-    return f'<path d="{inner}" stroke="#fff" fill="none"/>' if inner and any(p.words for p in pieces) else ""
+    return (
+        f'<path d="{inner}" stroke="{SVG_BG}" fill="none"/>' if inner and any(p.words for p in pieces) else ""
+    )
 
 
 def _words(frame: _Frame, p: Piece, y: int) -> str:
@@ -120,13 +123,13 @@ def _cross(x: float, y: float) -> str:
 def _axis(strips: Strips, frame: _Frame) -> str:
     bottom = frame.top + len(strips.rows) * (ROW + GAP)
     parts = [
-        f'<path d="M{frame.px(x):.1f} {frame.top}V{bottom + 3}" stroke="{GRID}"/>'
+        f'<path d="M{frame.px(x):.1f} {frame.top}V{bottom + 3}" stroke="{SVG_GRID}"/>'
         + text(frame.px(x), bottom + 15, label + strips.unit, anchor="middle")
         for x, label in _ticks(strips)
     ]
     right = strips.width - _RIGHT
     parts += [
-        f'<path d="M{frame.left:.0f} {bottom}H{right}" stroke="{INK}"/>',
+        f'<path d="M{frame.left:.0f} {bottom}H{right}" stroke="{SVG_INK}"/>',
         text((frame.left + right) / 2, bottom + 31, strips.x_label, anchor="middle", size=11),
     ]
     return "".join(parts)
@@ -143,6 +146,6 @@ def _legend(frame: _Frame) -> str:
     for x, row, kind in frame.places():
         y = _TITLE + _LEGEND * row + 6.0
         cross = _cross(x + 10, y - ROW / 2)
-        mark = f'<path d="{cross}" stroke="{BLACK}" stroke-width="1.4"/>' * kind.is_marked
+        mark = f'<path d="{cross}" stroke="#000" stroke-width="1.4"/>' * kind.is_marked
         parts.append(swatch(kind.color, x, y) + mark + text(x + 26, y + 3.5, kind.label))
     return "".join(parts)

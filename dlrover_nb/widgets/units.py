@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.prices import ASSUMED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MISSING = "-"  # a value that is not known
 PRICE_UNKNOWN = "price unknown"
+BEFORE = "before the start"
 NO_BREAK = "\u00a0"
 
 
@@ -85,19 +89,32 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 3600:,.1f} h"
 
 
-def money(value: float | None, currency: str, *, per: str = "") -> str:
+@dataclass(frozen=True, slots=True)
+class Currency:
+    """A currency, and whether its prices are only assumed: then money is never shown without saying so."""
+
+    name: str = ""  # empty, as of a single record: unknown
+    assumed: bool = False
+
+    @property
+    def note(self) -> str:
+        """What follows an amount, or the unit of a column."""
+        return f", {ASSUMED}" if self.assumed else ""
+
+
+def money(value: float | None, currency: Currency, *, per: str = "") -> str:
     """Return an amount with its currency, ``per`` something; None: the price is unknown.
 
-    Without a currency, as of a single record, only the number is shown.
+    Without a currency only the number is shown. The caller adds the currency's `note`, once a line.
     """
     if value is None or not math.isfinite(value):
         return PRICE_UNKNOWN
-    if not currency:
+    if not currency.name:
         return f"{value:,.4g}{' per ' + per if per else ''}"
-    return f"{value:,.4g} {currency}{'/' + per if per else ''}"
+    return f"{value:,.4g} {currency.name}{'/' + per if per else ''}"
 
 
-def signed_money(value: float, currency: str, *, per: str) -> str:
+def signed_money(value: float, currency: Currency, *, per: str) -> str:
     """Return a difference of amounts, with its sign."""
     return f"{'+' if value >= 0 else '-'}{money(abs(value), currency, per=per)}"
 
@@ -111,6 +128,8 @@ def elapsed(seconds: float | None) -> str:
     """Return a time since the start in clock format, the same for short and for long times."""
     if seconds is None or not math.isfinite(seconds):
         return MISSING
+    if round(seconds) < 0:
+        return BEFORE  # as a fit that an earlier job of the name left
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Tone, block_html
 from dlrover_nb.widgets.plans import currency, gain_facts
+from dlrover_nb.widgets.theme import WARN
 from dlrover_nb.widgets.why import UNKNOWN, candidate_facts
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 _LEAST_MEMORY_MIB = 256
-_RED = "#B34700"  # dark enough to be read on white
 
 
 class Axis(StrEnum):
@@ -107,12 +108,14 @@ def _ladder(axis: Axis, snapshot: JobSnapshot, plan: ResourcePlan) -> Ladder:
 
 
 def _rungs(axis: Axis, snapshot: JobSnapshot) -> Sequence[float]:
-    bounds = snapshot.spec.bounds
+    spec = snapshot.spec
+    bounds = completed(spec.bounds, snapshot.capacity, spec.plan)
+    workers, ps = bounds.counts
     match axis:
         case Axis.WORKERS:
-            return range(1, bounds.max_workers + 1)
+            return range(1, workers + 1)
         case Axis.PS:
-            return range(1, bounds.max_ps + 1)
+            return range(1, ps + 1)
         case Axis.WORKER_CPU:
             return bounds.worker_cpus
         case Axis.PS_CPU:
@@ -148,6 +151,16 @@ def button_label(snapshot: JobSnapshot, plan: ResourcePlan) -> str:
     opened = snapshot.open_proposal
     words = plan_words(plan, snapshot.target)
     return f"Override {opened.id} with {words}" if opened else f"Scale to {words}"
+
+
+def nothing_to_send(snapshot: JobSnapshot, plan: ResourcePlan) -> str:
+    """Return why the plan of the sliders is no change; empty: it is one."""
+    opened = snapshot.open_proposal
+    if plan == snapshot.target:
+        return "This is the current plan"
+    if opened is not None and plan == opened.candidate.plan:
+        return f"This is the plan of {opened.id}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +205,7 @@ def consequence_html(told: Consequence, snapshot: JobSnapshot) -> str:
     """Return the same as HTML; warnings are red as well as worded."""
     parts = ((block, block_html(block)) for block in consequence_blocks(told, snapshot))
     return "".join(
-        f'<div style="color:{_RED}">{html}</div>' if _warns(block) else html for block, html in parts
+        f'<div style="color:{WARN}">{html}</div>' if _warns(block) else html for block, html in parts
     )
 
 

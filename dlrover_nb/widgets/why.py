@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, front
-from dlrover_nb.widgets.plans import band_words, currency, gain_facts, plans_table
+from dlrover_nb.widgets.plans import (
+    PREDICTED_NOW,
+    WHEN_PROPOSED,
+    band_words,
+    currency,
+    deadline_facts,
+    gain_facts,
+    plans_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +34,8 @@ if TYPE_CHECKING:
 FINISH = "finish in"
 FAR = 4.0  # times the cores of the largest plan on the front
 POSSIBLE = ("possible",)
-UNTOLD = "the plans measured so far do not tell these parts apart."
-UNKNOWN = "Nothing is known to predict it by yet: the fit waits for steady samples."
+UNTOLD = "the plans measured so far do not separate these parts."
+UNKNOWN = "No prediction yet: the fit waits for steady samples."
 
 
 def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
@@ -39,6 +47,8 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
     if e.marginals:
         blocks += marginal_blocks(e.marginals, money, ended=snapshot.phase.is_final)
     blocks += [*_runner_up_blocks(e, money), *_probe_blocks(e), *parts_blocks(e.candidate, snapshot.fit)]
+    if snapshot.began_from is not None:
+        blocks.append(Paragraph(f"The job began from {snapshot.began_from}.", Tone.HINT))
     if e.evidence:
         blocks.append(evidence_table(e.evidence))
     if snapshot.curves:
@@ -59,8 +69,19 @@ def _gain_blocks(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
         return (Paragraph(UNKNOWN), *((Facts(_binding(e)),) if e.binding else ()))
     if e.baseline is None or e.plan == e.baseline.plan:
         return (Facts((*_as_it_runs(e.candidate, snapshot), *_binding(e))),)
-    facts = (("plan", str(e.plan)), *gain_facts(e.candidate, e.baseline, money), *_binding(e))
+    facts = (
+        ("plan", str(e.plan)),
+        *gain_facts(e.candidate, e.baseline, money, when=_when(e, snapshot)),
+        *_binding(e),
+    )
     return Facts(facts), plans_table(e.baseline.plan, e.plan, "explained")
+
+
+def _when(e: Explanation, snapshot: JobSnapshot) -> str:
+    """Return when the explained plan was predicted: a closed proposal keeps its numbers."""
+    opened = snapshot.open_proposal
+    is_closed = e.proposal and (opened is None or opened.id != e.proposal)
+    return WHEN_PROPOSED if is_closed else PREDICTED_NOW
 
 
 def _as_it_runs(c: Candidate, snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
@@ -69,15 +90,18 @@ def _as_it_runs(c: Candidate, snapshot: JobSnapshot) -> tuple[tuple[str, str], .
     return facts if not snapshot.phase.is_final else tuple(f for f in facts if f[0] != FINISH)
 
 
-def candidate_facts(c: Candidate, money: str) -> tuple[tuple[str, str], ...]:
+def candidate_facts(
+    c: Candidate, money: units.Currency, *, when: str = PREDICTED_NOW
+) -> tuple[tuple[str, str], ...]:
     """Return a plan's throughput and cost, without comparison."""
     return (
         ("plan", str(c.plan)),
-        ("throughput", units.rate(c.prediction.samples_per_s)),
+        (when, units.rate(c.prediction.samples_per_s)),
         ("90 % band", band_words(c.prediction)),
-        ("cost", units.money(c.cost_per_hour, money, per="h")),
-        ("per million samples", units.money(c.cost_per_million, money)),
+        ("cost", units.money(c.cost_per_hour, money, per="h") + money.note),
+        ("per million samples", units.money(c.cost_per_million, money) + money.note),
         (FINISH, units.duration(c.finish_s)),
+        *deadline_facts(c),
         *((("because", c.reason),) if c.reason else ()),
     )
 
@@ -88,7 +112,9 @@ def _binding(e: Explanation) -> tuple[tuple[str, str], ...]:
     return tuple(("lies at" if i == 0 else "", each) for i, each in enumerate(held))
 
 
-def marginal_blocks(marginals: Sequence[Marginal], money: str, *, ended: bool = False) -> tuple[Block, ...]:
+def marginal_blocks(
+    marginals: Sequence[Marginal], money: units.Currency, *, ended: bool = False
+) -> tuple[Block, ...]:
     """Return the effect and cost of one step along each axis; none is possible in an ended job."""
     told = () if ended else _refused(_refusal_of_all([m.weighed for m in marginals]))
     return (*told, _marginals_table(marginals, money))
@@ -112,13 +138,13 @@ def _possible(weighed: Sequence[Weighed]) -> list[tuple[str, ...]]:
     return [(f"no: {w.refusal}" if w.refusal else "yes",) for w in weighed]
 
 
-def _marginals_table(marginals: Sequence[Marginal], money: str) -> Table:
+def _marginals_table(marginals: Sequence[Marginal], money: units.Currency) -> Table:
     possible = _possible([m.weighed for m in marginals])
     head = (
         "one step",
         "samples/s",
         "change",
-        f"{money} per hour",
+        f"{money.name} per hour{money.note}",
         "plan",
         *(POSSIBLE if any(possible) else ()),
     )
@@ -145,13 +171,13 @@ def _signed(value: float | None) -> str:
     return f"{'+' if value >= 0 else '-'}{units.number(abs(value))}"
 
 
-def _runner_up_blocks(e: Explanation, money: str) -> tuple[Block, ...]:
+def _runner_up_blocks(e: Explanation, money: units.Currency) -> tuple[Block, ...]:
     if e.runner_up is None:
         return ()
     c = e.runner_up
     words = (
         f"Next best: {c.plan.short} at {units.rate(c.prediction.samples_per_s)}, "
-        f"{units.money(c.cost_per_hour, money, per='h')}"
+        f"{units.money(c.cost_per_hour, money, per='h')}{money.note}"
     )
     return (Paragraph(f"{words}. {e.runner_up_why}" if e.runner_up_why else f"{words}."),)
 
@@ -231,15 +257,15 @@ def _one_blocks(w: Weighed, snapshot: JobSnapshot) -> tuple[Block, ...]:
     now = snapshot.front.current if snapshot.front else None
     if w.plan == snapshot.target:
         told = Facts(_as_it_runs(w.candidate, snapshot)) if w.candidate else Paragraph(UNKNOWN)
-        ended = "It is what the job ran on." if snapshot.phase.is_final else ""
-        return Paragraph(ended or "It is what the job runs on, or is changing to."), told
+        does = "runs on" if snapshot.running == w.plan else "is changing to"
+        return Paragraph(f"It is what the job {'ran on' if snapshot.phase.is_final else does}."), told
     if w.candidate is None:
         facts: Block = Paragraph(UNKNOWN)
     elif now is None:
         facts = Facts(candidate_facts(w.candidate, money))
     else:
         facts = Facts((("plan", str(w.plan)), *_gain(w.candidate, now, snapshot)))
-    table = plans_table(snapshot.running or snapshot.target, w.plan, "asked about")
+    table = plans_table(snapshot.ran or snapshot.target, w.plan, "asked about")
     return facts, table, *_offer(w, snapshot)
 
 
@@ -252,7 +278,7 @@ def _gain(new: Candidate, now: Candidate, snapshot: JobSnapshot) -> tuple[tuple[
 def _offer(w: Weighed, snapshot: JobSnapshot) -> tuple[Block, ...]:
     if w.refusal or snapshot.phase.is_final:
         return ()
-    return (Paragraph("Have it with:", Tone.HINT, (scale_command(snapshot.spec.name, w.plan),)),)
+    return (Paragraph("Apply it with:", Tone.HINT, (scale_command(snapshot.spec.name, w.plan),)),)
 
 
 def scale_command(job: str, plan: ResourcePlan) -> str:
@@ -268,8 +294,9 @@ def scale_command(job: str, plan: ResourcePlan) -> str:
 def weighed_table(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> Table:
     """Return plans as rows of a table."""
     possible = _possible(weighed)
-    money = f"{currency(snapshot)} per hour"
-    head = ("plan", "samples/s", "90 % band", money, "finish", "pause", *(POSSIBLE if any(possible) else ()))
+    money = currency(snapshot)
+    cost = f"{money.name} per hour{money.note}"
+    head = ("plan", "samples/s", "90 % band", cost, "finish", "pause", *(POSSIBLE if any(possible) else ()))
     rows = tuple((*_weighed_row(w), *cell) for w, cell in zip(weighed, possible, strict=True))
     return Table("Plans weighed", head, rows)
 

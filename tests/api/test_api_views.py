@@ -7,13 +7,14 @@ from html.parser import HTMLParser
 import builders as b
 import pytest
 
+from dlrover_nb.api.connection_view import ConnectionView
 from dlrover_nb.api.exports import ExportView
 from dlrover_nb.api.views import (
-    ConnectionView,
     DecisionView,
     JobsView,
     Note,
     PlansView,
+    ShardsView,
     StatusView,
 )
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
@@ -21,6 +22,7 @@ from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.shards import SkippedBatch
 from dlrover_nb.core.structs.summary import JobSummary
 
 
@@ -56,6 +58,15 @@ def views(hostile: str = ""):
 
 
 VIEWS = views()
+
+
+def test_batches_that_were_skipped_are_listed_with_their_rows():
+    batch = SkippedBatch(3, 512, 20_480, 30_719, "its loss is nan", 2, (20_500, 30_000))
+    text = " ".join(str(ShardsView(b.snapshot(skipped_batches=(batch,)))).split())
+    assert "Batches that were skipped" in text
+    assert "20,480 to 30,719" in text
+    assert "its loss is nan; the model gives no finite number for rows 20500, 30000" in text
+    assert "Batches that were skipped" not in str(ShardsView(b.snapshot()))
 
 
 class Words(HTMLParser):
@@ -135,7 +146,7 @@ def test_a_job_that_just_started_has_views_too():
     young = b.snapshot(fit=None, front=None, curves=(), memory=(), proposals=(), decisions=(), outcomes=(),
                        markers=(), nodes=(), running=None, loss=None, evaluation=None, story=())  # fmt: skip
     assert "No proposal yet" in str(PlansView(young))
-    assert "changing to" in str(StatusView(young))
+    assert "starting with" in str(StatusView(young))
 
 
 @pytest.mark.parametrize(

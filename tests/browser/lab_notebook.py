@@ -1,9 +1,11 @@
 """A notebook in JupyterLab as a person uses it, and the live view in it."""
 
+import contextlib
 import json
 import re
 
 import nbformat
+from playwright.sync_api import TimeoutError  # noqa: A004 - playwright's name
 from waiting import LIMIT_S, until
 
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -52,6 +54,18 @@ class Notebook:
         self.page.reload()
         self.wait_for_kernel()
 
+    def theme(self):
+        """Return "light" or "dark": what the page says of itself."""
+        is_light = self.page.locator("body").get_attribute("data-jp-theme-light")
+        return "light" if is_light == "true" else "dark"
+
+    def switch_theme(self, name):
+        """Choose a theme from the menu."""
+        self.page.get_by_role("menuitem", name="Settings", exact=True).click()
+        for label in ("Theme", f"JupyterLab {name.title()}"):
+            self.page.locator(".lm-Menu-itemLabel").get_by_text(label, exact=True).click()
+        until(lambda: self.theme() == name, f"the {name} theme")
+
     def cell(self, name):
         return self.page.locator(".jp-CodeCell").nth(self.names.index(name))
 
@@ -63,14 +77,19 @@ class Notebook:
 
     def _press_run(self, name):
         asked = self.page.locator(".jp-Dialog")
-        for question, answer in QUESTIONS.items():
-            if asked.filter(has_text=question).count():
-                asked.get_by_role("button", name=answer, exact=True).click()
-                until(lambda: not asked.count(), "the end of JupyterLab's question")
-        assert not asked.count(), f"JupyterLab asks: {asked.first.inner_text()}"
+        until(lambda: self._has_answered(asked), lambda: f"the end of {asked.all_inner_texts()}")
         self.cell(name).locator(".cm-content").click()
         self.page.keyboard.press("Control+Enter")
         self.page.wait_for_timeout(1000)
+
+    @staticmethod
+    def _has_answered(asked):
+        """Answer what JupyterLab asks, unless it takes its question back meanwhile; return whether it asks no more."""
+        for question, answer in QUESTIONS.items():
+            if asked.filter(has_text=question).count():
+                with contextlib.suppress(TimeoutError):
+                    asked.get_by_role("button", name=answer, exact=True).first.click(timeout=5000)
+        return not asked.count()
 
     def prompt(self, name):
         return self.cell(name).locator(".jp-InputPrompt").inner_text()

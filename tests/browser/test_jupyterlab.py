@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from chromium import picture, unnamed
+from chromium import picture, unlocked, unnamed
 from lab_notebook import Live, Notebook
 from waiting import LIMIT_S, until
 
@@ -48,11 +48,11 @@ def test_a_job_from_launch_over_accept_and_a_killed_kernel_to_a_saved_notebook(n
     live = launch_and_watch(notebook)
     accept_the_first_proposal(live)
     a_busy_cell_leaves_the_view_alive(notebook, live)
-    override_the_second_proposal(live)
+    overridden = override_a_proposal(live)
     before = trained(live), live.n_point()
     the_job_outlives_a_killed_kernel(notebook, before)
     content = stop_and_save(notebook)
-    read_without_a_kernel(new_page(), notebook, content)
+    read_without_a_kernel(new_page(), notebook, content, overridden)
 
 
 def launch_and_watch(notebook):
@@ -73,6 +73,7 @@ def accept_the_first_proposal(live):
     live.says("p1 (EXPLORE) waits for your decision")
     live.button("Accept p1").scroll_into_view_if_needed()
     picture(live.page, "front")
+    unlocked(live.page)
     live.button("Accept p1").click()
     assert re.search(r"applied (after a pause of|without a pause)", live.says("p1 as d1: applied"))
     until(lambda: markers(live) == 2, what="the second plan's marker")
@@ -82,7 +83,7 @@ def accept_the_first_proposal(live):
 def markers(live):
     return live.page.evaluate(
         """() => Math.max(...Bokeh.documents.flatMap(doc => [...doc._all_models.values()]
-        .filter(m => m.type === 'ColumnDataSource' && m.data.align && m.data.dash).map(m => m.data.x.length)))"""
+        .filter(m => m.type === 'ColumnDataSource' && m.data.align && m.data.dash && m.data.low).map(m => m.data.x.length)))"""
     )
 
 
@@ -97,31 +98,50 @@ def a_busy_cell_leaves_the_view_alive(notebook, live):
     notebook.file.with_name("go on").touch()
 
 
-def override_the_second_proposal(live):
-    """Set the sliders to three workers and one PS, read what that would bring, and ask for it."""
+def override_a_proposal(live):
+    """Set the sliders to a plan that nobody proposes, read what that would bring, ask for it, return what it overrode.
+
+    What is measured decides which plan the second proposal is, and whether a third takes its place meanwhile.
+    """
     live.says("p2 (")  # whether to learn or to improve is for what was measured
-    slide(live, "Workers", 3)
-    slide(live, "PS", 1)
-    wanted = live.button("Override p2 with 3w x 0.5 + 1p x 0.25")
-    until(wanted.is_enabled, what="what the plan of the sliders would bring")
+    now = re.search(r"plan (\d)w x 0.5 \+ (\d)p x 0.25", live.head())
+    known = (tuple(map(int, now.groups())), (n_shown(live, "Workers"), n_shown(live, "PS")))
+    n_worker, n_ps = next(plan for plan in ((3, 1), (2, 1), (1, 2)) if plan not in known)
+    slide(live, "Workers", n_worker)
+    slide(live, "PS", n_ps)
+    words = f"{n_worker}w x 0.5 + {n_ps}p x 0.25"
+    wanted = live.button(re.compile(rf"^Override p\d+ with {re.escape(words)}$"))
+    until(lambda: wanted.count() and wanted.is_enabled(), what=lambda: f"{words} in {buttons(live)}")
     assert not unnamed(live.output.aria_snapshot())
     live.output.get_by_role("slider").first.scroll_into_view_if_needed()
     picture(live.page, "sliders")
+    unlocked(live.page)
+    overridden = re.search(r"p\d+", wanted.inner_text()).group()
     wanted.click()
-    live.says("instead of p2 as d2: applied")
-    until(lambda: "plan 3w x 0.5 + 1p x 0.25" in live.head(), what="the plan of the override")
+    live.says(f"instead of {overridden} as d2: applied")
+    until(lambda: f"plan {words}" in live.head(), what="the plan of the override")
+    return overridden
+
+
+def buttons(live):
+    return live.output.get_by_role("button").all_inner_texts()
+
+
+def n_shown(live, name):
+    """Return the number on a slider."""
+    slider = live.output.get_by_role("slider", name=name, exact=True)
+    return int(slider.get_attribute("aria-valuetext").split()[0])
 
 
 def slide(live, name, value):
     """Move a slider from the keyboard until it says the value."""
     slider = live.output.get_by_role("slider", name=name, exact=True)
 
-    def said():
-        return int(slider.get_attribute("aria-valuetext").split()[0])
-
-    while (before := said()) != value:
+    while (before := n_shown(live, name)) != value:
         slider.press("ArrowRight" if before < value else "ArrowLeft")
-        until(lambda at=before: said() != at, what=f"another value than {before} of slider {name}")
+        until(
+            lambda at=before: n_shown(live, name) != at, what=f"another value than {before} of slider {name}"
+        )
 
 
 def trained(live):
@@ -157,7 +177,7 @@ def stop_and_save(notebook):
     return notebook.save()
 
 
-def read_without_a_kernel(page, notebook, content):
+def read_without_a_kernel(page, notebook, content, overridden):
     assert notebook.file.stat().st_size < 1_000_000
     outputs = [output for cell in content["cells"] for output in cell["outputs"]]
     assert not [
@@ -171,7 +191,7 @@ def read_without_a_kernel(page, notebook, content):
     page.goto(notebook.file.with_suffix(".html").as_uri())
     picture(page, "saved-without-kernel", full_page=True)
     last_view = page.locator(".dlrover-static").last
-    for title in ("Throughput", "Memory per node", "Pareto front of plans"):
+    for title in ("Throughput", "Memory per node", "Pareto front"):
         assert last_view.locator("svg").filter(has_text=title).first.is_visible()
-    for words in ("stopped by", "samples/s", "accept p1", "override p2", "Predicted and measured"):
+    for words in ("stopped by", "samples/s", "accept p1", f"override {overridden}", "Predicted and measured"):
         assert words in last_view.inner_text()

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from chromium import picture, unnamed
+from chromium import picture, unlocked, unnamed
 from lab_notebook import Live, Notebook, write_notebook
 from waiting import LIMIT_S, until
 
@@ -20,7 +20,8 @@ CELLS = {
 epochs: 100000
 plan:
   worker: {count: 2, cpu: 1, memory_mib: 2048}
-  ps: {count: 1, cpu: 1, memory_mib: 2048}""",
+  ps: {count: 1, cpu: 1, memory_mib: 2048}
+bounds: {max_workers: 4}""",
     "watch": "%dlrover watch ads",
     "wait": "%dlrover wait ads",
     "status": "%dlrover status ads",
@@ -43,6 +44,7 @@ def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page
 
     live.says("p1 (")
     live.output.get_by_role("slider", name="Workers").press("ArrowRight")
+    unlocked(page)
     live.button("Accept p1").click()
     live.says("p1 as d1: applied")
 
@@ -102,6 +104,7 @@ def test_sliders_weigh_a_plan_and_set_it_while_a_cell_is_busy(page, lab):
     send.wait_for()
     until(send.is_enabled, what="what the plan of the sliders would bring")
     picture(page, "sliders-busy")
+    unlocked(page)
     send.click()
     until(lambda: "plan 4w x" in live.head(), what="the plan of the sliders")
     assert notebook.is_busy("wait")

@@ -13,7 +13,7 @@ from dlrover_nb.core.files import write
 def test_a_file_is_overwritten_only_by_force(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     assert write(path, "one\n") == path
-    with pytest.raises(InvalidValueError, match="is there already; use --force"):
+    with pytest.raises(InvalidValueError, match="exists already; use --force"):
         write(path, "two\n")
     assert path.read_text() == "one\n"
     write(path, "two\n", force=True)
@@ -28,7 +28,7 @@ def test_the_file_has_the_usual_permissions(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_and_a_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"no folder .*nowhere; make it first"):
+    with pytest.raises(NotFoundError, match=r"no folder .*nowhere; create it first"):
         write(tmp_path / "nowhere" / "job.yaml", "x")
     with pytest.raises(InvalidValueError, match="is a folder, expected a file"):
         write(tmp_path, "x", force=True)

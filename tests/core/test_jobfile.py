@@ -13,9 +13,11 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import WRITTEN_AS, dump_job, known_keys, known_values, parse_job
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, EarlyStopping, JobSpec, Metric, ModelSpec
+from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.start_from import StartFrom
 
 FAST = settings(deadline=None, phases=[Phase.generate], database=None, max_examples=500)
 
@@ -132,8 +134,8 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
         ("name: x\nmode: autp", "unknown mode 'autp'; did you mean 'auto'?"),
         ("name: x\nmode: 3", "mode must be one of manual, suggest, auto, got 3"),
         (
-            "name: x\ndata: {path: day1.csv}",
-            "data.format is missing, and the extension of 'day1.csv' is unknown; set it to one of",
+            "name: x\ndata: {path: day1.rows}",
+            "data.format is missing, and the extension of 'day1.rows' is unknown; set it to one of",
         ),
         ("name: x\nplan: {ps: {count: 0}}", "plan.ps: node count must be >= 1, got 0"),
         ("name: x\ndata: {holdout: 2}", "data: holdout must be in [0, 1), got 2.0"),
@@ -204,3 +206,22 @@ def test_any_text_is_a_job_or_a_refusal(text: str) -> None:
     except InvalidValueError:
         return
     assert parse_job(dump_job(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("start_from: daily", StartFrom("daily")),
+        ("start_from: {source: daily@17.5, rows: true}", StartFrom("daily@17.5", rows=True)),
+        ("start_from: s3://bucket/daily/4", StartFrom("s3://bucket/daily/4")),
+        ("start_from: ./old/run", StartFrom("/jobs/old/run")),
+        ("start_from: null", None),
+    ],
+)
+def test_a_start_is_a_run_a_folder_or_a_url(text: str, start: StartFrom | None) -> None:
+    assert parse_job(f"name: x\n{text}", base=Path("/jobs")).start_from == start
+
+
+def test_rows_without_a_run_are_refused() -> None:
+    with pytest.raises(InvalidValueError, match=r"start_from.source must name a run .* \(--from RUN\)"):
+        parse_job("name: x\nstart_from: {rows: true}")

@@ -25,7 +25,7 @@ def test_programs_of_others_survive_a_job_file():
 def test_a_file_of_release_0_1_names_them_foreign():
     assert parse_job(JOB.replace("external:", "foreign:")) == parse_job(JOB)
     assert "\nexternal:" in dump_job(parse_job(JOB))
-    with pytest.raises(InvalidValueError, match="external is given twice, once as foreign; leave one"):
+    with pytest.raises(InvalidValueError, match="external is given twice, once as foreign; remove one"):
         parse_job(f"{JOB}\nforeign: {{n_sample: 5, worker: {{command: [a]}}}}\n")
 
 

@@ -99,7 +99,8 @@ def test_every_candidate_fits_and_the_current_plan_is_predicted_as_measured():
 
 def test_current_plan_outside_the_bounds_is_still_on_its_curves():
     six = replace(NOW, worker=RolePlan(6, 0.5, 1024))
-    curves = {c.axis: c for c in analyse(situation(seen(six, 30_000), plan=six)).curves}
+    spec = JobSpec("x", bounds=PlanBounds(max_workers=4))
+    curves = {c.axis: c for c in analyse(situation(seen(six, 30_000), plan=six, spec=spec)).curves}
     assert curves["workers"].x[-1] == 6
     assert curves["workers"].measured_x == (6.0,) * 5
     assert all(len(c.x) == len(c.predictions) and c.at in c.x for c in curves.values())

@@ -83,7 +83,7 @@ def test_job_without_relatives_starts_as_its_user_asked():
     spec = JobSpec("x", plan=NOW)
     found = warm_start(spec, ROOM, TRAITS, [])
     assert (found.plan, found.prior) == (NOW, None)
-    assert "no job like it" in found.why
+    assert "no similar job" in found.why
 
 
 def test_job_with_relatives_starts_where_they_ended_and_knows_what_they_knew():
@@ -123,7 +123,7 @@ def test_plan_that_keeps_the_pins_goes_before_a_faster_one():
     pins = Pins(ps_cpu=0.25)
     found = scaled(analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000), pins=pins)))
     assert found.candidate.plan == pins.applied(NOW)
-    assert found.why == "To keep what is pinned (ps_cpu = 0.25): 0.25 instead of 0.5 cpu per PS."
+    assert found.why == "To match the pins (ps_cpu = 0.25): 0.25 instead of 0.5 cpu per PS."
     assert found.candidate.reason == found.why
 
 
@@ -185,7 +185,7 @@ def test_memory_that_is_needed_is_all_that_changes():
     found = post_scale(ANALYSIS, (need(),), rejected_plans={})
     assert found.kind is ProposalKind.PROTECT
     assert found.candidate.plan == replace(NOW, ps=replace(NOW.ps, memory_mib=768))
-    assert found.why == "To protect: s0 was killed. This plan gives 768 MiB for each ps."
+    assert found.why == "To avoid running out of memory: s0 was killed. This plan gives 768 MiB for each ps."
 
 
 def test_protection_that_failed_is_not_advised_again():

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.usercode import is_import, load, pack
+from dlrover_nb.core.usercode import file_of, identity, is_import, load, pack
 
 OFFSET = 5
 LOCK = threading.Lock()
@@ -101,3 +101,56 @@ def test_what_is_no_name_is_refused(text):
     assert not is_import(text)
     with pytest.raises(InvalidValueError, match=r"expected code named as package\.module:name"):
         load(text, None)
+
+
+NET = """
+class Net:
+    WIDTH = {width}
+
+    def forward(self, x):
+        return x {sign} self.WIDTH
+
+    def name(self):
+        return {name!r}
+"""
+
+
+def _identity(folder, *, path="/tmp/ipykernel_7/1.py", n_line=0, width=8, sign="+", name="net"):
+    """Return the identity of a class as a notebook's cell makes it."""
+    cell = {"__name__": "__main__"}
+    exec(compile("\n" * n_line + NET.format(width=width, sign=sign, name=name), path, "exec"), cell)
+    packed = pack(cell["Net"])
+    packed.write(folder)
+    return identity(packed.code, folder)
+
+
+def test_code_keeps_its_identity_when_it_is_pickled_again_elsewhere(tmp_path):
+    first = _identity(tmp_path)
+    assert first
+    assert _identity(tmp_path) == first  # cloudpickle gives each pickled class another random id
+    assert _identity(tmp_path, path="/tmp/ipykernel_8/99.py", n_line=40) == first
+    assert _identity(tmp_path, width=16) == first  # another size of the same model
+
+
+@pytest.mark.parametrize("changes", [{"sign": "*"}, {"name": "wide"}])
+def test_other_code_has_another_identity(tmp_path, changes):
+    assert _identity(tmp_path, **changes) != _identity(tmp_path)
+
+
+def test_code_that_cannot_be_read_has_no_identity(tmp_path):
+    code = pack(shifted).code
+    assert identity(code, None) == identity(code, tmp_path) == ""
+    (tmp_path / file_of(code)).write_bytes(b"\x80\x05no pickle at all")
+    assert identity(code, tmp_path) == ""
+    assert identity("json:dumps", None) == identity("json:dumps", tmp_path) != identity("json:loads", None)
+
+
+def test_reading_an_identity_runs_no_code(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    packed = pack(Trap())
+    packed.write(tmp_path)
+    assert identity(packed.code, tmp_path)
+    assert not (tmp_path / "sprung").exists()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -31,3 +33,44 @@ def test_aliases_are_read_as_what_they_stand_for() -> None:
 def test_aliases_that_multiply_without_end_are_refused(text: str) -> None:
     with pytest.raises(InvalidValueError, match=r"at most 1,000,000 values, got more"):
         load_documents(text)
+
+
+def test_groups_that_merge_each_other_without_end_are_refused_before_they_are_merged() -> None:
+    lines = ["a: &a {k: 1}"]
+    for n in range(60):  # 2^60 values, by some lines
+        before = f"b{n - 1}" if n else "a"
+        lines.append(f"b{n}: &b{n}\n  <<: [*{before}, *{before}]")
+    with pytest.raises(
+        InvalidValueError, match=r"malformed YAML in line .* at most 10,000 values may be merged"
+    ):
+        load_documents("\n".join(lines))
+
+
+def test_merged_groups_are_read() -> None:
+    assert load_documents("a: &a {k: 1, j: 2}\nb: {<<: *a, k: 3}") == [
+        {"a": {"k": 1, "j": 2}, "b": {"k": 3, "j": 2}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0x10", "0x10"),
+        ("1:30", "1:30"),
+        ("010", "010"),
+        ("0b1", "0b1"),
+        ("1:30.5", "1:30.5"),
+        ("12", 12),
+        ("-1_000", -1000),
+        ("+7", 7),
+        ("0", 0),
+        ("1.5", 1.5),
+        ("-2.5e+3", -2500.0),
+        (".5", 0.5),
+        (".inf", float("inf")),
+        ("yes", True),
+        ("2026-01-02", date(2026, 1, 2)),
+    ],
+)
+def test_numbers_are_decimal(text: str, value: object) -> None:
+    assert load_documents(f"n: {text}") == [{"n": value}]

@@ -9,7 +9,7 @@ from jobs_in_pods import FOREVER, PLAN, SMALL, assert_exact, job, names_of, trai
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
+from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.structs.events import ProgressMade
 from dlrover_nb.core.structs.resources import RolePlan
 
@@ -70,7 +70,7 @@ def test_a_job_whose_master_is_deleted_goes_on_with_its_nodes(place):
 def progress_of(name, folder):
     """Return when the job's journal last told of progress, and of how many samples: no API server is asked."""
     (run,) = folder.glob(f"{name}-*")
-    made = [event for event in read_journal(run / JOURNAL) if isinstance(event, ProgressMade)]
+    made = [event for event in read_events(run) if isinstance(event, ProgressMade)]
     return made[-1].at_s, made[-1].n_sample_done
 
 

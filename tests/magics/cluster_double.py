@@ -137,7 +137,7 @@ class Link:
             raise NotFoundError(f"job {self.state.spec.name} has no proposal {proposal!r}")
         now = candidate(self.state.target, self.state.target, 10_000.0)
         if told is None:
-            return Explanation(self.state.target, None, now, now, "No plan is better for sure.")
+            return Explanation(self.state.target, None, now, now, "No plan is certain to be better.")
         return Explanation(told.candidate.plan, told.id, told.candidate, now, told.why)
 
     def choose(self, choice: UserChoice) -> None:
@@ -213,6 +213,9 @@ class MemoryCluster:
             JobSummary(name, s.phase, "ada", AT_S, s.target, s.samples_per_s, 0.4, None, live=True)
             for name, s in ((name, link.state) for name, link in self.links.items())
         )
+
+    def live_jobs(self) -> tuple[JobSummary, ...]:
+        return self.jobs()
 
     def job(self, name: str) -> JobHandle:
         if name not in self.links:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import shlex
 
 import pytest
@@ -11,18 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb import cli
+from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.sizes import Sizes
+from dlrover_nb.core.backends.simulated.assumptions import N_MACHINE, SPEED
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import known_keys
-from dlrover_nb.core.structs.job import (
-    EarlyStopping,
-    JobSpec,
-    Metric,
-    Migration,
-    ModelSpec,
-    Optimizer,
-    Sync,
-)
+from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job import JobSpec, Migration, ModelSpec, Optimizer, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.magics.arguments import GRAMMAR, Grammar
 from dlrover_nb.magics.submission import spec_of
@@ -151,6 +147,14 @@ def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, ob
         ("shutdown --force", "shutdown", {"force": True}),
         ("submit", "submit", SUBMIT),
         ("submit ads --warm-start", "submit", SUBMIT | {"settings": (("name", "ads"), ("warm_start", True))}),
+        (
+            "submit ads --from daily --from-rows",
+            "submit",
+            SUBMIT
+            | {
+                "settings": (("name", "ads"), ("start_from.source", "daily"), ("start_from.rows", True)),
+            },
+        ),
         ("submit --file j.yaml --wait", "submit", SUBMIT | {"file": "j.yaml", "wait": True}),
         (
             "submit ctr --file j.yaml --ps 2 --numeric age,price",
@@ -186,8 +190,8 @@ def test_the_handler_of_a_verb_takes_what_its_parser_gives(grammar: Grammar, nam
         ("demo", "unknown verb 'demo'"),
         ("submit x --worker 2", "unknown flag '--worker'; did you mean --workers?; see %dlrover help submit"),
         ("submit x --wor=2", "unknown flag '--wor'; did you mean"),
-        ("jobs --all", "unknown flag '--all'; there are none here"),
-        ("status a b", "one word too many: 'b'"),
+        ("jobs --all", "unknown flag '--all'; this verb has none"),
+        ("status a b", "unexpected argument: 'b'"),
         ("scale --workers two", "--workers: must be a whole number, got 'two'"),
         ("scale --ps-cpu much", "--ps-cpu: must be a number, got 'much'"),
         ("mode autp", "unknown mode 'autp'; did you mean auto?"),
@@ -224,7 +228,40 @@ def test_every_verb_explains_itself_with_its_example() -> None:
         assert f"example: dlrover-nb {name} {verb.example}".rstrip() in text
     assert "demo" in cli.GRAMMAR.help_text()
     assert "demo" not in GRAMMAR.help_text()
-    assert cli.GRAMMAR.parse(["demo", "--out", "x"]).values == {"out": "x"}
+    assert cli.GRAMMAR.parse(["demo", "--out", "x"]).values == {"out": "x", "as_json": False}
+
+
+def shown_defaults(verb: str) -> dict[str, str]:
+    """Return the long flags of a verb, each with the default that its help shows; empty where it shows none."""
+    text = GRAMMAR.help_text(verb).partition("options:")[2]
+    entries = re.findall(
+        r"^  (?:-\w(?: \w+)?, )?(--[\w-]+)((?:.*\n)(?: {4}.*\n)*)", text + "\n", re.MULTILINE
+    )
+    return {flag: " ".join(rest.split()).partition("default: ")[2] for flag, rest in entries}
+
+
+def test_the_help_of_submit_shows_the_defaults_of_the_code() -> None:
+    shown = shown_defaults("submit")
+    n_compared = 0
+    for flag, *_ in SUBMIT_FLAGS:
+        assert shown[flag] or flag == "--exclude", flag
+        if " " in shown[flag] or not shown[flag]:  # a sentence
+            continue
+        n_compared += 1
+        typed = f"submit x {'--early-stopping auc ' if flag in {'--patience', '--min-gain'} else ''}"
+        given = spec_of(
+            None, GRAMMAR.parse_line(f"{typed} {flag} {shown[flag]}").values["settings"], None, {}
+        )
+        expected = spec_of(None, GRAMMAR.parse_line(typed).values["settings"], None, {})
+        assert given == expected, f"{flag} {shown[flag]}"
+    assert n_compared > 25
+
+
+def test_other_verbs_show_theirs() -> None:
+    connect = shown_defaults("connect")
+    assert (connect["--machines"], connect["--speed"]) == (f"{N_MACHINE}", f"{SPEED:g}")
+    assert shown_defaults("logs")["--lines"] == str(inspect.signature(Cluster.logs).parameters["n"].default)
+    assert shown_defaults("wait")["--for"] == "end"
 
 
 def test_every_flag_of_submit_is_a_key_of_the_job_file() -> None:

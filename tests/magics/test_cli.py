@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
-from dlrover_nb import __version__, cli
+from dlrover_nb import __version__, cli, watch
 from dlrover_nb.cli import CLI
 from dlrover_nb.core.errors import JobFailedError
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
@@ -55,7 +54,7 @@ def test_verbs_connect_by_themselves_and_print_text(run, memory: MemoryCluster) 
 def test_the_variable_names_the_cluster_of_every_verb(
     memory: MemoryCluster, monkeypatch, address: str, told
 ) -> None:
-    monkeypatch.setattr(cli, "Commands", partial(Commands, memory.connect))
+    monkeypatch.setattr(cli, "connect", memory.connect)
     monkeypatch.setenv(cli.ADDRESS, address)
     assert cli.main(["jobs"]) == 0
     assert (*memory.connected[0][:2], memory.options[0]) == told
@@ -152,9 +151,9 @@ def test_watch_redraws_until_the_job_ends(memory: MemoryCluster, monkeypatch: py
     handle, link = memory.submit(JobSpec("ctr")), memory.links["ctr"]
     n_look = count(1)
     link.on_snapshot = lambda: link.end(JobPhase.SUCCEEDED) if next(n_look) == 3 else None
-    monkeypatch.setattr(cli, "REDRAW_S", 0.0)
+    monkeypatch.setattr(watch, "REDRAW_S", 0.0)
     screen = io.StringIO()
-    snapshot = cli.watch(handle, Console(file=screen, width=120, force_terminal=True))
+    snapshot = watch.watch(handle, Console(file=screen, width=120, force_terminal=True))
     assert snapshot.phase is JobPhase.SUCCEEDED
     assert "ctr" in screen.getvalue()
 
@@ -162,7 +161,7 @@ def test_watch_redraws_until_the_job_ends(memory: MemoryCluster, monkeypatch: py
 def test_a_failed_demo_is_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(out: Path) -> object:
+    def fail(out: Path, console: Console) -> object:
         raise JobFailedError(f"the demo's job ended as failed; see {out.name}")
 
     monkeypatch.setattr("dlrover_nb.demo.run_demo", fail)

@@ -107,7 +107,7 @@ def test_the_command_line_finds_the_cluster_by_one_variable(team, monkeypatch, c
     place = team("admin")
     monkeypatch.setenv(cli.ADDRESS, f"kubernetes:///{place}")
     assert cli.main(["jobs"]) == 0
-    assert "No jobs yet" in capsys.readouterr().out
+    assert "No jobs yet" in capsys.readouterr().err, "there is no row for the pipe"
     assert cli.main(["connect", "kubernetes", "--namespace", place]) == 0
     assert f"namespace   {place}" in capsys.readouterr().out
     told = dict(dlrover_nb.connect("kubernetes", namespace=place).standing().facts)["in a shell"]
@@ -115,7 +115,7 @@ def test_the_command_line_finds_the_cluster_by_one_variable(team, monkeypatch, c
     monkeypatch.setenv(*told.split("=", 1))
     assert cli.main(["jobs"]) == 0
     monkeypatch.setenv(cli.ADDRESS, "kubernetes://no-such-context/ml")
-    assert cli.main(["jobs"]) == 2
+    assert cli.main(["jobs"]) == cli.ExitCode.NO_ANSWER
     assert "has no context no-such-context; choose one of its contexts: testkube" in capsys.readouterr().err
 
 

@@ -73,8 +73,8 @@ def test_scores_are_of_an_owner_and_of_some_days(told: InteractiveShell) -> None
     ("line", "message"),
     [
         ("history click", "no job 'click' in the history; did you mean clicks?"),
-        ("history clicks --run clicks@1", "no run 'clicks@1' of job clicks; it knows clicks@"),
-        ("history --run nope", "no job 'nope' in the history; it knows clicks, views"),
+        ("history clicks --run clicks@1", "no run 'clicks@1' of job clicks; it has clicks@"),
+        ("history --run nope", "no job 'nope' in the history; it has clicks, views"),
         ("score --days 0", "days must be > 0, got 0; leave it out for all"),
         ("score --days nan", "days must be > 0, got nan"),
         ("score --days soon", "--days: must be a number, got 'soon'"),

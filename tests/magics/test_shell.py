@@ -30,7 +30,7 @@ from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import DataFormat, JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import RolePlan
 from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, ShardAction, ShardChoice
-from dlrover_nb.magics.shell import loaded
+from dlrover_nb.magics.shell import explain_verbs, loaded
 from dlrover_nb.widgets.poller import Poller
 
 if TYPE_CHECKING:
@@ -210,6 +210,21 @@ def test_help_is_the_docstring(shell: InteractiveShell) -> None:
     assert "accept     accept a proposal" in told["docstring"]
 
 
+@pytest.mark.parametrize(
+    "text", ["%dlrover scale?", "%dlrover  scale ??\n", "\n%%dlrover scale?\n", "  %dlrover scale?"]
+)
+def test_a_verb_with_a_question_mark_is_explained(shell: InteractiveShell, text: str) -> None:
+    assert "--worker-cpu CORES" in str(shell.run_cell(text).result)
+
+
+def test_other_lines_with_a_question_mark_are_left_alone(shell: InteractiveShell) -> None:
+    for text in ('"""\n%dlrover scale?\n"""\n', "%dlrover?\n", "%dlrover accept --why ok?\n", "x = 1\n"):
+        lines = text.splitlines(keepends=True)
+        assert explain_verbs(lines) == lines
+    shell.run_line_magic("unload_ext", "dlrover_nb")
+    assert explain_verbs not in shell.input_transformers_cleanup
+
+
 def test_accept_without_an_id_takes_the_proposal_that_was_shown(magic: Magic) -> None:
     magic.link.propose(1)
     magic("plans")
@@ -264,7 +279,7 @@ def test_export_shows_or_writes_the_plan(magic: Magic, tmp_path: Path) -> None:
     assert worker["template"]["spec"]["containers"][0]["image"] == "r/i:2"
     assert document["metadata"]["namespace"] == "ads"
     assert "90 % band" in document["metadata"]["annotations"]["dlrover-nb/predicted-samples-per-s"]
-    assert "is there already; use --force" in magic.refused("export -o job.yaml")
+    assert "exists already; use --force" in magic.refused("export -o job.yaml")
     assert "has no plan 'p7'; known: current, p1" in magic.refused("export --plan p7")
     assert "metadata/namespace" in magic.refused("export --namespace Not_One")
 
@@ -282,7 +297,7 @@ def test_report_is_one_file_without_outside_links(magic: Magic, tmp_path: Path) 
     html = (tmp_path / "report.html").read_text()
     assert "ctr" in html
     assert "<script src" not in html
-    assert "is there already" in magic.refused("report -o report.html")
+    assert "exists already" in magic.refused("report -o report.html")
 
 
 def test_a_job_that_runs_is_deleted_only_by_force(magic: Magic) -> None:
@@ -344,7 +359,7 @@ def test_the_job_may_be_left_out_only_while_one_runs(magic: Magic) -> None:
         ("submit X", None, "job name must be 1-52 lower-case letters"),
         ("submit --file nowhere.yaml", None, "no job file"),
         ("submit --file .", None, "cannot read job file"),
-        ("submit x --data rows.csv", None, "data.format is missing, and"),
+        ("submit x --data rows.dat", None, "data.format is missing, and"),
         ("submit x --set data=3 --label y", None, "data must be a group of format, path"),
         ("submit x --set modell.seed=1", None, "unknown key 'modell'; did you mean 'model'?"),
         ("submit", "name: x\nplan: {worker: [", "malformed YAML in line 2, column"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from IPython.core.error import UsageError
-from waiting import LIMIT_S
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import NotFoundError
@@ -131,3 +131,24 @@ def test_a_simulated_job_has_no_shard_to_decide_about(simulated):
     assert "Shards of quick-start (simulated)" in str(simulated.run_line_magic("dlrover", "shards"))
     with pytest.raises(UsageError, match="none is: this job is simulated"):
         simulated.run_line_magic("dlrover", "shards --skip 1")
+
+
+def test_a_submit_says_which_plans_the_cluster_allows(simulated):
+    run = simulated.run_line_magic
+    named = "--set bounds.max_workers=3 --set bounds.max_ps=1 --set bounds.worker_cpus=[1]"
+    first = run("dlrover", f"submit partly --epochs 100000 {named}").first
+    shown = " ".join(str(first).split())
+    assert "Plans may have up to 3 workers of 1 core and 1 PS of 0.25 to" in shown
+    assert "ps_cpus follow from the cluster" in shown
+    whole = run("dlrover", f"submit wholly --epochs 100000 {named} --set bounds.ps_cpus=[1]").first
+    assert "from the cluster" not in " ".join(str(whole).split())
+
+
+def test_a_submit_speaks_of_its_deadline_and_status_of_what_can_be_promised(simulated):
+    run = simulated.run_line_magic
+    job = run("dlrover", "submit due --epochs 100000 --set deadline_s=60")
+    assert "Deadline" in str(job.first)
+    until(lambda: job.snapshot().deadline, "an outlook by the first fit")
+    shown = " ".join(str(job.status()).split())
+    assert "no plan reaches 90 %" in shown
+    assert "earliest end" in shown

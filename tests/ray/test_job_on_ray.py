@@ -117,7 +117,7 @@ def test_a_job_is_found_again_by_name_from_another_process(cluster, wait_until):
     assert out.startswith("found ["), err
     with pytest.raises(NotFoundError, match="did you mean found"):
         cluster.job("fuond")
-    with pytest.raises(InvalidValueError, match="is here already"):
+    with pytest.raises(InvalidValueError, match="exists already"):
         cluster.submit(job("found", n_epoch=FOREVER))
     stopped = handle.stop(why="seen enough")
     assert stopped.phase is JobPhase.STOPPED

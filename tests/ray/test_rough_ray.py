@@ -19,7 +19,7 @@ from dlrover_nb.core.backends.ray.master import RayLink
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
-from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
+from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.structs.events import RoomChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
@@ -61,7 +61,7 @@ def test_a_killed_master_comes_back_to_its_nodes_and_the_job_ends_exactly(cluste
     assert final.phase is JobPhase.SUCCEEDED, final.message
     assert final.train.done == final.train.total
     assert final.train.n_sample_done == final.train.n_sample_total
-    assert sum("the master came back" in line for line in final.story) == 2
+    assert sum("the master restarted" in line for line in final.story) == 2
     wait_until(lambda: not any(map(psutil.pid_exists, nodes.values())), what="the end of its nodes")
 
 
@@ -106,7 +106,7 @@ def test_a_job_plans_with_what_it_holds_and_what_nobody_does(cluster, wait_until
     (folder,) = jobs_folder().glob("planner-*")
 
     def rooms():
-        events = read_journal(folder / JOURNAL)
+        events = read_events(folder)
         return [each.capacity.total_cpu for each in events if isinstance(each, RoomChanged)]
 
     wait_until(lambda: rooms()[-1:] == [4 - 0.75], what="less room")

@@ -15,6 +15,7 @@ from dlrover_nb.core.errors import BackendError, CapacityError, NotFoundError, S
 from dlrover_nb.core.rundir.node_logs import newest
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.snapshot import JobSnapshot, PlanMarker, SeriesChunk
 
@@ -79,10 +80,20 @@ class Master:
         )  # fmt: skip
         target, mode = made.plan or now.target, made.mode or now.mode
         self.state = replace(
-            now, target=target, running=target, mode=mode, undo=back, decisions=(*now.decisions, made),
+            now, target=target, running=target, under_way="", mode=mode, undo=back, decisions=(*now.decisions, made),
             at_s=now.at_s + 1,
         )  # fmt: skip
         return made
+
+    def begin(self, plan: ResourcePlan, decision: str) -> None:
+        """Begin a change of plan that was decided."""
+        with self.lock:
+            now = self.state
+            back = Decision(Verdict.SCALE, "", 0.0, plan=now.target, undoes=decision)
+            self.state = replace(
+                now, phase=JobPhase.RESCALING, target=plan, running=None, under_way=decision, undo=back,
+                markers=(*now.markers, PlanMarker(now.at_s, now.target, 0.0, None)),
+            )  # fmt: skip
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
         with self.lock:
@@ -105,7 +116,7 @@ class Master:
                 raise NotFoundError(f"job quick-start has no proposal {proposal!r}")
             now = builders.candidate(self.state.target, self.state.target)
             if told is None:
-                return Explanation(self.state.target, None, now, now, "no plan is better for sure")
+                return Explanation(self.state.target, None, now, now, "no plan is certain to be better")
             return Explanation(
                 told.candidate.plan, told.id, told.candidate, told.baseline, told.why, flip=told.flip
             )

@@ -114,7 +114,7 @@ def test_front_names_its_picks_and_shows_the_open_proposal():
     data = front.columns(b.snapshot())
     assert {n for d in data.front for n in d.names} == {"cheapest", "best value", "knee", "fastest"}
     assert data.proposal is not None
-    assert data.proposal.names == ("proposal p2",)
+    assert data.proposal.names == ("proposal p2 as proposed",)
     assert front.columns(b.snapshot(proposals=())).proposal is None
 
 
@@ -175,7 +175,9 @@ def test_live_figure_shows_nothing_new_as_no_change_and_new_rows_as_one(name):
             curves=b.snapshot().curves[:0] or (b.curve("workers", (1.0, 2.0), 2.0),),
             proposals=(),
             outcomes=(),
-            rounds=(EvaluationRound(1, b.START_S + 100, Evaluation(0.93, 0.14, 20_000)),),
+            rounds=tuple(
+                EvaluationRound(n, b.START_S + 100 * n, Evaluation(0.93, 0.14, 20_000)) for n in (1, 2)
+            ),
         ),
         b.series(301, nodes=("worker-0", "worker-1", "ps-0")),
     )
@@ -232,7 +234,7 @@ def test_a_tap_tells_which_candidate():
     sources = {r.data_source for r in figure.root.renderers if "words" in r.data_source.data}
     by_plan = {words: (source, i) for source in sources for i, words in enumerate(source.data["words"])}
     third = front.columns(b.snapshot()).front[2]
-    source, i = by_plan[front.words(third, "USD/h")]
+    source, i = by_plan[front.words(third, "USD/h, assumed prices")]
     source.selected.indices = [i]
     assert tapped == [third.candidate]
 
@@ -287,3 +289,13 @@ def test_entries_of_a_legend_refer_to_nothing_that_ticks(name):
     figure.update(b.snapshot(), b.series(90))
     assert sources
     assert repr([dict(source.data) for source in sources]) == repr(before)
+
+
+def test_the_proposed_plan_has_one_number_on_the_front():
+    on_front = b.front().candidates[2]
+    stale = replace(on_front, prediction=replace(on_front.prediction, samples_per_s=1.0))
+    opened = replace(b.proposal(), candidate=stale)
+    data = front.columns(b.snapshot(proposals=(opened,)))
+    assert data.proposal == front.Dot(on_front, ("proposal p1",))
+    elsewhere = b.proposal(target=b.plan(2, 2))
+    assert front.columns(b.snapshot(proposals=(elsewhere,))).proposal.names == ("proposal p1 as proposed",)

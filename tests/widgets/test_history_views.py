@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import builders as b
@@ -14,6 +15,7 @@ from dlrover_nb.core.client.past_runs import RunHistory
 from dlrover_nb.core.history import JobRun
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import FitSummary, SeriesRow, TermKnowledge
+from dlrover_nb.core.structs.start_from import StartFrom
 from dlrover_nb.widgets import history
 
 
@@ -75,7 +77,7 @@ def test_runs_are_listed_with_how_they_ended():
     assert "10 min" in text
     assert "(not ended)" in text
     assert "%dlrover history quick-start --run quick-start@1" in text
-    assert "No run is remembered yet." in history.runs_view(()).text()
+    assert "No run is recorded yet." in history.runs_view(()).text()
 
 
 @pytest.mark.parametrize("n", [1, 12, 13, 100])
@@ -91,3 +93,19 @@ def test_every_span_is_on_the_line_once(minutes):
     rows = tuple(row(m, 100.0 + m) for m in sorted(minutes))
     _, y = history._line(rows, b.START_S, "samples_per_s")
     assert [v for v in y if math.isfinite(v)] == [r.samples_per_s for r in rows]
+
+
+def test_what_an_earlier_run_left_is_told_as_before_the_start_and_never_as_a_negative_time():
+    early = replace(b.snapshot().outcomes[0], applied_at_s=b.START_S - 300)
+    view = history.history_view(past(fits=(fit(-90), fit(2)), outcomes=(early,)))
+    assert "before the start" in view.text()
+    assert not re.search(r"(?<![\w.])-\d+:\d\d", view.html())
+    chart = history.speed_chart(past(outcomes=(early,)))
+    assert "0 min</text>" in chart.svg
+    assert ">-" not in re.sub(r">-<", "", chart.svg)
+
+
+def test_a_run_tells_what_it_began_from():
+    spec = replace(run().spec, start_from=StartFrom("daily", rows=True))
+    assert "daily, with its rows" in " ".join(history.history_view(past(run=run(spec=spec))).text().split())
+    assert "began from" not in history.history_view(past()).text()

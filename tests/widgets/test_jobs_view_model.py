@@ -82,6 +82,34 @@ def test_the_chart_counts_from_the_first_start_also_where_time_is_simulated(clus
     assert JobsViewModel(cluster).state().origin_s == 10.0
 
 
+def test_no_time_of_the_chart_is_before_its_origin(cluster):
+    late = replace(cluster.told["ads"], started_at_s=90.0)  # its master's clock runs ahead
+    cluster.told = {"ads": late}
+    state = JobsViewModel(cluster).state()
+    assert min(state.wide.since(state.origin_s).t_s) >= 0
+
+
+def test_a_job_with_a_clock_ahead_neither_shifts_the_others_nor_stops_the_chart_when_it_leaves(
+    cluster, clock
+):
+    ahead = replace(cluster.told["ads"], at_s=3660.0, started_at_s=3610.0)
+    cluster.told["ads"] = ahead
+    view_model = JobsViewModel(cluster, monotonic=lambda: clock[0])
+    assert view_model.state().origin_s == 3610.0
+    until(lambda: view_model.state().wide.y["feed"][0] == 40.0, what="history")
+    n_row = len(view_model.state().wide.t_s)
+    for _ in range(3):
+        cluster.pass_time()
+        view_model.fetch()
+    del cluster.told["ads"]
+    for _ in range(3):
+        cluster.pass_time()
+        view_model.fetch()
+    wide = view_model.state().wide
+    assert wide.t_s[n_row:] == [3661.0, 3662.0, 3663.0, 3664.0, 3665.0, 3666.0]
+    assert wide.y["feed"][n_row:] == [100.0] * 6
+
+
 def test_jobs_come_and_go(cluster, view_model, clock):
     cluster.told["mail"] = cluster.job_of("mail")
     cluster.pass_time()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import builders as b
 import pytest
-from chromium import unnamed
+from chromium import unlocked, unnamed
 from masters import Master
 from waiting import until
 
@@ -14,6 +14,10 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
+from dlrover_nb.widgets.review import LOCK_S
+
+HELD = "window.held_ms = 10_000; performance.now = () => window.held_ms"  # the page's clock, held by a test
+MEANS = "said => Bokeh.documents.some(d => [...d._all_models.values()].some(m => m.tags?.[0] === said))"
 
 pytestmark = [
     pytest.mark.browser,
@@ -55,7 +59,7 @@ def test_accept_tells_the_truth_from_asked_to_applied(master, address, page):
     until(accept.is_disabled)
 
 
-def test_a_slider_shows_its_consequence_and_the_override_is_exactly_that_plan(master, address, page):
+def test_a_slider_shows_its_consequence_and_its_plan_is_sent_and_can_be_cancelled(master, address, page):
     page.goto(address)
     workers = page.get_by_role("slider", name="Workers")
     workers.wait_for()
@@ -64,6 +68,7 @@ def test_a_slider_shows_its_consequence_and_the_override_is_exactly_that_plan(ma
     page.get_by_text("Extrapolated: no similar plan was measured").wait_for()
     override = page.get_by_role("button", name="Override p2 with 3w x 0.5 + 1p x 0.5")
     page.get_by_label("Reason").fill("three fit")
+    unlocked(page)
     override.click()
     status = page.get_by_role("status")
     until(lambda: "Your plan instead of p2" in status.aria_snapshot())
@@ -71,6 +76,16 @@ def test_a_slider_shows_its_consequence_and_the_override_is_exactly_that_plan(ma
     assert decision.plan == b.plan(3, 1, 0.5, 0.5)
     assert decision.why == "three fit"
     assert not unnamed(page.locator("body").aria_snapshot())
+
+    master.begin(decision.plan, decision.id)
+    page.get_by_text(f"{b.NOW_PLAN.short} until now, changing to {decision.plan.short}").wait_for()
+    cancel = page.get_by_role("button", name=f"Cancel {decision.id}")
+    cancel.wait_for()
+    unlocked(page)
+    cancel.click()
+    until(lambda: len(master.asked) == 2)
+    assert (master.asked[1].undoes, master.asked[1].plan) == (decision.id, b.NOW_PLAN)
+    page.get_by_text("changing to").wait_for(state="hidden")
 
 
 def test_dragging_ends_with_the_consequence_of_the_last_plan(master, address, page):
@@ -82,13 +97,20 @@ def test_dragging_ends_with_the_consequence_of_the_last_plan(master, address, pa
             workers.fill(index)
     page.get_by_text("workers 1 x 0.5 cpu, 1024 MiB; ps 1 x 0.5 cpu").wait_for()
     page.get_by_role("button", name="Back to the proposal").click()
-    page.get_by_role("button", name="Override p2 with 2w x 0.5 + 1p x 0.5").wait_for()
+    page.get_by_role("button", name="This is the plan of p2").wait_for()
 
 
-def test_a_stale_press_is_refused_kindly_and_a_rejection_carries_its_reason(master, address, page):
+def test_a_click_meant_for_one_proposal_never_answers_the_next_and_a_reason_is_kept_once(
+    master, address, page
+):
+    page.add_init_script(HELD)
     page.goto(address)
     accept = page.get_by_role("button", name="Accept p2")
     accept.wait_for()
+    page.wait_for_function(
+        MEANS, arg="accept p2"
+    )  # on a slow machine the page comes before its first drawing
+    page.evaluate("ms => { window.held_ms += ms }", 1000 * LOCK_S)
     status = page.get_by_role("status")
     with master.lock:  # p2 is replaced behind the page's back
         master.state = replace(
@@ -97,8 +119,14 @@ def test_a_stale_press_is_refused_kindly_and_a_rejection_carries_its_reason(mast
         accept.click()
     until(lambda: "Refused to accept p2: proposal p2 is no longer open" in status.aria_snapshot())
     page.get_by_label("Reason").fill("not tonight")
-    page.get_by_role("button", name="Reject p3").click()
+    reject = page.get_by_role("button", name="Reject p3")
+    reject.click()  # at the very moment at which the button has changed
+    until(lambda: "Refused to reject p3: the button had just changed" in status.aria_snapshot())
+    assert not master.asked
+    page.evaluate("ms => { window.held_ms += ms }", 1000 * LOCK_S)
+    reject.click()
     until(lambda: "Proposal p3 as d2: rejected" in status.aria_snapshot())
+    until(lambda: page.get_by_label("Reason").input_value() == "")
     assert [(d.verdict, d.why) for d in master.asked] == [(Verdict.REJECT, "not tonight")]
 
 

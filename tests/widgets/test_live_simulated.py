@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chromium import picture, unnamed
+from chromium import picture, unlocked, unnamed
 from waiting import until
 
 from dlrover_nb.core.connect import connect
@@ -39,6 +39,7 @@ def test_a_simulated_job_is_watched_and_scaled_from_the_browser(job, serve, new_
     send = page.get_by_role("button", name="4w x")
     until(send.is_enabled)
     picture(page, "live-simulated", full_page=True)
+    unlocked(page)
     send.click()
     page.get_by_text("plan 4w x").first.wait_for()  # in the head line: it runs
     page.get_by_role("button", name="Undo d").wait_for()

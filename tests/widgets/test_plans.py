@@ -11,21 +11,24 @@ from dlrover_nb.core.structs.decisions import BreakEven, Decision, ProposalStatu
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.widgets.plans import change_facts, state_words
 from dlrover_nb.widgets.status import commands
+from dlrover_nb.widgets.units import Currency
+
+USD = Currency("USD")
 
 
 def test_a_proposal_says_what_would_change_it():
     words = "Below 20,000 samples/s of the proposed plan, what runs now would be recommended."
     flip = BreakEven("throughput", 30_000.0, 20_000.0, "samples/s", b.NOW_PLAN, words)
-    facts = dict(change_facts(replace(b.proposal(), flip=flip), "USD"))
+    facts = dict(change_facts(replace(b.proposal(), flip=flip), USD))
     assert facts["what would change it"] == words
-    assert "what would change it" not in dict(change_facts(b.proposal(), "USD"))
+    assert "what would change it" not in dict(change_facts(b.proposal(), USD))
 
 
 def test_an_open_proposal_says_what_auto_mode_waits_for():
     note = "auto waits: 2 of the last 3 predictions missed their band"
-    assert dict(change_facts(b.proposal(note=note), "USD"))["waits"] == note
+    assert dict(change_facts(b.proposal(note=note), USD))["waits"] == note
     closed = b.proposal(status=ProposalStatus.REJECTED, note="no")
-    assert "waits" not in dict(change_facts(closed, "USD"))
+    assert "waits" not in dict(change_facts(closed, USD))
 
 
 def test_a_decision_that_the_picture_does_not_know_yet_tells_nothing_of_its_effect():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import builders
 import pytest
@@ -63,4 +64,25 @@ def test_front_draws_cores_with_the_reason_where_money_tells_no_plans_apart():
 
 
 def test_known_prices_are_shown_as_money():
-    assert front.columns(builders.snapshot()).cost_label == "cost in USD per hour"
+    assert front.columns(builders.snapshot(spec=own_prices())).cost_label == "cost in USD per hour"
+
+
+def own_prices():
+    spec = builders.snapshot().spec
+    return replace(spec, prices=PriceTable(cpu_hour=0.05, gib_hour=0.005, assumed=False))
+
+
+def test_money_of_assumed_prices_says_so_wherever_it_stands():
+    assumed = builders.snapshot()
+    for shown in (assumed, builders.snapshot(spec=own_prices())):
+        view = plans_view(shown)
+        console = Console(width=200, record=True)
+        console.print(render(shown))
+        lines = [*view.text().splitlines(), *console.export_text().splitlines()]
+        money = [line for line in lines if "USD" in line]
+        assert len(money) >= 4
+        said = [
+            a for a, b in pairwise([*lines, ""]) if "USD" in a and "assumed" in a + b
+        ]  # heads are wrapped
+        assert said == (money if shown is assumed else [])
+        assert ("cost in USD per hour, assumed prices" in view.html()) == (shown is assumed)

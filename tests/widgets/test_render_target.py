@@ -118,7 +118,7 @@ def answered(view) -> bool:
 
 def test_what_a_press_changes_reaches_the_page(master, view, screen, page):
     with master.lock:  # the master is slow to answer
-        page.say(screen._press, "value", "Accept p2\n1")
+        page.say(screen._press, "value", "Accept p2\n60000\n1")
         assert screen.buttons.accept.disabled
         assert not page.differences()
     until(lambda: answered(view))
@@ -148,7 +148,7 @@ def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, vi
     stage.lock = Watched(stage.lock, came)
 
     def press() -> None:
-        page.say(screen._press, "value", "Reject p2\n1")
+        page.say(screen._press, "value", "Reject p2\n60000\n1")
         came.set()
 
     presser, show = threading.Thread(target=press), stage._show

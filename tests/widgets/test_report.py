@@ -37,3 +37,10 @@ def test_report_tells_who_decided_what_when_and_why_and_how_it_turned_out():
 def test_hostile_names_stay_text():
     snapshot = b.snapshot(story=(b.HOSTILE,), message=b.HOSTILE)
     assert "<script" not in report_html(snapshot, b.series(nodes=(b.HOSTILE, "ps-0")))
+
+
+def test_a_report_leads_to_each_of_its_parts():
+    html = report_html(b.snapshot(), b.series())
+    parts = re.findall(r'<h[1-6] id="([^"]+)"', html)
+    assert len(parts) == len(set(parts)) >= 8
+    assert re.findall(r'<a href="#([^"]+)"', html) == parts

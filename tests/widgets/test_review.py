@@ -7,17 +7,23 @@ from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalSt
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase, NodeView, PlanMarker, waits_told
+from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.widgets.blocks import Tone
+from dlrover_nb.widgets.plans import state_words
 from dlrover_nb.widgets.review import (
+    LOCK_S,
     Answer,
     Link,
     PendingAction,
     card_html,
     header_html,
+    meaning,
     review,
+    too_early,
     undo_label,
     undo_words,
 )
-from dlrover_nb.widgets.status import status_view
+from dlrover_nb.widgets.status import failed_blocks, status_view
 
 FRESH = Link(0.5)
 TAKEN = PendingAction(Verdict.ACCEPT, "p2", Answer.TAKEN, Decision(Verdict.ACCEPT, "ada", 0.0, "p2", id="d2"))
@@ -173,6 +179,30 @@ def test_a_change_under_way_is_cancelled_and_the_status_names_both_plans():
     assert "%dlrover undo" not in str(status_view(later, None))
 
 
+def test_every_view_tells_the_plan_that_ran_and_the_wanted_one_apart():
+    now, better = b.NOW_PLAN, b.BETTER_PLAN
+    ran = (PlanMarker(0.0, now, 0.0, None),)
+    waiting = b.snapshot(phase=JobPhase.RESCALING, target=better, running=None, markers=ran, under_way="d9")
+    assert f"plan {now.short} until now, changing to {better.short}" in header_html(waiting, FRESH)
+    assert summarize(waiting).plan == now
+    back = replace(waiting, target=now)
+    assert f"plan {now.short}, changing back to it" in header_html(back, FRESH)
+    first = b.snapshot(phase=JobPhase.STARTING, running=None, markers=())
+    assert f"plan starting with {first.target.short}" in header_html(first, FRESH)
+    assert f"plan {now.short} &middot;" in header_html(b.snapshot(), FRESH)
+
+
+def test_a_decision_on_a_plan_says_whether_it_ran():
+    scale = Decision(Verdict.SCALE, "ada", 10.0, plan=b.BETTER_PLAN, id="d9")
+    state = {"decisions": (scale,), "running": None, "target": b.BETTER_PLAN, "markers": ()}
+    under_way = b.snapshot(under_way="d9", **state)
+    assert state_words(scale, None, under_way) == "requested, not applied yet"
+    back = replace(under_way, under_way="", running=b.NOW_PLAN)
+    assert state_words(scale, None, back).startswith("not applied: cancelled")
+    since = replace(back, markers=(PlanMarker(20.0, b.BETTER_PLAN, 0.0, None),))
+    assert state_words(scale, None, since) == "applied, and replaced since"
+
+
 def test_an_ended_job_shows_its_mean_throughput_and_its_last_plan():
     now = b.snapshot()
     train = replace(now.train, n_sample_done=1_000_000)
@@ -187,3 +217,41 @@ def test_an_ended_job_shows_its_mean_throughput_and_its_last_plan():
         assert "10,000 samples/s on average" in text
         assert "changing to" not in text
     assert "samples/s" not in header_html(replace(ended, train=replace(train, n_sample_done=0)), FRESH)
+
+
+def test_a_failed_job_looks_failed_before_anything_else_is_read():
+    failed = b.snapshot(phase=JobPhase.FAILED, message="worker-0 ended: exit code 137", ended_at_s=b.START_S)
+    head = header_html(failed, FRESH)
+    assert head.index("<strong") < head.index("failed: worker-0 ended: exit code 137")
+    assert head.count("exit code 137") == 1
+    first = status_view(failed, None).blocks[0]
+    assert (first.tone, first.text) == (Tone.FAILED, "worker-0 ended: exit code 137")
+    assert "Failed: worker-0 ended" in status_view(failed, None).text()
+    assert not failed_blocks(b.snapshot(phase=JobPhase.SUCCEEDED))
+
+
+@pytest.mark.parametrize(
+    ("label", "means"),
+    [
+        ("Accept p2", "accept p2"), ("Override p2 with 3w x 0.5", "override p2"), ("Undo d3", "undo d3"),
+        ("Scale to 2w x 1", "scale"), ("Accept", "accept"), ("This is the current plan", "This is the current plan"),
+    ],
+)  # fmt: skip
+def test_a_button_means_its_action_and_its_object(label, means):
+    assert meaning(label) == means
+
+
+def test_a_press_counts_only_once_the_button_has_stood_for_a_moment():
+    assert "just changed to 'Accept p2'" in too_early("Accept p2", LOCK_S - 0.001)
+    assert too_early("Accept p2", LOCK_S) == ""
+
+
+def test_the_card_of_an_open_proposal_tells_both_predictions_by_name():
+    snapshot = b.snapshot(proposals=(b.proposal(target=b.plan(2, 1, 0.5, 0.25)),))
+    html = card_html(review(snapshot, None, FRESH), snapshot)
+    assert "predicted when proposed" in html
+    assert "predicted now" in html
+    closed = b.snapshot(
+        proposals=(b.proposal(target=b.plan(2, 1, 0.5, 0.25), status=ProposalStatus.APPLIED),)
+    )
+    assert "predicted now" not in card_html(review(closed, None, FRESH), closed)

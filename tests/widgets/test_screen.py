@@ -39,7 +39,7 @@ def answered(view) -> bool:
 
 
 def press(screen, label: str, n: int = 1) -> None:
-    screen._press.value = f"{label}\n{n}"
+    screen._press.value = f"{label}\n60000\n{n}"
 
 
 def redraw(view, screen) -> None:
@@ -72,6 +72,62 @@ def test_a_press_means_the_proposal_on_the_button_even_if_the_view_moved_on(mast
     until(lambda: answered(view))
     assert view.view_model.state().asked.answer is Answer.REFUSED
     assert not master.asked
+
+
+def test_a_press_of_a_button_that_has_just_changed_is_not_sent(master, view, screen):
+    screen._press.value = "Accept p2\n799\n1"
+    asked = view.view_model.state().asked
+    assert asked.answer is Answer.REFUSED
+    assert "had just changed to 'Accept p2'" in asked.why
+    assert not master.asked
+    redraw(view, screen)
+    assert "Refused to accept p2" in screen._message.text
+    assert not screen.buttons.accept.disabled
+    screen._press.value = "Accept p2\n800\n2"
+    until(lambda: answered(view))
+    assert [d.proposal for d in master.asked] == ["p2"]
+
+
+def test_a_button_means_the_same_whatever_the_plan_of_the_sliders(master, view, screen):
+    before = screen.sliders.send.tags
+    move(screen, Axis.PS_CPU, 0.75)
+    screen._show(view.view_model.state())
+    assert screen.sliders.send.tags == before
+    master.state = b.snapshot(proposals=(b.proposal("p3"),))
+    redraw(view, screen)
+    assert screen.sliders.send.tags != before
+    assert screen.buttons.accept.tags == ["accept p3"]
+
+
+def test_a_plan_that_is_no_change_cannot_be_sent_and_the_button_says_why(master, view, screen):
+    assert screen.sliders.send.label == "This is the plan of p2"
+    assert screen.sliders.send.disabled
+    screen.sliders.choose(b.NOW_PLAN)
+    redraw(view, screen)
+    assert screen.sliders.send.label == "This is the current plan"
+    assert screen.sliders.send.disabled
+
+
+def test_the_answer_to_an_override_is_told_at_its_button(master, view, screen):
+    move(screen, Axis.PS_CPU, 0.75)
+    screen._show(view.view_model.state())
+    press(screen, screen.sliders.send.label)
+    until(lambda: answered(view))
+    redraw(view, screen)
+    assert "Your plan instead of p2" in screen.sliders._answer.text
+    assert screen.buttons.accept.disabled
+
+
+def test_a_reason_goes_with_one_decision_only(master, view, screen):
+    screen.buttons._why.value = "too dear"
+    press(screen, "Accept p1")
+    until(lambda: answered(view))
+    redraw(view, screen)
+    assert screen.buttons.reason == "too dear", "it was refused: the reason is still to be kept"
+    press(screen, "Reject p2")
+    until(lambda: master.asked and answered(view))
+    redraw(view, screen)
+    assert screen.buttons.reason == ""
 
 
 def test_a_rejection_is_sent_with_its_reason(master, view, screen):
@@ -142,11 +198,13 @@ def test_an_override_is_sent_with_the_plan_on_the_button(master, view, screen):
 
 
 def test_a_press_of_a_button_that_named_another_plan_is_refused(master, view, screen):
+    move(screen, Axis.PS_CPU, 0.25)
+    screen._show(view.view_model.state())
     label = screen.sliders.send.label
     move(screen, Axis.PS_CPU, 0.75)
     press(screen, label)
     assert view.view_model.state().asked.answer is Answer.REFUSED
-    assert "sliders had moved on" in view.view_model.state().asked.why
+    assert "sliders have moved since" in view.view_model.state().asked.why
     assert not master.asked
 
 
@@ -154,7 +212,8 @@ def test_without_a_proposal_the_button_scales_and_the_sliders_follow_the_job_aga
     master.step("p2", ProposalStatus.REJECTED)
     redraw(view, screen)
     assert screen.sliders.plan == b.NOW_PLAN
-    assert screen.sliders.send.disabled  # it runs already
+    assert screen.sliders.send.disabled
+    assert screen.sliders.send.label == "This is the current plan"
     move(screen, Axis.WORKERS, 2)
     screen._show(view.view_model.state())
     assert screen.sliders.send.label == "Scale to 2w x 0.5 + 1p x 0.25"

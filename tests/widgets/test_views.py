@@ -14,12 +14,13 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Measured, Weighed
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import ROOM, Coefficient, NodePhase, NodeView
+from dlrover_nb.core.structs.start_from import BeganFrom
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.widgets import records
 from dlrover_nb.widgets.blocks import Paragraph, Table
 from dlrover_nb.widgets.logs import logs_view
 from dlrover_nb.widgets.scores import scores_view
-from dlrover_nb.widgets.status import nodes_blocks
+from dlrover_nb.widgets.status import nodes_blocks, rate_words, status_view
 from dlrover_nb.widgets.why import parts_blocks, scale_command, whatif_view, why_view
 
 INSUFFICIENT = "0/2 nodes are available: 2 Insufficient cpu."
@@ -44,7 +45,7 @@ def explanation(**changes: object) -> Explanation:
         runner_up=b.candidate(b.plan(3, 2)),
         runner_up_why="It costs more than it brings.",
         probe=b.candidate(b.plan(2, 2)),
-        probe_why="To learn: trying it removes about 40% of the uncertainty.",
+        probe_why="Experiment: trying it removes about 40% of the uncertainty.",
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -100,7 +101,7 @@ def test_why_says_what_binds_what_a_step_brings_and_what_would_change_it():
     assert "no: a job needs at least 1 PS" in text
     assert "What would change it: Above 2 cores another plan is better." in text
     assert "It costs more than it brings." in text
-    assert "Next best experiment, 2w x 0.5 + 2p x 0.25: To learn: trying it removes about 40% of" in text
+    assert "Next best experiment, 2w x 0.5 + 2p x 0.25: Experiment: trying it removes about 40% of" in text
     assert "7 30,000" not in text
     assert "30,000 7" in text
 
@@ -244,3 +245,15 @@ def test_nodes_that_wait_stand_as_such_and_each_reason_below_with_its_nodes():
         f"Waiting: {INSUFFICIENT} (worker-8, worker-9)",
         "Waiting for room: ps-9",
     ]
+
+
+def test_what_a_job_began_from_is_shown_and_its_rows_are_not_counted_as_speed():
+    began = BeganFrom("checkpoint 4 of daily-1", 100.0, n_sample=6_000)
+    train = replace(b.snapshot().train, n_sample_done=10_000)
+    now = b.snapshot(began_from=began, train=train)
+    shown = "checkpoint 4 of daily-1, with its account of 6,000 samples"
+    assert shown in " ".join(status_view(now, None).text().split())
+    assert f"The job began from {shown}." in " ".join(why_view(explanation(), now).text().split())
+    end = replace(now, phase=JobPhase.SUCCEEDED, started_at_s=0.0, ended_at_s=4.0, at_s=4.0)
+    assert rate_words(end) == "1,000 samples/s on average"
+    assert rate_words(replace(end, began_from=None)) == "2,500 samples/s on average"

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.structs.bounds import Pins
+from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.questions import Weighed
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.widgets.review import Press, read_press
+from dlrover_nb.widgets.theme import WARN
 from dlrover_nb.widgets.whatif import (
     Axis,
     Consequence,
@@ -50,10 +51,14 @@ def test_a_move_changes_one_number_and_nothing_else(plan, axis, at):
 
 
 def test_ladders_keep_to_the_bounds_of_the_job():
-    by_axis = {ladder.axis: ladder.values for ladder in ladders(b.snapshot(), b.NOW_PLAN)}
+    shown = b.snapshot()
+    bounds = PlanBounds(4, 2, worker_cpus=(0.25, 0.5, 0.75, 1.0))
+    shown = replace(shown, spec=replace(shown.spec, bounds=bounds))
+    by_axis = {ladder.axis: ladder.values for ladder in ladders(shown, b.NOW_PLAN)}
     assert by_axis[Axis.WORKERS] == (1, 2, 3, 4)
     assert by_axis[Axis.PS] == (1, 2)
     assert by_axis[Axis.WORKER_CPU] == (0.25, 0.5, 0.75, 1.0)
+    assert max(by_axis[Axis.PS_CPU]) == max(shape.cpu for shape in shown.capacity.shapes)  # not named
     assert max(by_axis[Axis.PS_MEMORY]) == 8192  # the largest machine
 
 
@@ -109,7 +114,7 @@ def told(plan, **changes):
 
 def test_the_consequence_tells_throughput_band_cost_finish_and_transition():
     html = consequence_html(told(b.BETTER_PLAN), b.snapshot())
-    for words in ("throughput", "90 % band", "cost", "finish in", "transition"):
+    for words in ("predicted now", "90 % band", "cost", "finish in", "transition"):
         assert words in html
     assert "Extrapolated" not in html
 
@@ -119,7 +124,7 @@ def test_an_extrapolated_prediction_is_worded_and_red():
     wild = told(plan, prediction=b.prediction(plan, width=0.5, extrapolates=True))
     html = consequence_html(wild, b.snapshot())
     assert "Extrapolated: no similar plan was measured" in html
-    assert "color:#B34700" in html
+    assert f"color:{WARN}" in html
 
 
 def test_a_refusal_is_told_and_nothing_can_be_sent():

@@ -54,7 +54,7 @@ def _best(
 
 def _grid(state: JobState, cpus: tuple[tuple[float, ...], tuple[float, ...]]) -> Array:
     """Return all rows of the bounds: shape (n_plans, 4)."""
-    counts = (np.arange(1, state.bounds.max_workers + 1), np.arange(1, state.bounds.max_ps + 1))
+    counts = (np.arange(1, most + 1) for most in state.bounds.counts)
     grid = np.meshgrid(*counts, *cpus, indexing="ij")
     return np.column_stack([g.ravel() for g in grid]).astype(np.float64)
 

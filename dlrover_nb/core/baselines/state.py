@@ -64,7 +64,8 @@ class JobState:
     def allows(self, plan: ResourcePlan) -> bool:
         """Whether a plan's counts are within the bounds and its nodes fit."""
         b = self.bounds
-        within = plan.worker.count <= b.max_workers and plan.ps.count <= b.max_ps
+        most_workers, most_ps = b.counts
+        within = plan.worker.count <= most_workers and plan.ps.count <= most_ps
         cheap = b.quota_cpu is None or plan.total_cpu <= b.quota_cpu
         light = b.quota_memory_mib is None or plan.total_memory_mib <= b.quota_memory_mib
         return within and cheap and light and fits(self.capacity, plan_needs(plan))

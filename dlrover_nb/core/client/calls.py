@@ -131,9 +131,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class NotBegun:
-    """The job has not begun; `why` is what its master does now, or waits for."""
+    """The job has not begun, or is continued by another master; `why` is what it does now, or waits for."""
 
     why: str
+    is_resuming: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Protocol
 
+from dlrover_nb.core.errors import shown
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a summary is decoded by its annotations
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def still_runs(name: str, phase: JobPhase) -> str:
 
 def name_taken(name: str, phase: JobPhase) -> str:
     """Return the error that a job of this name has not ended."""
-    return f"a job named {name} is here already ({phase}); attach {name}, stop {name}, or choose another name"
+    return f"a job named {name} exists already ({phase}); attach {name}, stop {name}, or choose another name"
 
 
 def no_job(name: str, where: str, names: Collection[str], past: Collection[str] = ()) -> str:
@@ -108,4 +109,4 @@ def no_job(name: str, where: str, names: Collection[str], past: Collection[str] 
         return f"job {name} is over and its master is gone; `%dlrover history {name}` shows what it did"
     near = difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(name, past, n=1)
     hint = f"did you mean {near[0]}?" if near else f"jobs here: {', '.join(sorted(names)) or 'none'}"
-    return f"no job {name!r} {where}; {hint}"
+    return f"no job {shown(name)} {where}; {hint}"

@@ -11,36 +11,31 @@ import getpass
 import os
 import time
 from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.master_link import RemoteRunFolder
+from dlrover_nb.core.client.until import Until, is_reached, waited_for
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from pathlib import Path
 
     from dlrover_nb.core.client.master_link import MasterLink
-    from dlrover_nb.core.structs.bounds import Pins
+    from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+    from dlrover_nb.core.structs.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.job import Mode
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.schema import DataSchema
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 POLL_S = 0.5
 STOP_TIMEOUT_S = 60.0
-
-
-class Until(StrEnum):
-    """Conditions to wait for."""
-
-    END = "end"
-    PROPOSAL = "proposal"  # an open one, or the end
-    OUTCOME = "outcome"  # of the last change of plan, once it is applied and measured, or the end
 
 
 def user_name() -> str:
@@ -64,13 +59,30 @@ class JobHandle:
         Recorded as the author of decisions; the login name by default.
     simulated
         Whether the job is simulated: it leaves nothing on this machine.
+    schema
+        What the submit took of the job's data; None for a job that was found again, or whose rows only its
+        nodes can read.
+    bounds
+        The plans that it may be given on this cluster; None for a job that was found again.
+    deadline
+        What its submit could promise of its deadline; None: it has none, or nothing was known.
     """
 
-    def __init__(
-        self, name: str, link: MasterLink, *, user: str | None = None, simulated: bool = False
+    def __init__(  # noqa: PLR0913 - its parts, all by keyword
+        self,
+        name: str,
+        link: MasterLink,
+        *,
+        user: str | None = None,
+        simulated: bool = False,
+        schema: DataSchema | None = None,
+        bounds: PlanBounds | None = None,
+        deadline: DeadlineOutlook | None = None,
     ) -> None:
         self.name = name
         self.simulated = simulated
+        self.schema = schema
+        self.bounds, self.deadline = bounds, deadline
         self._link = link
         self._user = user or user_name()
 
@@ -254,7 +266,8 @@ class JobHandle:
                 "timeout in seconds", timeout_s, 0, hint="leave it out to wait as long as it takes"
             )
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        while not _is_reached(snapshot := self.snapshot(), until):
+        while not is_reached(snapshot := self.snapshot(), until):
+            tell(waited_for(snapshot, until))
             if end is not None and time.monotonic() >= end:
                 break
             time.sleep(POLL_S)
@@ -288,27 +301,21 @@ class JobHandle:
         return self._hand_in(Decision(verdict, "", 0.0, proposal, plan, mode, why, pins=pins))
 
     def _hand_in(self, decision: Decision) -> Decision:
-        return self._link.decide(replace(decision, by=self._user, at_s=time.time()))
+        return self._link.decide(replace(decision, by=self._user))
 
     def _alive(self) -> JobSnapshot:
         """Return the newest snapshot of a job that still accepts decisions."""
         snapshot = self.snapshot()
         if snapshot.phase.is_final:
-            raise StaleDecisionError(f"job {self.name} has {snapshot.phase}: nothing to decide any more")
+            from dlrover_nb.core.client.submit_again import submit_again  # noqa: PLC0415 - it reads YAML
+
+            raise StaleDecisionError(
+                f"job {self.name} has {snapshot.phase}: nothing to decide any more; "
+                f"{submit_again(snapshot.spec)}"
+            )
         return snapshot
 
     async def _await_final(self) -> JobSnapshot:
         while not (snapshot := await asyncio.to_thread(self.snapshot)).phase.is_final:  # noqa: ASYNC110 - the master is another process: it sets no event here
             await asyncio.sleep(POLL_S)
         return snapshot
-
-
-def _is_reached(snapshot: JobSnapshot, until: Until) -> bool:
-    match until:
-        case Until.END:
-            is_reached = False
-        case Until.PROPOSAL:
-            is_reached = snapshot.open_proposal is not None
-        case Until.OUTCOME:
-            is_reached = not snapshot.under_way and not snapshot.measuring
-    return is_reached or snapshot.phase.is_final

@@ -2,7 +2,8 @@
 
 The history is where the masters on this machine write it (`HistoryStore`), so it is readable without a
 cluster, and long after one. Reading creates nothing: where no job has written yet, no file is made. Simulated
-jobs write no history.
+jobs write no history. The database's client loads when the history is read: the calls of a cluster that need
+none of it take a fifth of a second less.
 """
 
 from __future__ import annotations
@@ -13,21 +14,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.history import HistoryStore, Scoreboard, scoreboard
+from dlrover_nb.core.errors import BackendError, NotFoundError, shown
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from dlrover_nb.core.history import JobRun
+    from dlrover_nb.core.history import HistoryStore, JobRun, Scoreboard
     from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
     from dlrover_nb.core.structs.past import FitSummary, SeriesRow
 
 logger = logging.getLogger(__name__)
 
-NO_HISTORY = "the history is empty: the first job that runs on a real cluster begins it"
+NO_HISTORY = "the history is empty: it starts with the first job on a real cluster"
 N_NEAR = 3  # names that an error offers
 
 
@@ -92,7 +92,7 @@ def run_history(job: str, run: str | None = None, url: str | None = None) -> Run
     """
     with _reading(url) as store:
         if store is None:
-            raise NotFoundError(f"no job {job!r} to look back on; {NO_HISTORY}")
+            raise NotFoundError(f"no job {shown(job)} in the history; {NO_HISTORY}")
         found = _run(run, _of_job(job, store.jobs()))
         outcomes = store.outcomes(job, run=found.run)
         decisions = store.decisions(job, run=found.run)
@@ -121,6 +121,8 @@ def scores(owner: str | None = None, since_s: float | None = None, url: str | No
     BackendError
         When the history exists but cannot be read.
     """
+    from dlrover_nb.core.history import scoreboard  # noqa: PLC0415 - see the module
+
     with _reading(url) as store:
         return store.scores(owner=owner, since_s=since_s) if store else scoreboard({})
 
@@ -128,6 +130,8 @@ def scores(owner: str | None = None, since_s: float | None = None, url: str | No
 @contextmanager
 def _reading(url: str | None) -> Iterator[HistoryStore | None]:
     """Open the history while it is read; None where no job has begun one."""
+    from dlrover_nb.core.history import HistoryStore  # noqa: PLC0415 - see the module
+
     store = HistoryStore.existing(url)
     try:
         yield store
@@ -141,7 +145,7 @@ def _of_job(job: str, found: Iterable[JobRun]) -> tuple[JobRun, ...]:
     mine = tuple(run for run in found if run.job == job)
     if not mine:
         names = list(dict.fromkeys(run.job for run in found))
-        raise NotFoundError(f"no job {job!r} in the history; {_near(job, names)}")
+        raise NotFoundError(f"no job {shown(job)} in the history; {_near(job, names)}")
     return mine
 
 
@@ -152,7 +156,7 @@ def _run(run: str | None, mine: tuple[JobRun, ...]) -> JobRun:
         if one.run == run:
             return one
     names = [one.run for one in mine]
-    raise NotFoundError(f"no run {run!r} of job {mine[0].job}; {_near(run, names)}")
+    raise NotFoundError(f"no run {shown(run)} of job {mine[0].job}; {_near(run, names)}")
 
 
 def _near(name: str, names: list[str]) -> str:
@@ -163,19 +167,14 @@ def _near(name: str, names: list[str]) -> str:
     if near:
         return f"did you mean {' or '.join(near)}?"
     more = ", …" if len(names) > N_NEAR else ""
-    return f"it knows {', '.join(names[:N_NEAR])}{more}"
+    return f"it has {', '.join(names[:N_NEAR])}{more}"
 
 
 def past_jobs() -> list[JobSummary]:
     """Return the newest run of each job in the history; without a history, log that and go on."""
     try:
-        history = HistoryStore.existing()
-        if history is None:
-            return []
-        try:
-            runs = history.jobs()
-        finally:
-            history.close()
+        with _reading(None) as history:
+            runs = history.jobs() if history else ()
     except BackendError as error:
         logger.warning("past jobs are not listed: %s", error)
         return []

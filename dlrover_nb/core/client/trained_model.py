@@ -23,7 +23,7 @@ from dlrover_nb.core.data.own import as_table
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.files import write
-from dlrover_nb.core.jobfile import ENDINGS, data_format
+from dlrover_nb.core.jobfile import data_format, full_path
 from dlrover_nb.core.models.metrics import evaluate
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
@@ -32,6 +32,7 @@ from dlrover_nb.core.rundir.locate import run_folder
 from dlrover_nb.core.runtime.checkpoint import fill
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.checkpoints import PartSource
+from dlrover_nb.core.structs.datafiles import ENDINGS, bare
 from dlrover_nb.core.structs.job import DataSpec, FeatureSpec, JobSpec
 from dlrover_nb.core.structs.messages import N_BUCKET
 
@@ -129,7 +130,7 @@ class TrainedModel:
         if len(values) != len(dense):
             raise CheckpointError(
                 f"expected {len(values)} dense parameters, the checkpoint has {len(dense)}; "
-                "the model's code is another one than was trained"
+                "the model's code differs from the code that was trained"
             )
         values[:] = dense
 
@@ -180,19 +181,22 @@ class TrainedModel:
         features = self.features
         columns = [*(c.name for c in features.numeric), *(c.name for c in features.categorical), *more]
         if isinstance(rows, str | Path):
-            yield from self._read(Path(rows), columns)
+            yield from self._read(full_path(str(rows), Path.cwd()), columns)
             return
         table = as_table(rows)
         _check_columns(columns, table.column_names)
         for start in range(0, table.num_rows, N_ROW_AT_ONCE):
             yield table.slice(start, N_ROW_AT_ONCE).select(columns)
 
-    def _read(self, path: Path, columns: list[str]) -> Iterator[pa.Table]:
-        full = path.expanduser().absolute()
-        kind = data_format(full)
+    def _read(self, path: str, columns: list[str]) -> Iterator[pa.Table]:
+        kind = data_format([path])
         if kind is None:
-            raise InvalidValueError(f"the ending of {full} tells no format; known: {', '.join(ENDINGS)}")
-        source = open_source(DataSpec(kind, str(full)))
+            raise InvalidValueError(
+                f"cannot infer the format from {bare(path)}; supported: {', '.join(ENDINGS)}"
+            )
+        ids = tuple(column.name for column in self.features.categorical)
+        numbers = tuple(column.name for column in self.features.numeric)
+        source = open_source(DataSpec(kind, path, columns[-1], numeric=numbers, categorical=ids))
         assert source.n_row is not None  # files have a known length
         _check_columns(columns, source.kinds)
         for start in range(0, source.n_row, N_ROW_AT_ONCE):
@@ -205,7 +209,7 @@ class TrainedModel:
             if isinstance(error, InvalidValueError):
                 raise
             raise InvalidValueError(
-                f"a column is of another type than in training: {str(error).splitlines()[0]}"
+                f"a column has a different type than in training: {str(error).splitlines()[0]}"
             ) from error
 
     def _scores(self, ids: Ids, dense: Floats) -> Floats:

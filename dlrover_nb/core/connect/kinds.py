@@ -19,7 +19,8 @@ from urllib.parse import unquote
 
 from dlrover_nb.core.backends.kubernetes.contexts import SCHEME
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,7 +99,8 @@ def _ray(place: Place) -> Cluster:
     from dlrover_nb.core.backends.ray.head import running_head  # noqa: PLC0415 - asked before Ray is imported
 
     if place.address is None and not place.start and running_head() is None:
-        raise NotFoundError("no local Ray of ours runs, so no job does; `connect ray` starts one")
+        raise NotFoundError("no local Ray is running here, and therefore no job; `connect ray` starts one")
+    tell("Ray to load")
     from dlrover_nb.core.backends.ray.cluster import connect_ray  # noqa: PLC0415 - Ray takes a second to import
 
     return connect_ray(place.address, cpus=place.options.get("cpus"))
@@ -113,6 +115,7 @@ def _local(place: Place) -> Cluster:
 def _kubernetes(place: Place) -> Cluster:
     from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes  # noqa: PLC0415 - of an extra
 
+    tell("Kubernetes to answer")
     return connect_kubernetes(place.options.get("context"), place.options.get("namespace"))
 
 
@@ -151,7 +154,7 @@ def kind_of(name: str) -> Kind:
         return words[name]
     near = difflib.get_close_matches(name, words, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(kind_names())}"
-    raise InvalidValueError(f"cannot connect to {name!r}; {hint}")
+    raise InvalidValueError(f"cannot connect to {shown(name)}; {hint}")
 
 
 def check_options(kind: Kind, address: str | None, options: Mapping[str, object]) -> None:

@@ -7,19 +7,17 @@ mode omits it until it refuses a proposal.
 from __future__ import annotations
 
 import logging
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.auto_policy import REPLACEABLE, over_budget
-from dlrover_nb.core.planner import PolicyContext, break_even_of, has_room, post_scale
+from dlrover_nb.core.planner import PolicyContext, break_even_of, has_room, post_scale, rescues_deadline
 from dlrover_nb.core.structs.decisions import Prediction, ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.events import Mitigate, Remember
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.shards import BatchChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dlrover_nb.core.controller.analyst import Analyst
     from dlrover_nb.core.controller.auto_mode import AutoMode
     from dlrover_nb.core.controller.book import ProposalBook
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.protection import Protection
     from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.settings import ControllerSettings
-    from dlrover_nb.core.planner import Advice, Analysis, Limits, Policy
+    from dlrover_nb.core.planner import Advice, Analysis, Limits, PlannerSettings, Policy
     from dlrover_nb.core.structs.decisions import BreakEven, Proposal
     from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -36,6 +34,31 @@ logger = logging.getLogger(__name__)
 
 Remembered = tuple[Remember, ...]
 Advised = tuple[Remember | Mitigate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPolicy:
+    """A policy with the settings and constraints of one moment; a record, so that a snapshot can hold it."""
+
+    policy: Policy
+    settings: PlannerSettings
+    context: PolicyContext
+
+    def __call__(self, analysis: Analysis) -> Advice | None:
+        """Advise on the present analysis, or on a hypothetical one."""
+        return self.policy(analysis, self.settings, self.context)
+
+
+@dataclass(frozen=True, slots=True)
+class _Advised:
+    """Advice of which nobody has asked yet what would change it."""
+
+    analysis: Analysis
+    advice: Advice
+    decide: BoundPolicy
+
+    def break_even(self) -> BreakEven | None:
+        return break_even_of(self.analysis, self.advice, self.decide)
 
 
 class Advisor:
@@ -72,7 +95,7 @@ class Advisor:
         self._measured, self._analyst = measured, analyst
         self._protection, self._book = protection, book
         self._policy = policy
-        self._break_even: Callable[[], BreakEven | None] | None = None
+        self._unexplained: _Advised | None = None
         self._batches: tuple[tuple[str, int], ...] = ()  # the last that were ordered
         self._n_explored = 0  # experiments proposed since the last improvement or the user's own plan
 
@@ -118,7 +141,7 @@ class Advisor:
             return closed
         self._n_explored = self._n_explored + 1 if advice.kind is ProposalKind.EXPLORE else 0
         proposed = self._propose(advice, analysis, at_s)
-        self._break_even = partial(break_even_of, analysis, advice, decide)
+        self._unexplained = _Advised(analysis, advice, decide)
         explained = self.explain(at_s) if limits is None else ()
         return (*closed, *(explained or (proposed,)))
 
@@ -130,9 +153,7 @@ class Advisor:
         self._batches = advice.batches
         return (Mitigate(BatchChoice(advice.batches, "auto", advice.why)),)
 
-    def decide(
-        self, limits: Limits | None, *, may_explore: bool = True
-    ) -> Callable[[Analysis], Advice | None]:
+    def decide(self, limits: Limits | None, *, may_explore: bool = True) -> BoundPolicy:
         """Return the function that makes advice now, from the analysis or from a hypothetical one.
 
         Parameters
@@ -140,14 +161,13 @@ class Advisor:
         may_explore
             False excludes experiments, also where another may be proposed.
         """
-        policy, settings = self._policy, self._settings.planner
         context = PolicyContext(
             self._book.rejected_plans,
             may_explore and self._may_explore,
             limits,
             self._measured.worker_samples_per_s,
         )
-        return lambda analysis: policy(analysis, settings, context)
+        return BoundPolicy(self._policy, self._settings.planner, context)
 
     @property
     def _may_explore(self) -> bool:
@@ -155,8 +175,8 @@ class Advisor:
 
     def explain(self, at_s: float) -> Remembered:
         """Add to the newest proposal what would change the advice, once."""
-        break_even, self._break_even = self._break_even, None
-        return self._book.explain(break_even(), at_s) if break_even is not None else ()
+        advised, self._unexplained = self._unexplained, None
+        return self._book.explain(advised.break_even(), at_s) if advised is not None else ()
 
     def protect(self, at_s: float) -> Remembered:
         """Propose more memory where nodes need it, before all other advice, or withdraw it."""
@@ -178,7 +198,7 @@ class Advisor:
             and _suffices(proposal.candidate.plan, advice.candidate.plan)
         ):
             return ()
-        closed = self._supersede(at_s, "memory comes first") if proposal is not None else ()
+        closed = self._supersede(at_s, "more memory is needed first") if proposal is not None else ()
         return (*closed, self._propose(advice, analysis, at_s))
 
     def check_open(self, at_s: float) -> Remembered:
@@ -188,7 +208,7 @@ class Advisor:
             return ()
         plan, job = proposal.candidate.plan, self._state.job
         if not self._state.pins.allows(plan):
-            return self.expire(at_s, f"it does not keep to what is pinned ({self._state.pins})")
+            return self.expire(at_s, f"it conflicts with the pins ({self._state.pins})")
         beside = self._rollouts.running if job.must_move else None
         if not has_room(plan, job.capacity, job.spec.bounds, beside=beside):
             return self.expire(at_s, "there is no room for it any more")
@@ -203,7 +223,7 @@ class Advisor:
 
     def _propose(self, advice: Advice, analysis: Analysis, at_s: float) -> Remember:
         logger.info("%s: proposes %s: %s", self._state.name, advice.candidate.plan.short, advice.why)
-        note, self._break_even = over_budget(advice.candidate.cost_per_hour, self._state.spec), None
+        note, self._unexplained = over_budget(advice.candidate.cost_per_hour, self._state.spec), None
         return self._book.add(advice, analysis.current, at_s, note=note)
 
     def _close_open(
@@ -215,24 +235,25 @@ class Advisor:
             return ()
         if advice is not None and advice.candidate.plan == proposal.candidate.plan:
             return ()
-        now, then = analysis.current, analysis.predict(proposal.candidate.plan)
+        now, known = analysis.current, analysis.candidate(proposal.candidate.plan)
+        then = known.prediction
         is_dearer = proposal.candidate.cost >= now.cost
         keeps_pins = not self._state.pins.allows(now.plan)  # proposed for the pins, not for its speed
-        if then.high < now.prediction.samples_per_s and is_dearer and not keeps_pins:
-            return self.expire(at_s, "it would be slower than what runs now")
+        if then.possibly_over(now.prediction) < 1 and is_dearer and not keeps_pins:
+            return self.expire(at_s, "it would be slower than the current plan")
         if advice is None:
             return ()
         if may_replace:
             return self._supersede(at_s, f"{advice.candidate.plan.short} may be applied by auto mode")
-        is_better = self._is_better(advice, proposal, then)
+        is_better = self._is_better(advice, proposal, then) or rescues_deadline(advice.candidate, known)
         return self._supersede(at_s, f"{advice.candidate.plan.short} is better") if is_better else ()
 
     def _is_better(self, advice: Advice, proposal: Proposal, then: Prediction) -> bool:
         """Whether advice is so much better that it replaces a proposal that a user may be about to accept."""
         if advice.kind is ProposalKind.EXPLORE:
             return False
-        enough = (1 + self._settings.supersede_gain) * then.samples_per_s
-        return proposal.kind is not ProposalKind.IMPROVE or advice.candidate.prediction.low >= enough
+        gain = advice.candidate.prediction.surely_over(then) - 1
+        return proposal.kind is not ProposalKind.IMPROVE or gain >= self._settings.supersede_gain
 
 
 def _suffices(open_plan: ResourcePlan, needed: ResourcePlan) -> bool:

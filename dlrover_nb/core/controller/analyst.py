@@ -103,6 +103,7 @@ class Analyst:
             prior=job.prior,
             deadline_left_s=None if deadline_s is None else job.at_s + deadline_s - at_s,
             must_move=job.must_move,
+            deadline_chance=self._settings.planner.deadline_chance,
         )
 
     def refresh(self, plan: ResourcePlan, at_s: float) -> None:

@@ -6,8 +6,8 @@ Auto mode acts without supervision, so its conditions are stricter than a user's
 - exceed its quota, where a cluster sets one: other jobs on the same machines use the rest better;
 - change again before the last change has been measured (cool-down), or too often in an hour;
 - oscillate: a plan that was replaced by a better one is returned to only for a gain that grows with each
-  replacement. Returning from a bad experiment is not oscillation: it needs no extra gain, and an experiment
-  is never repeated;
+  replacement, or for the deadline. Returning from a bad experiment is not oscillation: it needs no extra
+  gain, and an experiment is never repeated;
 - use a model whose recent predictions were wrong. Where `track_missed` or more of the last `track_last`
   predictions missed, the gate is closed, and the proposal stays open for the user. A prediction missed when
   the measured speed was outside its band and off by more than `small_error`, or far off although the plan was
@@ -31,7 +31,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.planner import Limits, axes_key
+from dlrover_nb.core.planner import Limits, axes_key, rescues_deadline
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.decisions import ProposalKind
@@ -84,7 +84,7 @@ class AutoSettings:
     track_missed: int = 2
     track_s: float = HOUR_S
     track_first: int = 2
-    first_step: float = 2.0
+    first_step: float = 4.0
     small_error: float = 0.05
     large_error: float = 0.3
 
@@ -150,14 +150,14 @@ def may_apply(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> R
     """Return why auto mode must not apply a proposal at this moment; None when it may."""
     plan = proposal.candidate.plan
     if not now.pins.allows(plan):
-        return Refusal("pins", f"the plan departs from what is pinned ({now.pins})")
+        return Refusal("pins", f"the plan conflicts with the pins ({now.pins})")
     over = over_budget(proposal.candidate.cost_per_hour, now.spec)
     if over:
         return Refusal("budget", over)
     if proposal.kind is ProposalKind.PROTECT or not now.pins.allows(now.plan):
         return None
     if not now.quota.allows(plan):
-        return Refusal("quota", f"other jobs leave it {now.quota}, the plan takes {plan.total_cpu:g} cores")
+        return Refusal("quota", f"other jobs leave {now.quota}, the plan takes {plan.total_cpu:g} cores")
     return _pace(now, settings) or _hysteresis(proposal, now, settings) or _gate(proposal, now, settings)
 
 
@@ -205,7 +205,7 @@ def has_missed(outcome: Outcome, settings: AutoSettings) -> bool:
 
 def gain(candidate: Candidate, now: Candidate) -> float:
     """Return the nearly certain gain: in throughput at the low end of the band, or in cost."""
-    faster = candidate.prediction.low / now.prediction.samples_per_s - 1
+    faster = candidate.prediction.surely_over(now.prediction) - 1
     return max(faster, 1 - candidate.cost / now.cost)
 
 
@@ -221,7 +221,11 @@ def _pace(now: AutoContext, settings: AutoSettings) -> Refusal | None:
 def _hysteresis(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> Refusal | None:
     n_left = now.left.get(axes_key(proposal.candidate.plan), 0)
     least = settings.return_gain * n_left
-    if not n_left or gain(proposal.candidate, proposal.baseline) >= least:
+    if (
+        not n_left
+        or rescues_deadline(proposal.candidate, proposal.baseline)
+        or gain(proposal.candidate, proposal.baseline) >= least
+    ):
         return None
     times = "before" if n_left == 1 else f"{n_left} times"
     return Refusal(

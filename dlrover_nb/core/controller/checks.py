@@ -151,7 +151,7 @@ def check_plan(plan: ResourcePlan, now: DecisionContext) -> None:
     if not now.pins.allows(plan):
         broken = _broken(now.pins, plan)
         raise InvalidValueError(
-            f"the plan must keep to what is pinned ({broken}), got {plan}; "
+            f"the plan must match the pins ({broken}), got {plan}; "
             f"change the pin first, for example with %dlrover pin {now.name} --clear"
         )
     check_room(plan, now.job.capacity, now.job.spec.bounds, beside=now.beside)

@@ -17,7 +17,7 @@ job's size and age. Fits and forecasts are made at intervals (`ControllerSetting
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from dlrover_nb.core.controller.advisor import Advisor
 from dlrover_nb.core.controller.analyst import Analyst
@@ -63,6 +63,14 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 
+class Given(NamedTuple):
+    """What a controller is made with beside the job."""
+
+    settings: ControllerSettings
+    policy: Policy
+    fit: Fit
+
+
 class Controller:
     """The decision side of one job.
 
@@ -82,6 +90,8 @@ class Controller:
     ----------
     first_orders
         The orders that follow from the submission.
+    given
+        Its settings, policy and fit.
     """
 
     def __init__(
@@ -93,7 +103,8 @@ class Controller:
         fit: Fit = fitted,
     ) -> None:
         self._settings = s = settings or ControllerSettings()
-        self._at_s = job.at_s  # of the last event
+        self.given = Given(s, policy, fit)
+        self.at_s = job.at_s  # of the last event
         self._state, self._story = JobState(job), Story()
         self._rollup = Rollup(s.row_s, job.at_s)
         self._measured = Measurement(s, job.spec, job.n_sample_total)
@@ -136,7 +147,14 @@ class Controller:
             advisor=self._advisor,
             plans=self._plans,
         )
+        self._told_feasible: bool | None = None  # of the deadline, as the story last said
         self.first_orders = self._submitted(job)
+        self._tell_deadline(job.at_s)
+
+    @property
+    def submitted_at_s(self) -> float:
+        """Time of the first event."""
+        return self._state.job.at_s
 
     def handle(self, event: Event) -> Orders:
         """Handle one event and return the orders that follow from it.
@@ -147,10 +165,11 @@ class Controller:
             When a decision is invalid; then nothing has changed.
         """
         orders = self._dispatch(event)
-        self._at_s = at_s = event.at_s
+        self.at_s = at_s = event.at_s
         orders += self._rollup.close(self._rollouts.target, at_s)
         orders += self._decisions.protect(at_s) + self._decisions.decide_alone(at_s)
         self._analyst.publish()
+        self._tell_deadline(at_s)
         self._measured.publish_memory(at_s)
         return orders
 
@@ -185,6 +204,16 @@ class Controller:
                 assert_never(event)
 
     # queries
+
+    @property
+    def job(self) -> JobSubmitted:
+        """The submission, with the present capacity."""
+        return self._state.job
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the job has ended, so that nothing is decided any more."""
+        return self._state.phase.is_final
 
     @property
     def under_way(self) -> ResourcePlan | None:
@@ -226,11 +255,12 @@ class Controller:
             memory_needs=self.memory_needs,
             under_way="" if self._rollouts.current is None else self._rollouts.current.decision,
             measuring=self._rollouts.measuring,
+            deadline=None if shown is None else shown.deadline,
         )
 
     def queries(self) -> PlanQueries:
         """Return the queries on the job's present state."""
-        s, advisor, limits = self._settings, self._advisor, self._auto.limits(self._at_s)
+        s, advisor, limits = self._settings, self._advisor, self._auto.limits(self.at_s)
         is_measured = self._analyst.is_measured(self._rollouts.target)
         return PlanQueries(
             analysis=self._analyst.published,
@@ -270,8 +300,10 @@ class Controller:
             self._story.add(event.at_s, event.why)
         if event.prior is not None:
             wrong = self._analyst.adopt_prior(event.at_s)
-            known = f"{event.prior.n_plan} plans of similar jobs are known: a prior until samples arrive"
-            self._story.add(event.at_s, f"what similar jobs knew is left out: {wrong}" if wrong else known)
+            known = f"{event.prior.n_plan} plans of similar jobs serve as the prior until samples arrive"
+            self._story.add(
+                event.at_s, f"the results of similar jobs are not used: {wrong}" if wrong else known
+            )
         first: Orders = (Remember(event.at_s, spec),)
         return first if event.traits is None else (*first, Remember(event.at_s, event.traits))
 
@@ -291,6 +323,16 @@ class Controller:
             self._analyst.observe(self._measured.plan, at_s)
         last = self._rollup.close(self._rollouts.target, at_s, is_last=True)
         return orders + self._analyst.summary(at_s) + last
+
+    def _tell_deadline(self, at_s: float) -> None:
+        """Tell the story when the deadline becomes infeasible, or feasible again."""
+        shown = self._analyst.published
+        known = None if shown is None else shown.deadline
+        if known is None or known.is_feasible is self._told_feasible or self._state.is_over:
+            return
+        if self._told_feasible is not None or not known.is_feasible:
+            self._story.add(at_s, f"the deadline: {known.words}")
+        self._told_feasible = known.is_feasible
 
     def _reported(self, event: NodeReported) -> Orders:
         at_s = event.at_s
@@ -312,14 +354,14 @@ class Controller:
 
     def _out_of_memory(self, event: NodeOutOfMemory) -> Orders:
         at_mib = f"{event.memory_mib:,.0f} MiB"
-        self._story.add(event.at_s, f"{event.role} {event.node} was killed for want of memory at {at_mib}")
+        self._story.add(event.at_s, f"{event.role} {event.node} was killed for lack of memory at {at_mib}")
         self._protection.killed(event, self._rollouts.target)
         return ()
 
     def _capacity_changed(self, event: RoomChanged) -> Orders:
         plan = self._rollouts.target
         if not has_room(plan, event.capacity, self._state.spec.bounds):
-            self._story.add(event.at_s, f"there is no room any more for what runs, {plan.short}")
+            self._story.add(event.at_s, f"the cluster no longer has room for the current plan, {plan.short}")
         self._state.change_capacity(event.capacity)
         self._protection.request_advice()
         return self._advisor.check_open(event.at_s)
@@ -338,16 +380,15 @@ def replay(
     *,
     policy: Policy = POLICIES[DEFAULT_POLICY],
 ) -> Controller:
-    """Return the controller of these events, `JobSubmitted` first; its orders were carried out before.
+    """Return the controller of these events; its orders were carried out before.
 
     Raises
     ------
     InvalidValueError
-        When the first event is not `JobSubmitted`, or there is none.
+        When the first event is not `JobSubmitted`.
     """
     rest = iter(events)
-    first = next(rest, None)
-    if not isinstance(first, JobSubmitted):
+    if not isinstance(first := next(rest, None), JobSubmitted):
         got = "no event" if first is None else type(first).__name__
         raise InvalidValueError(f"the first event must be JobSubmitted, got {got}; replay a whole journal")
     controller = Controller(first, settings, policy=policy)

@@ -224,7 +224,7 @@ class DecisionHandler:
             return self._hint(f"no plan within room and pins gives what is needed: {needs[0].why}", at_s)
         over = over_budget(pricing.cost_per_hour(better, job.spec.prices), job.spec)
         if not self._auto.is_on or over:
-            why = f"auto waits: {over}" if over else "nothing is measured yet, so that nothing is proposed"
+            why = f"auto waits: {over}" if over else "nothing is measured yet, so nothing is proposed"
             return self._hint(f"{needs[0].why}; {why}; scale to {better} to protect it", at_s)
         why = protect_why(better, needs)
         return self.decided(Decision(Verdict.SCALE, "auto", at_s, plan=better, why=why), at_s)
@@ -249,5 +249,7 @@ class DecisionHandler:
             least, given = self._protection.least_mib(role), plan.role(role).memory_mib
             if given < least:
                 self._story.add(
-                    at_s, f"a {role} was killed at {least} MiB, this plan gives {given} MiB: it will be again"
+                    at_s,
+                    f"a {role} was killed at {least} MiB, this plan gives {given} MiB: "
+                    "it would be killed again",
                 )

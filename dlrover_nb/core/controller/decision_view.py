@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.bounds import Pins
+    from dlrover_nb.core.structs.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Proposal
     from dlrover_nb.core.structs.job import Mode
     from dlrover_nb.core.structs.samples import ProfileSample
@@ -33,3 +34,4 @@ class DecisionView:
     memory_needs: tuple[str, ...]
     under_way: str
     measuring: str
+    deadline: DeadlineOutlook | None

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.bounds import Quota
+from dlrover_nb.core.structs.default_bounds import completed, widened
 from dlrover_nb.core.structs.job import JobPhase
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.bounds import Pins
+    from dlrover_nb.core.structs.bounds import Pins, PlanBounds
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.events import JobSubmitted
     from dlrover_nb.core.structs.job import JobSpec, Mode
@@ -25,13 +26,15 @@ class JobState:
     Attributes
     ----------
     job
-        The submission, with the present capacity, and without its prior once that proved unusable.
+        The submission, with the present capacity, with bounds complete for it, and without its prior once
+        that proved unusable.
     phase, mode, pins, quota
         Stage of the job, who decides, what is fixed in every plan, and what other jobs leave free.
     """
 
     def __init__(self, job: JobSubmitted) -> None:
-        self.job = job
+        self._asked = job.spec.bounds
+        self.job = _with_bounds(job, completed(self._asked, job.capacity, job.spec.plan))
         self.phase = JobPhase.STARTING
         self.mode: Mode = job.spec.mode
         self.pins: Pins = job.spec.pins
@@ -65,8 +68,13 @@ class JobState:
         self.pins = pins
 
     def change_capacity(self, capacity: Capacity) -> None:
-        """Plan and check with another capacity from now on."""
-        self.job = replace(self.job, capacity=capacity)
+        """Plan and check with another capacity from now on.
+
+        Bounds that follow from the cluster grow with it. They never shrink: what no longer fits is refused
+        for lack of room, and comes back with the machines.
+        """
+        own = completed(self._asked, capacity, self.spec.plan)
+        self.job = _with_bounds(replace(self.job, capacity=capacity), widened(self.spec.bounds, own))
 
     def change_quota(self, quota: Quota) -> None:
         """Plan, in auto mode, within another quota from now on."""
@@ -75,3 +83,7 @@ class JobState:
     def drop_prior(self) -> None:
         """Continue without the prior of similar jobs."""
         self.job = replace(self.job, prior=None)
+
+
+def _with_bounds(job: JobSubmitted, bounds: PlanBounds) -> JobSubmitted:
+    return replace(job, spec=replace(job.spec, bounds=bounds))

@@ -88,7 +88,7 @@ class PlanChanges:
         if rollout.before != rollout.target:  # else a change was cancelled
             self._measured.paused(rollout.before, event.plan, event.pause_s)
         self._analyst.observe(event.plan, at_s)
-        note = f"training stood still for {event.pause_s:.2g} s"
+        note = f"training paused for {event.pause_s:.2g} s"
         return self._close(rollout, ProposalStatus.APPLIED, at_s, note)
 
     def _appeared(self, event: PlanApplied) -> tuple[Remember, ...]:
@@ -113,7 +113,7 @@ class PlanChanges:
             self._replaced = None
             return ()
         if not is_under_way:
-            self._story.add(event.at_s, f"plan {event.plan.short} could not be brought about: {event.why}")
+            self._story.add(event.at_s, f"plan {event.plan.short} could not be applied: {event.why}")
             return ()
         self._book.reject_plan(event.plan)
         self._protection.request_advice()

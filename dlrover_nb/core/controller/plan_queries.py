@@ -191,19 +191,19 @@ class PlanQueries:
         """Say why no plan is better, where nothing is waited for."""
         left_s = analysis.current.finish_s
         if left_s is not None and left_s < self.settings.min_left_s:
-            return f"The job is done in {left_s:.0f} s: no change would pay any more."
+            return f"The job is done in {left_s:.0f} s: no change would pay off any more."
         if why_empty := analysis.why_empty:
             return f"No plan is allowed: {why_empty}."
         gain, saving = self.settings.min_gain, self.settings.min_saving
         return (
-            f"No other plan is better for sure: none gains {gain:.0%} at the low end of its band, "
+            f"No other plan is certain to be better: none gains {gain:.0%} at the low end of its band, "
             f"nor saves {saving:.0%} at the same speed; {self._why_no_experiment()}."
         )
 
     def _why_no_experiment(self) -> str:
         if self.n_explored:
-            return f"{self.n_explored} experiments were proposed in a row, more are left to you"
-        return "and no experiment would pay for itself"
+            return f"{self.n_explored} experiments in a row were proposed; further ones need your request"
+        return "and no experiment would pay off"
 
     def _why_waits(self) -> str:
         """Say what has to happen before anything is proposed; empty where nothing has."""
@@ -217,7 +217,7 @@ class PlanQueries:
         if now.mode is Mode.MANUAL:
             return f"Nothing is proposed in manual mode; %dlrover mode {now.name} suggest asks for proposals."
         if now.under_way:
-            return f"A change is under way ({now.under_way}): what comes next is seen once it is measured."
+            return f"A change is under way ({now.under_way}): further advice follows once it is measured."
         if not self.waiting.is_measured:
             return f"Advice waits for steady samples of {now.target.short}: {self.waiting}."
         return ""

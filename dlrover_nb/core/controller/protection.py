@@ -140,13 +140,17 @@ class Protection:
         if kill is None or own_mib > kill.too_little_mib:
             need = self._forecast.get(role)
             return need if need and need.mib > own_mib else None
-        why = f"{kill.node} was killed for want of memory at {kill.reached_mib} MiB (it may use {own_mib})"
+        why = f"{kill.node} was killed for lack of memory at {kill.reached_mib} MiB (it may use {own_mib})"
         return MemoryNeed(role, kill.need_mib, int(HELPS * kill.reached_mib), why)
 
 
 def _format_forecast(line: MemoryLine) -> str:
     """Describe the forecast of a role."""
-    likely = "" if line.oom_probability is None else f", full before the end with {line.oom_probability:.0%}"
+    likely = (
+        ""
+        if line.oom_probability is None
+        else f", and reaches that before the end with a probability of {line.oom_probability:.0%}"
+    )
     when = "" if line.full_in_s is None else f", in about {max(line.full_in_s, 0) / 60:.0f} min"
     end = "" if line.at_end_mib is None else f"; by the end it would need {line.at_end_mib:,.0f} MiB"
     return f"each {line.role} may use {line.limit_mib} MiB{likely}{when}{end}"

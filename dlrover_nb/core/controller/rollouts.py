@@ -158,7 +158,7 @@ class Rollouts:
 
 
 def _format_outcome(outcome: Outcome) -> str:
-    text = f"{outcome.decision} turned out at {outcome.measured_samples_per_s:,.0f} samples/s"
+    text = f"{outcome.decision} reached {outcome.measured_samples_per_s:,.0f} samples/s"
     if outcome.predicted is not None and outcome.error is not None:
         where = "inside" if outcome.inside_band else "outside"
         text += f", predicted {outcome.predicted.samples_per_s:,.0f} ({outcome.error:+.0%}, {where} the band)"

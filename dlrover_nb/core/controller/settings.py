@@ -69,7 +69,7 @@ class ControllerSettings:
     refit_growth: float = 0.2
     refit_s: float = 20.0
     manual_publish_s: float = 0.0
-    max_explore: int = 3
+    max_explore: int = 8
     cool_down_s: float = 10.0
     supersede_gain: float = 0.1
     oom_threshold: float = 0.2

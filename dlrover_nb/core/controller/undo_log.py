@@ -90,7 +90,7 @@ def check_undo(decision: Decision, changes: Sequence[UndoableChange], job: str) 
         raise NotFoundError(nothing_to_undo(job))
     if decision.undoes not in ids:
         raise NotFoundError(
-            f"job {job} has no change {decision.undoes} to undo, or it was not brought about; "
+            f"job {job} has no change {decision.undoes} to undo, or it was not applied; "
             f"the latest change is {ids[-1]}"
         )
     later = [change.decision for change in changes[ids.index(decision.undoes) + 1 :]]

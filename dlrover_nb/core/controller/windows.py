@@ -17,6 +17,8 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from dlrover_nb.core.controller.settings import ControllerSettings
 
 
@@ -27,6 +29,19 @@ class _Tally:
     n_sample: int = 0
     n_iter: int = 0
     window_s: float = 0.0
+    compute_s: float = 0.0
+    wait_s: float = 0.0  # for PS
+    total_s: float = 0.0  # of all parts
+
+    def add(self, sample: NodeSample) -> None:
+        """Add a report of the worker."""
+        split, n = sample.split, sample.n_iter
+        self.n_sample += sample.n_sample
+        self.n_iter += n
+        self.window_s += sample.window_s
+        self.compute_s += n * split.compute_s
+        self.wait_s += n * (split.lookup_s + split.update_s)
+        self.total_s += n * (split.total_s - split.idle_s)
 
 
 class SteadyWindows:
@@ -71,10 +86,7 @@ class SteadyWindows:
             return ()
         if self._opened_s is None:
             self._opened_s = starts_s
-        tally = self._tallies.setdefault(sample.node, _Tally())
-        tally.n_sample += sample.n_sample
-        tally.n_iter += sample.n_iter
-        tally.window_s += sample.window_s
+        self._tallies.setdefault(sample.node, _Tally()).add(sample)
         if not self._may_close(plan, at_s - self._opened_s):
             return ()
         window = self._close(plan, at_s)
@@ -100,7 +112,7 @@ class SteadyWindows:
         if len(tallies) != plan.worker.count or any(t.n_sample == 0 for t in tallies.values()):
             return None
         speed = sum(t.n_sample / t.window_s for t in tallies.values() if t.window_s > 0)
-        return ProfileSample(at_s, at_s - opened_s, plan, self._batch_size, speed)
+        return ProfileSample(at_s, at_s - opened_s, plan, self._batch_size, speed, *_shares(tallies.values()))
 
     def _judge(self, window: ProfileSample) -> tuple[ProfileSample, ...]:
         if self._steady:
@@ -117,3 +129,17 @@ class SteadyWindows:
             return False
         speeds = [w.samples_per_s for w in self._recent]
         return pstdev(speeds) < self._settings.stable_cv * fmean(speeds)
+
+
+def _shares(tallies: Collection[_Tally]) -> tuple[float, float] | tuple[None, None]:
+    """Return the parts of an iteration that workers computed and waited for PS; None: they are not known.
+
+    Workers of PS always do both: where one of the two is zero, the iteration was not divided, and what is in
+    the other is only the time that a slow node lost.
+    """
+    compute_s, wait_s, total_s = (
+        sum(getattr(t, name) for t in tallies) for name in ("compute_s", "wait_s", "total_s")
+    )
+    if compute_s <= 0 or wait_s <= 0:
+        return None, None
+    return min(compute_s / total_s, 1.0), min(wait_s / total_s, 1.0)

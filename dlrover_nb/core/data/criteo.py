@@ -51,6 +51,8 @@ class CriteoSource:
         | dict.fromkeys(CATEGORICAL, Kind.CATEGORICAL)
     )
 
+    types = _TYPES
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._n_byte = path.stat().st_size
@@ -109,6 +111,13 @@ class CriteoSource:
                         "repair or remove the line"
                     ) from error
         raise InvalidValueError(f"cannot parse {self._path} near line {first_line + 1}: {error}") from error
+
+
+def is_criteo(path: Path) -> bool:
+    """Whether a file begins with a line of Criteo's logs: 40 fields, of which the first 14 are no names."""
+    with path.open("rb") as file:
+        fields = file.readline(_CHUNK_BYTES).rstrip(b"\r\n").split(b"\t")
+    return len(fields) == len(COLUMNS) and all(not field or _is_number(field) for field in fields[:14])
 
 
 def _scan(path: Path) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], int]:

@@ -8,6 +8,7 @@ must be found again. Missing is a value of its own.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +28,7 @@ _Number = TypeVar("_Number", bound=np.generic)
 _FNV_OFFSET = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
 MISSING = np.uint64(0x6D697373696E6721)  # hash of a missing value
+_LONG = 1024  # bytes of a text: a longer one is hashed by its digest, as bytes one by one take 5 s for a MB
 _MIN_STD = 1e-6  # below it a column is constant, up to rounding
 
 
@@ -163,6 +165,8 @@ def _hash_bytes(values: pa.Array) -> NDArray[np.uint64]:
     )
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     lengths = np.diff(ends)
+    if lengths.max(initial=0) > _LONG:
+        return _hash_long(values, ends, raw)
     order = np.argsort(-lengths, kind="stable")
     starts = ends[:-1][order]
     n_longer = n - np.searchsorted(np.sort(lengths), np.arange(lengths.max(initial=0)), side="right")
@@ -172,6 +176,17 @@ def _hash_bytes(values: pa.Array) -> NDArray[np.uint64]:
     result = np.empty(n, np.uint64)
     result[order] = _mixed(hashes)
     return result
+
+
+def _hash_long(values: pa.Array, ends: NDArray[np.int64], raw: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Hash values of which some are longer than `_LONG` bytes: those by their SHA-256."""
+    is_long = np.diff(ends) > _LONG
+    short = pc.if_else(pa.array(is_long), pa.scalar(b"", pa.large_binary()), values)
+    hashes = _hash_bytes(short)
+    for i in np.flatnonzero(is_long).tolist():
+        digest = hashlib.sha256(raw[ends[i] : ends[i + 1]].tobytes()).digest()
+        hashes[i] = int.from_bytes(digest[:8], "little")
+    return hashes
 
 
 # pyarrow's own to_numpy and fill_null import pandas: 0.1 s and 40 MiB wasted on every node. So the
@@ -222,13 +237,26 @@ def labels_of(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np.
     """Return the labels, refusing all that is not 0 or 1."""
     try:
         labels = _floats(_one_array(column))
-    except pa.ArrowInvalid as error:
-        raise InvalidValueError(f"label column {name!r} must hold 0 or 1: {error}") from error
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        first = next((each.as_py() for each in column if not _is_number(each)), None)
+        raise InvalidValueError(
+            f"label column {shown(name)} must hold 0 or 1, got {shown(first)} ({column.type}); "
+            "name another column with label"
+        ) from error
     wrong = np.flatnonzero((labels != 0) & (labels != 1))
     if wrong.size:
         value = column[int(wrong[0])].as_py()
         raise InvalidValueError(
-            f"label column {name!r} must hold 0 or 1, got {'nothing' if value is None else value!r} "
-            f"in row {first_row + int(wrong[0])}; name another column with label"
+            f"label column {shown(name)} must hold 0 or 1, got "
+            f"{'nothing' if value is None else shown(value)} in row {first_row + int(wrong[0])}; "
+            "name another column with label"
         )
     return np.asarray(labels, np.float32)
+
+
+def _is_number(value: pa.Scalar) -> bool:
+    try:
+        float(value.as_py() if value.is_valid else 0)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.data.columns import written_types
 from dlrover_nb.core.data.encode import MISSING, distinct, labels_of, scale_of
+from dlrover_nb.core.data.files import FilesSource
 from dlrover_nb.core.data.kinds import Kind
 from dlrover_nb.core.data.source import open_source
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import MOST_SHOWN, InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.structs.job import CategoricalColumn, Embedding, FeatureSpec
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.data.source import Source
     from dlrover_nb.core.structs.job import DataSpec, ModelSpec
 
 N_SAMPLE_ROW = 20_000
@@ -40,6 +44,7 @@ OPEN_SHARE = 0.01
 ROOM = 8
 MAX_ROOM = 64
 SMALL_TABLE = 4096
+_MOST_COMPARED, _MOST_LISTED = 1000, 50  # columns in a message about one that is not there
 
 
 def make_features(data: DataSpec, model: ModelSpec, *, folder: Path | None = None) -> FeatureSpec:
@@ -54,7 +59,11 @@ def make_features(data: DataSpec, model: ModelSpec, *, folder: Path | None = Non
     InvalidValueError
         When the file is not of its format, a column cannot be used as requested, or a label is not 0 or 1.
     """
-    source = open_source(data, folder)
+    return read_features(open_source(data, folder), data, model)[0]
+
+
+def read_features(source: Source, data: DataSpec, model: ModelSpec) -> tuple[FeatureSpec, pa.Table]:
+    """Return what `make_features` does, and the rows that it was made from; raises as it does."""
     numeric, categorical = _chosen(data, source.kinds)
     n_row = STREAM_ROWS if source.n_row is None else source.n_row
     sample = source.read(0, min(n_row, N_SAMPLE_ROW), [*numeric, *categorical, data.label])
@@ -64,14 +73,21 @@ def make_features(data: DataSpec, model: ModelSpec, *, folder: Path | None = Non
         raise InvalidValueError(
             f"holdout {data.holdout:g} leaves none of {n_row} rows to train on; use a smaller one"
         )
-    return FeatureSpec(
+    features = FeatureSpec(
         label=data.label,
         numeric=tuple(scale_of(name, sample.column(name)) for name in numeric),
         categorical=_columns(categorical, sample, model),
         n_train=n_row - n_eval,
         n_eval=n_eval,
         is_stream=source.n_row is None,
+        files=source.files if isinstance(source, FilesSource) else (),
+        column_types=_types_of(source, (*numeric, *categorical, data.label)),
     )
+    return features, sample
+
+
+def _types_of(source: Source, columns: Iterable[str]) -> str:
+    return written_types(source.types, set(columns)) if isinstance(source, FilesSource) else ""
 
 
 def _columns(names: Iterable[str], sample: pa.Table, model: ModelSpec) -> tuple[CategoricalColumn, ...]:
@@ -130,10 +146,16 @@ def _chosen(data: DataSpec, kinds: Mapping[str, Kind]) -> tuple[tuple[str, ...],
 def _check_there(column: str, kinds: Mapping[str, Kind], data: DataSpec) -> None:
     if column in kinds:
         return
-    near = difflib.get_close_matches(column, kinds, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    shown = ", ".join(list(kinds)[:50]) + (", …" if len(kinds) > 50 else "")
-    raise NotFoundError(f"{data.path or 'the census data'} has no column {column!r}{hint}; it has: {shown}")
+    near = difflib.get_close_matches(column, list(kinds)[:_MOST_COMPARED], n=1)
+    hint = f"; did you mean {shown(near[0])}?" if near else ""
+    raise NotFoundError(f"{data.place} has no column {shown(column)}{hint}; it has: {_listed(kinds)}")
+
+
+def _listed(kinds: Mapping[str, Kind]) -> str:
+    """Return the names of the first columns."""
+    names = [name if name.isprintable() and 0 < len(name) <= MOST_SHOWN else shown(name) for name in kinds]
+    text = ", ".join(names[:_MOST_LISTED])
+    return text + (f", … ({len(names)} columns)" if len(names) > _MOST_LISTED else "")
 
 
 def _check_use(
@@ -142,17 +164,19 @@ def _check_use(
     used = (*numeric, *categorical)
     if not used:
         raise InvalidValueError(
-            f"{data.path or 'the census data'} leaves no column to train on; "
-            "name some in numeric or categorical"
+            f"{data.place} leaves no column to train on; name some in numeric or categorical"
         )
-    twice = next((name for name in (*used, data.label) if (*used, data.label).count(name) > 1), None)
-    if twice is not None:
+    twice, n = Counter((*used, data.label)).most_common(1)[0]
+    if n > 1:
         raise InvalidValueError(
-            f"column {twice!r} is named twice; use it once, and never the label as a feature"
+            f"column {shown(twice)} is named twice; use it once, and never the label as a feature"
         )
     for name in used:
         if kinds[name] is Kind.OTHER:
-            raise InvalidValueError(f"column {name!r} holds lists or structures; exclude it")
+            raise InvalidValueError(
+                f"column {shown(name)} holds lists or structures or no value, "
+                "expected numbers or text; exclude it"
+            )
     for name in numeric:
         if kinds[name] is not Kind.NUMERIC:
-            raise InvalidValueError(f"column {name!r} holds no numbers; name it in categorical")
+            raise InvalidValueError(f"column {shown(name)} holds no numbers; name it in categorical")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dlrover_nb.core.data.arrays import table_of
-from dlrover_nb.core.data.kinds import kind_of
+from dlrover_nb.core.data.kinds import kind_of, without_views
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.usercode import load, name_of
 
@@ -131,9 +131,9 @@ class _Restarted:
 def as_table(rows: Any) -> pa.Table:  # noqa: ANN401 - a dict, a DataFrame or an Arrow table
     """Return rows in any of the shapes that a user may give them in."""
     if isinstance(rows, pa.Table):
-        return rows
+        return without_views(rows)
     if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
+        return without_views(pa.Table.from_batches([rows]))
     if isinstance(rows, dict):
         return table_of(rows)
     if hasattr(rows, "iloc"):  # a DataFrame, recognized without importing pandas

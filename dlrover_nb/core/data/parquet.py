@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlrover_nb.core.data.kinds import kind_of
+from dlrover_nb.core.data.kinds import check_distinct, kind_of, plain_type, without_views
 from dlrover_nb.core.data.spill import Spill
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from dlrover_nb.core.data.kinds import Kind
@@ -31,9 +32,13 @@ class ParquetSource:
         The file.
     kinds
         Columns whose kind their type does not determine, such as codes written as integers.
+    spill
+        Where decoded groups are put, shared by the files of a data set; None: of this file alone.
     """
 
-    def __init__(self, path: Path, kinds: Mapping[str, Kind] | None = None) -> None:
+    def __init__(
+        self, path: Path, kinds: Mapping[str, Kind] | None = None, *, spill: Spill | None = None
+    ) -> None:
         self._path = path
         self._file = _open_parquet(path)
         metadata = self._file.metadata
@@ -41,8 +46,9 @@ class ParquetSource:
         self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.n_row = int(self._starts[-1])
         given = kinds or {}
-        self.kinds = {f.name: given.get(f.name) or kind_of(f.type) for f in self._file.schema_arrow}
-        self._spill = Spill()
+        self.types = {field.name: plain_type(field.type) for field in self._file.schema_arrow}
+        self.kinds = {name: given.get(name) or kind_of(kind) for name, kind in self.types.items()}
+        self._spill = spill or Spill()
         self._cache: OrderedDict[tuple[int, tuple[str, ...]], pa.Table] = OrderedDict()
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
@@ -57,13 +63,33 @@ class ParquetSource:
             parts.append(self._rows(group, low, max(high, low), tuple(columns)))
         return pa.concat_tables(parts)
 
+    def heads(
+        self, n_group: int, n_row: int, columns: Sequence[str], *, after: int
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """Yield (first row, rows) of the heads of some row groups behind row `after`, spread evenly."""
+        behind = np.flatnonzero(self._starts[:-1] >= after)
+        chosen = (
+            behind[np.unique(np.linspace(0, len(behind) - 1, n_group).astype(int))] if len(behind) else []
+        )
+        for group in map(int, chosen):
+            batches = self._file.iter_batches(
+                batch_size=n_row, row_groups=[group], columns=list(columns), use_threads=False
+            )
+            for batch in itertools.islice(batches, 1):
+                table = without_views(pa.Table.from_batches([batch]))
+                yield int(self._starts[group]), table.select(list(columns))
+
+    def release(self) -> None:
+        """Let go of decoded groups in memory."""
+        self._cache.clear()
+
     def _rows(self, group: int, low: int, high: int, columns: tuple[str, ...]) -> pa.Table:
         """Return some rows of a group; of a large one that is not the only one, from where it was spilled."""
-        spilled = self._spill.get((group, columns))
+        spilled = self._spill.get((self._path, group, columns))
         if spilled is not None:
             return spilled.read(low, high)
         table = self._group(group, columns)
-        if len(self._starts) > 2 and self._spill.put((group, columns), table):
+        if len(self._starts) > 2 and self._spill.put((self._path, group, columns), table):
             del self._cache[group, columns]
         return table.slice(low, high - low)
 
@@ -71,9 +97,13 @@ class ParquetSource:
         key = (group, columns)
         if key not in self._cache:
             try:  # one thread: a node may use the CPU of its plan, not of the machine
-                self._cache[key] = self._file.read_row_group(group, columns=list(columns), use_threads=False)
-            except (pa.ArrowInvalid, OSError) as error:
-                raise InvalidValueError(f"cannot read rows of {self._path}: {_first_line(error)}") from error
+                table = self._file.read_row_group(group, columns=list(columns), use_threads=False)
+                self._cache[key] = without_views(table)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+                raise InvalidValueError(
+                    f"cannot read rows of {self._path}: {_first_line(error)}; "
+                    "the file is damaged: write it again"
+                ) from error
             self._trim()
         self._cache.move_to_end(key)
         return self._cache[key]
@@ -87,10 +117,11 @@ class ParquetSource:
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
     try:
-        names = pq.read_schema(path)
-        text = [f.name for f in names if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+        schema = pq.read_schema(path)
+        check_distinct(schema.names, path)
+        text = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
         return pq.ParquetFile(path, read_dictionary=text)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise InvalidValueError(
             f"{path} is not a Parquet file ({_first_line(error)}); "
             "give a Parquet file, or say its format (--format criteo)"
@@ -98,4 +129,5 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:200])

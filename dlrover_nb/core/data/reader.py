@@ -34,14 +34,14 @@ class ShardReader:
     """
 
     def __init__(self, data: DataSpec, features: FeatureSpec, *, folder: Path | None = None) -> None:
-        self._source = open_source(data, folder)
+        self._source = open_source(data, folder, features=features)
         self._features = features
         numeric, categorical = ([c.name for c in features.numeric], [c.name for c in features.categorical])
         self._columns = (*numeric, *categorical, features.label)
         self._n_row = None if features.is_stream else features.n_train + features.n_eval
         if self._source.n_row != self._n_row:
             raise InvalidValueError(
-                f"{data.path} has {self._source.n_row} rows, but had {self._n_row} when the job was "
+                f"{data.place} has {self._source.n_row} rows, but had {self._n_row} when the job was "
                 "submitted; stop the job and submit it again"
             )
 

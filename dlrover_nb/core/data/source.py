@@ -1,40 +1,48 @@
-"""Where rows come from: one small class per file format, all with the same interface.
+"""Where rows come from: one small class per format, all with the same interface.
 
 A source says which columns it has and of what kind, and reads a range of rows as an Arrow table. Errors in
 the user's data are raised here, each as one line with what to do.
 
-`SOURCES` is the table of formats: a new one is a class of the interface `Source` in a file of its own, a
-member of `DataFormat`, and a line here. An installed package adds a format by an entry point of the group
+`FILE_FORMATS` is the table of formats of files, of which data may have several (`core.data.files`);
+`SOURCES` that of all others. A new one is a class in a file of its own, a member of `DataFormat`, and a
+line in one of them. An installed package adds a format by an entry point of the group
 ``dlrover_nb.data_sources``, which names an `Opener`. A single data set needs no format: `own` opens an
 object by the name ``package.module:name``, see `core.data.own`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+import pyarrow as pa
+
 from dlrover_nb.core import extensions
 from dlrover_nb.core.data.arrays import NumpySource
-from dlrover_nb.core.data.criteo import CriteoSource
+from dlrover_nb.core.data.columns import read_types
+from dlrover_nb.core.data.criteo import CriteoSource, is_criteo
+from dlrover_nb.core.data.delimited import DelimitedSource
+from dlrover_nb.core.data.files import FilesSource, OneFile
 from dlrover_nb.core.data.kinds import Kind
+from dlrover_nb.core.data.listing import files_again, find_files
 from dlrover_nb.core.data.own import OwnSource
 from dlrover_nb.core.data.parquet import ParquetSource
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.data.spill import Spill
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import DataFormat, DataSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    import pyarrow as pa
+    from dlrover_nb.core.structs.job import FeatureSpec
 
 CENSUS_FILE = Path(__file__).parent / "census" / "census_income.parquet"
 CENSUS_CODES = ("industry_code", "occupation_code", "own_business", "veterans_benefits", "year")
 
 
 class Source(Protocol):
-    """Rows [0, n_row) of one file, or of a stream without an end."""
+    """Rows [0, n_row) of some files, or of a stream without an end."""
 
     @property
     def n_row(self) -> int | None:
@@ -56,15 +64,28 @@ SOURCES: Mapping[str, Opener] = {
     DataFormat.CENSUS: lambda _, __: ParquetSource(
         CENSUS_FILE, dict.fromkeys(CENSUS_CODES, Kind.CATEGORICAL)
     ),
-    DataFormat.PARQUET: lambda data, _: ParquetSource(_existing(data)),
-    DataFormat.CRITEO: lambda data, _: CriteoSource(_existing(data)),
-    DataFormat.NUMPY: lambda data, _: NumpySource(_existing(data)),
     DataFormat.OWN: lambda data, folder: OwnSource(data.path, folder),
+}
+_Types = Mapping[str, pa.DataType]
+FileOpener = Callable[[Path, DataSpec, _Types | None, Spill], OneFile]
+FILE_FORMATS: Mapping[str, FileOpener] = {  # one file of each format
+    DataFormat.PARQUET: lambda path, _, __, spill: ParquetSource(path, spill=spill),
+    DataFormat.CSV: lambda path, data, types, _: DelimitedSource(path, ids=data.categorical, types=types),
+    DataFormat.TSV: lambda path, data, types, _: _tab_separated(path, data, types),
+    DataFormat.CRITEO: lambda path, *_: CriteoSource(path),
+    DataFormat.NUMPY: lambda path, *_: NumpySource(path),
 }
 
 
-def open_source(data: DataSpec, folder: Path | None = None) -> Source:
-    """Open the rows that `data` names; `folder` is the job's run folder, where a user's own object lies.
+def open_source(data: DataSpec, folder: Path | None = None, *, features: FeatureSpec | None = None) -> Source:
+    """Open the rows that `data` names.
+
+    Parameters
+    ----------
+    folder
+        The job's run folder, where a user's own object lies.
+    features
+        What was found when the job was submitted; None: this is the submit.
 
     Raises
     ------
@@ -73,17 +94,29 @@ def open_source(data: DataSpec, folder: Path | None = None) -> Source:
     InvalidValueError
         When there is no such format, it is not a file of that format, or has no rows.
     """
-    source = _opener(data.format)(data, folder)
+    source = _files(data, features) if data.format in FILE_FORMATS else _opener(data.format)(data, folder)
     if source.n_row == 0:
-        raise InvalidValueError(f"{data.path} has no rows; give a file with data")
+        raise InvalidValueError(f"{data.place} has no rows; give a file with data")
     return source
+
+
+def _files(data: DataSpec, features: FeatureSpec | None) -> Source:
+    spill, open_one = Spill(), FILE_FORMATS[data.format]
+
+    def opened(path: Path, types: _Types | None) -> OneFile:
+        return open_one(path, data, types, spill)
+
+    if features is None or not features.files:
+        return FilesSource(data, find_files(data), opened)
+    files, types = files_again(data, features.files), read_types(features.column_types)
+    return FilesSource(data, files, opened, known=features.files, types=types)
 
 
 def _opener(name: str) -> Opener:
     """Return what opens a format; packages are looked for only where it is none of ours."""
     if name in SOURCES:
         return SOURCES[name]
-    found = extensions.find(extensions.DATA_SOURCES, name, SOURCES)
+    found = extensions.find(extensions.DATA_SOURCES, name, {**SOURCES, **FILE_FORMATS})
     if not callable(found):
         raise InvalidValueError(
             f"data format {name} must be a function of (data, folder), got {type(found).__name__}"
@@ -91,14 +124,8 @@ def _opener(name: str) -> Opener:
     return cast("Opener", found)  # another package's function is not checked
 
 
-def _existing(data: DataSpec) -> Path:
-    path = Path(data.path)
-    if path.is_dir():
-        raise NotFoundError(
-            f"data path {path} is a folder, expected one {data.format} file; name a file in it"
-        )
-    if not path.is_file():
-        raise NotFoundError(
-            f"no data file {path}; check the path (nodes on other machines need it at the same place)"
-        )
-    return path
+def _tab_separated(path: Path, data: DataSpec, types: _Types | None) -> OneFile:
+    """Open a TSV file; Criteo's logs have the same extension and no header."""
+    if is_criteo(path):
+        return CriteoSource(path)
+    return DelimitedSource(path, "\t", ids=data.categorical, types=types)

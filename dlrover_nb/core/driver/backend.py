@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.external import Written
-    from dlrover_nb.core.structs.messages import NodeConfig
+    from dlrover_nb.core.structs.node_config import NodeConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class NodeExited:
     node
         Its id, as in its `NodeConfig`.
     why
-        For people: exit code or signal, and the last lines of its log, if any.
+        For people: exit code or signal, and the error in its last lines, if there is one.
     retryable
         False when a new node would fail in the same way (its image or program is missing, the cluster
         can never hold it): the job fails with `why` instead of starting another.
@@ -38,6 +38,9 @@ class NodeExited:
         Whether it was ended by force, as by the kernel when a process takes too much memory.
     out_of_memory
         Whether that is the known cause.
+    failed
+        Whether its program ended by itself with an error: an exception, an exit code other than 0, or a fatal
+        signal of its own. Not when something else ended it: a kill, an eviction, a machine that is gone.
     succeeded
         Whether it ended by itself with exit code 0, which only external programs do unrequested.
     """
@@ -47,6 +50,7 @@ class NodeExited:
     retryable: bool = True
     was_killed: bool = False
     out_of_memory: bool = False
+    failed: bool = False
     succeeded: bool = False
 
 

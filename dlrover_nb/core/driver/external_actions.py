@@ -8,7 +8,7 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.external import ExternalAction, ExternalOrder, SendEnvironment
 from dlrover_nb.core.rundir.external_state import SavedState, StateFile
 from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
-from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

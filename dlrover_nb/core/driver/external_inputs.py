@@ -60,17 +60,18 @@ class ExternalInputs:
         return self._master.update_addresses(self._backend.addresses(), at_s)
 
     def on_exit(self, exited: NodeExited, at_s: float) -> list[ExternalOrder]:
-        """Report a node's exit to the master, with the steps and the last line of its log."""
+        """Report a node's exit to the master, with the steps and the error in its log."""
         orders = self._read_logs()
         self._logs.finish_node(exited.node, at_s)
-        reason = self._logs.exit_reason(exited.node, exited.why)
+        ending = self._logs.ending(exited, at_s)
         orders += self._master.on_exit(
             exited.node,
-            reason,
+            ending.why,
             at_s,
             succeeded=exited.succeeded,
             retryable=exited.retryable,
             out_of_memory=exited.out_of_memory,
+            error=ending.error,
         )
         return orders
 

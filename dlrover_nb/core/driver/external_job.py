@@ -20,7 +20,7 @@ from dlrover_nb.core.driver.external_inputs import ExternalInputs, StepReports
 from dlrover_nb.core.driver.external_logs import ExternalLogs
 from dlrover_nb.core.driver.loop import JobLoop, opened
 from dlrover_nb.core.driver.parts import Parts
-from dlrover_nb.core.driver.recorded_controller import RecordedController
+from dlrover_nb.core.driver.recorded_controller import RecordedController, unheard
 from dlrover_nb.core.external import ExternalAction, ExternalMaster, planned
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.job_file import JobFile, hold_folder, read_job, write_job
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.clock import SystemClock
     from dlrover_nb.core.driver.backend import ExternalBackend
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
@@ -61,17 +61,20 @@ class Surroundings:
         To which programs report their steps, as reached from their pods.
     reports
         The reported steps.
+    on_progress
+        Called with what is done until a job is continued, in words.
     """
 
     folder: Path
     history_url: str | None
-    clock: Clock
+    clock: SystemClock
     url: str
     reports: StepReports
+    on_progress: Callable[[str], None] = unheard
 
 
 Composed: TypeAlias = tuple[ExternalMaster, ExternalLogs, ExternalInputs]
-Compose: TypeAlias = "Callable[[JobSpec, Capacity, RecordedController], Composed]"
+Compose: TypeAlias = "Callable[[JobSpec, Capacity, RecordedController, Surroundings], Composed]"
 
 
 def begin(spec: JobSpec, backend: ExternalBackend, around: Surroundings) -> ExternalJob:
@@ -84,7 +87,7 @@ def begin(spec: JobSpec, backend: ExternalBackend, around: Surroundings) -> Exte
     BackendError
         When the run folder cannot be written to, or another master of the job lives.
     """
-    return begin_composed(spec, backend, around, _composing(backend, around))
+    return begin_composed(spec, backend, around, _composing(backend))
 
 
 def resume(backend: ExternalBackend, around: Surroundings) -> ExternalJob:
@@ -97,11 +100,13 @@ def resume(backend: ExternalBackend, around: Surroundings) -> ExternalJob:
     BackendError
         As for `begin`.
     """
-    return resume_composed(backend, around, _composing(backend, around))
+    return resume_composed(backend, around, _composing(backend))
 
 
-def _composing(backend: ExternalBackend, around: Surroundings) -> Compose:
-    def compose(spec: JobSpec, capacity: Capacity, _recorded: RecordedController) -> Composed:
+def _composing(backend: ExternalBackend) -> Compose:
+    def compose(
+        spec: JobSpec, capacity: Capacity, _recorded: RecordedController, around: Surroundings
+    ) -> Composed:
         master = ExternalMaster(spec, capacity)
         logs = ExternalLogs(spec, around.folder, lambda: master.told)
         inputs = ExternalInputs(master, backend, logs=logs, reports=around.reports, clock=around.clock)
@@ -116,12 +121,13 @@ def begin_composed(
     """Return the loop of a new job of master, logs and inputs that `compose` makes; see `begin`."""
     spec, capacity = planned(spec), backend.capacity()
     check_fits(spec.plan, capacity)
-    job = JobFile(spec, NO_FEATURES, around.clock.now_s(), around.url, "", "")
+    clock = around.clock
+    job = JobFile(spec, NO_FEATURES, clock.now_s(), around.url, "", "", anchor=clock.anchor)
     with contextlib.ExitStack() as held:
         hold_folder(around.folder, held)
         write_job(around.folder, job)
         recorded = _recorded(spec, around, held)
-        master, logs, inputs = compose(spec, capacity, recorded)
+        master, logs, inputs = compose(spec, capacity, recorded, around)
         parts = _parts(job, backend, around, capacity, recorded, (master, logs, inputs))
         backend.follow_logs(logs.read_ns)
         return opened(parts, _submitted(parts), master.start, held)
@@ -135,8 +141,15 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
         hold_folder(around.folder, held)
         saved = StateFile(around.folder).read()
         recorded = _recorded(job.spec, around, held)
-        recorded.replay()
-        master, logs, inputs = compose(job.spec, capacity, recorded)
+        recorded.replay(around.on_progress)
+        clock = around.clock.continued(
+            job.anchor, max(job.started_at_s, recorded.at_s, saved.record.latest_s)
+        )
+        if clock.anchor != job.anchor:
+            job = replace(job, anchor=clock.anchor)
+            write_job(around.folder, job)
+        around = replace(around, clock=clock)
+        master, logs, inputs = compose(job.spec, capacity, recorded, around)
         logs.reload([node.id for node in saved.record.nodes], saved.read_ns)
         living = [node for node in saved.record.nodes if not node.is_finished]
         backend.adopt({node.id: (node.cpu, node.memory_mib) for node in living})

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.driver.endings import Ending, ending
 from dlrover_nb.core.external import BEGINS, StepLog
 from dlrover_nb.core.rundir.node_logs import NodeLogs
 from dlrover_nb.core.structs.messages import LinesWritten
 from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.core.structs.secrets import secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from dlrover_nb.core.driver.backend import NodeExited
     from dlrover_nb.core.structs.external import StepsDone, Written
     from dlrover_nb.core.structs.job import JobSpec
 
@@ -31,13 +34,14 @@ class ExternalLogs:
     def __init__(self, spec: JobSpec, folder: Path, before: Callable[[], Iterable[StepsDone]]) -> None:
         assert spec.foreign is not None
         self._pattern, self._batch_size, self._before = spec.foreign.step_log, spec.batch_size, before
-        self._logs, self._steps = NodeLogs(folder), dict[str, StepLog]()
+        self._logs = NodeLogs(folder, secrets=secret_values(spec))
+        self._steps = dict[str, StepLog]()
         self._read_ns: dict[str, int] = {}
-        self.lines, self.exit_reason = self._logs.lines, self._logs.exit_reason
+        self._job, self.lines = spec.name, self._logs.lines
 
     @property
     def read_ns(self) -> dict[str, int]:
-        """The time of the last line read of each node."""
+        """The latest time of a line read of each node."""
         return dict(self._read_ns)
 
     def reload(self, nodes: Collection[str], read_ns: Mapping[str, int]) -> None:
@@ -49,11 +53,15 @@ class ExternalLogs:
         """Keep lines, and yield the steps that they report."""
         for line in written:
             at_s = line.at_ns / 1e9
-            self._read_ns[line.node] = line.at_ns
+            self._read_ns[line.node] = read_ns = max(line.at_ns, self._read_ns.get(line.node, 0))
             kept = LogLine(at_s, line.node, "stdout", line.text)
-            self._logs.add(LinesWritten(line.node, (kept,), (line.at_ns, line.at_ns)))
+            self._logs.add(LinesWritten(line.node, (kept,), (read_ns, read_ns)))
             if self._pattern and (steps := self._read(line, at_s)) is not None:
                 yield steps
+
+    def ending(self, exited: NodeExited, at_s: float) -> Ending:
+        """Return why a node exited, after `finish_node`."""
+        return ending(exited, self._logs, job=self._job, at_s=at_s)
 
     def finish_node(self, node: str, at_s: float) -> None:
         """Note that a node exited and writes no more."""

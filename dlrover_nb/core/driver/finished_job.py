@@ -25,6 +25,7 @@ from dlrover_nb.core.client.calls import (
     Stop,
 )
 from dlrover_nb.core.client.link import CallLink
+from dlrover_nb.core.client.submit_again import submit_again
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.errors import StaleDecisionError, WireError
 from dlrover_nb.core.rundir.bundle import pack_checkpoint
@@ -65,9 +66,10 @@ class FinishedJob(CallLink):
             case Stop():
                 return Done()
             case _:  # a new call too
-                name, phase = self._last.spec.name, self._last.phase
+                spec, phase = self._last.spec, self._last.phase
                 raise StaleDecisionError(
-                    f"job {name} has {phase} and its master is gone: nothing to decide any more"
+                    f"job {spec.name} has {phase} and its master is gone: nothing to decide any more; "
+                    f"{submit_again(spec)}"
                 )
 
 

@@ -3,6 +3,8 @@
 Neither may stop training: a full disk or an unreachable database is logged once, and the job continues. The
 history is not retried, because each try may block the driver's loop until a lock or a connection times out;
 the journal has all that is missing.
+
+A team reads one history, so nothing secret is written to it: neither where a job holds it, nor in texts.
 """
 
 from __future__ import annotations
@@ -10,11 +12,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.codec import with_texts
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.structs.events import PhaseChanged
+from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.past import SeriesRow
+from dlrover_nb.core.structs.secrets import for_storage, secret_values
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.history.rows import Record
     from dlrover_nb.core.structs.events import Remember
     from dlrover_nb.core.structs.past import PastJob
 
@@ -30,7 +38,7 @@ def examples(url: str | None, *, limit: int = 100, owner: str | None = None) -> 
         finally:
             store.close()
     except DlroverError as error:
-        logger.warning("nothing can be learnt from past jobs: %s", error)
+        logger.warning("past jobs cannot be used: %s", error)
         return ()
 
 
@@ -49,6 +57,13 @@ class HistoryWriter:
         self._job, self._url = job, url
         self._store: HistoryStore | None = None
         self._has_failed = False
+        self._redactor = Redactor()
+        self._started_at_s: float | None = None
+
+    def continue_run(self, spec: JobSpec, started_at_s: float) -> None:
+        """Write to the run that was started then, of which an earlier master wrote the beginning."""
+        self._redactor = Redactor(secret_values(spec))
+        self._started_at_s = started_at_s
 
     def remember(self, order: Remember) -> None:
         """Write one record; at the end of the job, compact old ones."""
@@ -57,15 +72,26 @@ class HistoryWriter:
         try:
             if self._store is None:
                 self._store = HistoryStore(self._url)
-            self._store.remember(self._job, order.at_s, order.record)
+                if self._started_at_s is not None and not isinstance(order.record, JobSpec):
+                    self._store.reopen(self._job, self._started_at_s)
+            self._store.remember(self._job, order.at_s, self._storable(order.record))
             if isinstance(order.record, PhaseChanged) and order.record.phase.is_final:
                 self._store.compact(order.at_s)
         except InvalidValueError as error:
             self._has_failed = self._store is None  # a wrong address stays wrong
-            logger.warning("job %s: not all is in the history: %s", self._job, error)
+            logger.warning("job %s: the history of it is incomplete: %s", self._job, error)
         except DlroverError as error:
             self._has_failed = True
             logger.warning("job %s is not in the history from here on: %s", self._job, error)
+
+    def _storable(self, record: Record) -> Record:
+        """Return a record without secrets; the job itself, the first record, tells their values."""
+        if isinstance(record, SeriesRow):  # many, and numbers alone
+            return record
+        if isinstance(record, JobSpec):
+            self._redactor = Redactor(secret_values(record))
+            return for_storage(record)
+        return with_texts(record, self._redactor.within)
 
     def close(self) -> None:
         """Close the database."""

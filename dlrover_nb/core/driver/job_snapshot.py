@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobPhase, JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import NodeSample
-    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
+    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
     from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
+    from dlrover_nb.core.structs.start_from import BeganFrom
 
 FRESH_S = 3.0  # an older report does not count as present,
 N_WINDOW = 2  # unless its own window was long: the next one is not due yet
@@ -93,6 +94,11 @@ class Run(Protocol):
         ...
 
     @property
+    def skipped_batches(self) -> tuple[SkippedBatch, ...]:
+        """The last batches that could not be trained."""
+        ...
+
+    @property
     def rounds(self) -> tuple[EvaluationRound, ...]:
         """Evaluations between passes."""
         ...
@@ -118,6 +124,7 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
     n_refused: int = 0,
     simulated: bool = False,
     folder: str = "",
+    began_from: BeganFrom | None = None,
 ) -> JobSnapshot:
     """Return the snapshot at `at_s`; `loss` is the last known one."""
     view, nodes = controller.view(), master.nodes
@@ -151,13 +158,16 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         evaluation=master.evaluation,
         rounds=master.rounds,
         quarantined=master.quarantined,
+        skipped_batches=master.skipped_batches,
         story=view.story,
         n_dropped_message=n_dropped,
         n_refused_client=n_refused,
         pins=view.pins,
         simulated=simulated,
         folder=folder,
+        began_from=began_from,
         undo=view.undo,
         under_way=view.under_way,
         measuring=view.measuring,
+        deadline=view.deadline,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,11 @@ from dlrover_nb.core.planner.stages import warm_start
 from dlrover_nb.core.structs.events import JobSubmitted
 from dlrover_nb.core.structs.past import JobTraits
 from dlrover_nb.core.structs.pods import outlives_node
+from dlrover_nb.core.usercode import identity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
@@ -21,8 +24,11 @@ if TYPE_CHECKING:
 FLOAT_BYTES = 4
 
 
-def traits_of(spec: JobSpec, features: FeatureSpec) -> JobTraits:
-    """Return what is known of a job before it runs, with M of Eq. 4 and D of Eq. 5."""
+def traits_of(spec: JobSpec, features: FeatureSpec, folder: Path | None = None) -> JobTraits:
+    """Return what is known of a job before it runs, with M of Eq. 4 and D of Eq. 5.
+
+    `folder` is the run folder, where the user's own code lies, if it has any.
+    """
     n_categorical, n_numeric = len(features.categorical), len(features.numeric)
     return JobTraits(
         model=spec.model.name,
@@ -34,7 +40,19 @@ def traits_of(spec: JobSpec, features: FeatureSpec) -> JobTraits:
         n_sample=features.n_train * spec.n_epoch,
         owner=spec.owner,
         name=spec.name,
+        code_hash=identity(spec.model.code or f"built-in:{spec.model.name}", folder),
+        data_hash=_data_hash(features),
     )
+
+
+def _data_hash(features: FeatureSpec) -> str:
+    """Return an identity of the columns: their names and kinds, not how many ids or rows there are."""
+    columns = (
+        features.label,
+        *sorted(f"number {column.name}" for column in features.numeric),
+        *sorted(f"category {column.name}" for column in features.categorical),
+    )
+    return hashlib.sha256("\n".join(columns).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

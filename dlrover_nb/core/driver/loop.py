@@ -19,6 +19,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic
 
+from dlrover_nb.core.client.submit_again import submit_again
 from dlrover_nb.core.driver import job_snapshot
 from dlrover_nb.core.driver.capacity_watcher import CapacityWatcher
 from dlrover_nb.core.driver.command_queue import CommandQueue
@@ -84,7 +85,9 @@ class JobLoop(Generic[ActionT]):
         )
         self._commands = CommandQueue(
             f"the master of job {self._spec.name}",
-            over=lambda: StaleDecisionError(f"job {self._spec.name} has ended: nothing to do"),
+            over=lambda: StaleDecisionError(
+                f"job {self._spec.name} has ended: nothing to do; {submit_again(self._spec)}"
+            ),
             wake=parts.inputs.wake,
         )
         self._watcher = CapacityWatcher(self._spec.name, parts.backend, parts.capacity)
@@ -249,6 +252,7 @@ class JobLoop(Generic[ActionT]):
             n_dropped=self._inputs.n_dropped,
             n_refused=self._inputs.n_refused,
             folder=str(self._parts.folder),
+            began_from=self._parts.began_from,
         )
 
     # the end

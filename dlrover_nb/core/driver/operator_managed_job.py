@@ -84,16 +84,18 @@ class OperatorManagedInputs(ExternalInputs):
 
 def begin(spec: JobSpec, backend: OperatorManagedBackend, around: Surroundings) -> ExternalJob:
     """Return the loop of a new job; raises as `external_job.begin`."""
-    return begin_composed(spec, backend, around, _composing(backend, around))
+    return begin_composed(spec, backend, around, _composing(backend))
 
 
 def resume(backend: OperatorManagedBackend, around: Surroundings) -> ExternalJob:
     """Return the loop that continues the job of a run folder; raises as `external_job.resume`."""
-    return resume_composed(backend, around, _composing(backend, around))
+    return resume_composed(backend, around, _composing(backend))
 
 
-def _composing(backend: OperatorManagedBackend, around: Surroundings) -> Compose:
-    def compose(spec: JobSpec, capacity: Capacity, recorded: RecordedController) -> Composed:
+def _composing(backend: OperatorManagedBackend) -> Compose:
+    def compose(
+        spec: JobSpec, capacity: Capacity, recorded: RecordedController, around: Surroundings
+    ) -> Composed:
         master = OperatorManagedMaster(spec, capacity)
         logs = ExternalLogs(spec, around.folder, lambda: master.told)
         inputs = OperatorManagedInputs(master, backend, logs=logs, around=around, recorded=recorded)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.errors import BackendError, CheckpointError
-from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
+from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.job_file import WriteAheadLogFile
 from dlrover_nb.core.runtime.orders import (
     Action,
@@ -16,17 +15,19 @@ from dlrover_nb.core.runtime.orders import (
     Send,
     StartNode,
     StopNode,
+    SweepCheckpoints,
     WriteManifest,
 )
 from dlrover_nb.core.runtime.write_ahead_log import WriteAheadLog
-from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.node_config import NodeConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.driver.backend import Backend
+    from dlrover_nb.core.driver.checkpoint_thread import CheckpointThread, Outcome
     from dlrover_nb.core.driver.transport import MasterSocket
     from dlrover_nb.core.rundir.job_file import JobFile
     from dlrover_nb.core.runtime.master import JobMaster
@@ -69,11 +70,11 @@ class OwnActions:
     ----------
     job, folder
         The job and its run folder.
-    master, backend, socket, clock
-        The master that decides, the backend, the nodes' socket, and the clock.
+    master, backend, socket, checkpoints, clock
+        The master that decides, the backend, the nodes' socket, the thread of checkpoints, and the clock.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts of a job, all but two by keyword
         self,
         job: JobFile,
         folder: Path,
@@ -81,11 +82,12 @@ class OwnActions:
         master: JobMaster,
         backend: Backend,
         socket: MasterSocket,
+        checkpoints: CheckpointThread,
         clock: Clock,
     ) -> None:
         self._job, self._folder, self._clock = job, folder, clock
         self._master, self._backend, self._socket = master, backend, socket
-        self._checkpoints = CheckpointFolder(folder, job.spec.checkpoint_url)
+        self._checkpoints = checkpoints
 
     def perform(self, action: Action) -> tuple[Order, ...]:
         """Carry out one action; return the orders that follow from it."""
@@ -96,8 +98,8 @@ class OwnActions:
                 self._backend.stop_node(node)
             case Send(node, message):
                 self._socket.send(node, message)
-            case PrepareCheckpoint() | WriteManifest() | DropCheckpoint():
-                return self._keep_checkpoint(action)
+            case PrepareCheckpoint() | WriteManifest() | DropCheckpoint() | SweepCheckpoints():
+                self._checkpoints.do(action)
             case _ as never:
                 assert_never(never)
         return ()
@@ -122,23 +124,16 @@ class OwnActions:
             return self._master.on_exit(order.node, str(error), self._clock.now_s())
         return ()
 
-    def _keep_checkpoint(
-        self, action: PrepareCheckpoint | WriteManifest | DropCheckpoint
-    ) -> tuple[Order, ...]:
-        match action:
-            case PrepareCheckpoint(number, n_byte):
-                return self._try(number, lambda: self._checkpoints.prepare(number, n_byte))
-            case WriteManifest(manifest):
-                number = manifest.number
-                return self._try(number, lambda: self._checkpoints.write(manifest), is_last=True)
-            case DropCheckpoint(number):
-                self._checkpoints.drop(number)
-                return ()
+    def told(self) -> tuple[Order, ...]:
+        """Return the orders that follow from what became of checkpoints since the last call."""
+        return tuple(order for outcome in self._checkpoints.outcomes() for order in self._report(outcome))
 
-    def _try(self, number: int, work: Callable[[], None], *, is_last: bool = False) -> tuple[Order, ...]:
-        try:
-            work()
-        except CheckpointError as error:
-            logger.warning("job %s: checkpoint %d failed: %s", self._job.spec.name, number, error)
-            return self._master.checkpoint_failed(number, str(error), self._clock.now_s())
-        return self._master.manifest_written(number, self._clock.now_s()) if is_last else ()
+    def _report(self, outcome: Outcome) -> tuple[Order, ...]:
+        action, at_s = outcome.action, self._clock.now_s()
+        number = action.manifest.number if isinstance(action, WriteManifest) else action.number
+        if outcome.error:
+            logger.warning("job %s: checkpoint %d failed: %s", self._job.spec.name, number, outcome.error)
+            return self._master.checkpoint_failed(number, outcome.error, at_s)
+        if isinstance(action, WriteManifest):
+            return self._master.manifest_written(number, at_s)
+        return self._master.checkpoint_prepared(number, at_s, outcome.dropped)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.driver.endings import ending
 from dlrover_nb.core.runtime.flash import free_memory
 from dlrover_nb.core.structs.messages import LinesWritten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from dlrover_nb.core.clock import Clock
@@ -29,9 +30,11 @@ class WireInputs:
         The job's name and run folder.
     master, socket, logs, clock
         The master that decides, the socket, the kept log lines, and the clock.
+    told
+        Returns the orders that follow from what other threads of the job have done.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts of a job, all but two by keyword
         self,
         job: str,
         folder: Path,
@@ -39,11 +42,12 @@ class WireInputs:
         master: JobMaster,
         socket: MasterSocket,
         logs: NodeLogs,
+        told: Callable[[], Sequence[Order]],
         clock: Clock,
     ) -> None:
         self._job, self._folder = job, folder
         self._master, self._socket, self._logs, self._clock = master, socket, logs, clock
-        self.wake = socket.wake
+        self._told, self.wake = told, socket.wake
 
     @property
     def n_dropped(self) -> int:
@@ -56,29 +60,35 @@ class WireInputs:
         return self._socket.n_refused
 
     def receive(self, wait_s: float) -> list[Order]:
-        """Wait for messages; return the orders that follow from all received ones."""
+        """Wait for messages; return the orders that follow from all received ones.
+
+        Lines of a node that the job never had are dropped: its name would become that of a file.
+        """
         orders: list[Order] = []
         for sender, message, arrays in self._socket.receive(wait_s):
             if isinstance(message, LinesWritten):
-                self._logs.add(message)
+                if self._master.knows(sender) or self._logs.knows(sender):
+                    self._logs.add(message)
             else:
                 orders += self._master.on_message(sender, message, self._clock.now_s(), arrays)
-        return orders
+        return [*orders, *self._told()]
 
     def observe(self, _at_s: float) -> tuple[Order, ...]:
         """Do nothing: the nodes report themselves."""
         return ()
 
     def on_exit(self, exited: NodeExited, at_s: float) -> tuple[Order, ...]:
-        """Report a node's exit to the master, with the last line of its log."""
+        """Report a node's exit to the master, with the error in its log."""
         self._logs.finish_node(exited.node, at_s)
+        told = ending(exited, self._logs, job=self._job, at_s=at_s)
         return self._master.on_exit(
             exited.node,
-            self._logs.exit_reason(exited.node, exited.why),
+            told.why,
             at_s,
             retryable=exited.retryable,
             was_killed=exited.was_killed,
             out_of_memory=exited.out_of_memory,
+            error=told.error,
         )
 
     def lines(self, node: str | None, n_line: int, *, there: Iterable[str]) -> tuple[LogLine, ...]:

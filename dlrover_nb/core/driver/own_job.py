@@ -11,15 +11,18 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.driver.checkpoint_thread import CheckpointThread
 from dlrover_nb.core.driver.history_writer import examples
 from dlrover_nb.core.driver.job_start import InitialPlan, initial_plan, submitted, traits_of
 from dlrover_nb.core.driver.loop import JobLoop, opened
 from dlrover_nb.core.driver.own_actions import OwnActions, WriteAheadPersistence
 from dlrover_nb.core.driver.own_inputs import WireInputs
 from dlrover_nb.core.driver.parts import Parts
-from dlrover_nb.core.driver.recorded_controller import RecordedController
+from dlrover_nb.core.driver.recorded_controller import RecordedController, unheard
 from dlrover_nb.core.driver.transport import MasterSocket
-from dlrover_nb.core.models.metrics import evaluate
+from dlrover_nb.core.models.score_sums import ScoreSums
+from dlrover_nb.core.redaction import redact
+from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.job_file import (
     JobFile,
     hold_folder,
@@ -29,18 +32,22 @@ from dlrover_nb.core.rundir.job_file import (
     write_job,
 )
 from dlrover_nb.core.rundir.node_logs import NodeLogs
+from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.runtime.flash import MemoryClaim
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import Action
+from dlrover_nb.core.runtime.recovery_record import latest_s
 from dlrover_nb.core.runtime.wire import JobKeys, new_keys
 from dlrover_nb.core.runtime.write_ahead_log import read_back
 from dlrover_nb.core.structs.capacity import check_fits
+from dlrover_nb.core.structs.secrets import secret_values
+from dlrover_nb.core.structs.trained import Trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.clock import Clock, SystemClock
     from dlrover_nb.core.driver.backend import Backend
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
@@ -55,9 +62,9 @@ def begin(  # noqa: PLR0913 - parts of a job, all but the first three by keyword
     *,
     folder: Path,
     history_url: str | None,
-    clock: Clock,
+    clock: SystemClock,
     keys: JobKeys | None = None,
-    on_planned: Callable[[JobSpec], None] = lambda _spec: None,
+    on_planned: Callable[[JobSpec, FeatureSpec], None] = lambda _spec, _features: None,
 ) -> OwnJob:
     """Return the loop of a new job; its `start` lets it run.
 
@@ -76,7 +83,7 @@ def begin(  # noqa: PLR0913 - parts of a job, all but the first three by keyword
     keys
         Those that the nodes have already; None: made here.
     on_planned
-        Called with the job on its first plan, before anything is written.
+        Called with the job on its first plan and the encoding of its rows, before anything is written.
 
     Raises
     ------
@@ -85,18 +92,32 @@ def begin(  # noqa: PLR0913 - parts of a job, all but the first three by keyword
     BackendError, InvalidValueError
         When the run folder cannot be written to, the master's endpoint cannot be bound, for example in a
         folder that others may enter, or another master of the job is alive.
+    NotFoundError, CheckpointError, InvalidValueError
+        As `rundir.origin.origin_of`, of a job that begins from a checkpoint.
     """
     capacity, at_s = backend.capacity(), clock.now_s()
-    plan = initial_plan(spec, traits_of(spec, features), capacity, examples(history_url))
+    plan = initial_plan(spec, traits_of(spec, features, folder), capacity, examples(history_url))
     check_fits(plan.spec.plan, capacity)
-    on_planned(plan.spec)
     keys = keys or new_keys()
     with contextlib.ExitStack() as held:
         _hold(plan.spec, folder, held)
+        origin = origin_of(plan.spec, features, folder=folder)
+        features = features if origin is None else origin.features
+        on_planned(plan.spec, features)
         socket = _bound(backend.listen(), folder, keys, held)
-        job = JobFile(plan.spec, features, at_s, socket.endpoint, keys.public, keys.secret)
+        began_from = None if origin is None else origin.began_from
+        job = JobFile(
+            plan.spec, features, at_s, socket.endpoint, keys.public, keys.secret, began_from, clock.anchor
+        )
         write_job(folder, job)
-        master = JobMaster(plan.spec, features, capacity, folder=str(folder), evaluate=evaluate)
+        master = JobMaster(
+            plan.spec,
+            features,
+            capacity,
+            folder=str(folder),
+            evaluate=ScoreSums.evaluate,
+            origin=None if origin is None else origin.checkpoint,
+        )
         recorded = RecordedController(plan.spec.name, folder, history_url)
         held.callback(recorded.close)
         parts = _parts(
@@ -109,15 +130,28 @@ def begin(  # noqa: PLR0913 - parts of a job, all but the first three by keyword
             recorded=recorded,
             logs=_logs(job, folder),
             clock=clock,
+            held=held,
         )
         return opened(parts, submitted(plan, capacity, clock.now_s(), folder=str(folder)), master.start, held)
 
 
-def resume(backend: Backend, *, folder: Path, history_url: str | None, clock: Clock) -> OwnJob:
+def resume(
+    backend: Backend,
+    *,
+    folder: Path,
+    history_url: str | None,
+    clock: SystemClock,
+    on_progress: Callable[[str], None] = unheard,
+) -> OwnJob:
     """Return the loop that continues the job of a run folder, whose master died; `start` lets it run.
 
     The endpoint is bound first: reconnected nodes wait as long as needed. Where this host has another
     address, nodes get the new endpoint from the backend.
+
+    Parameters
+    ----------
+    on_progress
+        Called with what is done until the loop is returned, in words.
 
     Raises
     ------
@@ -130,16 +164,17 @@ def resume(backend: Backend, *, folder: Path, history_url: str | None, clock: Cl
     spec, features, capacity = job.spec, job.features, backend.capacity()
     with contextlib.ExitStack() as held:
         _hold(spec, folder, held)
-        master = JobMaster(spec, features, capacity, folder=str(folder), evaluate=evaluate)
+        master = JobMaster(spec, features, capacity, folder=str(folder), evaluate=ScoreSums.evaluate)
         record, kept = read_back(master, read_write_ahead_log(folder))
         keys = JobKeys(job.public_key, job.secret_key)
         socket = _bound(listen_again(job, backend.listen()), folder, keys, held)
-        if job.endpoint != socket.endpoint:
-            job = replace(job, endpoint=socket.endpoint)
-            write_job(folder, job)
         recorded = RecordedController(spec.name, folder, history_url)
         held.callback(recorded.close)
-        recorded.replay()
+        recorded.replay(on_progress)
+        clock = clock.continued(job.anchor, max(job.started_at_s, recorded.at_s, latest_s(record)))
+        if (job.endpoint, job.anchor) != (socket.endpoint, clock.anchor):
+            job = replace(job, endpoint=socket.endpoint, anchor=clock.anchor)
+            write_job(folder, job)
         nodes, logs = {node.id: (node.cpu, node.memory_mib) for node in record.nodes}, _logs(job, folder)
         logs.reload(nodes)
         backend.adopt(nodes)
@@ -156,9 +191,10 @@ def resume(backend: Backend, *, folder: Path, history_url: str | None, clock: Cl
             recorded=recorded,
             logs=logs,
             clock=clock,
+            held=held,
         )
         fact = submitted(
-            InitialPlan(spec, traits_of(spec, features), None, ""),
+            InitialPlan(spec, traits_of(spec, features, folder), None, ""),
             capacity,
             clock.now_s(),
             folder=str(folder),
@@ -178,7 +214,7 @@ def _bound(listen: str, folder: Path, keys: JobKeys, held: contextlib.ExitStack)
 
 
 def _logs(job: JobFile, folder: Path) -> NodeLogs:
-    return NodeLogs(folder, secrets=(job.secret_key, job.public_key))
+    return NodeLogs(folder, secrets=(job.secret_key, job.public_key, *secret_values(job.spec)))
 
 
 def _parts(  # noqa: PLR0913 - as `begin`
@@ -192,8 +228,16 @@ def _parts(  # noqa: PLR0913 - as `begin`
     recorded: RecordedController,
     logs: NodeLogs,
     clock: Clock,
+    held: contextlib.ExitStack,
 ) -> Parts[Action]:
-    actions = OwnActions(job, folder, master=master, backend=backend, socket=socket, clock=clock)
+    spec = job.spec
+    data = replace(spec.data, path=redact(spec.data.path))
+    kept = CheckpointFolder(folder, spec.checkpoint_url, trained=Trained(spec.model, data, job.features))
+    checkpoints = CheckpointThread(kept, socket.wake)
+    held.callback(checkpoints.close)
+    actions = OwnActions(
+        job, folder, master=master, backend=backend, socket=socket, checkpoints=checkpoints, clock=clock
+    )
     return Parts(
         spec=job.spec,
         capacity=capacity,
@@ -201,9 +245,18 @@ def _parts(  # noqa: PLR0913 - as `begin`
         folder=folder,
         backend=backend,
         master=master,
-        inputs=WireInputs(job.spec.name, folder, master=master, socket=socket, logs=logs, clock=clock),
+        inputs=WireInputs(
+            job.spec.name,
+            folder,
+            master=master,
+            socket=socket,
+            logs=logs,
+            told=actions.told,
+            clock=clock,
+        ),
         persistence=WriteAheadPersistence(master, folder),
         perform=actions.perform,
         recorded=recorded,
         clock=clock,
+        began_from=job.began_from,
     )

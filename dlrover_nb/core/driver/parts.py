@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.questions import LogLine
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.start_from import BeganFrom
 
 ActionT = TypeVar("ActionT")
 ActionT_co = TypeVar("ActionT_co", covariant=True)
@@ -140,6 +141,8 @@ class Parts(Generic[ActionT]):
         The controller, with journal, history and telemetry.
     clock
         The time.
+    began_from
+        The checkpoint that the job has begun from; None: untrained parameters.
     """
 
     spec: JobSpec
@@ -153,3 +156,4 @@ class Parts(Generic[ActionT]):
     perform: Callable[[ActionT], tuple[ActionT | Emit, ...]]
     recorded: RecordedController
     clock: Clock
+    began_from: BeganFrom | None = None

@@ -56,11 +56,15 @@ class MasterService:
         self._reports: tuple[bytes, Callable[[StepsDone], None]] | None = None
         self._access = access.encode()
         self._calls: CallHandler | None = None
-        self._doing = "its master begins"
+        self._not_begun = NotBegun("its master is starting")
 
     def set_activity(self, doing: str) -> None:
         """Set the answer to calls before the job has begun."""
-        self._doing = doing
+        self._not_begun = NotBegun(doing)
+
+    def set_resuming(self, doing: str) -> None:
+        """Set the answer to calls until this master continues the job of an earlier one."""
+        self._not_begun = NotBegun(doing, is_resuming=True)
 
     def take_reports(self, token: str, report: Callable[[StepsDone], None]) -> None:
         """Accept steps that external programs report with this token from now on."""
@@ -84,7 +88,7 @@ class MasterService:
 
     def _answer(self, call: Call) -> Answer:
         calls = self._calls
-        return NotBegun(self._doing) if calls is None else calls.answer(call)
+        return self._not_begun if calls is None else calls.answer(call)
 
 
 def respond(environ: Mapping[str, Any], *, access: bytes, answer: Callable[[Call], Answer]) -> Response:  # noqa: PLR0911 - one per fault

@@ -164,7 +164,7 @@ def _job(document: Group, said: Said) -> None:
     flags, by_role = [], dict[Role, list[Nodes]]()
     for key, replica, template in READERS[document["kind"]](document):
         if (role := _role_of(key)) is None:
-            said.unknown.append(f"{key}: no role that this product has")
+            said.unknown.append(f"{key}: not a role in this product")
             continue
         if "autoScale" in replica:
             flags.append(replica["autoScale"] is True)
@@ -181,7 +181,7 @@ def _together(role: Role, nodes: list[Nodes], what: str, said: Said) -> None:
     for count, limits in nodes:
         usual[tuple(sorted((k, str(v)) for k, v in limits.items()))] += count or 1
     if len(usual) > 1:
-        said.differs.append(f"{role}: its {what} have different resources, the most usual ones count")
+        said.differs.append(f"{role}: its {what} have different resources, the most frequent ones are used")
     counts = [count for count, _ in nodes if count is not None]
     _role(role, sum(counts) if counts else None, dict(usual.most_common(1)[0][0]), said)
 
@@ -210,7 +210,7 @@ def _pods(documents: Sequence[Group], said: Said) -> None:
         said.names.append(_labelled(labels, _JOB_LABELS))
         by_role.setdefault(_labelled(labels, _ROLE_LABELS), []).append(document)
     for document in by_role.pop("", []):
-        said.unknown.append(f"pod {metadata(document).get('name')}: no label says its role")
+        said.unknown.append(f"pod {metadata(document).get('name')}: no label with its role")
     for role, key in _roles(by_role, said):
         nodes: list[Nodes] = [(1, _limits(role, _main(pod, said), said)) for pod in by_role[key]]
         _together(role, nodes, "pods", said)
@@ -221,7 +221,7 @@ def _roles(replicas: dict[str, Any], said: Said) -> Iterator[tuple[Role, str]]:
         if str(key).lower() in set(Role):
             yield Role(str(key).lower()), key
         else:
-            said.unknown.append(f"{key}: no role that this product has")
+            said.unknown.append(f"{key}: not a role in this product")
 
 
 def _count(role: Role, count: object) -> int | None:

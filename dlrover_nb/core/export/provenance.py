@@ -9,7 +9,6 @@ refused. No document holds a secret: credentials in a checkpoint's URL are left 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -22,10 +21,10 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.job import JobSpec  # noqa: TC001 - the context is decoded by its annotations
 from dlrover_nb.core.structs.resources import ResourcePlan  # noqa: TC001 - the same
+from dlrover_nb.core.structs.secrets import without_secrets
 from dlrover_nb.core.structs.snapshot import FitReport  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 PREFIX = "dlrover-nb/"  # of annotation and label keys
@@ -34,15 +33,6 @@ MAX_NOTE = 1000  # characters of a free text
 MAX_FIT = 16 << 10  # bytes of an included fit
 MAX_JOB = 96 << 10  # bytes of a job: one variable of a process holds 128 KiB
 MAX_TOTAL = 256 << 10  # bytes of all annotations of one resource, by Kubernetes
-_USERINFO = re.compile(r"(?<=://)[^/?#@\s]*:[^/?#@\s]*@")
-_SIGNED = re.compile(
-    r"(?<=\w)\?[^#\s]*(?:sig|signature|token|key|secret|password|credential)[^=\s]*=[^#\s]*", re.IGNORECASE
-)
-_SECRETIVE = re.compile(
-    r"secret|token|passw|pwd|credential|private|api_?key|access_?key|auth|dsn|conn(ection)?_?str",
-    re.IGNORECASE,
-)
-_QUERY = re.compile(r"\?[^#]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,60 +123,6 @@ def context(
         )
     provenance = replace(provenance, decision=_short(provenance.decision), fit=_storable(provenance.fit))
     return Context(kind, version(), bare, plan, provenance, auto_scale, left_out)
-
-
-def without_secrets(job: JobSpec) -> tuple[JobSpec, tuple[str, ...]]:
-    """Return the job without credentials in URLs and variables, and what was left out, as text.
-
-    Secrets cannot be detected reliably: a variable counts as one by its name, a URL by the part before its
-    host and by its query.
-    """
-    left: list[str] = []
-    pods = job.kubernetes
-    bare = replace(
-        job,
-        checkpoint_url=_noted(
-            _QUERY.sub("", _USERINFO.sub("", job.checkpoint_url)), job.checkpoint_url, "checkpoint_url", left
-        ),
-        data=replace(job.data, path=_text(job.data.path, "data.path", left)),
-        kubernetes=replace(
-            pods,
-            code_url=_text(pods.code_url, "kubernetes.code_url", left),
-            env=_env(pods.env, "kubernetes", left),
-        ),
-        foreign=None if job.foreign is None else _bare_programs(job.foreign, left),
-    )
-    return bare, tuple(dict.fromkeys(left))
-
-
-def _bare_programs(external: ExternalSpec, left: list[str]) -> ExternalSpec:
-    def bare(role: ExternalRole, where: str) -> ExternalRole:
-        words = tuple(_text(word, f"the command of external.{where}", left) for word in role.command)
-        return replace(role, command=words, env=_env(role.env, f"external.{where}", left))
-
-    return replace(external, worker=bare(external.worker, "worker"), ps=bare(external.ps, "ps"))
-
-
-def _env(items: tuple[str, ...], where: str, left: list[str]) -> tuple[str, ...]:
-    kept = []
-    for item in items:
-        name, _, value = item.partition("=")
-        if _SECRETIVE.search(name):
-            left.append(f"the variable {name} of {where} (name a Secret with it in kubernetes.env_secrets)")
-        else:
-            kept.append(f"{name}={_text(value, f'the variable {name} of {where}', left)}")
-    return tuple(kept)
-
-
-def _text(text: str, where: str, left: list[str]) -> str:
-    """Return a text without the credentials of URLs in it."""
-    return _noted(_SIGNED.sub("", _USERINFO.sub("", text)), text, where, left)
-
-
-def _noted(bare: str, text: str, where: str, left: list[str]) -> str:
-    if bare != text:
-        left.append(f"the credentials of {where}")
-    return bare
 
 
 def notes_of(told: Context) -> dict[str, str]:

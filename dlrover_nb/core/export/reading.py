@@ -103,9 +103,8 @@ def read_export(text: str) -> Imported:
 
 
 def _other(document: Group) -> str:
-    return (
-        f"{document.get('kind')} {metadata(document).get('name', '')}: no kind that an import reads".strip()
-    )
+    name = metadata(document).get("name", "")
+    return f"{document.get('kind')} {name}: not a kind that an import reads".strip()
 
 
 def _kind(documents: Sequence[Group], told: Context | None) -> str:
@@ -192,7 +191,7 @@ def _job_of_nodes(said: Said) -> JobSpec | None:
         try:
             return job_in(text)
         except WireError as error:
-            said.unknown.append(f"the job that the nodes are told cannot be read: {str(error)[:120]}")
+            said.unknown.append(f"the job description given to the nodes cannot be read: {str(error)[:120]}")
     return None
 
 
@@ -241,13 +240,13 @@ def _left_open(job: JobSpec | None, told: Context | None) -> list[str]:
     if told is None:
         left.append("who decided, and on which prediction")
     elif told.provenance.simulated:
-        left.append("how the plan does on real nodes: it comes from a simulated cluster")
+        left.append("how the plan performs on real nodes: it comes from a simulated cluster")
     if job is None:
         left.append("the job itself: its data, model and training")
         return left
     pickled = [("model", job.model.code), ("data", job.data.path)]
     return left + [
-        f"the user's own {what}: its code lies in the run folder of the first job, give it again"
+        f"the user's own {what}: its code is in the run folder of the first job; give it again"
         for what, place in pickled
         if place.startswith(PICKLED)
     ]

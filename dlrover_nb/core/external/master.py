@@ -23,6 +23,7 @@ from dlrover_nb.core.external.orders import ExternalOrder, SendEnvironment
 from dlrover_nb.core.external.rendezvous import Member, environment
 from dlrover_nb.core.external.state import ExternalState
 from dlrover_nb.core.memory import after_oom_mib
+from dlrover_nb.core.runtime import crash_loops
 from dlrover_nb.core.runtime.orders import StartNode
 from dlrover_nb.core.structs.events import (
     NodeOutOfMemory,
@@ -33,6 +34,7 @@ from dlrover_nb.core.structs.events import (
     ProgressMade,
 )
 from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.failures import counted
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.external.recovery_record import ExternalRecord
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import StepsDone
+    from dlrover_nb.core.structs.failures import ProgramError
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
 
@@ -77,7 +80,7 @@ class ExternalMaster(ExternalState):
         if not self.phase.is_final:
             self._send_environments()  # the orders of the last rendezvous may not have been carried out
             n_node = len(record.nodes)
-            self._note(f"the master came back and takes over {n_node} node{'s' * (n_node != 1)}", at_s)
+            self._note(f"the master restarted and takes over {n_node} node{'s' * (n_node != 1)}", at_s)
         return self._settle(at_s)
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[ExternalOrder, ...]:
@@ -102,11 +105,11 @@ class ExternalMaster(ExternalState):
     def choose(self, choice: UserChoice, _at_s: float) -> tuple[ExternalOrder, ...]:
         """Refuse: only jobs of our own workers support this."""
         raise InvalidValueError(
-            f"job {self._spec.name} runs programs of others, got a {type(choice).__name__}; "
-            "shards and batch sizes are theirs to choose"
+            f"job {self._spec.name} runs its own programs, got a {type(choice).__name__}; "
+            "those programs choose their shards and batch sizes"
         )
 
-    def on_exit(
+    def on_exit(  # noqa: PLR0913 - what is known of it, by keyword
         self,
         node: str,
         why: str,
@@ -115,15 +118,17 @@ class ExternalMaster(ExternalState):
         succeeded: bool = False,
         retryable: bool = True,
         out_of_memory: bool = False,
+        error: ProgramError | None = None,
     ) -> tuple[ExternalOrder, ...]:
-        """Handle the exit of a node, reported by the backend."""
+        """Handle the exit of a node, reported by the backend, with the error of its program, if it failed."""
         known = self._node_set.get(node)
         if known is None:
             return self._settle(at_s)
         if succeeded and known.role is Role.WORKER and known.id in self._members:
             known.is_finished = True
         else:
-            self._lost(known, "it ended before the job did" if succeeded else why, at_s, retryable=retryable)
+            told = "it ended before the job did" if succeeded else why
+            self._lost(known, told, at_s, retryable=retryable, error=error)
             if out_of_memory:
                 self._feed(known, at_s)
         return self._settle(at_s)
@@ -182,7 +187,7 @@ class ExternalMaster(ExternalState):
     def _check_late_nodes(self, at_s: float) -> None:
         for node in self._node_set.nodes:
             if not node.address and at_s > node.asked_s + START_LIMIT_S:
-                self._lost(node, f"it did not come up within {START_LIMIT_S:g} s", at_s)
+                self._lost(node, f"it did not start within {START_LIMIT_S:g} s", at_s)
 
     # reconcile
 
@@ -261,7 +266,15 @@ class ExternalMaster(ExternalState):
 
     # losses
 
-    def _lost(self, node: ExternalNode, why: str, at_s: float, *, retryable: bool = True) -> None:
+    def _lost(
+        self,
+        node: ExternalNode,
+        why: str,
+        at_s: float,
+        *,
+        retryable: bool = True,
+        error: ProgramError | None = None,
+    ) -> None:
         if self.phase.is_final:
             return
         was_member = node.id in self._members
@@ -271,13 +284,21 @@ class ExternalMaster(ExternalState):
         if not retryable:
             self._end(JobPhase.FAILED, f"{node.id} cannot go on: {why}", at_s)
             return
+        if error is not None and (loop := self._count(node, error, at_s)):
+            self._fail_plan(loop, at_s)
+            return
         budget, n_planned = self._restarts[node.role], self.target.role(node.role).count
         budget.record(at_s, has_worked=node.has_worked, n_sample_done=self._meter.n_done)
         if budget.exhausted(at_s, n_planned):
-            told = f"{node.role} nodes are lost again and again, the last one, {node.id}: {why}"
+            told = f"{node.role} nodes keep failing; the last one, {node.id}: {why}"
             self._fail_plan(told, at_s)
             return
         self._note(f"{node.id} was lost: {why}", at_s)
+
+    def _count(self, node: ExternalNode, error: ProgramError, at_s: float) -> str:
+        """Count an error; return why the job ends by it, or an empty text."""
+        self._errors = counted(self._errors, error, role=node.role, node=node.id, at_s=at_s)
+        return crash_loops.why_ended(self._spec, self._errors[-1], self.target.role(node.role).count)
 
     def _part(self) -> None:
         """Handle the members that lost a peer: finished ones restart with the others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrover_nb.core.structs.external import StepsDone  # noqa: TC001 - a record is decoded by its annotations
+from dlrover_nb.core.structs.failures import CountedError  # noqa: TC001 - as above
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - as above
 from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
 
@@ -42,3 +43,12 @@ class ExternalRecord:
     nodes: tuple[ExternalNodeRecord, ...]
     n_done: int
     told: tuple[StepsDone, ...]
+    errors: tuple[CountedError, ...] = ()
+
+    @property
+    def latest_s(self) -> float:
+        """The latest time that it mentions; the journal may end earlier, on a full disk."""
+        since_s = [node.since_s for node in self.nodes]
+        if self.change_since_s is not None:
+            since_s.append(self.change_since_s)
+        return max([self.met_at_s, *since_s])

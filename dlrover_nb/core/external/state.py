@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.external.orders import ExternalOrder
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import StepsDone
+    from dlrover_nb.core.structs.failures import CountedError
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import QuarantinedShard
+    from dlrover_nb.core.structs.shards import QuarantinedShard, SkippedBatch
     from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
 
 
@@ -58,7 +59,7 @@ def planned(spec: JobSpec) -> JobSpec:
 
 def _external(spec: JobSpec) -> ExternalSpec:
     if spec.foreign is None:
-        raise InvalidValueError(f"job {spec.name} names no programs of others; give it an external group")
+        raise InvalidValueError(f"job {spec.name} has no programs of its own; add an external group")
     return spec.foreign
 
 
@@ -77,6 +78,7 @@ class ExternalState:
         self._spec, self._external, self._capacity = spec, _external(spec), capacity
         self._node_set, self._meter = ExternalNodes(), StepRates(self._external)
         self._restarts = {role: RestartBudget() for role in Role}
+        self._errors: tuple[CountedError, ...] = ()
         self._orders: list[ExternalOrder] = []
         self.phase, self.message = JobPhase.STARTING, ""
         self.target: ResourcePlan = spec.plan
@@ -120,6 +122,11 @@ class ExternalState:
         return ()
 
     @property
+    def skipped_batches(self) -> tuple[SkippedBatch, ...]:
+        """Nothing: there are no batches of ours."""
+        return ()
+
+    @property
     def rounds(self) -> tuple[EvaluationRound, ...]:
         """Nothing: external programs evaluate by themselves."""
         return ()
@@ -153,6 +160,7 @@ class ExternalState:
             nodes=self._node_set.records(),
             n_done=self._meter.n_done,
             told=self._meter.told,
+            errors=self._errors,
         )
 
     # derived values
@@ -181,6 +189,7 @@ class ExternalState:
         """Restore the state of an earlier master."""
         self.target, self._applied = record.target, record.applied
         self._change_since_s, self._is_fallback = record.change_since_s, record.is_fallback
+        self._errors = record.errors
         self._pause_s, self._met_at_s = record.pause_s, record.met_at_s
         self._n_rendezvous, self._members = record.meeting, record.members
         self._heard = set(record.heard)

@@ -1,7 +1,8 @@
 """Training steps parsed from a program's log, for programs that do not report.
 
 Each line that matches the job's expression gives a new total, as a report does. So both are measured in the
-same way, and a line's time is that of its writing by the cluster's clock, whenever it is read.
+same way, and a line's time is that of its writing by its machine's clock, whenever it is read. Where that
+clock is set back, no time passes between two lines, and after that it passes as before.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ class StepLog:
         self._find, self._batch_size = re.compile(pattern).search, batch_size
         self._told = last or StepsDone(node, f"{LOG}-0")
         self._step: float | None = None
+        self._back_s = 0.0  # how far the clock was set back
 
     def restart(self) -> None:
         """Note that the program restarted: its further totals are independent of earlier ones."""
         n_run = int(self._told.program.rpartition("-")[2])
-        self._told, self._step = StepsDone(self._told.node, f"{LOG}-{n_run + 1}"), None
+        told = self._told
+        self._told, self._step = StepsDone(told.node, f"{LOG}-{n_run + 1}", at_s=told.at_s), None
 
     def read(self, text: str, at_s: float) -> StepsDone | None:
         """Return the new totals of a line; None where it has none.
@@ -58,10 +61,11 @@ class StepLog:
         n_step = 1 if step is None or before is None else round(step - before)
         n_sample = _value(values.get("samples"), float)
         told = self._told
+        self._back_s = max(self._back_s, told.at_s - at_s)
         self._told = StepsDone(
             told.node,
             told.program,
-            at_s=at_s,
+            at_s=at_s + self._back_s,
             n_iter=told.n_iter + n_step,
             n_sample=told.n_sample + round(n_step * (self._batch_size if n_sample is None else n_sample)),
             n_done=_value(values.get("done"), lambda text: round(float(text))),

@@ -143,7 +143,7 @@ def refusal(bids: Bids, selection: Selection, job: int) -> str | None:
 def _sentence(names: tuple[str, ...], selection: Selection, more: Array, worth: float) -> str:
     short = np.flatnonzero(more > selection.free)
     if not len(short):
-        return "Its gain is too small beside that of other jobs to count."
+        return "Its gain is negligible compared with that of other jobs."
     needs = ", ".join(f"{more[r]:.4g} more {names[r]} ({selection.free[r]:.4g} free)" for r in short)
     lacks = " and ".join(f"{more[r] - selection.free[r]:.4g} {names[r]}" for r in short)
     price = float(selection.prices @ np.maximum(more, 0))
@@ -218,4 +218,4 @@ def _overfull(bids: Bids, capacity: Array, *, shrink: bool) -> CapacityError:
     pairs = zip(bids.resources, held, capacity, strict=True)
     over = ", ".join(f"{have:g} {name} of {most:g}" for name, have, most in pairs if have > most)
     advice = "offer smaller plans or stop a job" if shrink else "allow shrinking, or stop a job"
-    return CapacityError(f"jobs must hold no more than there is, they hold {over}; {advice}")
+    return CapacityError(f"jobs must not hold more than the capacity, they hold {over}; {advice}")

@@ -27,6 +27,7 @@ from sqlalchemy.pool import NullPool
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.history import schema
+from dlrover_nb.core.paths import HISTORY_VAR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import ConnectionPoolEntry
 
 BUSY_S = 15.0  # to wait for another writer's lock
-HISTORY_VAR = "DLROVER_NB_HISTORY"  # the URL of a team's history
 CONNECT_S = 10  # to wait for a server, where the URL does not set it
 
 

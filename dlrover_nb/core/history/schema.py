@@ -99,5 +99,5 @@ def _migrate(connection: Connection, place: str) -> None:
     except CommandError as error:
         raise BackendError(
             f"the history at {place} must migrate to schema {REVISION}, got: {error}; "
-            "nothing was changed: install this software anew, or use another file"
+            "nothing was changed: install this package again, or use another file"
         ) from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import delete, exists, func, insert, literal, select
 
-from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.history import past, tables
 from dlrover_nb.core.history.database import Database, default_url, is_there
 from dlrover_nb.core.history.rows import record_from, row_of, run_row, series_from, series_row
@@ -111,6 +111,19 @@ class HistoryStore:
                 update = table in {tables.proposals, tables.traits}
                 self._database.upsert(table, {"run": self._run(job), **row}, update=update)
 
+    def reopen(self, job: str, at_s: float) -> None:
+        """Let `remember` write to the run of a job that was started at `at_s`, the newest by date or not.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such run.
+        """
+        run, runs = _run_name(job, at_s), tables.runs
+        if not self._database.rows(select(runs.c.run).where(runs.c.run == run)):
+            raise NotFoundError(f"no run {run!r} in the history; list its jobs with %dlrover history")
+        self._runs[job] = run
+
     def delete(self, job: str, *, run: str | None = None) -> int:
         """Forget a run, or all runs of a name; return how many.
 
@@ -127,7 +140,7 @@ class HistoryStore:
                 connection.execute(delete(table).where(table.c.run.in_(names)))
         if not names:
             raise NotFoundError(
-                f"no run {run!r} of job {job!r} in the history; list its runs with %dlrover history"
+                f"no run {run!r} of job {shown(job)} in the history; list its runs with %dlrover history"
             )
         self._runs.pop(job, None)
         return len(names)
@@ -215,7 +228,7 @@ class HistoryStore:
     # internals
 
     def _start(self, job: str, at_s: float, spec: JobSpec) -> None:
-        run = f"{job}@{at_s:.3f}"
+        run = _run_name(job, at_s)
         self._database.upsert(tables.runs, run_row(run, job, at_s, spec))
         self._runs[job] = run
 
@@ -230,7 +243,7 @@ class HistoryStore:
         query = select(runs.c.run).where(runs.c.job == job).order_by(runs.c.started_at_s.desc()).limit(1)
         found = self._database.rows(query)
         if not found:
-            raise NotFoundError(f"no job {job!r} in the history; list its jobs with %dlrover history")
+            raise NotFoundError(f"no job {shown(job)} in the history; list its jobs with %dlrover history")
         return str(found[0].run)
 
     def _read(
@@ -304,3 +317,7 @@ def _job_run(row: object, last: tuple[float, str, str] | None) -> JobRun:
         message=message,
         traits=record_from(fields["record"], JobTraits) if fields["record"] else None,
     )
+
+
+def _run_name(job: str, at_s: float) -> str:
+    return f"{job}@{at_s:.3f}"

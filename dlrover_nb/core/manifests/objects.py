@@ -111,7 +111,7 @@ def with_defaults(own: KubernetesSpec, text: str) -> KubernetesSpec:
         return replace(own, **_merged(own, given))
     except InvalidValueError as error:
         raise InvalidValueError(
-            f"{DEFAULTS_KEY} of the ConfigMap {DEFAULTS} is not sound: {error}; ask who runs the cluster"
+            f"{DEFAULTS_KEY} of the ConfigMap {DEFAULTS} is invalid: {error}; ask the cluster's administrator"
         ) from error
 
 

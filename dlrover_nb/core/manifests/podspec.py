@@ -1,7 +1,7 @@
 """A job's pod settings (`KubernetesSpec`) as fields of a pod and its container.
 
 Only given settings are written: the rest is the cluster's default. Variables in pods are readable by
-everybody, so those that `provenance.without_secrets` left out are not here either.
+everybody, so those that `structs.secrets.without_secrets` left out are not here either.
 """
 
 from __future__ import annotations

@@ -69,12 +69,16 @@ SEE_NODES = Right(
 )
 USER = (
     Right("jobs", ("create", "delete", "get", "list", "patch", "watch"), "start, list and end jobs", "batch"),
-    Right("secrets", ("create", "delete", "get", "patch"), "give a job its keys and code, and speak with it"),
+    Right(
+        "secrets",
+        ("create", "delete", "get", "patch"),
+        "give a job its keys and code, and communicate with it",
+    ),
     Right("configmaps", ("create", "delete", "get", "list", "patch"), "read defaults and how a job ended"),
     Right("serviceaccounts", ("create", "delete", "get"), "give a job's master an account of its own"),
     Right("roles", ("create", "delete", "get"), "give that account its few rights", _RBAC),
     Right("rolebindings", ("create", "delete", "get"), "bind them to it", _RBAC),
-    Right("pods/proxy", ("create", "get"), "speak with a job's master"),
+    Right("pods/proxy", ("create", "get"), "communicate with a job's master"),
     Right(
         "pods",
         ("create", "delete", "get", "list", "patch", "watch"),
@@ -101,9 +105,11 @@ USER = (
 )
 OPERATOR = (
     Right("jobs", ("get", "list", "watch"), "list jobs", "batch"),
-    Right("secrets", ("get",), "speak with a job: its access token lies in its Secret"),
+    Right("secrets", ("get",), "communicate with a job: its access token lies in its Secret"),
     Right("configmaps", ("get", "list"), "read how a job ended"),
-    Right("pods/proxy", ("create", "get"), "speak with a job's master: follow it, answer its proposals"),
+    Right(
+        "pods/proxy", ("create", "get"), "communicate with a job's master: follow it, answer its proposals"
+    ),
     Right("pods", ("get", "list", "watch"), "see which pods a job has"),
     Right("pods/log", ("get",), "read what pods wrote"),
     Right("events", ("get", "list", "watch"), "say why a pod waits"),
@@ -135,14 +141,14 @@ def master_rights(job: str, *, reads_logs: bool = False, is_operated: bool = Fal
     is_operated
         Whether DLRover's operator makes the job's pods: then its master only reads them.
     """
-    logs = (Right("pods/log", ("get",), "read what programs of others write"),) if reads_logs else ()
+    logs = (Right("pods/log", ("get",), "read the output of external programs"),) if reads_logs else ()
     return (
         *logs,
         *(_OPERATED if is_operated else _OWN_PODS),
         Right("secrets", ("get", "patch"), "read its keys", names=(f"{job}-job",)),
-        Right("jobs", ("get", "patch"), "own what it makes", "batch", names=(job,)),
-        Right("configmaps", ("create",), "leave how the job ended"),
-        Right("configmaps", ("get", "patch"), "leave how the job ended", names=(f"{job}-end",)),
+        Right("jobs", ("get", "patch"), "own the objects that it creates", "batch", names=(job,)),
+        Right("configmaps", ("create",), "record how the job ended"),
+        Right("configmaps", ("get", "patch"), "record how the job ended", names=(f"{job}-end",)),
         Right("events", ("list", "watch"), "say why a pod waits"),
         Right("resourcequotas", ("get", "list"), "plan within the namespace's quota"),
     )

@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 SEED = 1
+N_SCORED = 64  # random rows of each scale
+SCALES = (1.0, 30.0, 1000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A module that keeps to the contract: its number of parameters, and what looks like a mistake."""
+
+    n_dense: int
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ def _check_parameters(name: str, module: nn.Module) -> None:
     for parameter_name, parameter in module.named_parameters():
         if is_lazy(parameter):
             raise InvalidValueError(
-                f"parameter {parameter_name} of {name} has no size yet; give lazy layers theirs"
+                f"parameter {parameter_name} of {name} has no size yet; initialize lazy layers first"
             )
         if parameter.dtype is not torch.float32 or parameter.device.type != "cpu":
             raise InvalidValueError(
@@ -71,8 +81,8 @@ def _check_parameters(name: str, module: nn.Module) -> None:
             )
 
 
-def check(factory: object, columns: Columns, n_rows: Iterable[int]) -> int:
-    """Train one batch of each size and score one row, on random input; return the number of parameters.
+def check(factory: object, columns: Columns, n_rows: Iterable[int]) -> Checked:
+    """Train one batch of each size and score rows, on random input.
 
     Raises
     ------
@@ -88,7 +98,26 @@ def check(factory: object, columns: Columns, n_rows: Iterable[int]) -> int:
         built.module.eval()
         with torch.inference_mode():
             _logits(name, built.module, columns, 1)
-    return sum(p.numel() for p in built.module.parameters())
+            warnings = (_PROBABILITIES.format(name=name),) if _are_probabilities(built, columns) else ()
+    return Checked(sum(p.numel() for p in built.module.parameters()), warnings)
+
+
+_PROBABILITIES = (
+    "{name} seems to return probabilities: all outputs for random rows lie between 0 and 1; return logits "
+    "(leave out the last sigmoid), as the loss and the predictions apply it"
+)
+
+
+def _are_probabilities(built: Built, columns: Columns) -> bool:
+    """Whether outputs stay between 0 and 1 however large the inputs are, and are not all alike."""
+    outputs = torch.cat([
+        built.module(
+            scale * torch.randn(N_SCORED, columns.n_categorical, columns.row_width),
+            scale * torch.randn(N_SCORED, columns.n_numeric),
+        )
+        for scale in SCALES
+    ])  # fmt: skip
+    return bool(((outputs >= 0) & (outputs <= 1)).all() and outputs.std() > 0)
 
 
 def _try_training(name: str, built: Built, columns: Columns, n_row: int) -> None:
@@ -117,8 +146,8 @@ def _check_buffers(name: str, module: nn.Module, before: dict[str, torch.Tensor]
     ]
     if changed:
         raise InvalidValueError(
-            f"{name} changes its buffer {changed[0]} in training, and buffers do not travel between workers; "
-            "use nn.LayerNorm instead of BatchNorm"
+            f"{name} changes its buffer {changed[0]} in training, and buffers are not shared between "
+            "workers; use nn.LayerNorm instead of BatchNorm"
         )
 
 

@@ -88,11 +88,16 @@ class Learner:
 
     def scores(self, rows: Floats, inverse: Ids, dense: Floats) -> Floats:
         """Return the probabilities of one batch; arguments as in `step`."""
+        probabilities: Floats = torch.sigmoid(torch.from_numpy(self.logits(rows, inverse, dense))).numpy()
+        return probabilities
+
+    def logits(self, rows: Floats, inverse: Ids, dense: Floats) -> Floats:
+        """Return what the probabilities of one batch are made of; arguments as in `step`."""
         if self._module.training:
             self._module.eval()
         with torch.inference_mode():
-            probabilities: Floats = torch.sigmoid(self._logits(_tensor(rows), inverse, dense)).numpy()
-        return probabilities
+            logits: Floats = self._logits(_tensor(rows), inverse, dense).numpy()
+        return logits
 
     def _logits(self, rows: torch.Tensor, inverse: Ids, dense: Floats) -> torch.Tensor:
         embedded = functional.embedding(torch.from_numpy(inverse), rows).view(len(dense), *self._shape)

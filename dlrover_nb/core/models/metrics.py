@@ -28,16 +28,21 @@ def auc(scores: NDArray[Any], labels: NDArray[Any]) -> float:
     positive = labels > 0.5
     n_positive = int(positive.sum())
     n_negative = len(labels) - n_positive
-    if n_positive == 0 or n_negative == 0:
-        raise InvalidValueError(
-            f"AUC needs rows of both classes, got {n_positive} positive and {n_negative} negative; "
-            "evaluate on more rows"
-        )
+    check_classes(n_positive, n_negative)
     _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
     last_rank = np.cumsum(count)
     midrank = last_rank - (count - 1) / 2
     rank_sum = float(midrank[place][positive].sum())
     return (rank_sum - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)  # Mann-Whitney U
+
+
+def check_classes(n_positive: int, n_negative: int) -> None:
+    """Raise `InvalidValueError` unless there are rows of both classes."""
+    if n_positive == 0 or n_negative == 0:
+        raise InvalidValueError(
+            f"AUC needs rows of both classes, got {n_positive} positive and {n_negative} negative; "
+            "evaluate on more rows"
+        )
 
 
 def log_loss(scores: NDArray[Any], labels: NDArray[Any]) -> float:

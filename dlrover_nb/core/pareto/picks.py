@@ -33,12 +33,12 @@ class Wishes:
     ----------
     budget_per_hour
         The most money per hour; None means no limit.
-    deadline_left_s
-        Seconds until the job should be done, negative when it is late; None means no deadline.
+    in_time
+        The wanted probability to finish by the deadline, where there is one.
     """
 
     budget_per_hour: float | None = None
-    deadline_left_s: float | None = None
+    in_time: float = 0.9
 
     def __post_init__(self) -> None:
         if self.budget_per_hour is not None:
@@ -84,7 +84,7 @@ def named_picks(
         "fastest": len(candidates) - 1,
         "fastest in budget": _fastest_in_budget(candidates, asked.budget_per_hour),
         "cheapest as fast as now": _cheapest_as_fast(candidates, current),
-        "cheapest that meets the deadline": _cheapest_in_time(candidates, asked.deadline_left_s),
+        "cheapest that meets the deadline": _cheapest_in_time(candidates, asked.in_time),
     }
     return tuple(Pick(name, index) for name, index in found.items() if index is not None)
 
@@ -135,9 +135,7 @@ def _cheapest_as_fast(candidates: Sequence[Candidate], current: Candidate) -> in
     return next((i for i, c in enumerate(candidates) if c.prediction.samples_per_s >= enough), None)
 
 
-def _cheapest_in_time(candidates: Sequence[Candidate], left_s: float | None) -> int | None:
-    """Return the first plan that ends in time, its transition included."""
-    if left_s is None:
-        return None
-    ends = ((i, c.finish_s) for i, c in enumerate(candidates))
-    return next((i for i, end_s in ends if end_s is not None and end_s <= left_s), None)
+def _cheapest_in_time(candidates: Sequence[Candidate], wanted: float) -> int | None:
+    """Return the first plan that ends in time with the wanted probability; None without a deadline."""
+    chances = ((i, c.in_time) for i, c in enumerate(candidates))
+    return next((i for i, chance in chances if chance is not None and chance >= wanted), None)

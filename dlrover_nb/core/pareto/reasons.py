@@ -18,10 +18,10 @@ PHRASES = {
     "sync": "exchanging dense parameters",
     "embeddings": "waiting for embedding rows",
     "constant": "work that no resource speeds up",
-    "contention": "workers waiting for what they share",
+    "contention": "workers waiting for shared resources",
     "barrier": "waiting for the slowest worker",
     "dense": "the PS working on dense parameters",
-    "connections": "talking to every PS",
+    "connections": "communicating with every PS",
 }
 FELT = 0.02  # of an iteration: smaller changes get no reason
 
@@ -58,7 +58,7 @@ def reason(
     """
     change = change_words(before[0], after[0])
     if change == "no change":
-        return "This is what runs now."
+        return "This is the current plan."
     cuts = [(a.seconds - b.seconds, a, b) for a, b in zip(before[1], after[1], strict=True)]
     saved, term, shorter = max(cuts, key=lambda cut: cut[0])
     total_before, total_after = (sum(t.seconds for t in side[1]) for side in (before, after))
@@ -68,7 +68,7 @@ def reason(
         left = shorter.seconds / term.seconds
         return f"{term.share:.0%} of an iteration is {PHRASES[term.term]}; {change} {_cut(left)} it."
     if longer < -FELT:
-        return f"{lead}: an iteration takes {_longer(longer)}, by which of its parts is not measured yet."
+        return f"{lead}: an iteration takes {_longer(longer)}; which part of it changes is not measured yet."
     if after[0].worker.count > before[0].worker.count:
         return f"{lead} side by side, while an iteration takes {_longer(longer)}."
     return f"{lead}: an iteration takes {_longer(longer)}."

@@ -213,9 +213,10 @@ def nothing_left(grid: PlanGrid) -> str:
 def ladders(bounds: PlanBounds, pins: Pins | None = None) -> Ladders:
     """Return the allowed values of each axis (w, p, lambda_w, lambda_p), ascending; a pin is the only one."""
     fixed = pins or Pins()
+    most_workers, most_ps = bounds.counts
     return (
-        _pinned(fixed.workers, tuple(float(n) for n in range(1, bounds.max_workers + 1))),
-        _pinned(fixed.ps, tuple(float(n) for n in range(1, bounds.max_ps + 1))),
+        _pinned(fixed.workers, tuple(float(n) for n in range(1, most_workers + 1))),
+        _pinned(fixed.ps, tuple(float(n) for n in range(1, most_ps + 1))),
         _pinned(fixed.worker_cpu, bounds.worker_cpus),
         _pinned(fixed.ps_cpu, bounds.ps_cpus),
     )

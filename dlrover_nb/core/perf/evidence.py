@@ -1,14 +1,15 @@
 """Windows condensed to one row per configuration.
 
 Many windows of one plan are not independent evidence on the form of the model: they determine one number. So
-windows are first condensed to the median of each configuration (robust against a straggling window) with its
-scatter; the fit uses configurations, not windows. The scatter of few windows is itself uncertain: it is
-pooled with a prior of 2 %, the usual noise of a steady window, weighted as two windows.
+windows are first condensed to the mean of each configuration with its scatter; the fit uses configurations,
+not windows. Both are robust: a window farther from the median than three of the usual deviations counts as
+one at that distance, so that one straggling window of hundreds neither moves the mean nor widens a band. The
+scatter of few windows is itself uncertain: it is pooled with a prior of 2 %, the usual noise of a steady
+window, weighted as two windows.
 """
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
 
 PRIOR_SCATTER = 0.02  # of log T_iter between windows of one plan
 PRIOR_WINDOWS = 2.0
+OUTLIER = 3.0  # usual deviations from the median
+MAD_OF_NORMAL = 0.6745  # median absolute deviation of a normal law with standard deviation 1
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Measured configurations as columns of length n_plan, in the order of their first windows.
 
-    `log_iter` is the median of log T_iter, `scatter` the standard deviation of one window's log T_iter,
-    `half_width` half of the 90 % band of log throughput that this scatter gives for another window.
+    `log_iter` is the mean of log T_iter, `scatter` the standard deviation of one window's log T_iter. Of
+    the 90 % bands of log throughput that this scatter gives, `half_width` is half of another window's, and
+    `mean_half_width` half of the mean's.
     """
 
     axes: Array  # (n_plan, 4)
@@ -40,7 +44,9 @@ class Evidence:
     n_window: Array
     scatter: Array
     half_width: Array
+    mean_half_width: Array
     first_at_s: Array
+    shares: Array  # (n_plan, 2): mean parts of T_iter that workers computed and waited for PS; NaN: not known
 
     def __len__(self) -> int:
         return len(self.log_iter)
@@ -54,11 +60,6 @@ class Evidence:
     def noise(self) -> float:
         """Largest scatter of any configuration: assumed for a window of an unmeasured plan."""
         return float(self.scatter.max()) if len(self) else PRIOR_SCATTER
-
-    @property
-    def least_half_width(self) -> float:
-        """Least half-width of the band of an unmeasured configuration."""
-        return float(self.half_width.max(initial=0.0))
 
     @property
     def latest(self) -> int:
@@ -79,19 +80,36 @@ def condense(windows: Windows) -> Evidence:
     for i, row in enumerate(keys):
         groups.setdefault(row.tobytes(), []).append(i)
     log_iter = windows.log_iter
-    values = [log_iter[members] for members in groups.values()]
+    values = [_clipped(log_iter[members]) for members in groups.values()]
     first = np.array([members[0] for members in groups.values()], dtype=np.intp)
     n = np.array([len(v) for v in values], dtype=np.float64)
     scatter = _scatter(values, n)
+    half_width = np.asarray(stdtrit(PRIOR_WINDOWS + n - 1, 0.95) * scatter)
     return Evidence(
         axes=keys[first, :4],
         batch_size=keys[first, 4],
-        log_iter=np.array([statistics.median(v.tolist()) for v in values], dtype=np.float64),
+        log_iter=np.array([v.mean() for v in values], dtype=np.float64),
         n_window=n,
         scatter=scatter,
-        half_width=np.asarray(stdtrit(PRIOR_WINDOWS + n - 1, 0.95) * scatter * np.sqrt(1 + 1 / n)),
+        half_width=half_width * np.sqrt(1 + 1 / n),
+        mean_half_width=half_width / np.sqrt(n),
         first_at_s=np.array([windows.at_s[members].min() for members in groups.values()], dtype=np.float64),
+        shares=np.array([_mean_shares(windows.shares[members]) for members in groups.values()]).reshape(
+            -1, 2
+        ),
     )
+
+
+def _mean_shares(shares: Array) -> Array:
+    known = shares[~np.isnan(shares).any(axis=1)]
+    return known.mean(axis=0) if len(known) else np.full(shares.shape[1], np.nan)
+
+
+def _clipped(values: Array) -> Array:
+    """Return log T_iter of the windows of one configuration with outliers drawn to the rest."""
+    centre = np.median(values)
+    usual = max(float(np.median(np.abs(values - centre))) / MAD_OF_NORMAL, PRIOR_SCATTER)
+    return np.clip(values, centre - OUTLIER * usual, centre + OUTLIER * usual)
 
 
 def _scatter(values: list[Array], n: Array) -> Array:

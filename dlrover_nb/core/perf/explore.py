@@ -100,7 +100,7 @@ def next_experiment(
 
 def plausible_worth(model: ThroughputModel, batch_size: int, plans: Options, now: Present) -> Array:
     """Return the best plausible worth of each plan: speed gained, or half the cost saved at equal speed."""
-    return _worth(model.predict(plans.axes, batch_size).high, plans.cost, now)
+    return _worth(model.predict(plans.axes, batch_size).mean_high, plans.cost, now)
 
 
 def _worth(samples_per_s: Array, cost: Array, now: Present) -> Array:

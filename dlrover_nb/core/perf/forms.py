@@ -24,7 +24,7 @@ import numpy as np
 
 from dlrover_nb.core.perf import solve
 from dlrover_nb.core.perf.prior import DOUBT
-from dlrover_nb.core.perf.terms import PAPER_TERMS, TERMS
+from dlrover_nb.core.perf.terms import COMPUTED, PAPER_TERMS, TERMS, WAITED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +92,7 @@ class Weighed:
     @property
     def name(self) -> str:
         """Return the form's name for display."""
-        return f"{self.form.name}, led by a similar job" if self.led else self.form.name
+        return f"{self.form.name}, with a prior from a similar job" if self.led else self.form.name
 
     @property
     def coefficients(self) -> Array:
@@ -151,7 +151,9 @@ def _fit(form: Form, evidence: Evidence, columns: Array, prior: Prior | None) ->
     belief = solve.no_belief(len(form.terms))
     if prior is not None:
         belief = prior.belief(form.index, columns[:, form.index], evidence.log_iter)
-    solved = solve.solve(columns[:, form.index], evidence.log_iter, evidence.std_error, belief)
+    groups = np.array([[term in group for term in form.terms] for group in (COMPUTED, WAITED)])
+    parts = solve.Parts(groups, evidence.shares)
+    solved = solve.solve(columns[:, form.index], evidence.log_iter, evidence.std_error, belief, parts)
     return Weighed(form, solved, 0.0, np.zeros(0), prior is not None)
 
 

@@ -15,7 +15,6 @@ More CPU per worker or per PS never makes an unmeasured plan slower; in workers 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.perf import calibrate, forms, solve
 from dlrover_nb.core.perf.draws import Errors, draw_all
 from dlrover_nb.core.perf.evidence import condense
+from dlrover_nb.core.perf.predictions import Predictions
 from dlrover_nb.core.perf.prior import prior_of
 from dlrover_nb.core.perf.report import Fitted, chosen_terms, identified_terms, report
 from dlrover_nb.core.perf.smooth import smooth
@@ -53,30 +53,6 @@ LEAST = 1e-6  # of the fastest measured iteration: no draw predicts less
 PARAMETERS = (
     "dense_bytes", "embedding_dim", "n_draw", "seed", "prior", "prior_weight",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Predictions:
-    """Throughput of many plans in samples per second with 90 % bands, as columns of length n_plans."""
-
-    samples_per_s: Array
-    low: Array
-    high: Array
-    extrapolates: NDArray[np.bool_]
-
-    def __getitem__(self, index: int) -> Prediction:
-        return Prediction(
-            float(self.samples_per_s[index]),
-            float(self.low[index]),
-            float(self.high[index]),
-            bool(self.extrapolates[index]),
-        )
-
-    def at(self, indices: NDArray[np.intp]) -> Predictions:
-        """Return those of some plans, in this order."""
-        return Predictions(
-            self.samples_per_s[indices], self.low[indices], self.high[indices], self.extrapolates[indices]
-        )
 
 
 class ThroughputModel:
@@ -202,15 +178,16 @@ class ThroughputModel:
         self._check_fitted()
         batch = np.broadcast_to(np.asarray(batch_size, dtype=np.float64), len(axes))
         parts = [self._bands(axes[i : i + BLOCK], batch[i : i + BLOCK]) for i in range(0, len(axes), BLOCK)]
-        log_iter, down, up = np.hstack(parts) if parts else np.zeros((3, 0))
+        log_iter, down, up, mean_down, mean_up = np.hstack(parts) if parts else np.zeros((5, 0))
         seen = self.evidence_.index_of(axes, batch)
         known, index = seen >= 0, seen[seen >= 0]
         log_iter[known] = self.evidence_.log_iter[index]
         down[known] = up[known] = self.evidence_.half_width[index]
+        mean_down[known] = mean_up[known] = self.evidence_.mean_half_width[index]
         speed = np.log(axes[:, 0]) + np.log(batch) - log_iter  # (eq. 1)
-        return Predictions(
-            np.exp(speed), np.exp(speed - down), np.exp(speed + up), self._outside(axes, batch)
-        )
+        bands = (np.exp(speed + by) for by in (-down, up, -mean_down, mean_up))
+        low, high, mean_low, mean_high = bands
+        return Predictions(np.exp(speed), low, high, self._outside(axes, batch), mean_low, mean_high)
 
     def predict_plan(self, plan: ResourcePlan, batch_size: float) -> Prediction:
         """Predict one plan."""
@@ -350,7 +327,10 @@ class ThroughputModel:
         return np.asarray(np.log(times, out=times))
 
     def _bands(self, axes: Array, batch: Array) -> Array:
-        """Return log T_iter, and the lower and upper half-widths of log throughput: shape (3, n_plans)."""
+        """Return log T_iter, and the half-widths of log throughput: shape (5, n_plans).
+
+        They are those below and above of a window, and those below and above of the mean.
+        """
         times, variance = self._log_times(axes, batch)
         centre = times.mean(axis=1)
         if not len(self.evidence_):  # the prior alone; its draws are mirrored around it
@@ -359,9 +339,15 @@ class ThroughputModel:
         rank = int(0.05 * (self.n_draw - 1))
         slow = np.maximum(ordered[:, -1 - rank] - centre, 0)
         fast = np.maximum(centre - ordered[:, rank], 0)
-        noise, least = self._noise(axes, variance), self.evidence_.least_half_width
-        down, up = (np.maximum(np.hypot(self.widening_ * side, noise), least) for side in (slow, fast))
-        return np.vstack((centre, down, up))
+        known, sides = self.evidence_, (slow, fast)
+        of_window = self._half_widths(sides, self._noise(axes, variance, known.noise), known.half_width)
+        of_mean = self._half_widths(sides, self._noise(axes, variance, 0.0), known.mean_half_width)
+        return np.vstack((centre, *of_window, *of_mean))
+
+    def _half_widths(self, sides: tuple[Array, Array], noise: Array, measured: Array) -> list[Array]:
+        """Return the half-widths below and above; none is narrower than that of a measured configuration."""
+        least = measured.max(initial=0.0)
+        return [np.maximum(np.hypot(self.widening_ * side, noise), least) for side in sides]
 
     def _log_times(self, axes: Array, batch: Array | float) -> tuple[Array, Array]:
         """Return log T_iter under each draw, corrected, and its variance between configurations."""
@@ -371,10 +357,10 @@ class ThroughputModel:
         correction, variance = self.smooth_.at(axes, self._corrections)
         return np.asarray(times + correction), variance
 
-    def _noise(self, axes: Array, variance: Array) -> Array:
+    def _noise(self, axes: Array, variance: Array, of_windows: float) -> Array:
         """Return half of the 90 % band of log T_iter that remains when the coefficients are known."""
         drifted = self.drift_ * calibrate.beyond(self.evidence_, axes)
-        own = variance + self.evidence_.noise**2
+        own = variance + of_windows**2
         return np.asarray(calibrate.Z_90 * np.sqrt(self.widening_**2 * own + drifted**2))
 
     def _outside(self, axes: Array, batch: Array) -> NDArray[np.bool_]:
@@ -389,7 +375,7 @@ class ThroughputModel:
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "draws_"):
-            raise InvalidValueError("the model knows nothing yet, got no samples; call fit first")
+            raise InvalidValueError("the model needs samples, got none; call fit first")
 
     def _check_parameters(self) -> None:
         for name in ("dense_bytes", "embedding_dim", "prior_weight"):

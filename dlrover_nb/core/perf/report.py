@@ -68,7 +68,7 @@ def identified_terms(weighed: Sequence[Weighed], error: Array) -> NDArray[np.boo
     """Return which of `TERMS` the data determines: known in the forms that have it, by their weight."""
     known, present = np.zeros(len(TERMS)), np.zeros(len(TERMS))
     for form in weighed:
-        sure = solve.share_errors(form.solved.rows, error) < IDENTIFIED_SD
+        sure = solve.share_errors(form.solved, error) < IDENTIFIED_SD
         known[form.form.index] += form.weight * sure
         present[form.form.index] += form.weight
     return np.asarray(known > present / 2)
@@ -143,11 +143,11 @@ def _without(form: Weighed, out: NDArray[np.bool_]) -> Array:
 def _note(fit: Fitted) -> str:
     evidence = fit.evidence
     if not len(evidence):
-        return "No plan was measured yet; what is predicted is what similar finished jobs did."
+        return "No plan was measured yet; the predictions come from similar finished jobs."
     if len(evidence) == 1:
         return (
             f"One plan was measured, so only its own iteration time is known "
-            f"({np.exp(evidence.log_iter[0]) * 1e3:.3g} ms); how others would do is a range."
+            f"({np.exp(evidence.log_iter[0]) * 1e3:.3g} ms); the predictions for other plans are ranges."
         )
     return f"{len(evidence)} plans were measured; {_known(fit)}{_together(fit)}{_beyond_paper(fit)}"
 
@@ -157,7 +157,7 @@ def _known(fit: Fitted) -> str:
     unknown = [term for term in fit.terms if not known[term]]
     if not unknown:
         return "they determine all terms of the iteration."
-    return f"they do not yet tell the share of {_join(unknown)}{_because(fit.evidence)}."
+    return f"they do not yet determine the share of {_join(unknown)}{_because(fit.evidence)}."
 
 
 def _because(evidence: Evidence) -> str:
@@ -185,7 +185,7 @@ def _beyond_paper(fit: Fitted) -> str:
         return ""
     best = fit.forms[0]
     return (
-        f" Beyond Eqs. 1-6 of DLRover-RM the data ask for {_join(further)} "
+        f" Beyond Eqs. 1-6 of DLRover-RM the data support {_join(further)} "
         f"(most weight: {best.form.name}, {best.weight:.0%})."
     )
 

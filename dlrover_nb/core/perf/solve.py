@@ -37,6 +37,7 @@ PRIOR_SD = 0.5  # of a share: wider than a uniform number in [0, 1] has (0.29)
 CORNER_MASS = 0.1  # of the draws, for each term
 ASSUMED_ERROR = 0.04  # of log T_iter between configurations, until residuals show another one
 N_PRIOR_PLAN = 3.0  # configurations that the assumed error counts as
+PART_ERROR, PART_FLOOR = 0.1, 0.03  # of a measured part of T_iter: relative, and of T_iter
 N_STEP = 3  # of re-weighting; the third changes shares by less than 1e-3
 LARGEST_STEP = 1.0  # of log T_iter, by which one step may correct
 ROBUST_AT = 2.0  # errors beyond which a residual counts linearly (soft l1)
@@ -57,11 +58,54 @@ def no_belief(n_term: int) -> Belief:
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """What was measured of T_iter besides its length: parts of it, each a sum of terms.
+
+    Parameters
+    ----------
+    groups
+        ndarray of shape (n_part, n_term): which terms a part is the sum of.
+    shares
+        ndarray of shape (n_plan, n_part): the parts measured, NaN where not known.
+    """
+
+    groups: NDArray[np.bool_]
+    shares: Array
+
+    def system(self, rows: Array) -> PartRows:
+        """Return the parts as rows of the linear system, errors taken off.
+
+        A part of an iteration also holds latencies that no term of the group describes, in all plans alike.
+        So the parts of all plans together count for one observation.
+        """
+        plan, part = np.nonzero(~np.isnan(self.shares))
+        share = self.shares[plan, part]
+        n_known = max(len(np.unique(plan)), 1)
+        error = np.hypot(PART_FLOOR, PART_ERROR * share) * np.sqrt(n_known)
+        return PartRows(rows[plan] * self.groups[part] / error[:, None], share / error, plan)
+
+
+@dataclass(frozen=True, slots=True)
+class PartRows:
+    """Measured parts as a linear system in shares, and the configuration of each row."""
+
+    left: Array
+    right: Array
+    plan: NDArray[np.intp]
+
+    def of(self, kept: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """Return the rows of these configurations, a mask of shape (n_plan,)."""
+        chosen = kept[self.plan]
+        return self.left[chosen], self.right[chosen]
+
+
+@dataclass(frozen=True, slots=True)
 class Solved:
     """One form fitted to the configurations, in shares.
 
     `rows` are share columns over the measured T_iter, so that ``rows @ shares`` is predicted over measured;
-    `left` and `right` are the last linear system, whose residuals are those of log T_iter over their errors.
+    `left` and `right` are the last linear system, whose residuals are those of log T_iter over their errors;
+    `parts` is what the measured parts add to it.
     """
 
     rows: Array  # (n_plan, n_term)
@@ -71,6 +115,7 @@ class Solved:
     right: Array
     error: Array
     belief: Belief
+    parts: PartRows
 
     @property
     def residuals(self) -> Array:
@@ -78,7 +123,7 @@ class Solved:
         return np.log(np.maximum(self.rows @ self.shares, TINY))
 
 
-def solve(columns: Array, log_iter: Array, error: Array, belief: Belief) -> Solved:
+def solve(columns: Array, log_iter: Array, error: Array, belief: Belief, parts: Parts) -> Solved:
     """Return the shares that minimize the robust error of log T_iter.
 
     Parameters
@@ -89,6 +134,8 @@ def solve(columns: Array, log_iter: Array, error: Array, belief: Belief) -> Solv
         ndarray of shape (n_plan,): measured log T_iter and its standard error by noise alone.
     belief
         In shares of T_iter.
+    parts
+        Measured parts of T_iter.
 
     Notes
     -----
@@ -99,13 +146,14 @@ def solve(columns: Array, log_iter: Array, error: Array, belief: Belief) -> Solv
     relative = columns * np.exp(-(log_iter - log_iter.mean()))[:, None]
     scale = relative.mean(axis=0)
     rows = relative / scale
-    shares = nnls(*_with_belief(rows, np.ones(len(rows)), belief))[0]
+    known = parts.system(rows)
+    shares = nnls(*_with_belief(rows, np.ones(len(rows)), belief, known.left, known.right))[0]
     own = np.hypot(error, _form_error(rows, shares, belief))
     for _ in range(N_STEP):
         left, right = _linear(rows, shares, own)
-        shares = nnls(*_with_belief(left, right, belief))[0]
+        shares = nnls(*_with_belief(left, right, belief, known.left, known.right))[0]
     left, right = _linear(rows, shares, own)
-    return Solved(rows, scale * np.exp(-log_iter.mean()), shares, left, right, own, belief)
+    return Solved(rows, scale * np.exp(-log_iter.mean()), shares, left, right, own, belief, known)
 
 
 def held_out(solved: Solved, folds: Array) -> Array:
@@ -122,7 +170,7 @@ def held_out(solved: Solved, folds: Array) -> Array:
 
 def shares_without(solved: Solved, out: NDArray[np.bool_]) -> Array:
     """Return the shares that fit the other configurations, by one step from the common solution."""
-    system = _with_belief(solved.left[~out], solved.right[~out], solved.belief)
+    system = _with_belief(solved.left[~out], solved.right[~out], solved.belief, *solved.parts.of(~out))
     return np.asarray(nnls(*system)[0])
 
 
@@ -140,10 +188,10 @@ def residual_error(solved: Solved) -> tuple[float, float]:
     return float(np.sqrt((N_PRIOR_PLAN * ASSUMED_ERROR**2 + squares) / freedom)), freedom
 
 
-def share_errors(rows: Array, error: Array) -> Array:
+def share_errors(solved: Solved, error: Array) -> Array:
     """Return the posterior standard deviation of each share, bounds left aside: which ones are known."""
-    scaled = rows / error[:, None]
-    precision = scaled.T @ scaled + np.eye(rows.shape[1])
+    scaled = np.vstack((solved.rows / error[:, None], solved.parts.left))
+    precision = scaled.T @ scaled + np.eye(scaled.shape[1])
     return np.asarray(np.sqrt(np.diag(np.linalg.inv(precision))))
 
 
@@ -160,14 +208,16 @@ def draw(solved: Solved, guesses: Array, *, error: Array, wider: Array, seed: in
         ndarray of shape (n_draw,): factors on the error, whose size is itself uncertain.
     """
     rng = np.random.default_rng(seed)
-    n_draw, n_plan = len(guesses), len(solved.rows)
+    n_draw, n_plan, parts = len(guesses), len(solved.rows), solved.parts
     noise = rng.standard_normal((n_draw, n_plan)) * wider[:, None]
+    noise = np.hstack((noise, rng.standard_normal((n_draw, len(parts.right)))))
     noise[1::2] = -noise[::2]
     weight = (solved.error / error)[:, None]
     sd = solved.belief.sd
-    left = np.vstack((solved.left * weight, np.diag(1 / sd)))
+    left = np.vstack((solved.left * weight, parts.left, np.diag(1 / sd)))
     q, r = np.linalg.qr(left)  # n_term x n_term whatever the number of plans
-    targets = np.hstack((solved.right * weight[:, 0] + noise, guesses / sd)) @ q
+    measured = np.concatenate((solved.right * weight[:, 0], parts.right))
+    targets = np.hstack((measured + noise, guesses / sd)) @ q
     return np.array([nnls(r, target)[0] for target in targets])
 
 
@@ -195,6 +245,9 @@ def _linear(rows: Array, shares: Array, error: Array) -> tuple[Array, Array]:
     return slope * weight[:, None], (slope @ shares - off) * weight
 
 
-def _with_belief(left: Array, right: Array, belief: Belief) -> tuple[Array, Array]:
-    rows = np.vstack((left, np.diag(1 / belief.sd)))
-    return rows, np.concatenate((right, belief.mean / belief.sd))
+def _with_belief(
+    left: Array, right: Array, belief: Belief, parts_left: Array, parts_right: Array
+) -> tuple[Array, Array]:
+    """Return the whole linear system: of T_iter, of its parts, and of the belief."""
+    rows = np.vstack((left, parts_left, np.diag(1 / belief.sd)))
+    return rows, np.concatenate((right, parts_right, belief.mean / belief.sd))

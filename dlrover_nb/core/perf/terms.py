@@ -33,6 +33,8 @@ AXES = ("workers", "ps", "worker_cpu", "ps_cpu")
 PAPER_TERMS = ("gradients", "updates", "sync", "embeddings", "constant")
 FURTHER_TERMS = ("contention", "barrier", "dense", "connections")
 TERMS = (*PAPER_TERMS, *FURTHER_TERMS)
+COMPUTED = frozenset({"gradients"})  # by workers
+WAITED = frozenset({"updates", "sync", "embeddings", "dense", "connections"})  # by workers, for PS
 
 
 def axes_of(plans: Sequence[ResourcePlan]) -> NDArray[np.float64]:

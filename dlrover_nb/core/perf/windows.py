@@ -20,16 +20,21 @@ if TYPE_CHECKING:
     Samples = Sequence[ProfileSample] | pd.DataFrame
 
 COLUMNS = (*AXES, "batch_size", "samples_per_s")
+SHARES = ("compute_share", "wait_share")  # optional
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Steady windows as columns of length n_window; `axes` has shape (n_window, 4)."""
+    """Steady windows as columns of length n_window; `axes` has shape (n_window, 4).
+
+    `shares` of shape (n_window, 2) are the parts of T_iter in the order of `SHARES`, NaN where not known.
+    """
 
     axes: NDArray[np.float64]
     batch_size: NDArray[np.float64]
     samples_per_s: NDArray[np.float64]
     at_s: NDArray[np.float64]
+    shares: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.at_s)
@@ -42,12 +47,13 @@ class Windows:
 
 
 def read(samples: Samples) -> Windows:
-    """Read records or a table with the columns `COLUMNS`, and optionally `at_s`, which orders the rows.
+    """Read records or a table with the columns `COLUMNS`, and optionally `SHARES` and `at_s`, their order.
 
     Raises
     ------
     InvalidValueError
-        When a column is missing or a value is not a finite number above zero; the first such row is named.
+        When a column is missing or a value is not a finite number above zero, or a share not one within
+        [0, 1] or missing; the first such row is named.
     """
     windows = _records(samples) if isinstance(samples, Sequence) else _table(samples)
     named = dict(zip(AXES, windows.axes.T, strict=True))
@@ -58,13 +64,20 @@ def read(samples: Samples) -> Windows:
                 f"{name} must be a finite number > 0, got {column[bad[0]]} in sample {bad[0]}; "
                 f"leave out windows in which nothing was trained"
             )
+    for name, column in zip(SHARES, windows.shares.T, strict=True):
+        bad = np.flatnonzero((column < 0) | (column > 1))
+        if len(bad):
+            raise InvalidValueError(
+                f"{name} must be a part of an iteration, 0 to 1, got {column[bad[0]]} in sample {bad[0]}"
+            )
     return windows
 
 
 def _records(samples: Sequence[ProfileSample]) -> Windows:
-    rows = [(s.batch_size, s.samples_per_s, s.at_s) for s in samples]
-    batch, speed, at_s = np.array(rows, dtype=np.float64).reshape(-1, 3).T
-    return Windows(axes_of([s.plan for s in samples]), batch, speed, at_s)
+    rows = [(s.batch_size, s.samples_per_s, s.at_s, s.compute_share, s.wait_share) for s in samples]
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 5)
+    batch, speed, at_s = columns[:, :3].T
+    return Windows(axes_of([s.plan for s in samples]), batch, speed, at_s, columns[:, 3:])
 
 
 def _table(frame: pd.DataFrame) -> Windows:
@@ -75,8 +88,9 @@ def _table(frame: pd.DataFrame) -> Windows:
         )
     try:
         values = frame[list(COLUMNS)].to_numpy(dtype=np.float64)
+        shares = frame.reindex(columns=list(SHARES)).to_numpy(dtype=np.float64)
         times = frame["at_s"].to_numpy(dtype=np.float64) if "at_s" in frame.columns else None
     except (TypeError, ValueError) as error:
         raise InvalidValueError(f"the columns of a table of samples must be numbers; {error}") from error
     order = np.arange(len(frame), dtype=np.float64) if times is None else times
-    return Windows(values[:, : len(AXES)], values[:, -2], values[:, -1], order)
+    return Windows(values[:, : len(AXES)], values[:, -2], values[:, -1], order, shares)

@@ -7,13 +7,15 @@
 from dlrover_nb.core.planner.advice import Advice, Axes, Limits, PlannerSettings, advise, axes_key, probe
 from dlrover_nb.core.planner.analysis import Analysis, analyse, fitted
 from dlrover_nb.core.planner.bid import Bid, bid
+from dlrover_nb.core.planner.deadline import rescues_deadline
 from dlrover_nb.core.planner.explain import AdviceContext, binding, evidence, marginals, runner_up
 from dlrover_nb.core.planner.feasibility import check_room, has_room
-from dlrover_nb.core.planner.policies import DEFAULT_POLICY, POLICIES, Policy, PolicyContext
+from dlrover_nb.core.planner.policies import POLICIES, Policy, PolicyContext
 from dlrover_nb.core.planner.protect import Frame, MemoryNeed, protected
 from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying
 from dlrover_nb.core.planner.situation import Situation, transition_kind, transition_s
 from dlrover_nb.core.planner.stages import Start, auto_scale, post_scale, protect_why, warm_start
+from dlrover_nb.core.structs.job import DEFAULT_POLICY
 
 __all__ = [
     "DEFAULT_POLICY",
@@ -48,6 +50,7 @@ __all__ = [
     "probe",
     "protect_why",
     "protected",
+    "rescues_deadline",
     "runner_up",
     "transition_kind",
     "transition_s",

@@ -23,8 +23,10 @@ from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.pareto.space import neighbours, plan_of
 from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner.situation import HORIZON_S, transition_s
+from dlrover_nb.core.planner.deadline import ALIKE, RESCUE, Due, chances, most_probable
+from dlrover_nb.core.planner.situation import DEADLINE_CHANCE, HORIZON_S, MOVE_PAUSE_S, transition_s
 from dlrover_nb.core.structs.bounds import Quota
+from dlrover_nb.core.structs.deadline import margin_words, percent
 from dlrover_nb.core.structs.decisions import Candidate, ProposalKind
 from dlrover_nb.core.structs.job import Objective
 from dlrover_nb.core.structs.resources import diff
@@ -57,6 +59,8 @@ class PlannerSettings:
         Relative change of a prediction from which on a rejected plan may be proposed again.
     experiment_s
         Seconds that measuring a plan takes: settling, and five windows.
+    deadline_chance
+        The probability to finish by the deadline that a plan must reach, where any does.
     """
 
     min_gain: float = 0.10
@@ -64,6 +68,7 @@ class PlannerSettings:
     min_left_s: float = 20.0
     material_change: float = 0.2
     experiment_s: float = 15.0
+    deadline_chance: float = DEADLINE_CHANCE
 
 
 Axes = tuple[int, int, float, float]  # workers, PS, cores of each: a plan but for its memory
@@ -146,8 +151,12 @@ def advise(
         settings = replace(settings, min_gain=min(settings.min_gain, limits.min_gain))
     best = _improvement(analysis, settings, free)
     if best is not None:
-        return Advice(ProposalKind.IMPROVE, best, _improve_why(best, now, analysis.cost_unit))
-    return _exploration(analysis, settings, free) if may_explore else None
+        why = _improve_why(best, now, analysis.cost_unit)
+        return Advice(ProposalKind.IMPROVE, best, why + _in_time_words(best))
+    may_explore = may_explore and not _endangers(analysis, settings)
+    if analysis.model.report_.n_plan < 2 and may_explore:  # one plan tells almost nothing of others
+        return _exploration(analysis, settings, free) or _rescue(analysis, free)
+    return _rescue(analysis, free) or (_exploration(analysis, settings, free) if may_explore else None)
 
 
 def probe(
@@ -189,28 +198,34 @@ def _within(analysis: Analysis, limits: Limits) -> NDArray[np.bool_]:
     if limits.budget_per_hour is not None and now.cost_per_hour != 0:  # nothing costs anything: all within
         is_priced = now.cost_per_hour is not None  # then `cost` is money for every plan, else for none
         within = within & (analysis.cost <= limits.budget_per_hour) & is_priced
+    rescues = _rescues(analysis)
     for plan, least in limits.returns.items():
-        faster = analysis.predictions.low >= (1 + least) * now.prediction.samples_per_s
+        faster = analysis.predictions.surely_over(now.prediction) >= 1 + least
         cheaper = analysis.cost <= (1 - least) * now.cost
-        within = within & ((axes != np.array(plan)).any(axis=1) | faster | cheaper)
+        within = within & ((axes != np.array(plan)).any(axis=1) | faster | cheaper | rescues)
     return np.asarray(within)
 
 
 def _improvement(analysis: Analysis, settings: PlannerSettings, free: NDArray[np.bool_]) -> Candidate | None:
-    """Return the best plan that is certainly better; with one measured plan none is."""
+    """Return the best plan that is certainly better; with one measured plan none is.
+
+    With a deadline only the best that meet it count. Dominance is judged among all plans, so that a tighter
+    deadline drops plans and prefers none that a wider one left aside.
+    """
     if analysis.model.report_.n_plan < 2:
         return None
-    now, p = analysis.current, analysis.predictions
-    speed = now.prediction.samples_per_s
-    faster = p.low >= (1 + settings.min_gain) * speed
+    now, p, meets = analysis.current, analysis.predictions, _meets(analysis)
+    sure = p.surely_over(now.prediction)
+    faster = sure >= 1 + settings.min_gain
     if analysis.situation.spec.objective is Objective.SPEED:
-        return _fastest(analysis, free & faster)
-    as_fast = (p.samples_per_s >= 0.97 * speed) & (p.low >= 0.9 * speed)
+        return _fastest(analysis, free & faster & meets)
+    as_fast = (p.samples_per_s >= 0.97 * now.prediction.samples_per_s) & (sure >= 0.9)
     cheaper = as_fast & (analysis.cost <= (1 - settings.min_saving) * now.cost)
-    for sure, value in ((faster, p.low), (cheaper, p.low)):
-        index = np.flatnonzero(sure & free)
-        index = index[non_dominated(analysis.cost[index], value[index])]
-        if sure is cheaper and len(index):
+    for chosen in (faster, cheaper):
+        index = np.flatnonzero(chosen & free)
+        index = index[non_dominated(analysis.cost[index], p.mean_low[index])]
+        index = index[meets[index]]
+        if chosen is cheaper and len(index):
             return analysis.candidate(analysis.space.plan(int(index[0])))
         best = most_efficient(analysis.cost[index], analysis.gain_samples_per_s[index], now.cost)
         if best is not None:
@@ -218,9 +233,77 @@ def _improvement(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
     return None
 
 
+def _meets(analysis: Analysis) -> NDArray[np.bool_]:
+    """Return which plans reach the wanted chance to finish by the deadline; all without one."""
+    chance = analysis.in_time
+    wanted = analysis.situation.deadline_chance
+    return np.ones(len(analysis.space), dtype=bool) if chance is None else np.asarray(chance >= wanted)
+
+
+def _rescues(analysis: Analysis) -> NDArray[np.bool_]:
+    """Return which plans make the deadline so much more probable that changing back to one is right."""
+    chance, now = analysis.in_time, analysis.current.in_time
+    if chance is None or now is None:
+        return np.zeros(len(analysis.space), dtype=bool)
+    return np.asarray(chance >= now + RESCUE)
+
+
+def _endangers(analysis: Analysis, settings: PlannerSettings) -> bool:
+    """Whether an experiment that fails, and the way back, could cost the deadline that is met now."""
+    s, now = analysis.situation, analysis.current
+    if s.deadline_left_s is None or now.in_time is None or now.in_time < s.deadline_chance:
+        return False
+    lost_s = settings.experiment_s + 2 * MOVE_PAUSE_S[s.spec.migration]
+    after = chances(now.prediction, lost_s, Due(s.n_sample_left, s.deadline_left_s))
+    return bool(after < s.deadline_chance)
+
+
+def _rescue(analysis: Analysis, free: NDArray[np.bool_]) -> Advice | None:
+    """Return the plan that the deadline needs where the present one is too slow; None where it is not.
+
+    The cheapest of those that meet it (the fastest where speed is the objective), or where none does, the
+    most probable one.
+    """
+    s, now, chance = analysis.situation, analysis.current, analysis.in_time
+    index = np.flatnonzero(free)
+    if chance is None or now.in_time is None or now.in_time >= s.deadline_chance or not len(index):
+        return None
+    meeting = index[chance[index] >= s.deadline_chance]
+    if len(meeting):
+        is_speed = s.spec.objective is Objective.SPEED
+        order = -analysis.predictions.mean_low[meeting] if is_speed else analysis.cost[meeting]
+        best = meeting[int(np.lexsort((-chance[meeting], order))[0])]
+    else:
+        best = index[most_probable(chance[index], analysis.finish_s[index])]
+    found = analysis.candidate(analysis.space.plan(int(best)))
+    is_better = chance[best] >= now.in_time + ALIKE or analysis.finish_s[best] < (1 - ALIKE) * (
+        now.finish_s or 0
+    )
+    if not len(meeting) and not is_better:
+        return None
+    return Advice(ProposalKind.IMPROVE, found, _rescue_why(found, now, s.deadline_chance, n=len(meeting)))
+
+
+def _rescue_why(found: Candidate, now: Candidate, wanted: float, *, n: int) -> str:
+    which = (
+        f"It is the best of {n} plan{'s' * (n != 1)} that reach {percent(wanted)}."
+        if n
+        else f"No plan reaches {percent(wanted)}: this is the most probable one."
+    )
+    chance, before = percent(found.in_time or 0.0), percent(now.in_time or 0.0)
+    margin = margin_words(found.margin_s or 0.0)
+    return f"For the deadline: {chance} probable to be met ({margin}), {before} now. {which}"
+
+
+def _in_time_words(candidate: Candidate) -> str:
+    if candidate.in_time is None:
+        return ""
+    return f" It meets the deadline with {percent(candidate.in_time)} probability."
+
+
 def _fastest(analysis: Analysis, sure: NDArray[np.bool_]) -> Candidate | None:
     """Return the fastest plan at the low end of its band, if the change pays for its pause."""
-    low = np.where(sure & (analysis.gain_samples_per_s > 0), analysis.predictions.low, 0.0)
+    low = np.where(sure & (analysis.gain_samples_per_s > 0), analysis.predictions.mean_low, 0.0)
     best = int(np.argmax(low)) if len(low) else 0
     return analysis.candidate(analysis.space.plan(best)) if len(low) and low[best] > 0 else None
 
@@ -229,7 +312,7 @@ def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
     """Return the best experiment within reach, when a plausible gain exists."""
     s, now, batch = analysis.situation, analysis.current, analysis.situation.spec.batch_size
     speed = now.prediction.samples_per_s
-    undecided = free & (analysis.predictions.high >= (1 + settings.min_gain) * speed)
+    undecided = free & (analysis.predictions.possibly_over(now.prediction) >= 1 + settings.min_gain)
     trials = _open_trials(analysis, free)
     if not undecided.any() or not len(trials.axes):
         return None
@@ -270,7 +353,7 @@ def _open_trials(analysis: Analysis, free: NDArray[np.bool_]) -> Options:
 
 
 def _most_promising(analysis: Analysis, index: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    return index[np.argsort(-analysis.predictions.high[index], kind="stable")[:most]]
+    return index[np.argsort(-analysis.predictions.mean_high[index], kind="stable")[:most]]
 
 
 def _explore_why(analysis: Analysis, candidate: Candidate, removes: float, plan: ResourcePlan) -> str:
@@ -279,9 +362,9 @@ def _explore_why(analysis: Analysis, candidate: Candidate, removes: float, plan:
     if analysis.model.report_.n_plan == 1:
         known = "only this plan's own iteration time is known"
     else:
-        known = f"{analysis.model.report_.n_plan} plans are measured and do not settle which is better"
+        known = f"{analysis.model.report_.n_plan} plans are measured and do not determine which is better"
     return (
-        f"To learn: {known}. With {change} the job would do between {p.low:,.0f} and {p.high:,.0f} "
+        f"Experiment: {known}. With {change} the job would reach between {p.low:,.0f} and {p.high:,.0f} "
         f"samples/s (now {analysis.current.prediction.samples_per_s:,.0f}); trying it removes about "
         f"{removes:.0%} of the uncertainty about better plans."
     )

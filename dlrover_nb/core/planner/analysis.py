@@ -12,11 +12,13 @@ from dlrover_nb.core.pareto.bin_packing import fits
 from dlrover_nb.core.pareto.exact import non_dominated
 from dlrover_nb.core.pareto.picks import Wishes, named_picks, thinned
 from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_left, plan_grid
-from dlrover_nb.core.perf.model import Predictions, ThroughputModel
+from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.completion import Completion
+from dlrover_nb.core.planner.deadline import Due, chances, most_probable
 from dlrover_nb.core.planner.feasibility import reachable
 from dlrover_nb.core.planner.shortlist import Rough, plans_to_weigh
+from dlrover_nb.core.structs.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.decisions import ParetoFront, cost_unit
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.snapshot import Curve
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.perf.predictions import Predictions
     from dlrover_nb.core.planner.situation import Situation
     from dlrover_nb.core.structs.decisions import Candidate, Prediction
 
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _UNREACHABLE = (
-    "new parameter servers must find room beside those that serve, as nothing of this job outlives its pods; "
+    "new parameter servers must fit beside the current ones, as nothing of this job outlives its pods; "
     "set checkpoint_url, or allow smaller ones"
 )
 
@@ -81,7 +84,7 @@ class Analysis:
         plans = [self.space.plan(int(i)) for i in best]
         candidates = self.completion.bare(plans, self.predictions.at(best))
         spec = self.situation.spec
-        wishes = Wishes(spec.budget_per_hour, self.situation.deadline_left_s)
+        wishes = Wishes(spec.budget_per_hour, self.situation.deadline_chance)
         thin, picks = thinned(candidates, named_picks(candidates, self.current, wishes))
         shown = self.completion.reasoned(thin)
         return ParetoFront(shown, self.current, picks, self.n_plan, spec.prices.currency, self.why_empty)
@@ -108,6 +111,46 @@ class Analysis:
     def gain_samples_per_s(self) -> Array:
         """TG of each plan of the space (Eq. 8): shape (n_plans,)."""
         return self.completion.gains(self.space, self.predictions.samples_per_s)
+
+    @cached_property
+    def finish_s(self) -> Array:
+        """Predicted seconds to the end of the job of each plan of the space: shape (n_plans,)."""
+        pause_s = self.completion.pauses(self.space)
+        return np.asarray(self.situation.n_sample_left / self.predictions.samples_per_s + pause_s)
+
+    @cached_property
+    def in_time(self) -> Array | None:
+        """Probability of each plan of the space to finish by the deadline; None without one."""
+        s = self.situation
+        if s.deadline_left_s is None:
+            return None
+        due = Due(s.n_sample_left, s.deadline_left_s)
+        return chances(self.predictions, self.completion.pauses(self.space), due)
+
+    @cached_property
+    def deadline(self) -> DeadlineOutlook | None:
+        """What can be promised of the deadline; None without one."""
+        s = self.situation
+        if s.deadline_left_s is None:  # before all else: of most jobs nobody looks at the rest
+            return None
+        now, chance = self.current, self.in_time
+        if now.in_time is None or now.finish_s is None:
+            return None
+        best, earliest_s = now, now.finish_s
+        if chance is not None and len(chance):
+            found = self.candidate(self.space.plan(most_probable(chance, self.finish_s)))
+            best = max(now, found, key=lambda c: (c.in_time or 0.0, -(c.finish_s or 0.0)))
+            earliest_s = min(earliest_s, float(self.finish_s.min()))
+        return DeadlineOutlook(
+            left_s=s.deadline_left_s,
+            wanted=s.deadline_chance,
+            in_time=now.in_time,
+            finish_s=now.finish_s,
+            best_plan=best.plan,
+            best_in_time=best.in_time or 0.0,
+            best_finish_s=best.finish_s or 0.0,
+            earliest_s=earliest_s,
+        )
 
     def predict(self, plan: ResourcePlan) -> Prediction:
         """Return the prediction of one plan."""

@@ -17,7 +17,6 @@ from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.exact import layers, non_dominated
 from dlrover_nb.core.pareto.picks import most_efficient, resource_efficiency
 from dlrover_nb.core.pareto.space import PlanSpace, list_plans
-from dlrover_nb.core.perf.model import Predictions
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.analysis import grid_of
 from dlrover_nb.core.planner.completion import bare_candidate
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.perf.model import ThroughputModel
+    from dlrover_nb.core.perf.predictions import Predictions
     from dlrover_nb.core.planner.situation import Situation
     from dlrover_nb.core.structs.decisions import Candidate, Prediction
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -139,7 +139,7 @@ def bid(situation: Situation, model: ThroughputModel, *, enough: int = ENOUGH) -
     return Bid(
         situation=situation,
         space=PlanSpace(axes[best], *memory_mib),
-        predictions=Predictions(speed, found.low[best], found.high[best], found.extrapolates[best]),
+        predictions=found.at(best),
         cost=cost[best],
         transition_s=pause_s,
         gain_samples_per_s=gains(speed, now.samples_per_s, pause_s, situation.n_sample_left / speed),

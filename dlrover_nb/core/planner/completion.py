@@ -13,8 +13,8 @@ import numpy as np
 
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.reasons import reason
-from dlrover_nb.core.perf.model import Predictions, ThroughputModel
 from dlrover_nb.core.perf.terms import axes_of
+from dlrover_nb.core.planner.deadline import Due, chances
 from dlrover_nb.core.planner.situation import Situation, gains, transition_s, transitions_s
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
 from dlrover_nb.core.structs.resources import ResourcePlan, diff
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.pareto.space import PlanSpace
+    from dlrover_nb.core.perf.model import ThroughputModel
+    from dlrover_nb.core.perf.predictions import Predictions
 
     Array = NDArray[np.float64]
 
@@ -61,10 +63,13 @@ class Completion:
 
     def gains(self, space: PlanSpace, samples_per_s: Array) -> Array:
         """Return TG of plans with these predicted throughputs (Eq. 8): shape (n_plans,)."""
-        s, memory_mib = self.situation, (space.worker_memory_mib, space.ps_memory_mib)
-        pause_s = transitions_s(space.axes, memory_mib, s)
-        left_s = s.n_sample_left / samples_per_s
-        return gains(samples_per_s, self.now.samples_per_s, pause_s, left_s)
+        left_s = self.situation.n_sample_left / samples_per_s
+        return gains(samples_per_s, self.now.samples_per_s, self.pauses(space), left_s)
+
+    def pauses(self, space: PlanSpace) -> Array:
+        """Return the seconds without training until each plan runs: shape (n_plans,)."""
+        memory_mib = (space.worker_memory_mib, space.ps_memory_mib)
+        return transitions_s(space.axes, memory_mib, self.situation)
 
     def candidates(self, plans: Sequence[ResourcePlan]) -> tuple[Candidate, ...]:
         """Return everything about each plan."""
@@ -101,17 +106,21 @@ def bare_candidate(
 ) -> Candidate:
     """Return a plan as a candidate without what is slow to compute: its breakdown and its reason."""
     cost = pricing.cost_per_hour(plan, situation.spec.prices)
+    finish_s, due_s = situation.n_sample_left / prediction.samples_per_s + pause_s, situation.deadline_left_s
+    due = None if due_s is None else Due(situation.n_sample_left, due_s)
     return Candidate(
         plan=plan,
         prediction=prediction,
         cost_per_hour=cost,
         cost_per_million=pricing.cost_per_million(cost, prediction.samples_per_s),
-        finish_s=situation.n_sample_left / prediction.samples_per_s + pause_s,
+        finish_s=finish_s,
         scale=diff(situation.plan, plan),
         transition_s=pause_s,
         gain_samples_per_s=gain,
         breakdown=(),
         reason="",
+        in_time=None if due is None else float(chances(prediction, pause_s, due)),
+        margin_s=None if due is None else due.left_s - finish_s,
     )
 
 
@@ -122,5 +131,4 @@ def scaled(predictions: Predictions, axes: Array, factors: Mapping[Row, float]) 
     factor = np.ones(len(axes))
     for row, times in factors.items():
         factor[(axes == np.array(row)).all(axis=1)] = times
-    p = predictions
-    return Predictions(p.samples_per_s * factor, p.low * factor, p.high * factor, p.extrapolates)
+    return predictions.times(factor)

@@ -22,6 +22,7 @@ from dlrover_nb.core.planner.advice import axes_key
 from dlrover_nb.core.planner.feasibility import over_quota
 from dlrover_nb.core.structs.bounds import Pins, Quota
 from dlrover_nb.core.structs.capacity import fits, plan_needs
+from dlrover_nb.core.structs.deadline import margin_words, percent
 from dlrover_nb.core.structs.job import Objective
 from dlrover_nb.core.structs.questions import Marginal, Measured, Weighed
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
@@ -85,7 +86,9 @@ def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str
     )
     found += _budget(analysis, candidate, larger)
     found += _deadline(analysis, candidate, smaller)
-    words = (f"memory: each {role} is to have {mib} MiB, by what is known" for role, mib in needs.items())
+    words = (
+        f"memory: each {role} needs {mib} MiB, by the measurements so far" for role, mib in needs.items()
+    )
     return (*found, *words)
 
 
@@ -121,7 +124,7 @@ def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds
     """Say why a plan is not chosen: a rule that it breaks, else where the chosen one is better."""
     refused = grounds.refusal(candidate.plan)
     against = (
-        "It was turned down or failed before." if _is_barred(candidate, grounds) else "",
+        "It was rejected or failed before." if _is_barred(candidate, grounds) else "",
         refused and f"It would be refused: {refused}.",
         *(f"{words[0].upper()}{words[1:]}." for words in _exceeded(analysis, candidate)),
         _not_worth(analysis, candidate, grounds.settings.min_gain),
@@ -149,13 +152,13 @@ def _not_worth(analysis: Analysis, candidate: Candidate, min_gain: float) -> str
     if p.samples_per_s <= speed:
         return ""
     if candidate.gain_samples_per_s <= 0:
-        return f"Its pause of {candidate.transition_s:.2g} s does not pay in what is left to train."
+        return f"Its pause of {candidate.transition_s:.2g} s would not pay off in the remaining training."
     least = (1 + min_gain) * speed
     if p.low >= least:
         return ""
     return (
         f"Its gain is not certain: the low end of its band is {p.low:,.0f} samples/s, "
-        f"a change is worth a click from {least:,.0f}."
+        f"a change is proposed from {least:,.0f}."
     )
 
 
@@ -163,7 +166,8 @@ def _against(analysis: Analysis, candidate: Candidate, chosen: Candidate) -> str
     """Say in throughput and cost how a plan differs from the chosen one."""
     faster = candidate.prediction.samples_per_s / chosen.prediction.samples_per_s - 1
     dearer = candidate.cost - chosen.cost
-    return f"Beside the chosen plan it does {faster:+.0%} samples/s for {dearer:+.4g} {analysis.cost_unit}."
+    cost = f"{dearer:+.4g} {analysis.cost_unit}"
+    return f"Compared with the chosen plan it reaches {faster:+.0%} samples/s for {cost}."
 
 
 def _best(analysis: Analysis, candidates: Sequence[Candidate]) -> int:
@@ -214,7 +218,7 @@ def _pinned(pins: Pins, plan: ResourcePlan) -> Iterator[str]:
     for name in Pins.__slots__:
         value = getattr(pins, name)
         if value is not None:
-            departs = "" if Pins(**{name: value}).allows(plan) else ", from which the plan departs"
+            departs = "" if Pins(**{name: value}).allows(plan) else ", which the plan does not match"
             yield f"{name}: {value:g}, pinned{departs}"
 
 
@@ -254,11 +258,14 @@ def _budget(analysis: Analysis, candidate: Candidate, larger: Sequence[Candidate
 
 
 def _deadline(analysis: Analysis, candidate: Candidate, smaller: Sequence[Candidate]) -> list[str]:
-    left_s, finish_s = analysis.situation.deadline_left_s, candidate.finish_s
-    if left_s is None or finish_s is None:
+    left_s, chance, wanted = (s := analysis.situation).deadline_left_s, candidate.in_time, s.deadline_chance
+    if left_s is None or chance is None or candidate.margin_s is None:
         return []
-    ends = f"deadline in {left_s / 60:,.0f} min, the plan is done in {finish_s / 60:,.0f} min"
-    if finish_s > left_s:
-        return [f"{ends}: too late"]
-    late = [change_words(candidate.plan, c.plan) for c in smaller if c.finish_s and c.finish_s > left_s]
-    return [f"{ends}: too late with {' or '.join(late)}"] if late else []
+    ends = (
+        f"deadline in {left_s / 60:,.0f} min, met with {percent(chance)} probability, "
+        f"{margin_words(candidate.margin_s)}"
+    )
+    if chance < wanted:
+        return [f"{ends}: {percent(wanted)} is wanted"]
+    late = [change_words(candidate.plan, c.plan) for c in smaller if (c.in_time or 0.0) < wanted]
+    return [f"{ends}: below {percent(wanted)} with {' or '.join(late)}"] if late else []

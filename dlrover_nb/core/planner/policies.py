@@ -30,6 +30,7 @@ from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings
 from dlrover_nb.core.planner.stages import auto_scale, keep_pins
 from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.job import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from dlrover_nb.core.baselines import Policy as BaselinePolicy
@@ -97,7 +98,6 @@ def by_baseline(name: str, decide: BaselinePolicy) -> Policy:
     return policy
 
 
-DEFAULT_POLICY = "throughput-model"  # as `JobSpec.policy`
 POLICIES: Mapping[str, Policy] = {
     DEFAULT_POLICY: throughput_model,
     "elastic-scheduling": by_baseline("elastic-scheduling", elastic_scheduling),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.structs.bounds import Pins
+from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.job import Migration
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, ScalePlan, diff
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+DEADLINE_CHANCE = 0.9
 HORIZON_S = 3600.0  # longest time over which a transition is paid off (Eq. 8)
 WORKERS_PAUSE_S = 0.5  # until transitions of this job have been measured
 MOVE_PAUSE_S = {Migration.SEAMLESS: 0.5, Migration.RESTART: 6.0}
@@ -29,7 +31,7 @@ MOVE_PAUSE_S = {Migration.SEAMLESS: 0.5, Migration.RESTART: 6.0}
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The input of planning."""
+    """The input of planning; bounds that are still open are completed for the machines."""
 
     spec: JobSpec
     capacity: Capacity
@@ -44,6 +46,11 @@ class Situation:
     prior: FitSummary | None = None  # of similar finished jobs
     deadline_left_s: float | None = None  # until the job should be done; negative: late; None: no deadline
     must_move: bool = False  # new PS must fit beside those that serve
+    deadline_chance: float = DEADLINE_CHANCE  # the wanted probability to finish by the deadline
+
+    def __post_init__(self) -> None:
+        bounds = completed(self.spec.bounds, self.capacity, self.spec.plan)
+        object.__setattr__(self, "spec", replace(self.spec, bounds=bounds))
 
     @property
     def beside(self) -> ResourcePlan | None:

@@ -21,6 +21,7 @@ from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings, advise
 from dlrover_nb.core.planner.protect import Frame, protected
 from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.default_bounds import completed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,13 +52,13 @@ def warm_start(spec: JobSpec, capacity: Capacity, traits: JobTraits, past: Seque
     from similar jobs is given all the same. `JobSubmitted.traits` and `.prior` carry the result to the
     controller.
     """
-    own = spec.pins.applied(spec.plan)
-    found = warmstart.warm_start(traits, past, into=warmstart.into_space(spec.bounds, capacity, spec.pins))
+    own, bounds = spec.pins.applied(spec.plan), completed(spec.bounds, capacity, spec.plan)
+    found = warmstart.warm_start(traits, past, into=warmstart.into_space(bounds, capacity, spec.pins))
     if found is None:
-        return Start(own, None, "Starts as its user asked: no job like it has finished yet.")
+        return Start(own, None, "Starts with the requested plan: no similar job has finished yet.")
     price, budget = pricing.cost_per_hour(found.plan, spec.prices), spec.budget_per_hour
     if budget is not None and (price is None or price > budget):
-        why = f"Starts as its user asked: what jobs like it ran on exceeds {budget:g} per hour."
+        why = f"Starts with the requested plan: the plan of similar jobs exceeds {budget:g} per hour."
         return Start(own, found.prior, why)
     return Start(found.plan, found.prior, found.why)
 
@@ -101,7 +102,7 @@ def post_scale(
 def protect_why(plan: ResourcePlan, needs: Sequence[MemoryNeed]) -> str:
     """Say why memory is needed and what the plan changes."""
     given = ", ".join(f"{plan.role(n.role).memory_mib} MiB for each {n.role}" for n in needs)
-    return f"To protect: {'; '.join(n.why for n in needs)}. This plan gives {given}."
+    return f"To avoid running out of memory: {'; '.join(n.why for n in needs)}. This plan gives {given}."
 
 
 def keep_pins(analysis: Analysis, rejected_plans: Mapping[ResourcePlan, float]) -> Advice | None:
@@ -113,12 +114,12 @@ def keep_pins(analysis: Analysis, rejected_plans: Mapping[ResourcePlan, float]) 
         plan = _fastest(analysis, frame)
     if plan is None or plan in rejected_plans:
         return None
-    why = f"To keep what is pinned ({s.pins}): {change_words(s.plan, plan)}."
+    why = f"To match the pins ({s.pins}): {change_words(s.plan, plan)}."
     return _with_reason(analysis, plan, ProposalKind.IMPROVE, why)
 
 
 def _fastest(analysis: Analysis, frame: Frame) -> ResourcePlan | None:
-    order = np.argsort(-analysis.predictions.low, kind="stable")
+    order = np.argsort(-analysis.predictions.mean_low, kind="stable")
     plans = (analysis.space.plan(int(i)) for i in order)
     return next((plan for plan in plans if frame.holds(plan)), None)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.external import ExternalRecord  # noqa: TC001 - a record is decoded by its annotations
+from dlrover_nb.core.files import replace_synced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,7 @@ class StateFile:
         self._last, new = saved, self._path.with_suffix(".new")
         try:
             new.write_bytes(to_json(saved))
-            new.replace(self._path)
+            replace_synced(new, self._path)
         except OSError as error:
             logger.warning("the job in %s will not outlive this master: %s", self._path.parent, error)
             self._can_save = False

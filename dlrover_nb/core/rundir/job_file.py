@@ -1,7 +1,9 @@
 """The master's files in a job's run folder: job file, write-ahead log, and the lock of its one master.
 
-They are for a master that restarts after kill -9. A killed process loses nothing that it has written, so
-nothing is synced to the disk: if the host dies, the parameter servers are lost too.
+They are for a master that restarts after kill -9, or after its host lost power. A killed process loses
+nothing that it has written; for the host, a file is synced before it gets its name, and so is an entry with a
+state: others act on it, or it tells of a checkpoint that outlives the parameter servers. Entries without one
+are leases and acknowledged rows, and those end with the nodes.
 
 A full disk does not stop training. The log is deleted then, since a master restarted from an incomplete one
 would grant leases and epochs twice.
@@ -18,11 +20,13 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.clock import Anchor  # noqa: TC001 - a file is decoded by its annotations
 from dlrover_nb.core.codec import Tagged, from_json, to_json
 from dlrover_nb.core.errors import BackendError, CheckpointError, WireError
-from dlrover_nb.core.files import writing_to
+from dlrover_nb.core.files import make_folder, replace_synced, sync, writing_to
 from dlrover_nb.core.runtime.write_ahead_log import Entry
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec  # noqa: TC001 - a file is decoded by its annotations
+from dlrover_nb.core.structs.start_from import BeganFrom  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +51,8 @@ class JobFile:
     endpoint: str  # to which nodes send Hello
     public_key: str
     secret_key: str = field(repr=False)
+    began_from: BeganFrom | None = None
+    anchor: Anchor | None = None  # of the job's time; None: written by release 0.1
 
 
 def write_job(folder: Path, job: JobFile) -> None:
@@ -76,7 +82,9 @@ def read_job(folder: Path) -> JobFile:
     try:
         return from_json((folder / JOB).read_bytes(), JobFile)
     except (OSError, WireError) as error:
-        raise CheckpointError(f"{folder} is no run folder of a job: {error}; submit the job again") from error
+        raise CheckpointError(
+            f"{folder} is not a run folder of a job: {error}; submit the job again"
+        ) from error
 
 
 def listen_again(job: JobFile, listen: str) -> str:
@@ -112,7 +120,7 @@ class MasterLock:
         except OSError as error:
             os.close(self._file)
             if isinstance(error, BlockingIOError):
-                why = f"the job in {folder} has a living master; attach to that one"
+                why = f"the job in {folder} has a running master; attach to that one"
             else:
                 why = f"{folder} cannot be locked ({error.strerror}); keep it on a file system with locks"
             raise BackendError(why) from error
@@ -125,7 +133,7 @@ class MasterLock:
 def hold_folder(folder: Path, held: contextlib.ExitStack) -> None:
     """Make a run folder, closed to other users, and hold its `MasterLock` until `held` is closed."""
     with writing_to(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         held.callback(MasterLock(folder).release)
 
 
@@ -168,6 +176,8 @@ class WriteAheadLogFile:
         try:
             self._file.write(frame)
             self._file.flush()
+            if entry.state is not None:
+                sync(self._file)
         except OSError as error:
             self._give_up(error)
         self._n_byte += len(frame)
@@ -179,7 +189,8 @@ class WriteAheadLogFile:
 
     def _give_up(self, error: OSError) -> None:
         logger.warning(
-            "the write-ahead log %s ends here, the job goes on, but not without this master: %s",
+            "the write-ahead log %s is incomplete from here on; the job continues, "
+            "but cannot outlive this master: %s",
             self._path,
             error,
         )
@@ -205,7 +216,7 @@ def read_write_ahead_log(folder: Path) -> Iterator[Entry]:
     except OSError as error:
         raise CheckpointError(
             f"the master of the job in {folder} left no write-ahead log ({error.strerror}); "
-            "submit the job again"
+            "submit the job again; start_from begins it from its last checkpoint"
         ) from error
     with file:
         while len(head := file.read(_FRAME.size)) == _FRAME.size:
@@ -229,7 +240,7 @@ def _replace(path: Path, data: bytes) -> BinaryIO:
     try:
         file.write(data)
         file.flush()
-        temporary.replace(path)
+        replace_synced(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             file.close()

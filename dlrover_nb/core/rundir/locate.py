@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.files import writing_to
+from dlrover_nb.core.errors import NotFoundError, shown
+from dlrover_nb.core.files import make_folder, sync_folder, writing_to
 from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import job_of
+
+_STAMP = "%Y%m%dT%H%M%S-%f"
 
 
 def run_folder(job: Path | str) -> Path:
@@ -28,19 +30,34 @@ def run_folder(job: Path | str) -> Path:
     path = Path(job).expanduser()
     if path.is_dir() and (path / JOB).exists():
         return path
-    runs = [run for run in jobs_folder().glob(f"{job}-*") if job_of(run) == job]
+    runs = [run for run in jobs_folder().glob("*") if job_of(run) == job]
     if not runs:
-        raise NotFoundError(f"no job {job!r} ran on this machine; give the run folder of one, or its name")
+        raise NotFoundError(
+            f"no job {shown(job)} ran on this machine; give the run folder of one, or its name"
+        )
     return max(runs)  # named by the time of their start
 
 
 def new_run_folder(job: str) -> Path:
-    """Make the run folder of a new job, for its owner alone."""
-    stamp = time.strftime("%Y%m%dT%H%M%S") + f"{time.time() % 1:.3f}"[1:].replace(".", "-")
-    folder = jobs_folder() / f"{job}-{stamp}"
+    """Make the run folder of a new job, for its owner alone.
+
+    Its name is after that of every earlier run, also when clocks were set back, as they are each autumn.
+    """
+    jobs, now = jobs_folder(), datetime.now().astimezone()
+    earlier = [run.name for run in jobs.glob(f"{job}-*") if job_of(run) == job]
+    folder = jobs / f"{job}-{_stamp(now)}"
+    if earlier and folder.name <= max(earlier):
+        last = datetime.strptime(max(earlier)[len(job) + 1 :], _STAMP).replace(tzinfo=now.tzinfo)
+        folder = jobs / f"{job}-{_stamp(last + timedelta(milliseconds=1))}"
     with writing_to(folder):
-        folder.mkdir(mode=0o700, parents=True)
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700)
+        sync_folder(folder.parent)
     return folder
+
+
+def _stamp(at: datetime) -> str:
+    return at.strftime(_STAMP)[:-3]  # to the millisecond
 
 
 def newest_runs(jobs: Path, holding: str) -> dict[str, Path]:

@@ -13,11 +13,14 @@ import difflib
 import logging
 import threading
 from collections import deque
+from dataclasses import replace
 from heapq import merge
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import NotFoundError
+from dlrover_nb.core.errors import NotFoundError, shown
+from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.rundir.locate import run_folder
+from dlrover_nb.core.runtime.last_words import last_error
 from dlrover_nb.core.runtime.output import STREAMS, Tail, head, output_path, read_head
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.questions import LogLine
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from dlrover_nb.core.structs.failures import ProgramError
     from dlrover_nb.core.structs.messages import LinesWritten
 
 logger = logging.getLogger(__name__)
@@ -35,9 +39,7 @@ N_LINE = 1000  # kept of each node
 N_GONE = 20  # ended nodes whose lines are kept
 FILE_BYTES = 1 << 20  # of a node's file; one older file is kept
 _SHOWN = 10  # names in an error
-_OF_LIFE = frozenset({"DEBUG", "INFO"})
-_FATAL = "Fatal Python error"  # Python's message of a crash, before its traceback
-_LAST_LINES, _LAST_LETTERS = 100, 200
+_LAST_LINES = 200  # of a node, that are searched for an error
 
 
 class NodeLogs:
@@ -48,11 +50,12 @@ class NodeLogs:
     folder
         The job's run folder.
     secrets
-        Texts that no line may contain.
+        Texts that no line may contain; credentials of known forms are taken out too.
     """
 
     def __init__(self, folder: Path, *, secrets: Sequence[str] = ()) -> None:
-        self._run, self._folder, self._secrets = folder, folder / FOLDER, secrets
+        self._run, self._folder, self._secrets = folder, folder / FOLDER, tuple(secrets)
+        self._redact = Redactor(self._secrets)
         self._lock = threading.Lock()
         self._rings: dict[str, deque[LogLine]] = {}
         self._read: dict[str, tuple[int, int]] = {}
@@ -64,7 +67,12 @@ class NodeLogs:
         node, n_byte = written.node, written.n_byte
         if node in self._gone and all(map(int.__le__, n_byte, self._read[node])):
             return
-        self._add(node, written.lines, n_byte)
+        lines = [replace(line, text=self._redact(line.text)) for line in written.lines]
+        self._add(node, lines, n_byte)
+
+    def knows(self, node: str) -> bool:
+        """Whether there are lines of a node of this name."""
+        return node in self._rings
 
     def finish_node(self, node: str, at_s: float) -> None:
         """Read the last lines of a node that exited, and drop those of the one that exited longest ago."""
@@ -72,21 +80,17 @@ class NodeLogs:
         while len(self._gone) > N_GONE:
             self._forget(self._gone.popleft())
 
-    def last_line(self, node: str) -> str:
-        """Return the line that explains a node's exit best: that of a crash, else the last one; truncated.
-
-        Lines of level INFO and DEBUG are left out: they do not explain an exit.
-        """
+    def last_error(self, node: str, *, since_s: float = float("-inf")) -> ProgramError | None:
+        """Return the last error in the newest lines of a node; None: there is none since then."""
         with self._lock:
             newest = list(self._rings.get(node, ()))[-_LAST_LINES:]
-        texts = [line.text for line in newest if line.level not in _OF_LIFE]
-        crash = next((text for text in reversed(texts) if text.startswith(_FATAL)), None)
-        return (crash or (texts[-1] if texts else ""))[:_LAST_LETTERS]
+        return last_error((line.level, line.text) for line in newest if line.at_s >= since_s)
 
-    def exit_reason(self, node: str, why: str) -> str:
-        """Return why a node exited, with its last line where that is not part of it."""
-        line = self.last_line(node)
-        return why if not line or line[: _LAST_LETTERS // 2] in why else f"{why}; it wrote last: {line}"
+    def last_print(self, node: str) -> str:
+        """Return the last line of a node if its program printed it; empty: it did not."""
+        with self._lock:
+            newest = list(self._rings.get(node, ()))[-1:]
+        return next((line.text for line in newest if line.level in STREAMS), "")
 
     def lines(self, node: str | None, n_line: int, *, there: Iterable[str] = ()) -> tuple[LogLine, ...]:
         """Return the newest lines, see `newest`; `there` are the live nodes, with or without lines."""
@@ -179,7 +183,7 @@ def newest(lines: Mapping[str, Sequence[LogLine]], node: str | None, n_line: int
         near = difflib.get_close_matches(node, lines, n=3)
         known = ", ".join(sorted(lines, key=lambda name: (len(name), name))[-_SHOWN:]) or "none yet"
         told = f"did you mean {' or '.join(near)}?" if near else f"known: {known}"
-        raise NotFoundError(f"no node {node!r} in this job; {told}")
+        raise NotFoundError(f"no node {shown(node)} in this job; {told}")
     return tuple(lines[node][-n_line:])
 
 

@@ -1,8 +1,11 @@
 """Deletes run folders of ended jobs, so that a user's jobs do not fill the disk over the years.
 
 A folder is kept while any of these holds: its master is alive, it was written to in the last 30 days, it is
-among the 50 newest, or it has the last model of its job's name, which users may still load. The history is
-kept in any case; a folder's checkpoints, logs and journal are deleted with it.
+among the 50 newest, or it has the last model of its job's name, which users may still load. Where the
+variable `DLROVER_NB_RUNS_GIB` limits what all folders may take, the oldest of the kept ones are deleted too
+until they fit, but for those with a last model or written to within a day: a job whose master was lost
+overnight can still be resumed. There is no limit by default, because models would be deleted that nobody
+agreed to lose. The history is kept in any case; a folder's checkpoints, logs and journal are deleted with it.
 
 Time counts from the last write to the journal, which a running job does every second, so that a job between
 two masters never counts as ended. The master's lock is held while its folder is deleted.
@@ -11,25 +14,28 @@ two masters never counts as ended. The master's lock is held while its folder is
 from __future__ import annotations
 
 import logging
+import math
+import os
 import re
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST
 from dlrover_nb.core.rundir.job_file import JOB, MasterLock, read_job
-from dlrover_nb.core.rundir.journal import JOURNAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
 N_KEPT = 50
 KEPT_S = 30 * 86_400.0
+SETTLED_S = 86_400.0  # without a write, until a folder may be deleted for its size
+SIZE_VAR = "DLROVER_NB_RUNS_GIB"  # variable: GiB that the run folders of this user may take
 _NAME = re.compile(r"(.+)-\d{8}T\d{6}-\d{3}")  # job and the time of its start
 
 
@@ -45,26 +51,45 @@ class RunFolder:
         Time of the last write to it.
     has_model
         Whether a model can be loaded from it.
+    n_byte
+        Its size on the disk; 0 where that does not matter.
+    is_held
+        Whether its master is alive.
     """
 
     path: Path
     job: str
     used_s: float
     has_model: bool
+    n_byte: int = 0
+    is_held: bool = False
 
 
-def too_old(folders: Iterable[RunFolder], at_s: float) -> tuple[RunFolder, ...]:
-    """Return the folders to delete at `at_s`, oldest first."""
+def too_old(
+    folders: Iterable[RunFolder], at_s: float, *, most_byte: float = math.inf
+) -> tuple[RunFolder, ...]:
+    """Return the folders to delete at `at_s`, oldest first.
+
+    Parameters
+    ----------
+    most_byte
+        What all folders may take.
+    """
     newest_first = sorted(folders, key=lambda folder: folder.used_s, reverse=True)
     models: dict[str, RunFolder] = {}
     for folder in newest_first:
         if folder.has_model:
             models.setdefault(folder.job, folder)
-    return tuple(
-        folder
-        for folder in reversed(newest_first[N_KEPT:])
-        if at_s - folder.used_s > KEPT_S and models.get(folder.job) != folder
-    )
+    spare = [f for f in reversed(newest_first) if models.get(f.job) != f and not f.is_held]
+    numbered = {folder.path for folder in newest_first[:N_KEPT]}
+    n_byte, gone = sum(folder.n_byte for folder in newest_first), []
+    for folder in spare:
+        unused_s = at_s - folder.used_s
+        is_old = unused_s > KEPT_S and folder.path not in numbered
+        if is_old or (n_byte > most_byte and unused_s > SETTLED_S):
+            gone.append(folder)
+            n_byte -= folder.n_byte
+    return tuple(gone)
 
 
 def prune(jobs: Path, at_s: float) -> int:
@@ -72,8 +97,9 @@ def prune(jobs: Path, at_s: float) -> int:
 
     A folder that cannot be read or deleted is left, with a line in the log: no job depends on this space.
     """
-    n_gone = 0
-    for folder in too_old(_folders(jobs), at_s):
+    n_gone, most_byte = 0, size_limit(os.environ.get(SIZE_VAR, ""))
+    folders = _folders(jobs, is_sized=most_byte < math.inf)
+    for folder in too_old(folders, at_s, most_byte=most_byte):
         try:
             lock = MasterLock(folder.path)
         except (BackendError, OSError):
@@ -82,12 +108,28 @@ def prune(jobs: Path, at_s: float) -> int:
             shutil.rmtree(folder.path)
             n_gone += 1
         except OSError as error:
-            logger.warning("the old run folder %s is left: %s", folder.path, error)
+            logger.warning("the old run folder %s cannot be deleted: %s", folder.path, error)
         finally:
             lock.release()
     if n_gone:
-        logger.info("deleted %d run folders in %s, unused for over 30 days", n_gone, jobs)
+        logger.info("deleted %d run folders in %s, too old or over %s", n_gone, jobs, SIZE_VAR)
     return n_gone
+
+
+def size_limit(text: str) -> float:
+    """Return the bytes that all run folders may take, as a variable's text has it; infinite without one."""
+    if not text:
+        return math.inf
+    try:
+        gib = float(text)
+    except ValueError:
+        gib = math.nan
+    if not gib > 0:
+        logger.warning(
+            "%s must be a number of GiB above 0, got %r; nothing is deleted by size", SIZE_VAR, text
+        )
+        return math.inf
+    return gib * (1 << 30)
 
 
 def remove(jobs: Path, job: str) -> int:
@@ -135,7 +177,7 @@ def job_of(run: Path) -> str | None:
     return name[1] if name else None
 
 
-def _folders(jobs: Path) -> list[RunFolder]:
+def _folders(jobs: Path, *, is_sized: bool = False) -> list[RunFolder]:
     """Return the run folders in a folder; other names are skipped."""
     found = []
     for path in sorted(jobs.glob("*")):
@@ -143,15 +185,31 @@ def _folders(jobs: Path) -> list[RunFolder]:
         if job is None or path.is_symlink() or not path.is_dir():
             continue
         try:
-            found.append(RunFolder(path, job, _used_s(path), _has_model(path)))
+            folder = RunFolder(path, job, _used_s(path), _has_model(path))
+            if is_sized:
+                folder = replace(folder, n_byte=_n_byte(path), is_held=_is_held(path))
+            found.append(folder)
         except OSError as error:
-            logger.warning("the run folder %s cannot be looked at: %s", path, error)
+            logger.warning("the run folder %s cannot be read: %s", path, error)
     return found
 
 
 def _used_s(path: Path) -> float:
-    written = [file.stat().st_mtime for file in (path / JOURNAL, path / JOB) if file.exists()]
+    written = [file.stat().st_mtime for file in (*path.glob("journal*"), *path.glob(JOB))]
     return max(written, default=path.stat().st_mtime)
+
+
+def _n_byte(path: Path) -> int:
+    files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    return sum(file.lstat().st_blocks * 512 for file in files)
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        MasterLock(path).release()
+    except (BackendError, OSError):
+        return True
+    return False
 
 
 def _has_model(path: Path) -> bool:

@@ -1,11 +1,13 @@
 """The connection of a node to the job master: orders, reports, and its end without a master.
 
-A node has one thread. It waits only in `Agent.wait`, which wakes for the master, for the sockets that the
-node watches, and once a second for the report, which is also the heartbeat. A silent master is healthy (a PS
-may receive nothing for hours); a master without a connection is lost. ZeroMQ's own heartbeats detect that,
-also when a host vanishes. A node that reconnects says Hello again, because the master may be a restarted one.
-A node without a connection for four heartbeat time-outs ends itself, so that nothing is left behind when a
-cluster kills the master.
+A node works in one thread. It waits only in `Agent.wait`, which wakes for the master, for the sockets that
+the node watches, and once a second for the report, which is also the heartbeat. While that is overdue another
+thread sends the heartbeat (`heartbeat`); a lock guards the socket to the master, which both use.
+
+A silent master is healthy (a PS may receive nothing for hours); a master without a connection is lost.
+ZeroMQ's own heartbeats detect that, also when a host vanishes. A node that reconnects says Hello again,
+because the master may be a restarted one. A node without a connection for four heartbeat time-outs ends
+itself, so that nothing is left behind when a cluster kills the master.
 
 Where a restarted master may get another address, a file names the current one (`NodeConfig.master_file`). The
 node reads it once a second, also while it is connected: a host that lost its power keeps a connection for
@@ -23,6 +25,7 @@ import os
 import re
 import socket as host_socket
 import struct
+import threading
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +34,13 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.runtime.heartbeat import HeartbeatThread
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.wire import HIGH_WATER, JobKeys, encode, new_dealer
-from dlrover_nb.core.structs.messages import FromNode, Hello, LinesWritten, NodeConfig, Report, ToNode
+from dlrover_nb.core.structs.messages import Alive, FromNode, Hello, LinesWritten, Report, ToNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.output import Output
     from dlrover_nb.core.runtime.time_accounting import TimeAccounting
     from dlrover_nb.core.runtime.wire import Context, Socket
+    from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.samples import NodeSample
 
 _log = logging.getLogger(__name__)
@@ -90,6 +95,9 @@ class Agent:
         self._report_at_s: float | None = None  # None: not before Hello
         self._hello: Hello | None = None
         self._must_say_hello = False
+        self._n_step, self._doing = 0, ""
+        self._lock = threading.RLock()  # of the socket to the master, its connection and what is unsent
+        self._heartbeat = HeartbeatThread(self._beat, REPORT_EVERY_S)
         self.obey: Callable[[ToNode], None] = _ignore
         self.describe: Callable[[NodeSample], Report] = Report
 
@@ -100,6 +108,16 @@ class Agent:
         _log.info("%s is up: process %d on %s", self._config.node, self._hello.pid, host)
         self.send(self._hello)
         self._report_at_s = self._clock.now_s() + REPORT_EVERY_S
+        self._heartbeat.start()
+
+    @contextlib.contextmanager
+    def long_work(self, doing: str) -> Iterator[None]:
+        """Tell the master what the node does now: a piece of it may take longer than a heartbeat."""
+        self._doing = doing
+        try:
+            yield
+        finally:
+            self._doing = ""
 
     def send(self, message: FromNode | LinesWritten, arrays: Iterable[NDArray[Any]] = ()) -> None:
         """Send one message to the master.
@@ -110,14 +128,24 @@ class Agent:
             When a thousand messages wait to be sent: the master does not read.
         """
         frames = encode(message, arrays)
-        if self._disconnected_since_s is None:
-            self._send_now(frames)
-        elif len(self._unsent) < HIGH_WATER:
-            self._unsent.append([bytes(frame) for frame in frames])
-        else:
-            raise BackendError(
-                f"a thousand messages wait for the job master at {self._master}, which does not read them"
+        with self._lock:
+            if self._disconnected_since_s is None:
+                self._send_now(frames)
+            elif len(self._unsent) < HIGH_WATER:
+                self._unsent.append([bytes(frame) for frame in frames])
+            else:
+                raise BackendError(
+                    f"a thousand messages wait for the job master at {self._master}, which does not read them"
+                )
+
+    def _beat(self) -> None:
+        """Send a heartbeat while the report of the main thread is overdue; for the thread of heartbeats."""
+        with self._lock, contextlib.suppress(BackendError):
+            is_due = (
+                self._report_at_s is not None and self._clock.now_s() > self._report_at_s + REPORT_EVERY_S
             )
+            if is_due and self._disconnected_since_s is None:
+                self._send_now(encode(Alive(self._config.node, self._n_step, self._doing), ()))
 
     def _send_now(self, frames: list[Any]) -> None:
         try:
@@ -156,7 +184,8 @@ class Agent:
             When the connection was lost for too long.
         """
         sleep_s = max(0.0, min(timeout_s, self._until_due_s()))
-        found = self._poller.poll(math.ceil(sleep_s * 1000))
+        with self._lock:
+            found = self._poller.poll(math.ceil(sleep_s * 1000))
         ready = {socket for socket, _ in found if isinstance(socket, zmq.Socket)}
         if self._monitor in ready:
             self._follow_connection()
@@ -167,12 +196,15 @@ class Agent:
         return ready
 
     def tick(self) -> None:
-        """Send a due report; long work between two waits must call this."""
+        """Send a due report; long work between two waits must call this after each piece of it."""
         now_s = self._clock.now_s()
+        self._n_step += 1
         if self._report_at_s is not None and now_s >= self._report_at_s:
+            self._follow_connection()  # a restarted master needs Hello amid long work too
             self._report_at_s = now_s + REPORT_EVERY_S
             report = self.describe(self._accounting.take(self._config.node, self._config.role))
-            self.send(replace(report, n_dropped=report.n_dropped + self._decoder.n_dropped))
+            n_dropped = report.n_dropped + self._decoder.n_dropped
+            self.send(replace(report, n_dropped=n_dropped, doing=self._doing))
             self.send_output()
         if now_s >= self._check_master_at_s:
             self._check_master_at_s = now_s + CHECK_MASTER_EVERY_S
@@ -186,6 +218,7 @@ class Agent:
 
     def close(self, linger_s: float = 1.0) -> None:
         """Send the last log lines, and close the sockets; unsent messages have `linger_s` to leave."""
+        self._heartbeat.stop()
         with contextlib.suppress(BackendError):
             self.send_output(is_last=True)
             self._send_rest()
@@ -214,11 +247,12 @@ class Agent:
         if not endpoint or endpoint == self._master:
             return
         _log.info("the master of %s moved to %s, from %s", self._config.node, endpoint, self._master)
-        self._disconnect(0.0)
-        self._connect(endpoint)
-        self._must_say_hello = True
-        if self._disconnected_since_s is None:
-            self._disconnected_since_s = now_s
+        with self._lock:
+            self._disconnect(0.0)
+            self._connect(endpoint)
+            self._must_say_hello = True
+            if self._disconnected_since_s is None:
+                self._disconnected_since_s = now_s
 
     def _until_due_s(self) -> float:
         if self._report_at_s is None:
@@ -228,7 +262,8 @@ class Agent:
     def _read_orders(self) -> None:
         while True:
             try:
-                frames = receive(self._socket)
+                with self._lock:
+                    frames = receive(self._socket)
             except zmq.Again:
                 return
             order = self._decoder.read(frames, self._master)

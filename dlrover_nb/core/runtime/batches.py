@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.structs.shards import Purpose, Shard
+from dlrover_nb.core.structs.shards import MOST_NAMED, Purpose, Shard, SkippedBatch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,6 +97,29 @@ class ShardWork:
         self.n_row_taken = stop
         rows = slice(start, stop) if self._order is None else self._order[start:stop]
         return prepare_batch(self._data.ids[rows], self._data.dense[rows], self._data.labels[rows], layout)
+
+    def skipped(self, why: str, is_broken: NDArray[np.bool_]) -> SkippedBatch:
+        """Return the report of the next batch to be acknowledged, which could not be trained.
+
+        Parameters
+        ----------
+        why
+            It could not.
+        is_broken
+            Which of its rows the model gives no finite number.
+        """
+        assert self._order is not None
+        rows = self.shard.start + self._order[self.n_row_done : self.n_row_done + len(is_broken)]
+        at_fault = np.sort(rows[is_broken]).tolist()
+        return SkippedBatch(
+            self.shard.lease.shard,
+            len(rows),
+            int(rows.min()),
+            int(rows.max()),
+            why,
+            len(at_fault),
+            tuple(at_fault[:MOST_NAMED]),
+        )
 
     def acknowledge(self, n_row: int) -> None:
         """Count the next `n_row` rows as done."""

@@ -89,11 +89,11 @@ def fill(
     store = new_store()
     for index, source in enumerate(sources):
         if source.memory is None:
-            store.load(_read_file(source, between), owned)
+            store.load(_read_file(source, between), owned, between)
             continue
         try:
             with memory_image(source.memory, between=between) as image:
-                store.load(part_of(image), owned)
+                store.load(part_of(image), owned, between)
         except CheckpointError as error:
             logger.warning("%s; its file is used", error)
             del store  # two of them may not fit

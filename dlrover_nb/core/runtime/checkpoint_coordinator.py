@@ -1,9 +1,16 @@
 """Checkpoints, coordinated by the job master: copied while training is paused, written while it goes on.
 
-While all workers are paused every PS copies its part into memory (`Copied`); the parts and the data queue of
-that moment belong together. Then training goes on, and each PS writes its copy to the disk (`Saved`). When
-all parts are written, the manifest completes them. A checkpoint that cannot be written (full disk) costs
-nothing else; nor does a PS that dies meanwhile, as its copy outlives it.
+While all workers are paused its folder is prepared, and only then every PS copies its part into memory
+(`Copied`); the parts and the data queue of that moment belong together. Then training goes on, and each PS
+writes its copy to the disk (`Saved`). When all parts are written, the manifest completes them. A PS that dies
+meanwhile costs nothing, as its copy outlives it.
+
+A checkpoint that cannot be written (the disk is full, read-only or gone) costs nothing else: its folder is
+dropped, once more for each part that is written after that, and the next attempt comes later each time, up to
+10 minutes. While a PS still writes a part of one that was given up (the disk hangs) none begins: its copy
+would wait for that part, and training for the copy. Folders that nobody knows, for example of a drop that the
+disk refused, are swept after each complete checkpoint and when a master resumes. Where the disk has no room
+for another checkpoint the oldest one makes room, never the last.
 
 A group is restored from the newest readable checkpoint: from memory, even if it was never written; else from
 its files; else from the one before; else from the beginning. Training waits for the disk in three cases only:
@@ -21,11 +28,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.flash.places import checkpoint_root, part_url
-from dlrover_nb.core.runtime.orders import DropCheckpoint, Manifest, PrepareCheckpoint, WriteManifest
+from dlrover_nb.core.runtime.orders import (
+    DropCheckpoint,
+    Manifest,
+    PrepareCheckpoint,
+    SweepCheckpoints,
+    WriteManifest,
+)
 from dlrover_nb.core.runtime.state import RestorableCheckpoint, Stage, Writing
 from dlrover_nb.core.structs.messages import Save
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.structs.checkpoints import MemoryPart
@@ -33,13 +48,24 @@ if TYPE_CHECKING:
 
 N_CHECKPOINT_KEPT = 2  # on the disk
 FIRST_CHECKPOINT_BYTES = 1 << 20  # assumed while no earlier checkpoint gives the size
+PREPARE_LIMIT_S = 10.0  # for its folder, in a pause
+LONGEST_WAIT_S = 600.0  # from a checkpoint that failed to the next attempt: each one pauses training
+_MOST_DOUBLINGS = 30  # of the wait: beyond any limit, within the range of a float
 
 
 def is_due(state: JobState, at_s: float) -> bool:
     """Whether a periodic checkpoint is due and the previous one is written."""
     every_s = state.spec.checkpoint_every_s
-    is_time = every_s > 0 and state.keeps_checkpoints and at_s >= state.last_checkpoint_s + every_s
-    return is_time and not state.writing and state.move is None and not state.is_evaluating
+    wait_s = retry_wait_s(every_s, state.n_checkpoint_failed)
+    is_time = every_s > 0 and state.keeps_checkpoints and at_s >= state.last_checkpoint_s + wait_s
+    is_busy = bool(state.writing) or any(node.late_parts for node in state.roster.ps)
+    return is_time and not is_busy and state.move is None and not state.is_evaluating
+
+
+def retry_wait_s(every_s: float, n_failed: int) -> float:
+    """Return the seconds between two checkpoints of which the last `n_failed` failed: doubled by each."""
+    longest_s = max(every_s, LONGEST_WAIT_S)
+    return min(longest_s, every_s * 2.0 ** min(n_failed, _MOST_DOUBLINGS))
 
 
 def final_is_due(state: JobState) -> bool:
@@ -49,7 +75,7 @@ def final_is_due(state: JobState) -> bool:
 
 
 def start_checkpoint(state: JobState, at_s: float, *, is_awaited: bool) -> None:
-    """Order every PS to copy its part; all workers are paused.
+    """Order the folder of a checkpoint; all workers are paused.
 
     A stop or a change of plan makes progress by a checkpoint that it awaits. A periodic one must not count:
     a change that is stuck would never be given up.
@@ -62,14 +88,24 @@ def start_checkpoint(state: JobState, at_s: float, *, is_awaited: bool) -> None:
     state.writing[number] = Writing(
         number, at_s, group, ledger, is_final=state.train.finished, is_awaited=is_awaited
     )
-    on_disk = [kept.manifest.n_byte for kept in state.checkpoints if kept.is_on_disk]
-    state.orders.append(PrepareCheckpoint(number, on_disk[-1] if on_disk else FIRST_CHECKPOINT_BYTES))
+    on_disk = tuple(kept.number for kept in state.checkpoints if kept.is_on_disk and not kept.is_origin)
+    state.orders.append(PrepareCheckpoint(number, _expected_bytes(state), on_disk[:-1]))
+    state.enter(Stage.COPYING, at_s)
+
+
+def on_prepared(state: JobState, number: int, dropped: Sequence[int]) -> None:
+    """Order every PS to copy its part; checkpoints that were `dropped` made room for it."""
+    state.checkpoints = [kept for kept in state.checkpoints if kept.number not in dropped]
+    writing = state.writing.get(number)
+    if writing is None:  # it was given up meanwhile
+        state.orders.append(DropCheckpoint(number))
+        return
+    writing.is_ordered = True
     root = checkpoint_root(state.spec.checkpoint_url, state.folder)
-    for index, node in enumerate(group.nodes):
+    for index, node in enumerate(writing.group.nodes):
         member = state.roster.get(node)
         assert member is not None
         state.send(member, Save(number, part_url(root, number, index)))
-    state.enter(Stage.COPYING, at_s)
 
 
 def is_copied(state: JobState) -> bool:
@@ -95,9 +131,21 @@ def on_copied(state: JobState, node: Node, copied: Copied, at_s: float) -> None:
 
 
 def on_saved(state: JobState, node: Node, saved: Saved, at_s: float) -> None:
-    """Note that a PS has written its part; order the manifest after the last one."""
+    """Note that a PS has written its part; order the manifest after the last one.
+
+    A late part of a checkpoint that was dropped has made its folder anew.
+    """
+    _take_part(state, node, saved, at_s)
+    node.late_parts.discard(saved.checkpoint)
+
+
+def _take_part(state: JobState, node: Node, saved: Saved, at_s: float) -> None:
     writing = state.writing.get(saved.checkpoint)
-    if writing is None or node.id not in writing.group.nodes or writing.manifest is not None:
+    if writing is None:
+        if saved.checkpoint not in _numbers_on_disk(state):
+            state.orders.append(DropCheckpoint(saved.checkpoint))
+        return
+    if node.id not in writing.group.nodes or writing.manifest is not None:
         return
     if saved.error:
         on_failed(state, saved.checkpoint, f"{node.id}: {saved.error}", at_s)
@@ -114,14 +162,24 @@ def _step(state: JobState, writing: Writing, at_s: float) -> None:
         state.last_step_s = at_s
 
 
-def on_written(state: JobState, number: int) -> None:
-    """Record that a checkpoint is complete on the disk."""
+def on_written(state: JobState, number: int, at_s: float) -> None:
+    """Record that a checkpoint is complete on the disk, and sweep what nobody knows there."""
     writing = state.writing.get(number)
     if writing is None or writing.manifest is None:
         return
     del state.writing[number]
     state.is_settled = state.is_settled or writing.is_final
     _keep(state, RestorableCheckpoint(writing.manifest, _memory(writing), is_on_disk=True))
+    sweep(state)
+    if state.n_checkpoint_failed:
+        n_failed, state.n_checkpoint_failed = state.n_checkpoint_failed, 0
+        state.note(f"checkpoint {number} was written, the first after {n_failed} that could not be", at_s)
+
+
+def sweep(state: JobState) -> None:
+    """Order the end of all folders of this job's checkpoints but those that it keeps or writes."""
+    kept = _numbers_on_disk(state) | state.writing.keys()
+    state.orders.append(SweepCheckpoints(tuple(sorted(kept)), state.n_checkpoint))
 
 
 def on_failed(state: JobState, number: int, why: str, at_s: float) -> None:
@@ -130,18 +188,28 @@ def on_failed(state: JobState, number: int, why: str, at_s: float) -> None:
     if writing is None:
         return
     state.is_settled = state.is_settled or writing.is_final
+    state.n_checkpoint_failed += 1
     state.orders.append(DropCheckpoint(number))
+    for node in _unfinished(state, writing):
+        node.late_parts.add(number)
     text = f"checkpoint {number} could not be written: {why}"
+    if writing.is_final:
+        state.not_saved = text
     state.note(text, at_s)
     if state.stop_reason:
         state.stop_reason += f"; {text}"
 
 
-def check_time(state: JobState, limit_s: float, at_s: float) -> None:
-    """Give up checkpoints that are not written within the limit."""
+def check_time(state: JobState, disk_limit_s: float, at_s: float) -> None:
+    """Give up checkpoints that are not written within the limit, or have no folder soon: training waits."""
     for writing in tuple(state.writing.values()):
+        limit_s = disk_limit_s if writing.is_ordered else PREPARE_LIMIT_S
         if at_s > writing.since_s + limit_s:
-            on_failed(state, writing.number, f"the PS did not finish it within {limit_s:g} s", at_s)
+            names = ", ".join(node.id for node in _unfinished(state, writing))
+            why = f"{names} did not finish it within {limit_s:g} s; no other begins before that"
+            if not writing.is_ordered:
+                why = f"its place did not answer within {limit_s:g} s"
+            on_failed(state, writing.number, why, at_s)
 
 
 def roll_back(state: JobState) -> None:
@@ -149,6 +217,7 @@ def roll_back(state: JobState) -> None:
     for number in state.writing:
         state.orders.append(DropCheckpoint(number))
     state.writing.clear()
+    state.not_saved = ""  # a final checkpoint comes again
     state.source = state.checkpoints[-1] if state.checkpoints else None
     state.train.restore(state.source.manifest.ledger if state.source else None)
     if state.stopped_early:  # it was decided after that checkpoint
@@ -167,7 +236,30 @@ def source_name(state: JobState) -> str:
     """Return the source of the next group as text."""
     if state.source is None:
         return "the beginning"
+    if state.source.is_origin:
+        return "the checkpoint that the job began from"
     return f"checkpoint {state.source.number}" + ("" if state.source.is_on_disk else " in memory")
+
+
+def _unfinished(state: JobState, writing: Writing) -> list[Node]:
+    """Return the PS that were ordered to write a part and have not told how that ended."""
+    names = writing.group.nodes if writing.is_ordered else ()
+    nodes = [state.roster.get(name) for name in names if name not in writing.saved]
+    return [node for node in nodes if node is not None]
+
+
+def _expected_bytes(state: JobState) -> int:
+    """Return the size of the newest checkpoint, on the disk or in memory."""
+    for kept in reversed(state.checkpoints):
+        in_memory = sum(part.n_byte for part in kept.memory if part is not None)
+        if n_byte := kept.manifest.n_byte if kept.is_on_disk else in_memory:
+            return n_byte
+    return FIRST_CHECKPOINT_BYTES
+
+
+def _numbers_on_disk(state: JobState) -> set[int]:
+    """Return the numbers of all checkpoints that are kept on the disk."""
+    return {kept.number for kept in state.checkpoints if kept.is_on_disk}
 
 
 def _memory(writing: Writing) -> tuple[MemoryPart | None, ...]:
@@ -189,16 +281,20 @@ def _manifest(writing: Writing, at_s: float) -> Manifest:
 
 
 def _keep(state: JobState, kept: RestorableCheckpoint) -> None:
-    """Keep the newest two on the disk, and one in memory while nothing newer is restorable."""
+    """Keep the newest two on the disk, and one in memory while nothing newer is restorable.
+
+    The one that the job began from stays known: it takes no room, and is better than to begin anew.
+    """
     others = [other for other in state.checkpoints if other.number != kept.number]
     ordered = sorted([*others, kept], key=lambda each: each.number)
-    on_disk = [each for each in ordered if each.is_on_disk]
+    on_disk = [each for each in ordered if each.is_on_disk and not each.is_origin]
     for old in on_disk[:-N_CHECKPOINT_KEPT]:
         state.orders.append(DropCheckpoint(old.number))
     newest = ordered[-1].number
     state.checkpoints = [
         each
         for each in ordered
-        if each in on_disk[-N_CHECKPOINT_KEPT:]
+        if each.is_origin
+        or each in on_disk[-N_CHECKPOINT_KEPT:]
         or (not each.is_on_disk and each.number in {newest, *state.writing})
     ]

@@ -59,7 +59,7 @@ def _finish(state: JobState, choice: FinishChoice, at_s: float) -> None:
         raise StaleDecisionError(f"job {state.spec.name} must be training to be finished early; it is ending")
     state.stopped_early = str(choice)
     state.train.close()
-    state.note(f"{choice}; the shards at hand are trained, then the model is evaluated", at_s)
+    state.note(f"{choice}; the current shards are trained, then the model is evaluated", at_s)
 
 
 def _check(state: JobState, sizes: Mapping[str, int]) -> None:

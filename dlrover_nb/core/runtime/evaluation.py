@@ -12,16 +12,28 @@ embeddings that grow, it would require another complete copy.
 
 Rounds of passes that a rollback undid are dropped and repeated; a round that the death of a master interrupts
 starts over.
+
+The master adds up scores as their shards come (`models.score_sums`), so that no evaluation keeps its loop
+busy, however many rows were held out.
+
+A score that is not finite has no rank, so its row is left out and named. That is for single broken rows:
+where it is more than one in a hundred the model itself is broken, and the job fails instead of being
+"trained".
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import JobPhase, Metric
+from dlrover_nb.core.runtime import skipped_batches
+from dlrover_nb.core.runtime.state import WithoutScore
+from dlrover_nb.core.structs.early_stopping import Metric
+from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.snapshot import EvaluationRound
 
 if TYPE_CHECKING:
@@ -29,15 +41,26 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.models.score_sums import ScoreSums
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.sharding.ledger import ShardLedger
-    from dlrover_nb.core.structs.job import EarlyStopping
+    from dlrover_nb.core.structs.early_stopping import EarlyStopping
     from dlrover_nb.core.structs.snapshot import Evaluation
 
     Floats = NDArray[np.float32]
-    Evaluate = Callable[[Floats, Floats], Evaluation]
+    Evaluate = Callable[[ScoreSums], Evaluation]
 
+MOST_WITHOUT_SCORE = 0.01  # of the held-out rows
 _NAMES = {Metric.AUC: "AUC", Metric.LOG_LOSS: "log loss"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Quality:
+    """What an evaluation gave: nothing where `text` says why."""
+
+    text: str
+    evaluation: Evaluation | None = None
+    is_broken: bool = False  # the model is
 
 
 def early_stop_reason(rounds: Sequence[EvaluationRound], rule: EarlyStopping) -> str:
@@ -87,6 +110,7 @@ def advance(state: JobState, evaluate: Evaluate, at_s: float) -> None:
         return
     n_pass = state.train.counts().n_sample_done // state.features.n_train
     state.rounds = tuple(each for each in state.rounds if each.n_pass <= n_pass)
+    state.round_tried = min(state.round_tried, n_pass)
     if state.round_of > n_pass:  # a rollback undid its pass
         end_round(state)
     if state.round_of and state.evaluate.finished:
@@ -98,54 +122,72 @@ def advance(state: JobState, evaluate: Evaluate, at_s: float) -> None:
 
 def end_round(state: JobState) -> None:
     """Drop all scores: the next evaluation starts with all rows."""
-    state.evaluate.restore()
-    state.scored.clear()
+    drop_scores(state)
     state.round_of = 0
 
 
-def scored_rows(state: JobState) -> tuple[Floats, Floats] | None:
-    """Return scores and labels of all evaluation rows, in their order; None when there are none."""
-    if not state.scored:
-        return None
-    pairs = [state.scored[shard] for shard in sorted(state.scored)]
-    scores, labels = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    return scores, labels
+def drop_scores(state: JobState) -> None:
+    """Drop all scores, and grant their shards again."""
+    state.evaluate.restore()
+    state.scores.clear()
+    state.without_score = WithoutScore()
+
+
+def add_scores(state: JobState, shard: int, scores: Floats, labels: Floats) -> None:
+    """Add the scores of a shard that is complete now."""
+    has_score = np.isfinite(scores)
+    if not has_score.all():
+        first = state.evaluate.split.rows(shard)[0]
+        state.without_score.add((first + np.flatnonzero(~has_score)).tolist())
+    state.scores.add(shard, scores[has_score], labels[has_score])
 
 
 def end_job(state: JobState, evaluate: Evaluate, at_s: float) -> None:
-    """End a job whose rows are all trained and evaluated."""
-    what = state.stopped_early or "trained"
-    state.end(JobPhase.SUCCEEDED, f"{what}; {_quality(state, evaluate)}", at_s)
+    """End a job whose rows are all trained and evaluated; with a broken model it has failed."""
+    quality = _quality(state, evaluate)
+    state.evaluation = quality.evaluation
+    what = "the model is of no use" if quality.is_broken else state.stopped_early or "trained"
+    parts = (what, quality.text, skipped_batches.told(state), state.not_saved)
+    phase = JobPhase.FAILED if quality.is_broken else JobPhase.SUCCEEDED
+    state.end(phase, "; ".join(filter(None, parts)), at_s)
 
 
-def _quality(state: JobState, evaluate: Evaluate) -> str:
-    rows = scored_rows(state)
-    if rows is None:
-        return "no rows were held out to evaluate on"
+def _quality(state: JobState, evaluate: Evaluate) -> _Quality:
+    n_without = state.without_score.n_row
+    n_row = state.scores.n_row + n_without
+    if not n_row:
+        return _Quality("no rows were held out to evaluate on")
+    without = f"{n_without} of {n_row:,} held-out rows have no finite score: {state.without_score}"
+    without = without if n_without else ""
+    if n_without > MOST_WITHOUT_SCORE * n_row:
+        return _Quality(without, is_broken=True)
     try:
-        state.evaluation = evaluate(*rows)
+        result = evaluate(state.scores)
     except InvalidValueError as error:  # rows of one class; training has succeeded
-        return f"no quality: {error}"
-    return str(state.evaluation)
+        return _Quality(f"no quality: {error}")
+    if not (math.isfinite(result.auc) and math.isfinite(result.log_loss)):
+        return _Quality(f"its evaluation is not finite: {result}", is_broken=True)
+    return _Quality("; ".join(filter(None, (str(result), without))), result)
 
 
 def _is_due(state: JobState, n_pass: int) -> bool:
     n_seen = state.rounds[-1].n_pass if state.rounds else 0
+    n_seen = max(n_seen, state.round_tried)  # one without a result is not repeated for ever
     return n_seen < n_pass < state.spec.n_epoch and not state.stopped_early and not state.train.finished
 
 
 def _conclude(state: JobState, evaluate: Evaluate, rule: EarlyStopping, at_s: float) -> None:
-    rows, n_pass = scored_rows(state), state.round_of
+    n_row, n_pass = state.scores.n_row + state.without_score.n_row, state.round_of
+    quality = _quality(state, evaluate) if n_row else None
     end_round(state)
-    try:
-        result = evaluate(*rows) if rows is not None else None
-    except InvalidValueError as error:  # rows of one class have no AUC
-        state.note(f"pass {n_pass} was not evaluated: {error}", at_s)
+    state.round_tried = n_pass
+    if quality is None:  # every evaluation shard was skipped
         return
-    if result is None:  # every evaluation shard was skipped
+    if quality.evaluation is None:
+        state.note(f"pass {n_pass} was not evaluated: {quality.text}", at_s)
         return
-    state.rounds = (*state.rounds, EvaluationRound(n_pass, at_s, result))
+    state.rounds = (*state.rounds, EvaluationRound(n_pass, at_s, quality.evaluation))
     state.stopped_early = early_stop_reason(state.rounds, rule)
     if state.stopped_early:
         state.train.close()
-    state.note(state.stopped_early or f"after pass {n_pass}: {result}", at_s)
+    state.note(state.stopped_early or f"after pass {n_pass}: {quality.text}", at_s)

@@ -74,12 +74,13 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class KeepGradients:
-    """Worker to PS: keep these gradients until a finished round names them."""
+    """Worker to PS: keep these gradients until a finished round names them; none of a skipped batch."""
 
     ps_epoch: int
     step: int
     worker: str
     round: int
+    is_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,13 @@ class StaleEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class Fenced:
+    """PS to worker: refused, nothing was applied, because the master gave this worker up; it ends."""
+
+    ps_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExchangeRefused:
     """PS to worker: the request can never be served, because it is of another model; the sender fails."""
 
@@ -205,7 +213,7 @@ class ChunkTaken:
 
 BarrierMessage = Join | Arrive | Leave
 ToPs = Exchange | InitDense | KeepGradients | Join | Arrive | Leave
-FromPs = Exchanged | DenseReady | GradientsKept | Proceed | NotMember | StaleEpoch | ExchangeRefused
+FromPs = Exchanged | DenseReady | GradientsKept | Proceed | NotMember | StaleEpoch | Fenced | ExchangeRefused
 BetweenPs = MoveChunk | ChunkTaken
 
 

@@ -7,11 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime import checkpoint_coordinator, migration_coordinator, ps_group, quarantine
+from dlrover_nb.core.runtime import (
+    checkpoint_coordinator,
+    crash_loops,
+    fencing,
+    migration_coordinator,
+    ps_group,
+    quarantine,
+)
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
+from dlrover_nb.core.structs.failures import counted
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import Stop
+from dlrover_nb.core.structs.messages import Alive, Report, Stop
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import ROOM, is_for_room
 
@@ -20,23 +28,64 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.structs.failures import ProgramError
+    from dlrover_nb.core.structs.messages import FromNode
 
 START_LIMIT_S = 90.0  # until Hello: a node has to find a place, start and import its libraries
 DRAIN_LIMIT_S = 60.0  # for the shard at hand; what was acknowledged of it is not lost by ending it then
 PAUSE_LIMIT_S = 60.0  # for one iteration
-DISK_LIMIT_S = 300.0  # to save or load all parts
+DISK_LIMIT_S = 300.0  # to save all parts; to load without progress; for one piece of either
 SWITCH_LIMIT_S = 60.0  # for the last parameters of a move
 PLAN_LIMIT_S = 120.0  # without any node coming a step further
 STOP_LIMIT_S = 20.0
 ROOM_PATIENCE_S = 5.0  # that capacity which was just released takes to reach a new node
 
 
-def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: bool = True) -> None:
-    """Take back the shards of a lost node, and replace it within the restart budget."""
-    was_leaving, n_done = node.is_draining and node.role is Role.WORKER, _n_sample_done(state)
+def record_message(state: JobState, node: Node, message: FromNode, at_s: float) -> None:
+    """Record that a node lives, and whether its main thread works: a heartbeat alone does not prove that.
+
+    A PS that loads its part is progress of the plan, however long it takes.
+    """
+    node.last_message_s = at_s
+    if isinstance(message, Alive):
+        has_progressed, node.n_step, node.doing = message.n_step != node.n_step, message.n_step, message.doing
+    else:
+        has_progressed = True
+        node.doing = message.doing if isinstance(message, Report) else node.doing
+    if has_progressed:
+        node.progressed_s = at_s
+    if has_progressed and node.doing and state.stage is Stage.LOADING and node in ps_group.not_loaded(state):
+        state.last_step_s = at_s
+
+
+def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
+    state: JobState,
+    node: Node,
+    why: str,
+    at_s: float,
+    *,
+    retryable: bool = True,
+    may_live: bool = False,
+    error: ProgramError | None = None,
+) -> None:
+    """Take back the shards of a lost node, and replace it within the restart budget.
+
+    Parameters
+    ----------
+    retryable
+        False when a new node would fail in the same way.
+    may_live
+        Whether its process may still run: its shards are taken back when PS refuse it.
+    error
+        The error of its program; None: its program is not known to have failed.
+    """
+    was_leaving, n_done = node.is_draining and node.role is Role.WORKER, state.n_sample_done
     before = quarantine.isolated(state)
     state.send(node, Stop())  # it may be alive behind a broken connection
-    state.stop_node(node, killed=True)
+    if may_live and node.role is Role.WORKER:
+        fencing.begin(state, node)
+    else:
+        state.stop_node(node, killed=True)
     isolated = quarantine.describe_new(state, before)
     ps_group.ps_lost(state, node.id, at_s)
     if was_leaving:
@@ -46,23 +95,29 @@ def node_lost(state: JobState, node: Node, why: str, at_s: float, *, retryable: 
     if not retryable:
         state.end(JobPhase.FAILED, f"{node.id} cannot go on: {why}", at_s)
         return
+    if error is not None and error.place and error.place not in why:
+        why = f"{why} ({error.place})"
+    if error is not None and (loop := _count(state, node, error, at_s)):
+        state.fail_plan(loop, at_s)
+        return
     budget, n_planned = state.restarts[node.role], state.target.role(node.role).count
     has_worked = node.has_worked or (node.role is Role.PS and node.loaded_epoch > 0)
     budget.record(at_s, has_worked=has_worked, n_sample_done=n_done)
     if isolated:
         budget.forgive(MAX_DEATHS, n_sample_done=n_done)
     if budget.exhausted(at_s, n_planned):
-        state.fail_plan(f"{node.role} nodes are lost again and again, the last one, {node.id}: {why}", at_s)
+        state.fail_plan(f"{node.role} nodes keep failing; the last one, {node.id}: {why}", at_s)
     else:
         went_back = state.stage is Stage.ASSEMBLING and node.role is Role.PS
-        where = f"going on from {checkpoint_coordinator.source_name(state)}" if went_back else ""
+        where = f"continuing from {checkpoint_coordinator.source_name(state)}" if went_back else ""
         text = "; ".join(part for part in (why, where, isolated) if part)
         _emit_loss(state, f"{node.id} was lost: {text}", at_s)
 
 
-def _n_sample_done(state: JobState) -> int:
-    """Return the progress of the job in samples trained and evaluated."""
-    return state.train.counts().n_sample_done + state.evaluate.counts().n_sample_done
+def _count(state: JobState, node: Node, error: ProgramError, at_s: float) -> str:
+    """Count an error; return why the job ends by it, or an empty text."""
+    state.errors = counted(state.errors, error, role=node.role, node=node.id, at_s=at_s)
+    return crash_loops.why_ended(state.spec, state.errors[-1], state.target.role(node.role).count)
 
 
 def _emit_loss(state: JobState, text: str, at_s: float) -> None:
@@ -79,7 +134,7 @@ def check_time(state: JobState, at_s: float) -> None:
         why = _overdue(state, node, at_s)
         if why and state.roster.get(node.id) is node:
             state.silent[node.id] = node
-            node_lost(state, node, why, at_s)
+            node_lost(state, node, why, at_s, may_live=True)
     _check_stage(state, at_s)
     _check_plan(state, at_s)
 
@@ -90,7 +145,7 @@ def _check_plan(state: JobState, at_s: float) -> None:
         return
     stop_limit_s = DISK_LIMIT_S if state.stage in {Stage.COPYING, Stage.SAVING} else STOP_LIMIT_S
     if state.stop_reason and at_s > state.last_step_s + stop_limit_s:
-        state.end(JobPhase.STOPPED, f"{state.stop_reason}; there was no time to save", at_s)
+        state.end(JobPhase.STOPPED, f"{state.stop_reason}; no checkpoint was saved in time", at_s)
     elif state.change is not None and at_s > state.last_step_s + PLAN_LIMIT_S:
         state.fail_plan(_why_stuck(state), at_s)
 
@@ -99,7 +154,7 @@ def _why_stuck(state: JobState) -> str:
     nodes = [node for node in state.roster.nodes if node.waits_for]
     if nodes and all(node.waits_for == ROOM for node in nodes):
         return f"no room was found within {PLAN_LIMIT_S:g} s: it {_needs(nodes)}; choose a smaller plan"
-    late = f"its nodes did not come up within {PLAN_LIMIT_S:g} s"
+    late = f"its nodes did not start within {PLAN_LIMIT_S:g} s"
     if nodes:
         return f"{late}, {_told(nodes)}; resolve that, or choose a smaller plan"
     return f"{late}; check their logs, or choose a smaller plan"
@@ -128,7 +183,7 @@ def set_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> Non
         state.note(
             "room was found"
             if before.startswith(f"waiting for {ROOM}")
-            else "what nodes waited for is there",
+            else "what nodes waited for is available",
             at_s,
         )
 
@@ -154,13 +209,18 @@ def _overdue(state: JobState, node: Node, at_s: float) -> str:
     """Return why a node counts as lost; empty: it does not."""
     if node.is_adopted:
         is_gone = at_s > node.asked_s + state.spec.heartbeat_timeout_s
-        return "it did not come back to the master" if is_gone else ""
+        return "it did not reconnect to the master" if is_gone else ""
     if not node.is_up:
         is_late = at_s > node.asked_s + START_LIMIT_S
-        return f"it did not come up within {START_LIMIT_S:g} s" if is_late else ""
+        return f"it did not start within {START_LIMIT_S:g} s" if is_late else ""
     silence_s = at_s - node.last_message_s
     if silence_s > state.spec.heartbeat_timeout_s:
-        return f"it was silent for {silence_s:.0f} s"
+        return f"it sent no report for {silence_s:.0f} s"
+    return _hung(state, node, at_s) or _late(state, node, at_s)
+
+
+def _late(state: JobState, node: Node, at_s: float) -> str:
+    """Return what a worker that works has not done in time; empty: nothing."""
     if node.is_draining and node.role is Role.WORKER and at_s > node.since_s + DRAIN_LIMIT_S:
         return f"it did not finish its shard within {DRAIN_LIMIT_S:g} s"
     if state.stage is Stage.PAUSING and node.is_training and at_s > state.stage_since_s + PAUSE_LIMIT_S:
@@ -168,12 +228,22 @@ def _overdue(state: JobState, node: Node, at_s: float) -> str:
     return ""
 
 
+def _hung(state: JobState, node: Node, at_s: float) -> str:
+    """Return why the main thread of a living node counts as hung; empty: it does not."""
+    stuck_s, limit_s = at_s - node.progressed_s, state.spec.heartbeat_timeout_s
+    if node.doing:
+        limit_s = max(limit_s, DISK_LIMIT_S)
+    while_ = f" while it {node.doing}" if node.doing else ""
+    return f"it lives, but has made no progress for {stuck_s:.0f} s{while_}" if stuck_s > limit_s else ""
+
+
 def _check_stage(state: JobState, at_s: float) -> None:
     """Give up PS that do not load or take over, and checkpoints that are not written."""
     checkpoint_coordinator.check_time(state, DISK_LIMIT_S, at_s)
     since_s = at_s - state.stage_since_s
     if state.stage is Stage.LOADING and since_s > DISK_LIMIT_S:
-        _lose(state, ps_group.not_loaded(state), f"it did not load its part within {DISK_LIMIT_S:g} s", at_s)
+        late = [node for node in ps_group.not_loaded(state) if not node.doing]  # else see `_hung`
+        _lose(state, late, f"it did not load its part within {DISK_LIMIT_S:g} s", at_s)
     elif state.stage is Stage.SWITCHING and since_s > SWITCH_LIMIT_S:
         _lose(
             state,

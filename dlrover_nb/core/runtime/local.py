@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.shards import SkippedBatch
 
     Floats = NDArray[np.float32]
 
@@ -62,7 +63,7 @@ class LocalClient:
 
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
         """Apply gradients and record the requested rows."""
-        if push is not None:
+        if push is not None and push.refusal is None:
             self._store.push(push.batch.rows, push.rows)
             self._store.push_dense(push.dense)
         self._pull = pull
@@ -88,6 +89,7 @@ class LocalSource:
         self._reader, self._shards, self._seed = reader, iter(shards), seed
         self.last: ShardWork
         self.n_row_done = 0
+        self.skipped: list[SkippedBatch] = []
         self._begin_next()
 
     def take(self, size: int, layout: BucketLayout) -> TakenBatch | None:
@@ -96,6 +98,10 @@ class LocalSource:
             if not self._begin_next():
                 return None
         return TakenBatch(self.last, batch)
+
+    def skip(self, work: ShardWork, batch: SkippedBatch) -> None:  # noqa: ARG002 - it is of the last one
+        """Keep the report."""
+        self.skipped.append(batch)
 
     def finish(self, work: ShardWork) -> None:
         """Count the rows of a shard."""
@@ -120,6 +126,7 @@ class SingleRun:
     losses: tuple[float, ...]
     n_sample: int
     train_s: float
+    skipped: tuple[SkippedBatch, ...] = ()
 
     @property
     def samples_per_s(self) -> float:
@@ -161,7 +168,7 @@ def train_single(
     train_s, n_sample = clock.now_s() - began_s, source.n_row_done
     work = _evaluated(trainer, client, reader, features)
     scores = np.concatenate(work.scores) if work.scores else np.empty(0, np.float32)
-    return SingleRun(scores, work.labels, tuple(losses), n_sample, train_s)
+    return SingleRun(scores, work.labels, tuple(losses), n_sample, train_s, tuple(source.skipped))
 
 
 def _evaluated(

@@ -17,6 +17,7 @@ from dlrover_nb.core.runtime import (
     checkpoint_coordinator,
     choices,
     evaluation,
+    fencing,
     liveness,
     migration_coordinator,
     oom_recovery,
@@ -33,8 +34,11 @@ from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.events import PhaseChanged, ProgressMade
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import (
+    Alive,
+    BatchSkipped,
     Copied,
     Drain,
+    Forgotten,
     Hello,
     Left,
     Loaded,
@@ -56,16 +60,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.models.score_sums import ScoreSums
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import RestorableCheckpoint
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.failures import ProgramError
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import FromNode
     from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, UserChoice
+    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch, UserChoice
     from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
-
-    Floats = NDArray[np.float32]
 
 PROGRESS_EVERY_S = 1.0
 
@@ -80,7 +84,9 @@ class JobMaster:
     folder
         The job's run folder as a path on the nodes; it is not accessed here.
     evaluate
-        Quality from scores and labels of the held-out rows.
+        Quality of the scores of the held-out rows.
+    origin
+        The checkpoint `ORIGIN` to begin from, with this job's account of rows; None: untrained parameters.
     """
 
     def __init__(
@@ -90,7 +96,8 @@ class JobMaster:
         capacity: Capacity,
         *,
         folder: str,
-        evaluate: Callable[[Floats, Floats], Evaluation],
+        evaluate: Callable[[ScoreSums], Evaluation],
+        origin: RestorableCheckpoint | None = None,
     ) -> None:
         self._state = JobState(
             spec,
@@ -101,6 +108,9 @@ class JobMaster:
             train=ShardLedger(train_split(spec, features)),
             evaluate=ShardLedger(evaluation_split(spec, features)),
         )
+        if origin is not None:
+            self._state.source, self._state.checkpoints = origin, [origin]
+            self._state.train.restore(origin.manifest.ledger)
         self._evaluate = evaluate
         self._progress_emitted = (float("-inf"), 0)
 
@@ -165,6 +175,11 @@ class JobMaster:
     def quarantined(self) -> tuple[QuarantinedShard, ...]:
         """Shards that killed their workers and wait for a decision."""
         return quarantine.isolated(self._state)
+
+    @property
+    def skipped_batches(self) -> tuple[SkippedBatch, ...]:
+        """The last batches that could not be trained."""
+        return self._state.skipped
 
     # recovery
 
@@ -232,7 +247,7 @@ class JobMaster:
             self._state.end(JobPhase.FAILED, why, at_s)
         return self._settle(at_s)
 
-    def on_exit(
+    def on_exit(  # noqa: PLR0913 - what is known of it, by keyword
         self,
         node: str,
         why: str,
@@ -241,19 +256,22 @@ class JobMaster:
         retryable: bool = True,
         was_killed: bool = False,
         out_of_memory: bool = False,
+        error: ProgramError | None = None,
     ) -> tuple[Order, ...]:
-        """Handle the exit of a node; for a node that was given up before, only an out-of-memory exit counts.
-
-        Such an exit is reported late when the cluster was unreachable; the replacement has as little memory.
-        """
+        """Handle the exit of a node; of one that was given up, only that it was out of memory counts."""
+        fencing.on_gone(self._state, node, at_s)
         known, silent = self._state.roster.get(node), self._state.silent.pop(node, None)
         if known is None and silent is not None and out_of_memory:
             oom_recovery.raise_memory(self._state, silent, at_s)
         if known is not None:
-            liveness.node_lost(self._state, known, why, at_s, retryable=retryable)
+            liveness.node_lost(self._state, known, why, at_s, retryable=retryable, error=error)
             if out_of_memory or (was_killed and oom_recovery.is_suspect(known)):
                 oom_recovery.raise_memory(self._state, known, at_s)
         return self._settle(at_s)
+
+    def knows(self, node: str) -> bool:
+        """Whether a node of this name belongs to the job and has not exited."""
+        return self._state.roster.get(node) is not None
 
     def on_message(
         self, sender: str, message: FromNode, at_s: float, arrays: Sequence[NDArray[np.generic]] = ()
@@ -262,9 +280,9 @@ class JobMaster:
         node = self._state.roster.get(sender)
         if node is None:
             return (Send(sender, Stop()),) if not isinstance(message, Left) else ()
-        node.last_message_s = at_s
+        liveness.record_message(self._state, node, message, at_s)
         self._handle_message(node, message, at_s, arrays)
-        if isinstance(message, Report | ShardAsked | ShardFinished) and self._is_calm(node):
+        if isinstance(message, Report | Alive | ShardAsked | ShardFinished) and self._is_calm(node):
             return self._take_orders()
         return self._settle(at_s)
 
@@ -278,9 +296,14 @@ class JobMaster:
         liveness.set_waiting(self._state, reasons, at_s)
         return self._settle(at_s)
 
+    def checkpoint_prepared(self, number: int, at_s: float, dropped: Sequence[int] = ()) -> tuple[Order, ...]:
+        """Record that there is a folder for a checkpoint, for which those of `dropped` made room."""
+        checkpoint_coordinator.on_prepared(self._state, number, dropped)
+        return self._settle(at_s)
+
     def manifest_written(self, number: int, at_s: float) -> tuple[Order, ...]:
         """Record that a checkpoint is complete on disk."""
-        checkpoint_coordinator.on_written(self._state, number)
+        checkpoint_coordinator.on_written(self._state, number, at_s)
         return self._settle(at_s)
 
     def checkpoint_failed(self, number: int, why: str, at_s: float) -> tuple[Order, ...]:
@@ -292,6 +315,7 @@ class JobMaster:
         """Check limits of time: silent nodes, plans and stages without progress."""
         liveness.check_time(self._state, at_s)
         shard_requests.update_speeds(self._state)
+        fencing.repeat(self._state)
         quarantine.update_blocked(self._state, at_s)
         self._emit_progress(at_s)
         return self._settle(at_s)
@@ -304,7 +328,8 @@ class JobMaster:
         match message:
             case Hello():
                 self._on_hello(node, message, at_s)
-            case Report() | ShardAsked() | ShardFinished() | StreamEnded() | Paused():
+            case (Alive() | Report() | ShardAsked() | ShardFinished() | BatchSkipped() | StreamEnded()
+                  | Paused()):  # fmt: skip
                 shard_requests.handle_message(self._state, node, message, at_s, arrays)
             case Copied():
                 checkpoint_coordinator.on_copied(self._state, node, message, at_s)
@@ -312,15 +337,15 @@ class JobMaster:
                 checkpoint_coordinator.on_saved(self._state, node, message, at_s)
             case Moved():
                 migration_coordinator.on_moved(self._state, node, message, at_s)
+            case Forgotten():
+                fencing.on_forgotten(self._state, node, message.worker)
             case Loaded():
-                self._on_loaded(node, message, at_s)
+                ps_group.on_loaded(self._state, node, message, at_s)
             case Left():
                 self._state.stop_node(node)
                 self._state.last_step_s = at_s
             case NodeFailed():
-                liveness.node_lost(self._state, node, message.why, at_s, retryable=message.retryable)
-                if message.out_of_memory:
-                    oom_recovery.raise_memory(self._state, node, at_s)
+                oom_recovery.node_failed(self._state, node, message, at_s)
             case _ as never:
                 assert_never(never)
 
@@ -333,13 +358,6 @@ class JobMaster:
             migration_coordinator.resend_outcome(self._state, node)
         self._state.roster.register(node, hello, at_s)
         self._state.last_step_s = at_s
-
-    def _on_loaded(self, node: Node, loaded: Loaded, at_s: float) -> None:
-        if loaded.error:
-            ps_group.load_failed(self._state, loaded.ps_epoch, f"{node.id}: {loaded.error}", at_s)
-        else:
-            node.loaded_epoch, self._state.last_step_s = loaded.ps_epoch, at_s
-            node.n_from_memory = loaded.n_from_memory
 
     # reconcile
 
@@ -360,6 +378,7 @@ class JobMaster:
 
     def _settle(self, at_s: float) -> tuple[Order, ...]:
         state = self._state
+        fencing.advance(state, at_s)
         evaluation.advance(state, self._evaluate, at_s)
         ps_group.advance(state, at_s)
         reconcile_workers(state, at_s)

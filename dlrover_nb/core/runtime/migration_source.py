@@ -24,7 +24,7 @@ from dlrover_nb.core.runtime.store import StorePart, dense_slice
 from dlrover_nb.core.structs.messages import N_BUCKET, Moved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.structs.messages import MoveEnd, MoveOut
@@ -132,13 +132,13 @@ class MigrationSource:
         self._is_ready = False  # once set it stays set: the rest is kept small
         self._reported_s, self._was_ready = float("-inf"), False
 
-    def begin(self, order: MoveOut, at_s: float) -> None:
-        """Mark the rows to send."""
+    def begin(self, order: MoveOut, at_s: float, between: Callable[[], None]) -> None:
+        """Mark the rows to send; `between` is called every few MiB."""
         for index, target in enumerate(order.targets):
             self._target[list(target.buckets)] = index
             self._endpoints.append(target.endpoint)
             self._channel(target.endpoint, at_s)
-        self._n_begun = self._store.begin_move(self._target >= 0)
+        self._n_begun = self._store.begin_move(self._target >= 0, between)
 
     def end(self, order: MoveEnd, at_s: float) -> None:
         """Send the rest, and to every PS of the next group its part of the dense slice."""

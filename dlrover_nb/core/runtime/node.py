@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -27,10 +28,12 @@ from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.flash import MemoryClaim, sweep_memory
+from dlrover_nb.core.runtime.last_words import place_of
 from dlrover_nb.core.runtime.limits import ControlGroupLimits, thread_count, thread_variables
 from dlrover_nb.core.runtime.output import captured
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting, own_memory
-from dlrover_nb.core.structs.messages import NodeConfig, NodeFailed
+from dlrover_nb.core.structs.messages import NodeFailed
+from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -149,10 +152,17 @@ def _report_failures(agent: Agent, config: NodeConfig) -> Iterator[None]:
         # A mistake in the input is the same for the next node; a lost connection or a bug may not be.
         is_lasting = isinstance(error, DlroverError) and not isinstance(error, BackendError | WireError)
         why = str(error) if isinstance(error, DlroverError) else f"{type(error).__name__}: {error}"
+        is_oom = isinstance(error, MemoryError)
         with contextlib.suppress(BackendError):
             agent.send_output()  # before the message that makes the master end this process
-            agent.send(NodeFailed(config.node, why, not is_lasting, isinstance(error, MemoryError)))
+            agent.send(NodeFailed(config.node, why, not is_lasting, is_oom, _place(error)))
         raise
+
+
+def _place(error: Exception) -> str:
+    """Return where an error was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return place_of(frames[-1].filename, frames[-1].lineno or 0, frames[-1].name) if frames else ""
 
 
 @contextlib.contextmanager

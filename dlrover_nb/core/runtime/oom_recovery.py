@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.memory import after_oom_mib
-from dlrover_nb.core.runtime import plans
+from dlrover_nb.core.runtime import liveness, plans
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.structs.capacity import fits, plan_needs
 from dlrover_nb.core.structs.events import NodeOutOfMemory
@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.events import NodeOutOfMemory
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.structs.messages import NodeFailed
     from dlrover_nb.core.structs.resources import ResourcePlan, Role
 
 FULL = 0.95  # of the limit: a node with an advisory limit that was killed above it ran out of memory
@@ -27,6 +28,13 @@ def is_suspect(node: Node) -> bool:
     """Whether a node that was killed for an unknown reason used as much memory as its limit."""
     used_mib = node.last.memory_mib if node.last is not None else 0.0
     return not node.memory_enforced and used_mib >= FULL * node.memory_mib
+
+
+def node_failed(state: JobState, node: Node, failed: NodeFailed, at_s: float) -> None:
+    """Handle the failure of a node by its own report: one that ran out of memory is replaced with more."""
+    liveness.node_lost(state, node, failed.why, at_s, retryable=failed.retryable, error=failed.error)
+    if failed.out_of_memory:
+        raise_memory(state, node, at_s)
 
 
 def raise_memory(state: JobState, node: Node, at_s: float) -> None:

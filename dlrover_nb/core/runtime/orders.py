@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.sharding.split import LedgerCheckpoint  # noqa: TC001 - a manifest is decoded by its annotations
+from dlrover_nb.core.structs.trained import Trained  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.events import Event
@@ -44,10 +45,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class PrepareCheckpoint:
-    """Create the folder of a checkpoint and check that it has space for about `n_byte`."""
+    """Create the folder of a checkpoint and check that it has space for about `n_byte`.
+
+    Complete checkpoints of `spare`, oldest first, may be deleted where that makes enough space.
+    """
 
     number: int
     n_byte: int
+    spare: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class Manifest:
     """A checkpoint: the parts that the PS wrote, and the data queue of the same moment.
 
     It is written last and atomically: a checkpoint without a manifest does not exist. `n_journal_byte` is
-    the length of the journal at the pause in which it was copied.
+    the length of the journal's segment `journal_segment` at the pause in which it was copied.
     """
 
     number: int
@@ -67,6 +72,8 @@ class Manifest:
     n_byte: int
     ledger: LedgerCheckpoint
     n_journal_byte: int = 0
+    journal_segment: int = 0
+    trained: Trained | None = None  # None: written by release 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +91,20 @@ class DropCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepCheckpoints:
+    """Delete the folders of all checkpoints up to `last` but those of `kept`: nobody knows them."""
+
+    kept: tuple[int, ...]
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Emit:
     """Pass an event to the controller."""
 
     event: Event
 
 
-Action = StartNode | StopNode | Send | PrepareCheckpoint | WriteManifest | DropCheckpoint
+CheckpointAction = PrepareCheckpoint | WriteManifest | DropCheckpoint | SweepCheckpoints
+Action = StartNode | StopNode | Send | CheckpointAction
 Order = Action | Emit

@@ -25,6 +25,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.structs.questions import LogLine
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
     from dlrover_nb.core.clock import Clock
-    from dlrover_nb.core.structs.messages import NodeConfig
+    from dlrover_nb.core.structs.node_config import NodeConfig
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,11 @@ def read_head(text: str) -> tuple[float, str, str] | None:
         return datetime.fromisoformat(found[1]).timestamp(), found[2], found[3]
     except ValueError:  # the 31st of February
         return None
+
+
+# A private key takes several lines: those after its first one, as long as they look like it, are left out.
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?!.*-----END )")
+_OF_KEY = re.compile(r"\s*[A-Za-z0-9+/=]{0,100}\s*")
 
 
 class LineFormatter(logging.Formatter):
@@ -111,7 +117,7 @@ class Tail:
     at
         Position to start at, in bytes.
     secrets
-        Texts that are replaced by three stars.
+        Texts to take out; credentials of known forms are taken out too.
     pass_on
         A descriptor to copy all lines to.
     """
@@ -126,8 +132,9 @@ class Tail:
         secrets: Sequence[str] = (),
         pass_on: int | None = None,
     ) -> None:
-        self._path, self._node, self._stream, self._secrets = path, node, stream, secrets
+        self._path, self._node, self._stream, self._redact = path, node, stream, Redactor(tuple(secrets))
         self._at, self._pass_on = at, pass_on
+        self._is_in_key = False
 
     @property
     def n_byte(self) -> int:
@@ -186,9 +193,10 @@ class Tail:
         text = (
             raw.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
         )  # the last state of a progress bar
-        text = _ESCAPES.sub("", text).rstrip()
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
+        text = self._redact(_ESCAPES.sub("", text).rstrip())
+        if self._is_in_key and _OF_KEY.fullmatch(text):
+            return ""
+        self._is_in_key = _KEY_BEGINS.search(text) is not None
         return "" if text.startswith(_RAY_MARKS) else text
 
     def _log_line(self, text: str, at_s: float) -> LogLine:

@@ -27,7 +27,7 @@ from dlrover_nb.core.runtime.node import run
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.pod_staging import receive
 from dlrover_nb.core.runtime.time_accounting import own_memory
-from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.pods import (
     CPU_VAR,
     END_FILE,

@@ -8,12 +8,15 @@ is mounted into them.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
+from dlrover_nb.core.paths import rows_folder
 from dlrover_nb.core.runtime.flash import as_checkpoint_error, place_of
+from dlrover_nb.core.structs.datafiles import is_pattern, is_url
 from dlrover_nb.core.structs.job import DataFormat
 from dlrover_nb.core.structs.pods import CODE_BYTES, CODE_FOLDER
 from dlrover_nb.core.usercode import Packed, file_of
@@ -112,13 +115,25 @@ def sees_rows(spec: JobSpec) -> bool:
     """
     if spec.data.format in {DataFormat.CENSUS, DataFormat.OWN}:
         return True
-    path, mounts = Path(spec.data.path), [Path(volume.mount) for volume in spec.kubernetes.volumes]
+    for path in spec.data.paths:
+        if not is_url(path):
+            _check_mounted(Path(path), [Path(volume.mount) for volume in spec.kubernetes.volumes])
+    return False
+
+
+def _check_mounted(path: Path, mounts: list[Path]) -> None:
+    if is_pattern(str(path)) and not path.exists():
+        path = Path(*itertools.takewhile(lambda part: not is_pattern(part), path.parts))
+    if path.parent == rows_folder():
+        raise InvalidValueError(
+            "pods cannot read rows that are held here; write them where pods can read them, such as "
+            "frame.to_parquet on a volume of kubernetes.volumes, and give that path as data"
+        )
     if not any(path.is_relative_to(mount) for mount in mounts) and path.exists():
         raise InvalidValueError(
             f"pods cannot read {path}; mount a volume that holds it, such as kubernetes.volumes: "
             f"[{{mount: {path.parent}, claim: NAME, read_only: true}}], or give the rows as an object (data=)"
         )
-    return False
 
 
 def _upload(url: str, content: bytes) -> None:

@@ -9,24 +9,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-from dlrover_nb.core.data import make_features
+from dlrover_nb.core.data.schema import take_data
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.structs.job import DataFormat, FeatureSpec, JobSpec
+from dlrover_nb.core.structs.secrets import check_complete
 from dlrover_nb.core.usercode import Packed, file_of, is_import, load, pack
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.schema import DataSchema
 
 N_TRIED = 64  # rows of a tried batch
 
 
 @dataclass(frozen=True, slots=True)
 class ValidatedJob:
-    """A validated job: its data were read, its code was tried."""
+    """A validated job: its data were read, its code was tried; `schema` tells the user what was found."""
 
     spec: JobSpec
     features: FeatureSpec
+    schema: DataSchema
     packed: tuple[Packed, ...] = ()
 
     def write(self, folder: Path) -> None:
@@ -48,18 +54,19 @@ def validate_job(spec: JobSpec, *, model: object = None, data: object = None) ->
     Raises
     ------
     NotFoundError, InvalidValueError
-        What is wrong with the data, or with the code.
+        What is wrong with the data, with the code, or with a secret that was not stored.
     """
     if spec.foreign is not None:
         raise InvalidValueError(
             f"job {spec.name} is an external job, which runs in pods only; connect kubernetes and submit it"
         )
+    check_complete(spec)
     spec, packed = pack_code(spec, model=model, data=data)
     with TemporaryDirectory(prefix="dlrover-nb-") as name:
         for code in packed:
             code.write(Path(name))
-        spec, features = validate_packed_job(spec, Path(name))
-    return ValidatedJob(spec, features, packed)
+        validated = _validated(spec, Path(name))
+    return replace(validated, packed=packed)
 
 
 def pack_code(
@@ -86,11 +93,17 @@ def validate_packed_job(spec: JobSpec, folder: Path) -> tuple[JobSpec, FeatureSp
     NotFoundError, InvalidValueError
         What is wrong with the data, or with the code.
     """
+    validated = _validated(spec, folder)
+    return validated.spec, validated.features
+
+
+def _validated(spec: JobSpec, folder: Path) -> ValidatedJob:
     _check_codes(spec, folder)
     ElementwiseOptimizer.named(spec.model.optimizer)  # refuses an unknown one
-    features = make_features(spec.data, spec.model, folder=folder)
+    features, schema = take_data(spec.data, spec.model, folder=folder)
     _check_passes(spec, features)
-    return _tried(spec, features, folder), features
+    tried, warnings = _tried(spec, features, folder)
+    return ValidatedJob(tried, features, replace(schema, warnings=(*schema.warnings, *warnings)))
 
 
 def _check_passes(spec: JobSpec, features: FeatureSpec) -> None:
@@ -113,14 +126,15 @@ def _check_codes(spec: JobSpec, folder: Path) -> None:
             )
 
 
-def _tried(spec: JobSpec, features: FeatureSpec, folder: Path) -> JobSpec:
+def _tried(spec: JobSpec, features: FeatureSpec, folder: Path) -> tuple[JobSpec, tuple[str, ...]]:
+    """Return the completed specification, and what looks like a mistake in the model."""
     n_categorical, n_numeric = len(features.categorical), len(features.numeric)
     if spec.model.name != CUSTOM:
         dense_parameter_count(spec.model, n_categorical, n_numeric)  # refuses an unknown one
-        return spec
+        return spec, ()
     from dlrover_nb.core.models.custom import check  # noqa: PLC0415 - it imports torch
 
     columns = Columns(n_categorical, n_numeric, spec.model.embedding_dim)
     sizes = {min(n, N_TRIED) for n in (spec.batch_size, features.n_train % spec.batch_size) if n}
-    n_dense = check(load(spec.model.code, folder), columns, sorted(sizes, reverse=True))
-    return replace(spec, model=replace(spec.model, n_dense=n_dense))
+    checked = check(load(spec.model.code, folder), columns, sorted(sizes, reverse=True))
+    return replace(spec, model=replace(spec.model, n_dense=checked.n_dense)), checked.warnings

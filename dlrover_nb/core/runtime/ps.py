@@ -28,12 +28,12 @@ from dlrover_nb.core.structs.messages import (
     Adjust,
     Copied,
     Forget,
+    Forgotten,
     Load,
     Loaded,
     MoveCancel,
     MoveEnd,
     MoveOut,
-    NodeConfig,
     Report,
     Save,
     Saved,
@@ -45,12 +45,15 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.flash import PersistFailed
     from dlrover_nb.core.runtime.wire import Context
+    from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.samples import NodeSample
 
 _log = logging.getLogger(__name__)
 
 _MIB = 1 << 20
 _MOST_USED = 7 / 8  # of the node's memory, by parameters and their copies; both may grow between two checks
+_NOTHING_TO_SAVE = "no parameters are loaded, so there is nothing to save"
+_NOT_FINITE = "not all of its parameters are finite, so they are not saved; the last good checkpoint stays"
 
 
 class ParameterServer:
@@ -77,7 +80,7 @@ class ParameterServer:
         self._serving = Serving(self._router, accounting, config.node, config.spec)
         features, model = config.features, config.spec.model
         self._n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
-        self._migration = PsMigration(config.node, self._n_dense, self._new_store)
+        self._migration = PsMigration(config.node, self._n_dense, self._new_store, between=agent.tick)
         self._serving.take_chunk = self._migration.receive
         self._chunk_sender = ChunkSender(context, keys, f"{config.node}/{os.getpid()}", agent)
         self._flash = FlashCheckpoint(job, config.folder, config.node, most_bytes=self._spare_bytes)
@@ -117,7 +120,8 @@ class ParameterServer:
             case Load():
                 self._load(order)
             case Save():
-                self._save(order)
+                with self._agent.long_work("saves its part of a checkpoint"):
+                    self._save(order)
             case MoveOut():
                 self._migration.start_sending(order, time.monotonic())
             case MoveEnd():
@@ -127,6 +131,7 @@ class ParameterServer:
                 self._chunk_sender.close()
             case Forget(worker=worker):
                 self._serving.forget(worker)
+                self._agent.send(Forgotten(self._name, worker))
             case Adjust(sizes=sizes):
                 self._serving.adjust(dict(sizes))
             case Stop():
@@ -189,7 +194,8 @@ class ParameterServer:
             return self._new_store(load.index, load.n_ps)
 
         try:
-            filled = checkpoint.fill(new_store, load.parts, owned, between=self._agent.tick)
+            with self._agent.long_work("loads its part of a checkpoint"):
+                filled = checkpoint.fill(new_store, load.parts, owned, between=self._agent.tick)
         except CheckpointError as error:
             _log.warning("%s: %s", self._name, error)
             self._agent.send(Loaded(self._name, load.ps_epoch, str(error)))
@@ -204,8 +210,8 @@ class ParameterServer:
     def _save(self, save: Save) -> None:
         """Copy a checkpoint and start to write it; a failure is reported and does not end the PS."""
         store, number = self._migration.store, save.checkpoint
-        if store is None:
-            why = "no parameters are loaded, so there is nothing to save"
+        if store is None or not store.is_finite(self._agent.tick):
+            why = _NOTHING_TO_SAVE if store is None else _NOT_FINITE
             self._agent.send(Copied(self._name, number))
             self._agent.send(Saved(self._name, number, save.file, "", 0, 0, why))
             return

@@ -26,6 +26,7 @@ from dlrover_nb.core.runtime.exchange import (
     ExchangeCost,
     Exchanged,
     ExchangeRefused,
+    Fenced,
     FinishedRound,
     InitDense,
     NotMember,
@@ -59,6 +60,10 @@ _NO_ROWS = np.empty(0, np.int64)
 
 class ExchangeDroppedError(Exception):
     """The step in progress was dropped; the worker waits for orders. Never shown to a user."""
+
+
+class FencedError(Exception):
+    """PS refuse this worker because its master gave it up; the worker ends. Never shown to a user."""
 
 
 class PsClient:
@@ -174,7 +179,7 @@ class PsClient:
 
     def _gradients(self, i: int, push: Push | None) -> Arrays:
         """Return the rows that are pushed to PS i, their gradients, and that of its dense slice."""
-        if push is None:
+        if push is None or push.refusal is not None:
             return [_NO_ROWS, self._no_dense, self._no_dense]
         mine = _part(push.batch, i)
         return [push.batch.rows[mine], push.rows[mine], push.dense[self._slices[i]]]
@@ -218,6 +223,8 @@ class PsClient:
         question = i, type(message)
         if isinstance(message, StaleEpoch):
             raise ExchangeDroppedError(f"a PS serves epoch {message.ps_epoch}, not {self._epoch}")
+        if isinstance(message, Fenced):
+            raise FencedError
         if isinstance(message, ExchangeRefused):
             raise WireError(f"a PS refused the exchange: {message.why}")
         if question in self._pending and self._is_of_now(message):

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, migration_coordinator
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.placement import assign_buckets
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.structs.capacity import Need
+    from dlrover_nb.core.structs.messages import Loaded
 
 _NOTHING_KEPT = (
-    "other parameter servers would have to read what these save, and it goes with their pods; "
+    "new parameter servers would have to load what these save, which is lost with their pods; "
     "set checkpoint_url, or choose a plan that fits beside the present one"
 )
 
@@ -141,7 +143,7 @@ def _end_loading(state: JobState, at_s: float) -> None:
 def _read_from(state: JobState) -> str:
     """Return where the group read its source as text; each of its PS reads all parts."""
     assert state.source is not None
-    members = group_nodes(state)
+    members = state.group_nodes
     n_read = len(members) * len(state.source.parts)
     n_from_memory = sum(node.n_from_memory for node in members)
     if n_from_memory in {0, n_read}:
@@ -152,14 +154,7 @@ def _read_from(state: JobState) -> str:
 def not_loaded(state: JobState) -> tuple[Node, ...]:
     """Return the PS that have not loaded their part yet."""
     assert state.group is not None
-    return tuple(node for node in group_nodes(state) if node.loaded_epoch != state.group.ps_epoch)
-
-
-def group_nodes(state: JobState) -> tuple[Node, ...]:
-    """Return the PS that serve, in index order."""
-    assert state.group is not None
-    nodes = [state.roster.get(name) for name in state.group.nodes]
-    return tuple(node for node in nodes if node is not None)
+    return tuple(node for node in state.group_nodes if node.loaded_epoch != state.group.ps_epoch)
 
 
 # SERVING
@@ -192,11 +187,11 @@ def _let_train(state: JobState) -> None:
     """Order every idle worker that is up to train with the current group."""
     group = state.group
     assert group is not None
-    endpoints = tuple(node.endpoint for node in group_nodes(state))
+    endpoints = tuple(node.endpoint for node in state.group_nodes)
     for node in state.roster.workers:
         if node.is_up and not node.is_training:
             if node.must_drop:  # includes later grants, which the worker cannot distinguish
-                state.take_back(node)
+                state.take_back(node.id)
             state.send(node, Train(group.ps_epoch, endpoints, group.bucket_owner, node.must_drop))
             node.is_training, node.must_drop = True, False
 
@@ -282,8 +277,11 @@ def _stop_standby(state: JobState, *, keep: int) -> None:
 
 
 def _end_pause(state: JobState, at_s: float) -> None:
-    """Start the stage that the pause is for, once all workers have paused; resume if it is obsolete."""
-    if any(node.is_training for node in state.roster.workers):
+    """Start the stage that the pause is for, once all workers have paused; resume if it is obsolete.
+
+    A worker that was given up must be refused by then, or what is copied may change meanwhile.
+    """
+    if state.fences or any(node.is_training for node in state.roster.workers):
         return
     match _wanted(state, at_s):
         case Stage.COPYING:
@@ -359,18 +357,36 @@ def ps_lost(state: JobState, node: str, at_s: float) -> None:
     state.enter(Stage.ASSEMBLING, at_s)
 
 
+def on_loaded(state: JobState, node: Node, loaded: Loaded, at_s: float) -> None:
+    """Record that a PS serves its part, or could not load it."""
+    if loaded.error:
+        load_failed(state, loaded.ps_epoch, f"{node.id}: {loaded.error}", at_s)
+    else:
+        node.loaded_epoch, state.last_step_s = loaded.ps_epoch, at_s
+        node.n_from_memory = loaded.n_from_memory
+
+
 def load_failed(state: JobState, ps_epoch: int, why: str, at_s: float) -> None:
-    """Roll back past a damaged checkpoint: to the one before it, or to the beginning."""
+    """Roll back past a damaged checkpoint: to the one before it, or to the beginning.
+
+    Where that is the checkpoint that the job began from, it fails: it did not ask for untrained parameters.
+    """
     damaged = state.source
     is_present = state.group is not None and ps_epoch == state.group.ps_epoch
     if state.stage is not Stage.LOADING or not is_present or damaged is None:
+        return
+    if damaged.is_origin:
+        start = state.spec.start_from
+        source = redact(start.source) if start is not None else "its checkpoint"
+        told = f"the job cannot begin from {source}: {redact(why)}"
+        state.end(JobPhase.FAILED, f"{told}; give another checkpoint in start_from", at_s)
         return
     checkpoint_coordinator.discard(state, damaged)
     state.group = None
     _roll_back(state)
     state.enter(Stage.ASSEMBLING, at_s)
     state.last_step_s = at_s
-    state.note(f"{why}; going on from {checkpoint_coordinator.source_name(state)}", at_s)
+    state.note(f"{why}; continuing from {checkpoint_coordinator.source_name(state)}", at_s)
 
 
 def _roll_back(state: JobState) -> None:
@@ -379,4 +395,4 @@ def _roll_back(state: JobState) -> None:
         worker.must_drop = True
     if not state.train.finished:
         state.is_evaluating = False
-        state.evaluate.restore()
+        evaluation.drop_scores(state)

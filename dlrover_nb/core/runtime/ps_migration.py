@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import ChunkTaken
+from dlrover_nb.core.runtime.flash.buffer import nothing
 from dlrover_nb.core.runtime.migration_source import MigrationSource, Sizes
 from dlrover_nb.core.runtime.store import owned_buckets
 
@@ -46,6 +47,8 @@ class PsMigration:
         Creates the store of a PS that had none, with any dense slice.
     sizes
         Sizes of chunks; None: the defaults.
+    between
+        Called between the pieces of what takes long: marking rows, and freeing them at once.
     """
 
     def __init__(
@@ -54,9 +57,11 @@ class PsMigration:
         dense_length: int,
         new_store: Callable[[], ParameterStore],
         sizes: Sizes | None = None,
+        *,
+        between: Callable[[], None] = nothing,
     ) -> None:
         self._node, self._dense_length, self._new_store = node, dense_length, new_store
-        self._sizes = sizes or Sizes()
+        self._sizes, self._between = sizes or Sizes(), between
         self.store: ParameterStore | None = None
         self.owned: Buckets | None = None
         self._over = -1  # chunks of this and earlier moves are refused
@@ -82,7 +87,7 @@ class PsMigration:
             return
         self.tidy()
         self._source = self._new_source(order.move, self.store)
-        self._source.begin(order, at_s)
+        self._source.begin(order, at_s, self._between)
 
     def end(self, order: MoveEnd, at_s: float) -> None:
         """Send the rest and wait for that of others; the store must not change from now on."""
@@ -180,6 +185,7 @@ class PsMigration:
         """Free the remaining rows that other PS own."""
         while self._is_untidy:
             self._tidy_some()
+            self._between()
 
     def _tidy_some(self) -> None:
         self._is_untidy = self.store is not None and self.store.drop_some()
@@ -211,7 +217,7 @@ class PsMigration:
         if self.owned is None:
             self.store = None
         elif self.store is not None:
-            self.store.drop(~self.owned)
+            self.store.drop(~self.owned, self._between)
 
     def _clear_received(self) -> None:
         self._sequences, self._dense, self._finished = {}, [], set()

@@ -1,7 +1,8 @@
 """Shards that repeatedly kill their workers: how the job continues without them and waits for a decision.
 
 The ledger isolates such a shard. This module takes its losses off the restart budget, as their reason is
-known, and reports the rows. A job does not end by itself while a shard waits for a decision.
+known, and reports the rows. A job does not succeed while a shard waits for a decision. Errors of programs are
+counted all the same (`crash_loops`): rows that fail in shard after shard are no accident.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def update_blocked(state: JobState, at_s: float) -> None:
     is_blocked = counts.quarantined > 0 and counts.todo == counts.doing == 0 and not counts.is_open
     if is_blocked and not state.is_blocked and not state.is_ended:
         first = ledger.quarantined()[0]
-        what = f"{counts.quarantined} of {counts.total} shards, and no others, wait for a decision"
+        what = f"{counts.quarantined} of {counts.total} shards are all that is left, and wait for a decision"
         state.note(f"{what}: {first}; {_advice(state, first)}", at_s)
     state.is_blocked = is_blocked
 

@@ -25,11 +25,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.runtime import checkpoint_coordinator
 from dlrover_nb.core.runtime.orders import DropCheckpoint
 from dlrover_nb.core.runtime.roster import Node
-from dlrover_nb.core.runtime.state import JobState, Move, PlanChange, PsGroup, RestorableCheckpoint, Stage
+from dlrover_nb.core.runtime.state import (
+    Fence,
+    JobState,
+    Move,
+    PlanChange,
+    PsGroup,
+    RestorableCheckpoint,
+    Stage,
+)
+from dlrover_nb.core.structs.failures import CountedError  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
+from dlrover_nb.core.structs.shards import SkippedBatch  # noqa: TC001 - as above
 from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
@@ -87,11 +98,26 @@ class StateRecord:
     rounds: tuple[EvaluationRound, ...] = ()
     stopped_early: str = ""
     batch_sizes: dict[str, int] = field(default_factory=dict)
+    n_checkpoint_failed: int = 0
+    not_saved: str = ""
+    errors: tuple[CountedError, ...] = ()
+    fences: tuple[Fence, ...] = ()
+    skipped: tuple[SkippedBatch, ...] = ()
+    n_skipped: int = 0
+    skipped_in_pass: tuple[int, int] = (0, 0)
 
 
 def name_of(kept: RestorableCheckpoint) -> KeptName:
     """Return the name of a checkpoint: its number, and whether it is on the disk."""
     return kept.number, kept.is_on_disk
+
+
+def latest_s(record: StateRecord) -> float:
+    """Return the latest time that a record mentions; the journal may end earlier, on a full disk."""
+    since_s = [node.since_s for node in record.nodes]
+    if record.change is not None:
+        since_s.append(record.change.since_s)
+    return max([record.last_checkpoint_s, *since_s])
 
 
 def record_of(state: JobState) -> StateRecord:
@@ -122,6 +148,13 @@ def record_of(state: JobState) -> StateRecord:
         rounds=state.rounds,
         stopped_early=state.stopped_early,
         batch_sizes=dict(state.batch_sizes),
+        n_checkpoint_failed=state.n_checkpoint_failed,
+        not_saved=state.not_saved,
+        errors=state.errors,
+        fences=state.fences,
+        skipped=state.skipped,
+        n_skipped=state.n_skipped,
+        skipped_in_pass=state.skipped_in_pass,
     )
 
 
@@ -134,6 +167,10 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[RestorableCheckp
     state.checkpoints = [by_name[name] for name in record.checkpoints]
     state.n_checkpoint, state.n_pause = record.n_checkpoint, record.n_pause
     state.last_checkpoint_s, state.is_settled = record.last_checkpoint_s, record.is_settled
+    state.n_checkpoint_failed, state.not_saved = record.n_checkpoint_failed, record.not_saved
+    state.errors, state.fences = record.errors, record.fences
+    state.skipped, state.n_skipped = record.skipped, record.n_skipped
+    state.skipped_in_pass = record.skipped_in_pass
     state.is_evaluating, state.stop_reason = record.is_evaluating, record.is_stopping
     state.evaluation = record.evaluation
     state.rounds, state.stopped_early = record.rounds, record.stopped_early
@@ -143,6 +180,7 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[RestorableCheckp
     state.stage, state.stage_since_s, state.last_step_s = record.stage, at_s, at_s
     _make_safe(state, record.move)
     state.orders.extend(DropCheckpoint(number) for number in record.writing)
+    checkpoint_coordinator.sweep(state)
     _begin_evaluation_anew(state)
     state.note(_welcome(state), at_s)
 
@@ -166,7 +204,7 @@ def _welcome(state: JobState) -> str:
     if state.is_ended:
         return state.message
     n_node = len(state.roster.nodes)
-    return f"the master came back and takes over {n_node} node{'s' * (n_node != 1)}"
+    return f"the master restarted and takes over {n_node} node{'s' * (n_node != 1)}"
 
 
 def _begin_evaluation_anew(state: JobState) -> None:

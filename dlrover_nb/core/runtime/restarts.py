@@ -5,7 +5,8 @@ crashes each time must not be restarted for ever: it wastes the cluster and hide
 same the first time; what distinguishes them is work. A node that did some, in a job that has advanced since
 the last loss, died by accident, however often that happens. Losses without work are counted within a window.
 So a machine that is preempted all day is no failure; a row of the data that kills every worker, or a PS that
-dies each time before the point where its predecessor died, is.
+dies each time before the point where its predecessor died, is. A program that fails by the same error again
+and again is found by that error (`crash_loops`), also where it works in between.
 """
 
 from __future__ import annotations

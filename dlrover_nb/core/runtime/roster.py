@@ -6,7 +6,7 @@ not taken for one of its successor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.resources import Role, RolePlan
@@ -46,10 +46,14 @@ class Node:
     pid: int | None = None
     cpu_enforced: bool = False
     memory_enforced: bool = False
+    progressed_s: float = 0.0  # when its main thread was last seen to work
+    n_step: int = -1  # of its last heartbeat
+    doing: str = ""  # long work that it announced; empty: none
     must_drop: bool = False  # its shard was returned by a rollback
     granted_at_s: float = float("-inf")
     loaded_epoch: int = 0
     n_from_memory: int = 0  # parts of a checkpoint that it read from memory
+    late_parts: set[int] = field(default_factory=set)  # that it still writes, of checkpoints given up
     last: NodeSample | None = None
     n_dropped: int = 0  # messages that it could not decode
     rows_per_s: float = 0.0  # training speed; 0: not known

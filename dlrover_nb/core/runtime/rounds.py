@@ -2,8 +2,8 @@
 
 The gradients of a worker are of the mean loss of its own batch. Weighted by the rows of each batch they sum
 to the gradients of the mean loss of all batches together: a round of n workers is one step with a batch that
-is the union of theirs. The coordinator alone decides who took part (`round_barrier`); other gradients are
-dropped.
+is the union of theirs, without those that were skipped. The coordinator alone decides
+who took part (`round_barrier`); other gradients are dropped.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Rounds:
     """Gradients of the open round on one PS."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, str], Gradients] = {}
+        self._kept: dict[tuple[int, str], Gradients | None] = {}
         self._n_applied = 0
 
-    def keep(self, number: int, worker: str, gradients: Gradients) -> None:
-        """Keep the gradients of a worker in a round; a repetition replaces them."""
+    def keep(self, number: int, worker: str, gradients: Gradients | None) -> None:
+        """Keep the gradients of a worker in a round, None of a skipped batch; a repetition replaces them."""
         if number >= self._n_applied:
             self._kept[number, worker] = gradients
 
@@ -50,12 +50,14 @@ class Rounds:
         missing = [name for name, _ in done.contributors if (done.number, name) not in self._kept]
         if missing:
             raise WireError(f"round {done.number} is to hold gradients of {missing}, which sent none here")
-        total = sum(n_row for _, n_row in done.contributors)
-        parts = [self._kept[done.number, name] for name, _ in done.contributors]
-        rows, gradients, dense = _sum(parts, [n_row / total for _, n_row in done.contributors])
-        store.push(rows, gradients)
-        if len(dense):
-            store.push_dense(dense)
+        told = [(self._kept[done.number, name], n_row) for name, n_row in done.contributors]
+        used = [(kept, n_row) for kept, n_row in told if kept is not None]
+        if used:
+            total = sum(n_row for _, n_row in used)
+            rows, gradients, dense = _sum([kept for kept, _ in used], [n_row / total for _, n_row in used])
+            store.push(rows, gradients)
+            if len(dense):
+                store.push_dense(dense)
         self._n_applied = done.number + 1
         self._kept = {key: kept for key, kept in self._kept.items() if key[0] >= self._n_applied}
         return True

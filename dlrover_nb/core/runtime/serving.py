@@ -2,8 +2,9 @@
 
 One thread owns the store, so a request is atomic without locks: in asynchronous training (ASP) the gradients
 of two workers never mix within a row. Requests for another epoch than the served one are refused, since the
-sender's mapping of rows to PS may be stale. A repeated request is identified by its step and answered again
-without applying it twice.
+sender's mapping of rows to PS may be stale. Requests of a worker that the master gave up are refused, since
+others train its shards (`core.runtime.fencing`). A repeated request is identified by its step and answered
+again without applying it twice.
 
 In BSP gradients are kept until their round has ended (`rounds`). On the PS of index 0 `round_barrier` decides
 which workers may continue; a waiting worker is answered when a message of another one releases it.
@@ -25,6 +26,7 @@ from dlrover_nb.core.runtime.exchange import (
     Exchange,
     Exchanged,
     ExchangeRefused,
+    Fenced,
     GradientsKept,
     InitDense,
     Join,
@@ -36,6 +38,7 @@ from dlrover_nb.core.runtime.exchange import (
     StaleEpoch,
     ToPs,
 )
+from dlrover_nb.core.runtime.gradients import check_usable
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.rounds import Rounds
@@ -86,6 +89,7 @@ class Serving:
         self.take_chunk: Callable[[MoveChunk, StorePart], ChunkTaken] = _take_nothing
         self._rounds, self._barrier = Rounds(), RoundBarrier(spec.sync, spec.staleness)
         self._asked: dict[str, tuple[bytes, int]] = {}  # last request of each worker to the barrier
+        self._forgotten: set[str] = set()  # workers that were given up; their names are not used again
 
     @property
     def n_dropped(self) -> int:
@@ -113,7 +117,8 @@ class Serving:
         return self._barrier.members
 
     def forget(self, worker: str) -> None:
-        """Remove a dead worker from the rounds."""
+        """Refuse all requests of a worker that was given up, and remove it from the rounds."""
+        self._forgotten.add(worker)
         self._send_releases(self._barrier.leave(worker))
 
     def adjust(self, sizes: Mapping[str, int]) -> None:
@@ -152,6 +157,10 @@ class Serving:
             part = StorePart(ids, table, message.dense_offset, dense)
             self._send(identity, self.take_chunk(message, part))
             return
+        if (worker := worker_of(identity)) in self._forgotten:
+            _log.warning("%s refused %s of %s: it was given up", self._name, type(message).__name__, worker)
+            self._send(identity, Fenced(self.epoch))
+            return
         if self.store is None or message.ps_epoch != self.epoch:
             self._send(identity, StaleEpoch(self.epoch))
             return
@@ -163,8 +172,10 @@ class Serving:
                 self._send(identity, DenseReady(self.epoch))
             case KeepGradients():
                 rows, gradients, dense = _expect(arrays, _EXCHANGE_ARRAYS[:3])
-                self.store.check_push(rows, gradients, dense)
-                self._rounds.keep(message.round, message.worker, (rows, gradients, dense))
+                if not message.is_skipped:
+                    self.store.check_push(rows, gradients, dense)
+                kept = None if message.is_skipped else (rows, gradients, dense)
+                self._rounds.keep(message.round, message.worker, kept)
                 self._send(identity, GradientsKept(self.epoch, message.step))
             case Join() | Arrive() | Leave():
                 self._handle_barrier(identity, message)
@@ -195,6 +206,7 @@ class Serving:
         update_s = 0.0
         if request.step > self._applied.get(identity, -1):
             self._accounting.switch(Part.UPDATE)
+            check_usable(row_gradients, dense_gradient)  # both, before either is applied
             if request.done is not None:
                 self._rounds.apply(request.done, store)
             if len(push_rows):
@@ -208,6 +220,11 @@ class Serving:
         lookup_s = self._accounting.switch(Part.OTHER)
         self._accounting.count()
         self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), [rows, dense])
+
+
+def worker_of(identity: bytes) -> str:
+    """Return the name of the worker that a connection belongs to."""
+    return identity.partition(b"/")[0].decode(errors="replace")
 
 
 def _take_nothing(chunk: MoveChunk, _part: StorePart) -> ChunkTaken:

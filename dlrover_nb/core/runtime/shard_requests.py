@@ -5,18 +5,21 @@ This module decides the next grant only; the ledger keeps the account.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime import evaluation, liveness
+from dlrover_nb.core.runtime import evaluation, liveness, skipped_batches
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.sharding.pieces import piece_batches, usual_speed
 from dlrover_nb.core.structs.events import NodeReported
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import (
+    Alive,
+    BatchSkipped,
     Forget,
     Granted,
     NoShard,
@@ -48,18 +51,22 @@ IN_FLIGHT_S = 5.0  # longest time until a grant arrives
 def handle_message(
     state: JobState,
     node: Node,
-    message: Report | ShardAsked | ShardFinished | StreamEnded | Paused,
+    message: Alive | Report | ShardAsked | ShardFinished | BatchSkipped | StreamEnded | Paused,
     at_s: float,
     arrays: Arrays,
 ) -> None:
-    """Handle one message of a worker (a report may come from a PS)."""
+    """Handle one message of a worker (a report or heartbeat may come from a PS)."""
     match message:
+        case Alive():
+            pass  # `liveness` has recorded it
         case Report():
             _on_report(state, node, message, at_s)
         case ShardAsked():
             _on_asked(state, node, message.holding, at_s)
         case ShardFinished(lease=lease):
             _on_finished(state, node, lease, at_s, arrays)
+        case BatchSkipped():
+            skipped_batches.on_skipped(state, node, message, at_s)
         case StreamEnded():
             _on_stream_ended(state, node, message, at_s)
         case Paused():
@@ -74,7 +81,7 @@ def update_speeds(state: JobState) -> None:
 
 
 def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None:
-    node.last = sample = report.sample
+    node.last = sample = replace(report.sample, at_s=at_s)  # the node's own clock may be hours off
     if sample.n_iter * sample.iter_s > 0 and node.role is Role.WORKER:
         node.rows_per_s = sample.n_sample / (sample.n_iter * sample.iter_s)
     state.n_dropped += max(0, report.n_dropped - node.n_dropped)
@@ -85,9 +92,9 @@ def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None
         if state.roster.get(worker) is None:
             state.send(node, Forget(worker))  # the first order was lost with its connection
     since_s = state.steady_since_s
-    is_steady = since_s is not None and at_s - report.sample.window_s >= since_s
+    is_steady = since_s is not None and at_s - sample.window_s >= since_s
     plan = state.target if is_steady else None
-    state.orders.append(Emit(NodeReported(at_s, report.sample, plan)))
+    state.orders.append(Emit(NodeReported(at_s, sample, plan)))
 
 
 def _on_asked(state: JobState, node: Node, holding: Sequence[Lease], at_s: float) -> None:
@@ -163,7 +170,7 @@ def _on_stream_ended(state: JobState, node: Node, ended: StreamEnded, at_s: floa
 
 
 def _keep_scores(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:
-    """Keep the scores of a whole shard; a worker that sends anything else is replaced."""
+    """Add the scores of a whole shard; a worker that sends anything else is replaced."""
     ledger = state.evaluate
     if not ledger.holds(node.id, lease):
         ledger.complete(node.id, lease)  # refused, and counted as such
@@ -174,7 +181,7 @@ def _keep_scores(state: JobState, node: Node, lease: Lease, at_s: float, arrays:
         liveness.node_lost(state, node, why, at_s)
         return
     scores, labels = (np.array(array, np.float32) for array in arrays)
-    state.scored[lease.shard] = scores, labels
+    evaluation.add_scores(state, lease.shard, scores, labels)
     node.has_worked |= ledger.complete(node.id, lease)
 
 

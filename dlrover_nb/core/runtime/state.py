@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime.orders import Emit, Manifest, Order, Send, StartNode, StopNode
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.runtime.roster import Node, Roster
@@ -30,22 +31,23 @@ from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.messages import Adjust, Forget
 from dlrover_nb.core.structs.pods import outlives_node
 from dlrover_nb.core.structs.resources import Role, RolePlan
-from dlrover_nb.core.structs.shards import Purpose
+from dlrover_nb.core.structs.shards import MOST_NAMED, Purpose
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
     from dlrover_nb.core.sharding.ledger import ShardLedger
     from dlrover_nb.core.sharding.split import LedgerCheckpoint
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.failures import CountedError
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import Copied, Moved, Saved, ToNode
     from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import Lease
+    from dlrover_nb.core.structs.shards import Lease, SkippedBatch
     from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
 
-    Floats = NDArray[np.float32]
+
+ORIGIN = 0  # number of the checkpoint that a job began from; its own ones count from 1
 
 
 class Stage(StrEnum):
@@ -110,6 +112,11 @@ class RestorableCheckpoint:
         return self.manifest.number
 
     @property
+    def is_origin(self) -> bool:
+        """Whether it is the checkpoint of another run from which the job began."""
+        return self.number == ORIGIN
+
+    @property
     def parts(self) -> tuple[PartSource, ...]:
         """Where its parts can be read."""
         pairs = zip(self.manifest.files, self.memory, strict=True)
@@ -126,6 +133,7 @@ class Writing:
     ledger: LedgerCheckpoint  # at the pause in which it was copied
     is_final: bool  # all rows are trained
     is_awaited: bool  # a stop or a change of plan waits for it
+    is_ordered: bool = False  # there is a folder, and its PS were ordered to save
     copied: dict[str, Copied] = field(default_factory=dict)
     saved: dict[str, Saved] = field(default_factory=dict)
     manifest: Manifest | None = None  # set when it was ordered to be written
@@ -134,6 +142,43 @@ class Writing:
     def is_copied(self) -> bool:
         """Whether every PS has copied its part."""
         return all(node in self.copied for node in self.group.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A worker that was given up and may be alive: it holds its shards until all PS refuse it.
+
+    Parameters
+    ----------
+    worker
+        Its name, which is never used again.
+    ps_epoch
+        The group whose PS it knows: a later one refuses it by the epoch.
+    confirmed
+        PS that refuse it.
+    """
+
+    worker: str
+    ps_epoch: int
+    confirmed: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class WithoutScore:
+    """Rows whose score is not finite: how many, and the numbers of the first `MOST_NAMED`."""
+
+    n_row: int = 0
+    first: tuple[int, ...] = ()
+
+    def add(self, numbers: Sequence[int]) -> None:
+        """Add rows."""
+        self.n_row += len(numbers)
+        self.first = tuple(sorted((*self.first, *numbers))[:MOST_NAMED])
+
+    def __str__(self) -> str:
+        n_more = self.n_row - len(self.first)
+        more = f" and {n_more} more" * (n_more > 0)
+        return f"row{'s' * (self.n_row > 1)} {', '.join(map(str, self.first))}{more}"
 
 
 @dataclass(slots=True)
@@ -187,12 +232,16 @@ class JobState:
     n_checkpoint: int = 0
     n_pause: int = 0
     last_checkpoint_s: float = 0.0
+    n_checkpoint_failed: int = 0  # in a row
     is_settled: bool = False  # the final checkpoint is on the disk, or its failure was reported
+    not_saved: str = ""  # why there is no final checkpoint, once that is known
     applied: ResourcePlan | None = None  # the last plan that ran
     change: PlanChange | None = None
     is_evaluating: bool = False
-    scored: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)  # by evaluation shard
+    scores: ScoreSums = field(default_factory=ScoreSums)  # of the evaluation that is under way
+    without_score: WithoutScore = field(default_factory=WithoutScore)  # its rows without a finite one
     rounds: tuple[EvaluationRound, ...] = ()  # evaluations between passes
+    round_tried: int = 0  # the last pass that was evaluated, with or without a result
     round_of: int = 0  # the pass whose evaluation is under way; 0: none is
     evaluation: Evaluation | None = None  # of all that was trained, at the end
     stopped_early: str = ""  # why no more rows are trained
@@ -202,6 +251,11 @@ class JobState:
     phase: JobPhase = JobPhase.STARTING
     message: str = ""
     restarts: dict[Role, RestartBudget] = field(default_factory=lambda: {r: RestartBudget() for r in Role})
+    errors: tuple[CountedError, ...] = ()  # of programs, that ended nodes within a day
+    fences: tuple[Fence, ...] = ()  # workers that were given up and hold shards until PS refuse them
+    skipped: tuple[SkippedBatch, ...] = ()  # batches that could not be trained, the newest last
+    n_skipped: int = 0  # all of them
+    skipped_in_pass: tuple[int, int] = (0, 0)  # the latest pass with one, and how many in it
     is_blocked: bool = False  # only shards in quarantine are left
     n_dropped: int = 0  # messages that nodes could not decode
     usual_rows_per_s: float = 0.0  # of the median worker; 0: not known
@@ -244,13 +298,24 @@ class JobState:
 
     def stop_node(self, node: Node, *, killed: bool = False) -> None:
         """Order the end of a node, remove it and take back its shards, which may have `killed` it."""
+        self.remove_node(node)
+        self.take_back(node.id, killed=killed)
+
+    def remove_node(self, node: Node) -> None:
+        """Order the end of a node and remove it; PS refuse a worker from then on."""
         self.orders.append(StopNode(node.id))
         self.roster.remove(node.id)
         if node.role is Role.WORKER:
-            self.coordinate(Forget(node.id))
-        self.take_back(node, killed=killed)
+            for ps in self.group_nodes:
+                self.send(ps, Forget(node.id))
 
-    def coordinate(self, message: Forget | Adjust) -> None:
+    @property
+    def group_nodes(self) -> tuple[Node, ...]:
+        """Living PS of the group that serves; none without a group."""
+        names = () if self.group is None else self.group.nodes
+        return tuple(node for name in names if (node := self.roster.get(name)) is not None)
+
+    def coordinate(self, message: Adjust) -> None:
         """Send a message to the coordinator of synchronous training, if there is one."""
         if self.spec.sync is Sync.ASP or self.group is None:
             return
@@ -262,10 +327,15 @@ class JobState:
         """Return the shards that a node holds."""
         return (*self.train.leases(node.id), *self.evaluate.leases(node.id))
 
-    def take_back(self, node: Node, *, killed: bool = False) -> None:
+    def take_back(self, node: str, *, killed: bool = False) -> None:
         """Take back the shards that a node holds."""
-        self.train.release(node.id, killed=killed)
-        self.evaluate.release(node.id, killed=killed)
+        self.train.release(node, killed=killed)
+        self.evaluate.release(node, killed=killed)
+
+    @property
+    def n_sample_done(self) -> int:
+        """Progress of the job in samples trained and evaluated."""
+        return self.train.counts().n_sample_done + self.evaluate.counts().n_sample_done
 
     def note(self, text: str, at_s: float) -> None:
         """Emit a message; the phase stays."""
@@ -301,8 +371,8 @@ class JobState:
 
     def end(self, phase: JobPhase, message: str, at_s: float) -> None:
         """End the job and stop all of its nodes."""
+        self.group = self.move = None  # no PS need refuse anyone any more
         for node in self.roster.nodes:
             self.stop_node(node)
-        self.group = self.move = None
         self.enter(Stage.ENDED, at_s)
         self.set_phase(phase, at_s, message)

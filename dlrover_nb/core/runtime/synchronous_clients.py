@@ -119,7 +119,8 @@ class BspClient(SspClient):
         self._step += 1
         if push is not None:
             for i in range(len(self._sockets)):
-                hold = KeepGradients(self._epoch, self._step, self._worker, self._go.round)
+                is_skipped = push.refusal is not None
+                hold = KeepGradients(self._epoch, self._step, self._worker, self._go.round, is_skipped)
                 self._ask(i, GradientsKept, hold, self._gradients(i, push))
 
     def finish(self, dense: Floats) -> Floats:

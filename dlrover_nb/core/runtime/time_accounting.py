@@ -90,6 +90,7 @@ class TimeAccounting:
         self._n_sample += n_sample
         if loss is not None:
             self._loss_sum += loss
+            self._n_loss += 1
 
     def forget(self) -> None:
         """Drop the time since the last iteration: it belongs to none, and counts as idle."""
@@ -117,7 +118,7 @@ class TimeAccounting:
             split=split,
             cpu_cores=(cpu_s - self._cpu_s) / window_s,
             memory_mib=self.n_byte() / _MIB,
-            loss=self._loss_sum / self._n_iter if role is Role.WORKER and self._n_iter else None,
+            loss=self._loss_sum / self._n_loss if role is Role.WORKER and self._n_loss else None,
             n_byte_sent=self._n_byte_sent,
             n_byte_received=self._n_byte_received,
         )
@@ -151,5 +152,5 @@ class TimeAccounting:
 
     def _clear(self) -> None:
         self._seconds = dict.fromkeys(Part, 0.0)
-        self._n_iter = self._n_sample = self._n_byte_sent = self._n_byte_received = 0
+        self._n_iter = self._n_loss = self._n_sample = self._n_byte_sent = self._n_byte_received = 0
         self._loss_sum = 0.0

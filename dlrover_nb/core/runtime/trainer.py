@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dlrover_nb.core.models.learner import Gradients, Learner
+from dlrover_nb.core.runtime.gradients import unusable
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.structs.job import Sync
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork
     from dlrover_nb.core.runtime.exchange import ExchangeCost
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.shards import SkippedBatch
 
     Floats = NDArray[np.float32]
 
@@ -49,16 +51,25 @@ class TakenBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the gradients of a batch cannot be used, and for which of its rows the model gives no number."""
+
+    why: str
+    is_broken: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
 class Push:
     """Gradients of one batch and its mean loss: of its distinct rows [u, width], and of all dense parameters.
 
-    The arrays must not change until the answer has arrived.
+    The arrays must not change until the answer has arrived. Those with a refusal are not sent.
     """
 
     batch: PreparedBatch
     rows: Floats
     dense: Floats
     loss: float
+    refusal: Refusal | None = None  # None: they can be used
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,10 @@ class BatchSource(Protocol):
         """Return the next batch, of at most `size` rows; None when none is ready."""
         ...
 
+    def skip(self, work: ShardWork, batch: SkippedBatch) -> None:
+        """Handle a batch that was not trained, before its rows count as done."""
+        ...
+
     def finish(self, work: ShardWork) -> None:
         """Handle the end of a shard: all its rows are done."""
         ...
@@ -148,6 +163,7 @@ class Trainer:
         self.read, self._accounting, self._on_loss = reader.read, accounting, on_loss
         self._overlap = spec.overlap and spec.sync is not Sync.BSP  # a barrier leaves nothing to overlap
         self.batch_size, self._n_taken = spec.batch_size, 0
+        self._clip_norm = spec.gradient_clip_norm
         self.between: Callable[[], None] = _nothing
         self._is_warm = False
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
@@ -212,6 +228,9 @@ class Trainer:
     def _learn(self, batch: PreparedBatch, rows: Floats) -> Push:
         gradients = self._step(batch, rows)
         dense = self.learner.gradients
+        if why := unusable(gradients.loss, gradients.rows, dense, clip_norm=self._clip_norm):
+            is_broken = ~np.isfinite(self.learner.logits(rows, batch.inverse, batch.dense))
+            return Push(batch, gradients.rows, dense, gradients.loss, Refusal(why, is_broken))
         if self._overlap:
             self._spare.reverse()
             dense = self._spare[0]
@@ -239,13 +258,17 @@ class Trainer:
         self._accounting.forget()  # it is no iteration of the training
 
     def _acknowledge(self, source: BatchSource, sent: Computed | None) -> None:
-        """Count a batch whose gradients are applied."""
+        """Count a batch whose gradients are applied, or that is skipped."""
         if sent is None:
             return
-        n_row, loss = len(sent.push.batch.labels), sent.push.loss
-        self._accounting.count(n_row, loss)
-        if self._on_loss is not None:
-            self._on_loss(loss)
+        push, n_row = sent.push, len(sent.push.batch.labels)
+        if push.refusal is not None:
+            self._accounting.count(n_row)
+            source.skip(sent.work, sent.work.skipped(push.refusal.why, push.refusal.is_broken))
+        else:
+            self._accounting.count(n_row, push.loss)
+            if self._on_loss is not None:
+                self._on_loss(push.loss)
         self._count(source, sent.work, n_row)
 
     def _count(self, source: BatchSource, work: ShardWork, n_row: int) -> None:

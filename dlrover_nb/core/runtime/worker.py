@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, PsClient
+from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, FencedError, PsClient
 from dlrover_nb.core.runtime.shard_prefetcher import ShardPrefetcher
 from dlrover_nb.core.runtime.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
@@ -34,10 +34,10 @@ from dlrover_nb.core.runtime.wire import JobKeys
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.messages import (
     Adjust,
+    BatchSkipped,
     Drain,
     Granted,
     Left,
-    NodeConfig,
     NoShard,
     Pause,
     Paused,
@@ -60,8 +60,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.batches import BucketLayout, ShardWork
     from dlrover_nb.core.runtime.trainer import TakenBatch, Trainer
     from dlrover_nb.core.runtime.wire import Context
+    from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.samples import NodeSample
-    from dlrover_nb.core.structs.shards import Shard
+    from dlrover_nb.core.structs.shards import Shard, SkippedBatch
 
 _log = logging.getLogger(__name__)
 
@@ -161,13 +162,18 @@ class Worker:
         agent.obey, agent.describe, trainer.between = self._obey, self._describe, agent.tick
 
     def run(self) -> None:
-        """Work until the master orders a stop, or the worker is drained."""
+        """Work until the master orders a stop, the worker is drained, or it learns that it was given up."""
         while not self._orders.stopped and not self._left:
             try:
                 self._take_step()
             except ExchangeDroppedError as error:
                 _log.info("%s dropped a step: %s", self._config.node, error)
                 self._disconnect()
+            except FencedError:
+                _log.warning(
+                    "%s was given up by its master and ends: others train its shards", self._config.node
+                )
+                self._left = True
 
     def close(self) -> None:
         """Close the sockets to the PS and end the reader thread."""
@@ -178,6 +184,11 @@ class Worker:
         """Return the next batch if one is ready; request another shard when due (`trainer.Source`)."""
         self._update_shards()
         return self._prefetcher.take(size, layout)
+
+    def skip(self, work: ShardWork, batch: SkippedBatch) -> None:
+        """Report a batch that was not trained."""
+        _log.warning("%s skipped %s", self._config.node, batch)
+        self._agent.send(BatchSkipped(self._config.node, work.shard.lease, batch))
 
     def finish(self, work: ShardWork) -> None:
         """Report a finished shard; without another shard this also requests the next."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.default_bounds import completed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -33,7 +35,7 @@ class CapacityWatch:
 
     def __init__(self, cluster: SimCluster, spec: JobSpec, settings: WorldSettings) -> None:
         self._cluster, self._settings = cluster, settings
-        most = spec.bounds.max_workers + spec.bounds.max_ps
+        most = sum(completed(spec.bounds, cluster.capacity, spec.plan).counts)
         self._n_node = max(most, spec.plan.worker.count + spec.plan.ps.count)
         self._checked_s, self._seen = -math.inf, -1
         self.known = cluster.capacity

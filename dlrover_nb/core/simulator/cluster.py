@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.capacity import Need
 
-COARSE = 4  # free capacity is reported in quarters of a machine, rounded down
+COARSE = 4  # of many machines, free capacity is reported in quarters of one, rounded down
+FEW = 8  # machines whose free capacity is reported exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,21 @@ class SimCluster:
 
     def place(self, needs: Sequence[Need]) -> list[Place] | None:
         """Place all nodes of these needs, in their order; None, without effect, when one does not fit."""
+        places = self._place_all(needs)
+        self.n_place += len(places or ())
+        return places
+
+    def has_room(self, needs: Sequence[Need], *, instead_of: Iterable[Place]) -> bool:
+        """Whether all nodes of these needs could be placed once others have left."""
+        leaving = tuple(instead_of)
+        self._give_back(leaving)
+        places = self._place_all(needs)
+        self._give_back(places or ())
+        for place in leaving:
+            self._take(place)
+        return places is not None
+
+    def _place_all(self, needs: Sequence[Need]) -> list[Place] | None:
         places: list[Place | None] = [None] * len(needs)
         nodes = [(in_steps(cpu), mib) for cpu, mib in needs]
         total_cpu, total_mib = self._cpu.sum(), self._mib.sum()
@@ -91,7 +107,6 @@ class SimCluster:
             if places[i] is None:
                 self._give_back(p for p in places if p is not None)
                 return None
-        self.n_place += len(nodes)
         return [p for p in places if p is not None]
 
     def _place_one(self, cpu: int, mib: int) -> Place | None:
@@ -99,9 +114,13 @@ class SimCluster:
         machine = int(has_room.argmax())
         if not has_room[machine]:
             return None
-        self.free_cpu[machine] -= cpu
-        self.free_mib[machine] -= mib
-        return Place(machine, cpu, mib)
+        place = Place(machine, cpu, mib)
+        self._take(place)
+        return place
+
+    def _take(self, place: Place) -> None:
+        self.free_cpu[place.machine] -= place.cpu_steps
+        self.free_mib[place.machine] -= place.memory_mib
 
     def release(self, places: Iterable[Place]) -> None:
         """Release the capacity of nodes."""
@@ -126,8 +145,8 @@ class SimCluster:
 
         Notes
         -----
-        Free capacity is rounded down to quarters of a machine, so that there are few shapes and small changes
-        are not reported; what the job itself holds counts exactly.
+        Free capacity of many machines is rounded down to quarters of one, so that there are few shapes and
+        small changes are not reported; what the job itself holds counts exactly.
         """
         held: dict[int, list[int]] = {}
         for place in own:
@@ -146,7 +165,8 @@ class SimCluster:
         )
         return Capacity(tuple(sorted(shapes, key=lambda s: (s.cpu, s.memory_mib), reverse=True)))
 
-    @staticmethod
-    def _coarse(free: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _coarse(self, free: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.int64]:
+        if len(self) <= FEW:
+            return free.copy()
         step = np.maximum(whole // COARSE, 1)
         return free // step * step

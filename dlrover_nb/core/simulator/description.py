@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.past import FitSummary, JobTraits
+    from dlrover_nb.core.structs.schema import DataSchema
 
 
 class GrowthLaw(StrEnum):
@@ -81,11 +82,13 @@ class Transition:
     seamless_s
         Pause to hand over after the new nodes are up.
     restart_s
-        Pause to save and to load, beside the start of the nodes.
+        Pause to save and to load, beside the start of the nodes, where these replace the old ones: by the
+        choice of `migration`, or because both do not find room at once.
     restore_s
         Pause until a lost PS, up again, has loaded its part.
     plan_limit_s
-        After this long a change that is not in place is given up.
+        A change that is not in place so long after it began, or after the old nodes have left for it, is
+        given up.
     """
 
     migration: Migration = Migration.SEAMLESS
@@ -99,10 +102,9 @@ class Transition:
             _check.at_least(name, getattr(self, name), 0)
         _check.above_zero("plan_limit_s", self.plan_limit_s)
 
-    @property
-    def pause_s(self) -> float:
-        """Pause after all nodes are up."""
-        return self.seamless_s if self.migration is Migration.SEAMLESS else self.restart_s
+    def pause_s(self, *, is_restart: bool) -> float:
+        """Return the pause after all nodes are up."""
+        return self.restart_s if is_restart else self.seamless_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ class SimulatedJob:
         asynchronously, `spec.batch_size` samples at a time.
     traits, prior, why
         What is known of it before it runs, and the reason of its first plan.
+    schema
+        What its submit took of the data.
     """
 
     spec: JobSpec
@@ -142,6 +146,7 @@ class SimulatedJob:
     traits: JobTraits | None = None
     prior: FitSummary | None = None
     why: str = ""
+    schema: DataSchema | None = None
 
     def __post_init__(self) -> None:
         _check.at_least("n_sample", self.n_sample, 1)

@@ -11,11 +11,12 @@ causes a pause and loses no progress (flash checkpoint); evaluation takes no tim
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.simulator.capacity_watch import CapacityWatch
-from dlrover_nb.core.simulator.change import Change, replaces_nodes
+from dlrover_nb.core.simulator.change import Change, replaces_nodes, restarts_now
 from dlrover_nb.core.simulator.fault_schedule import FaultSchedule, Losses
 from dlrover_nb.core.simulator.progress import Progress
 from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
@@ -29,7 +30,7 @@ from dlrover_nb.core.structs.events import (
     RoomChanged,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase, Migration
+from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.shards import ShardCounts
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place, SimCluster
     from dlrover_nb.core.simulator.description import SimulatedJob, WorldSettings
     from dlrover_nb.core.simulator.engine import Engine
-    from dlrover_nb.core.structs.shards import QuarantinedShard
+    from dlrover_nb.core.structs.shards import QuarantinedShard, SkippedBatch
     from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
 
 
@@ -83,12 +84,10 @@ class SimJob:
         self._rng, self._emit = rng, emit
         self._sim_nodes = SimNodes(job.spec.name)
         self._change: Change | None = None
-        self._applied: ResourcePlan | None = None
+        self.ran: ResourcePlan | None = None  # the plan that runs, or ran last
         self._serving: ResourcePlan | None = None  # sizes and number of PS in use
-        self._is_paused = False
         self._steady_since_s: float | None = None
-        self._n_version = 0
-        self._losses = Losses()
+        self._n_version, self._losses = 0, Losses()
         self._next_tick_s = math.inf
         self._fault_schedule = FaultSchedule(settings.faults, engine=engine, rng=rng, listener=self)
         self._capacity = CapacityWatch(cluster, job.spec, settings)
@@ -102,6 +101,7 @@ class SimJob:
         self.evaluation_counts = ShardCounts()
         self.rounds: tuple[EvaluationRound, ...] = ()
         self.quarantined: tuple[QuarantinedShard, ...] = ()
+        self.skipped_batches: tuple[SkippedBatch, ...] = ()
 
     # read access
 
@@ -136,7 +136,7 @@ class SimJob:
         """Emit the submission and request the nodes of the first plan."""
         now_s = self.started_at_s = self._engine.now_s
         self._serving = self.target
-        self._change = Change(now_s, replaces=False)
+        self._change = Change(replaces=False)
         self._sim_nodes.set_target(self.target, now_s)
         self._place_nodes()
         capacity = self._capacity.check(self._sim_nodes.nodes, now_s) or self._capacity.known
@@ -152,9 +152,9 @@ class SimJob:
             self._emit(PlanFailed(now_s, plan, f"the job has {self.phase}"))
             return
         if not fits(self._cluster.capacity, plan_needs(plan)):
-            self._emit(PlanFailed(now_s, plan, "all machines together do not hold it; choose a smaller plan"))
+            self._emit(PlanFailed(now_s, plan, "it exceeds all machines together; choose a smaller plan"))
             return
-        if self._applied is not None and self._change is not None and not self._change.is_fallback:
+        if self.ran is not None and self._change is not None and not self._change.is_fallback:
             if plan == self.target:
                 return
             self._emit(PlanFailed(now_s, self.target, "a newer decision replaced it"))
@@ -180,34 +180,43 @@ class SimJob:
         now_s = self._engine.now_s
         self.target = plan
         self._sim_nodes.set_target(plan, now_s)
-        replaces = self._applied is not None and replaces_nodes(self._serving, plan)
-        if self._applied is None:
+        replaces = self.ran is not None and replaces_nodes(self._serving, plan)
+        if self.ran is None:
             self._serving = plan
-        change = self._change = Change(now_s, replaces, is_fallback)
-        self._is_paused = False
-        must_stop = replaces and self._settings.transition.migration is Migration.RESTART
-        if must_stop:
-            self._report()
+        is_restart = replaces and self._serving is None
+        self._begin(Change(replaces, is_restart, is_fallback))
         for node in self._sim_nodes.unwanted:
-            if must_stop or not replaces or not node.is_active:
+            if not replaces or not node.is_active:
                 self._retire(node)
-        self._serving = None if must_stop else self._serving
-        for node in self._sim_nodes.nodes:
-            if must_stop:
-                node.is_active = False
-            elif node.is_up and not replaces:
-                node.activate(now_s)
+        if not replaces:
+            self._sim_nodes.activate(now_s)
+
+    def _begin(self, change: Change) -> None:
+        self._change = change
         self._engine.after(self._settings.transition.plan_limit_s, partial(self._check_plan, change))
+
+    def _make_room(self) -> None:
+        """Let the old nodes leave before the new ones start, where a change has to go that way."""
+        change, nodes, migration = self._change, self._sim_nodes, self._settings.transition.migration
+        if change is None or not restarts_now(change, nodes, self._cluster, migration):
+            return
+        self._report()
+        for node in nodes.unwanted:
+            self._retire(node)
+        nodes.deactivate()
+        self._serving = None
+        self._begin(replace(change, is_restart=True))
+        self._place_nodes()
 
     def _check_plan(self, change: Change) -> None:
         """Give up a change that exceeds its limit of time; without a plan to fall back to, wait on."""
-        if change is not self._change or self.phase.is_final or self._applied is None or change.is_fallback:
+        if change is not self._change or self.phase.is_final or self.ran is None or change.is_fallback:
             return
         self._advance()
-        lack = "no room was found" if self._sim_nodes.unplaced else "its nodes did not come up"
+        lack = "no room was found" if self._sim_nodes.unplaced else "its nodes did not start"
         why = f"{lack} within {self._settings.transition.plan_limit_s:g} s; choose a smaller plan"
         self._emit(PlanFailed(self._engine.now_s, self.target, why))
-        self._aim(self._applied, is_fallback=True)
+        self._aim(self.ran, is_fallback=True)
         self._settle()
 
     def _take_over(self, change: Change) -> None:
@@ -215,16 +224,13 @@ class SimJob:
         if change is not self._change or self.phase.is_final:
             return
         self._advance()
-        self._is_paused = False
+        change.is_paused = False
         if self._sim_nodes.all_up:
             for node in self._sim_nodes.unwanted:
                 self._retire(node)
             self._serving, change.replaces = self.target, False
-            for node in self._sim_nodes.nodes:
-                node.activate(self._engine.now_s)
+            self._sim_nodes.activate(self._engine.now_s)
         self._settle()
-
-    # nodes
 
     def _place_nodes(self) -> None:
         for node in self._sim_nodes.place_nodes(self._cluster):
@@ -266,7 +272,7 @@ class SimJob:
         self._retire(node, has_report=False)
         if n_lost > self._settings.max_lost:
             last = f"the last one, {node.id}: {why}"
-            self._end(JobPhase.FAILED, f"{node.role} nodes are lost again and again, {last}")
+            self._end(JobPhase.FAILED, f"{node.role} nodes keep failing; {last}")
             return
         if node.is_wanted:
             self._sim_nodes.ask(node.role, self.target.role(node.role), self._engine.now_s)
@@ -307,22 +313,21 @@ class SimJob:
         self._settle()
 
     def _report(self) -> None:
-        for report in self.progress.reports(self.running, self._steady_since_s):
-            self._emit(report)
-        made = self.progress.made()
-        if made is not None:
-            self._emit(made)
+        for event in self.progress.events(self.running, self._steady_since_s):
+            self._emit(event)
 
     def _settle(self) -> None:
         """Update everything that follows from the state, and schedule the next due event."""
         if self.phase.is_final:
             return
         self._place_nodes()
-        change, transition = self._change, self._settings.transition
-        if change is not None and change.replaces and not self._is_paused and self._sim_nodes.all_up:
-            self._is_paused = True
-            self._engine.after(transition.pause_s, lambda: self._take_over(change))
-        self.progress.refresh(self._serving, is_paused=self._is_paused)
+        self._make_room()
+        change = self._change
+        if change is not None and change.replaces and not change.is_paused and self._sim_nodes.all_up:
+            change.is_paused = True
+            pause_s = self._settings.transition.pause_s(is_restart=change.is_restart)
+            self._engine.after(pause_s, partial(self._take_over, change))
+        self.progress.refresh(self._serving, is_paused=change is not None and change.is_paused)
         self._update_plan()
         self._update_phase()
         self._expect_due()
@@ -359,22 +364,19 @@ class SimJob:
         if change is None:
             return
         if not change.is_fallback:
-            pause_s = (
-                0.0 if self._applied is None else change.pause_s
-            )  # the first start interrupts no training
+            pause_s = change.pause_s if self.ran else 0.0  # the first start interrupts no training
             self._emit(PlanApplied(now_s, self.target, pause_s))
             self._steady_since_s = now_s
-        if self._applied is None:
+        if self.ran is None:
             self._check_capacity(must=True)
-        self._applied, self._serving, self._change = self.target, self.target, None
+        self.ran, self._serving, self._change = self.target, self.target, None
 
     def _update_phase(self) -> None:
         phase, message = JobPhase.TRAINING, ""
-        if self._applied is not None and self._change is not None:
+        if self.ran is not None and self._change is not None:
             phase, message = JobPhase.RESCALING, f"changing to {self.target.short}"
         elif self.progress.speed == 0:
-            waits = "waiting for room; other jobs hold the rest"
-            phase, message = JobPhase.STARTING, waits if self._sim_nodes.unplaced else self.message
+            phase, message = JobPhase.STARTING, self._sim_nodes.lack or self.message
         if phase is not self.phase:
             self.phase, self.message = phase, message
             self._emit(PhaseChanged(self._engine.now_s, phase, message))

@@ -179,6 +179,13 @@ class Progress:
         share = next((s for n, s in self._ps if n is node), 0.0)
         return self._job.ps_memory.at(self.n_done, share)
 
+    def events(
+        self, plan: ResourcePlan | None, steady_since_s: float | None
+    ) -> list[NodeReported | ProgressMade]:
+        """Return what is to be told now: the reports of all active nodes, and the progress."""
+        made = self.made()
+        return [*self.reports(plan, steady_since_s), *([] if made is None else [made])]
+
     def reports(self, plan: ResourcePlan | None, steady_since_s: float | None) -> list[NodeReported]:
         """Return the reports of all active nodes; `plan` runs since `steady_since_s`."""
         if self._workers:

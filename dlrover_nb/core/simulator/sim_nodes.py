@@ -14,6 +14,7 @@ from dlrover_nb.core.structs.snapshot import ROOM, NodePhase, NodeView
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place, SimCluster
+    from dlrover_nb.core.structs.capacity import Need
     from dlrover_nb.core.structs.samples import NodeSample
 
 
@@ -116,12 +117,23 @@ class SimNodes:
     def place_nodes(self, cluster: SimCluster) -> list[SimNode]:
         """Place all nodes that wait, or none; return those that were placed."""
         waiting = self.unplaced
-        places = cluster.place([(n.cpu, n.memory_mib) for n in waiting]) if waiting else None
+        places = cluster.place(self.waiting_needs) if waiting else None
         if places is None:
             return []
         for node, place in zip(waiting, places, strict=True):
             node.place = place
         return waiting
+
+    def activate(self, at_s: float) -> None:
+        """Let every node train that is up."""
+        for node in self.nodes:
+            if node.is_up:
+                node.activate(at_s)
+
+    def deactivate(self) -> None:
+        """Let no node train."""
+        for node in self.nodes:
+            node.is_active = False
 
     def remove(self, node: SimNode) -> None:
         """Remove a node."""
@@ -132,6 +144,16 @@ class SimNodes:
     def unplaced(self) -> list[SimNode]:
         """Nodes that wait for capacity."""
         return [n for n in self.nodes if n.place is None]
+
+    @property
+    def lack(self) -> str:
+        """What nodes wait for, in words; empty: for nothing."""
+        return "waiting for room; other jobs hold the rest" if self.unplaced else ""
+
+    @property
+    def waiting_needs(self) -> list[Need]:
+        """What each node that waits for capacity needs."""
+        return [(n.cpu, n.memory_mib) for n in self.unplaced]
 
     @property
     def unwanted(self) -> list[SimNode]:

@@ -189,7 +189,8 @@ def random_truth(rng: np.random.Generator, *, spread: float = 0.5, contention: b
 
 def typical_plan(bounds: PlanBounds) -> ResourcePlan:
     """Return a middling plan within the bounds, by which the length of jobs is set."""
-    w, p = max(bounds.max_workers // 3, 1), max(bounds.max_ps // 4, 1)
+    most_workers, most_ps = bounds.counts
+    w, p = max(most_workers // 3, 1), max(most_ps // 4, 1)
     worker_cpu = bounds.worker_cpus[len(bounds.worker_cpus) // 2]
     ps_cpu = bounds.ps_cpus[len(bounds.ps_cpus) // 2]
     return ResourcePlan(RolePlan(w, worker_cpu, 4096), RolePlan(p, ps_cpu, 8192))
@@ -203,10 +204,11 @@ def first_plan(rng: np.random.Generator, bounds: PlanBounds) -> ResourcePlan:
     Counts are spread evenly in the logarithm up to the bounds, sizes over the allowed ones. An assumption: no
     available trace contains requests of users of parameter servers.
     """
-    w = math.floor(math.exp(rng.uniform(0, math.log(bounds.max_workers + 1))))
-    p = math.floor(math.exp(rng.uniform(0, math.log(bounds.max_ps + 1))))
+    most_workers, most_ps = bounds.counts
+    w = math.floor(math.exp(rng.uniform(0, math.log(most_workers + 1))))
+    p = math.floor(math.exp(rng.uniform(0, math.log(most_ps + 1))))
     worker_cpu, ps_cpu = float(rng.choice(bounds.worker_cpus)), float(rng.choice(bounds.ps_cpus))
     return ResourcePlan(
-        RolePlan(min(max(w, 1), bounds.max_workers), worker_cpu, 4096),
-        RolePlan(min(max(p, 1), bounds.max_ps), ps_cpu, 16384),
+        RolePlan(min(max(w, 1), most_workers), worker_cpu, 4096),
+        RolePlan(min(max(p, 1), most_ps), ps_cpu, 16384),
     )

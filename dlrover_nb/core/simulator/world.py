@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.simulator.cluster import SimCluster
 from dlrover_nb.core.simulator.description import WorldSettings
 from dlrover_nb.core.simulator.engine import Engine
@@ -97,7 +97,9 @@ class SimulatedWorld:
             When there is none of that name.
         """
         if name not in self._jobs:
-            raise NotFoundError(f"the world has no job {name!r} (known: {', '.join(self._jobs) or 'none'})")
+            raise NotFoundError(
+                f"the world has no job {shown(name)} (known: {', '.join(self._jobs) or 'none'})"
+            )
         return self._jobs[name]
 
     def submit(self, job: SimulatedJob, at_s: float | None = None) -> SimJob:
@@ -112,7 +114,7 @@ class SimulatedWorld:
         """
         name = job.spec.name
         if name in self._jobs:
-            raise InvalidValueError(f"job names must be unique, got {name!r} again; choose another name")
+            raise InvalidValueError(f"job names must be unique, got {shown(name)} again; choose another name")
         check_fits(job.spec.plan, self.cluster.capacity)
         sim = SimJob(
             job,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError, shown
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
 
@@ -19,7 +19,7 @@ def at_least(what: str, value: float, least: float, *, hint: str = "") -> None:
 def at_most(what: str, value: float, most: float) -> None:
     """Refuse a value above `most`."""
     if value > most:
-        raise InvalidValueError(f"{what} must be <= {most:,}, got {value}; ask for what a cluster can have")
+        raise InvalidValueError(f"{what} must be <= {most:,}, got {value}; choose a smaller value")
 
 
 def above_zero(what: str, value: float, *, hint: str = "") -> None:
@@ -40,12 +40,18 @@ def fraction(what: str, value: float) -> None:
         raise InvalidValueError(f"{what} must be in [0, 1), got {value}")
 
 
+def seed(value: int) -> None:
+    """Refuse a seed that does not fit into 64 bits, as random generators and records hold it."""
+    if not -(1 << 63) <= value < 1 << 63:
+        raise InvalidValueError(f"seed must be in [-2^63, 2^63), got {value}")
+
+
 def job_name(value: str) -> None:
     """Refuse a name that no cluster would take (RFC 1035 label, with room for suffixes)."""
     if not _NAME.fullmatch(value):
         raise InvalidValueError(
             f"job name must be 1-52 lower-case letters, digits or '-', starting with a letter, "
-            f"got {value!r}; for example quick-start"
+            f"got {shown(value)}; for example quick-start"
         )
 
 

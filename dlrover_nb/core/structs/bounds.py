@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import CPU_STEP, MOST_NODES, ResourcePlan, RolePlan
 
@@ -12,20 +13,22 @@ from dlrover_nb.core.structs.resources import CPU_STEP, MOST_NODES, ResourcePlan
 class PlanBounds:
     """The plans that a job may be given.
 
+    What is None, or empty, follows from the cluster (`structs.default_bounds`), once it is known.
+
     Parameters
     ----------
     max_workers, max_ps
         Largest counts, 1 to 100,000.
     worker_cpus, ps_cpus
-        Allowed cores per node, ascending, not empty.
+        Allowed cores per node, ascending.
     quota_cpu, quota_memory_mib
         The most that the whole job may use, whatever the machines hold; None means no quota.
     """
 
-    max_workers: int = 4
-    max_ps: int = 2
-    worker_cpus: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
-    ps_cpus: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
+    max_workers: int | None = None
+    max_ps: int | None = None
+    worker_cpus: tuple[float, ...] = ()
+    ps_cpus: tuple[float, ...] = ()
     quota_cpu: float | None = None
     quota_memory_mib: int | None = None
 
@@ -33,15 +36,37 @@ class PlanBounds:
         for name in ("quota_cpu", "quota_memory_mib"):
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))
-        _check.at_least("max_workers", self.max_workers, 1)
-        _check.at_least("max_ps", self.max_ps, 1)
-        _check.at_most("max_workers", self.max_workers, MOST_NODES)
-        _check.at_most("max_ps", self.max_ps, MOST_NODES)
+        for name in ("max_workers", "max_ps"):
+            if getattr(self, name) is not None:
+                _check.at_least(name, getattr(self, name), 1)
+                _check.at_most(name, getattr(self, name), MOST_NODES)
         for name in ("worker_cpus", "ps_cpus"):
             values = tuple(sorted({round(float(v), 2) for v in getattr(self, name)}))
-            _check.at_least(f"number of {name}", len(values), 1)
-            _check.above_zero(f"least of {name}", values[0])
+            if values:
+                _check.above_zero(f"least of {name}", values[0])
             object.__setattr__(self, name, values)
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The names of what follows from the cluster."""
+        axes = ("max_workers", "max_ps", "worker_cpus", "ps_cpus")
+        return tuple(name for name in axes if getattr(self, name) in {None, ()})
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The largest counts of workers and of PS.
+
+        Raises
+        ------
+        InvalidValueError
+            While one follows from a cluster that is not known yet.
+        """
+        if self.max_workers is None or self.max_ps is None:
+            raise InvalidValueError(
+                f"bounds must be complete to plan with, but {', '.join(self.open)} follow from the cluster; "
+                "name them, or complete them for its machines"
+            )
+        return self.max_workers, self.max_ps
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,10 @@ def _possible(plan: ResourcePlan, capacity: Capacity) -> str:
     worker, ps = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
     for name, (cpu, mib) in (("worker", worker), ("PS", ps)):
         if not fits(capacity, [(cpu, mib)]):
-            return f"no machine holds one {name} of {cpu:g} cores and {mib} MiB; ask for what one machine has"
+            return (
+                f"no machine holds one {name} of {cpu:g} cores and {mib} MiB; "
+                "choose a size that fits one machine"
+            )
     most = n_more(capacity, [], ps, at_most=plan.ps.count)
     if most < plan.ps.count:
         return f"only {most} PS of this size fit, without any worker; ask for fewer or smaller ones"

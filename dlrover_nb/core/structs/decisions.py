@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import exp, hypot, log
 
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
@@ -14,9 +15,13 @@ EFFORT_UNIT = "cores (8 GiB as one)"  # of `ResourcePlan.effort`
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Throughput of a plan with its 90 % band, in samples per second.
+    """Throughput of a plan with 90 % bands, in samples per second.
 
-    `extrapolates` says that the plan lies outside what was tried, so that the band rests on the form
+    `low` to `high` is where a window of the plan will lie: it is compared with what is measured next.
+    `mean_low` to `mean_high` is where the plan's mean lies: plans are chosen by it, as a job trains for hours
+    at the mean, and noise of the windows is no doubt about it. 0: not known, as in records of version 0.1.
+
+    `extrapolates` says that the plan lies outside what was tried, so that the bands rest on the form
     of the model more than on measurements.
     """
 
@@ -24,6 +29,26 @@ class Prediction:
     low: float
     high: float
     extrapolates: bool
+    mean_low: float = 0.0
+    mean_high: float = 0.0
+
+    def surely_over(self, now: Prediction) -> float:
+        """Return the low end of this mean over that of another plan, neither being known exactly."""
+        return self.samples_per_s / now.samples_per_s * exp(-hypot(self.doubt_below, now.doubt_above))
+
+    def possibly_over(self, now: Prediction) -> float:
+        """Return the high end of this mean over that of another plan, neither being known exactly."""
+        return self.samples_per_s / now.samples_per_s * exp(hypot(self.doubt_above, now.doubt_below))
+
+    @property
+    def doubt_below(self) -> float:
+        """Half-width of the band of the mean below it, in log throughput; of a window's where unknown."""
+        return log(self.samples_per_s / (self.mean_low or self.low))
+
+    @property
+    def doubt_above(self) -> float:
+        """Half-width of the band of the mean above it, in log throughput; of a window's where unknown."""
+        return log((self.mean_high or self.high) / self.samples_per_s)
 
     @property
     def relative_width(self) -> float:
@@ -54,6 +79,8 @@ class Candidate:
     gain_samples_per_s: float  # TG of Eq. 8, the transition's loss taken off
     breakdown: tuple[TermShare, ...]
     reason: str
+    in_time: float | None = None  # probability to finish by the deadline; None: there is none
+    margin_s: float | None = None  # from the predicted finish to the deadline; negative: late
 
     @property
     def cost(self) -> float:

@@ -8,10 +8,13 @@ from enum import StrEnum
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.early_stopping import EarlyStopping
 from dlrover_nb.core.structs.external import ExternalSpec
+from dlrover_nb.core.structs.file_rows import FileRows
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.start_from import StartFrom
 
 
 class Mode(StrEnum):
@@ -27,6 +30,9 @@ class Objective(StrEnum):
 
     VALUE = "value"
     SPEED = "speed"
+
+
+DEFAULT_POLICY = "throughput-model"  # of the planner
 
 
 class JobPhase(StrEnum):
@@ -51,6 +57,8 @@ class DataFormat(StrEnum):
 
     CENSUS = "census"  # the Census-Income rows that ship with the package
     PARQUET = "parquet"
+    CSV = "csv"  # text with a header, fields separated by commas (or ; TAB |)
+    TSV = "tsv"  # text with a header, fields separated by tabs
     CRITEO = "criteo"  # tab-separated: label, 13 integers, 26 categories; no header
     NUMPY = "numpy"  # .npz with an array per column, or .npy
     OWN = "own"  # the user's own object; the path is its name, as `ModelSpec.code`
@@ -63,8 +71,9 @@ class DataSpec:
     Parameters
     ----------
     format, path
-        Their format, one of `DataFormat` or one that an installed package adds, and absolute path or URL;
-        empty for the rows of the package; ``module:name`` or ``pickle:SHA256`` for the user's own object.
+        Their format, one of `DataFormat` or one that an installed package adds, and the absolute path or URL
+        of a file, a folder or a pattern of files; several of them are lines of one text. Empty for the rows
+        of the package; ``module:name`` or ``pickle:SHA256`` for the user's own object.
     label
         Name of the 0/1 column.
     numeric, categorical
@@ -82,6 +91,19 @@ class DataSpec:
     categorical: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     holdout: float = 0.1
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files, folders, patterns and URLs of `path`."""
+        return tuple(filter(None, self.path.split("\n")))
+
+    @property
+    def place(self) -> str:
+        """Where the rows are, in a few words."""
+        paths = self.paths
+        if not paths:
+            return "the census data"
+        return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
     def __post_init__(self) -> None:
         _check.fraction("holdout", self.holdout)
@@ -119,39 +141,6 @@ class Migration(StrEnum):
 
     SEAMLESS = "seamless"  # copied while training goes on, with a short pause for the last changes
     RESTART = "restart"  # training stops, a checkpoint is written and read again: the baseline
-
-
-class Metric(StrEnum):
-    """Metric of an evaluation."""
-
-    AUC = "auc"
-    LOG_LOSS = "log_loss"
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyStopping:
-    """End training when evaluations on held-out rows show no further gain.
-
-    They are scored after every pass but the last, while training goes on. The job keeps the parameters of its
-    end, not those of the best evaluation.
-
-    Parameters
-    ----------
-    metric
-        Of an evaluation after every pass.
-    patience
-        Evaluations without a gain of `min_gain` before training ends.
-    """
-
-    metric: Metric = Metric.AUC
-    patience: int = 1
-    min_gain: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.metric not in set(Metric):
-            raise InvalidValueError(f"early stopping metric must be auc or log_loss, got {self.metric!r}")
-        _check.at_least("early stopping patience", self.patience, 1)
-        _check.at_least("early stopping min_gain", self.min_gain, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +196,7 @@ class ModelSpec:
         for name in ("beta1", "beta2"):
             _check.fraction(name, getattr(self, name))
         _check.above_zero("epsilon", self.epsilon)
+        _check.seed(self.seed)
         _check.at_least("embedding_dim", self.embedding_dim, 1)
         _check.at_least("hash_size", self.hash_size, 2)
         _check.above_zero("learning_rate", self.learning_rate)
@@ -270,6 +260,15 @@ class JobSpec:
         How parameters move to other PS.
     early_stopping
         When to end training before its last pass; None means never.
+    max_skipped_batches
+        Batches of one pass whose loss or gradients are not finite that are skipped; one more ends the job.
+    max_restarts_per_error
+        Nodes of a role that are started again within a day after the same error of their program; one more
+        such error ends the job. Unless it is 0, a role with more nodes than that is allowed one for each.
+    gradient_clip_norm
+        The gradients of a batch are scaled down to this norm; None means that they are not.
+    start_from
+        The checkpoint that it begins from; None means untrained parameters.
     kubernetes
         Settings of its pods.
     foreign
@@ -294,7 +293,7 @@ class JobSpec:
     heartbeat_timeout_s: float = 30.0
     pins: Pins = field(default_factory=Pins)
     objective: Objective = Objective.VALUE
-    policy: str = "throughput-model"
+    policy: str = DEFAULT_POLICY
     warm_start: bool = False
     budget_per_hour: float | None = None
     deadline_s: float | None = None
@@ -304,6 +303,10 @@ class JobSpec:
     checkpoint_url: str = ""
     migration: Migration = Migration.SEAMLESS
     early_stopping: EarlyStopping | None = None
+    max_skipped_batches: int = 10
+    max_restarts_per_error: int = 10
+    gradient_clip_norm: float | None = None
+    start_from: StartFrom | None = None
     kubernetes: KubernetesSpec = field(default_factory=KubernetesSpec)
     foreign: ExternalSpec | None = None
 
@@ -312,12 +315,19 @@ class JobSpec:
         _check.job_name(self.name)
         _check.at_least("batch_size", self.batch_size, 1)
         _check.at_least("epochs", self.n_epoch, 1)
+        _check.seed(self.seed)
         _check.at_least("shard_batches", self.shard_batches, 1)
         _check.at_least("checkpoint_every_s", self.checkpoint_every_s, 0)
+        _check.at_least("max_skipped_batches", self.max_skipped_batches, 0)
+        _check.at_least("max_restarts_per_error", self.max_restarts_per_error, 0)
         _check.above_zero("heartbeat_timeout_s", self.heartbeat_timeout_s)
-        for name in ("budget_per_hour", "deadline_s"):
+        for name in ("budget_per_hour", "deadline_s", "gradient_clip_norm"):
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))
+        if self.start_from is not None and not self.start_from.source.strip():
+            raise InvalidValueError(
+                "start_from.source must name a run or the URL of a checkpoint, got none; set it (--from RUN)"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +360,9 @@ class CategoricalColumn:
 class FeatureSpec:
     """The encoding of rows as numbers; made once from the data, the same on every node.
 
-    The number of rows of a stream (`is_stream`) is unknown: `n_train` is an estimate for planning.
+    The number of rows of a stream (`is_stream`) is unknown: `n_train` is an estimate for planning. Rows are
+    numbered over `files`; `column_types` is the Arrow schema in base64 that all of them are read with. Jobs
+    before these fields have neither.
     """
 
     label: str
@@ -359,6 +371,8 @@ class FeatureSpec:
     n_train: int
     n_eval: int
     is_stream: bool = False
+    files: tuple[FileRows, ...] = ()
+    column_types: str = ""
 
     @property
     def n_table_row(self) -> int:

@@ -6,40 +6,16 @@ worker and PS has its own few messages in `core.runtime.exchange`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
-from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+from dlrover_nb.core.structs.failures import ProgramError
 from dlrover_nb.core.structs.questions import LogLine
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample
-from dlrover_nb.core.structs.shards import Lease, Shard
+from dlrover_nb.core.structs.shards import Lease, Shard, SkippedBatch
 
 N_BUCKET = 256  # units in which table rows are spread over PS and moved between them
-
-
-@dataclass(frozen=True, slots=True)
-class NodeConfig:
-    """The configuration of a node process.
-
-    `folder` is the job's private run folder (ipc sockets, keys, checkpoints); `master` the endpoint to
-    say Hello to; `public_key`/`secret_key` the job's CURVE pair (Z85), used on tcp. `listen` is the
-    prefix of the endpoint that a PS binds: ``ipc`` or ``tcp://ADDRESS``. `master_file` names the file
-    that holds the master's endpoint when that may change; empty: it does not.
-    """
-
-    node: str
-    role: Role
-    spec: JobSpec
-    features: FeatureSpec
-    cpu: float
-    memory_mib: int
-    master: str
-    listen: str
-    folder: str
-    public_key: str
-    secret_key: str = field(repr=False)
-    master_file: str = ""
 
 
 # node -> master
@@ -63,7 +39,8 @@ class Report:
     """Heartbeat with measurements; a worker adds how many rows of its shard are done.
 
     `n_dropped` counts the messages so far that the node could not decode. `members` are the workers in the
-    rounds of this PS (BSP, SSP): the master repeats a lost Forget for a dead one.
+    rounds of this PS (BSP, SSP): the master repeats a lost Forget for one that was given up. `doing` names
+    long work of the node, of which a piece may take longer than a heartbeat; empty: none.
     """
 
     sample: NodeSample
@@ -71,6 +48,16 @@ class Report:
     n_row_done: int = 0
     n_dropped: int = 0
     members: tuple[str, ...] = ()
+    doing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """Heartbeat of a node whose report is overdue: its main thread has done `n_step` pieces of work."""
+
+    node: str
+    n_step: int
+    doing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +79,15 @@ class ShardFinished:
 
     node: str
     lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSkipped:
+    """A batch of a training shard could not be used; its rows count as done."""
+
+    node: str
+    lease: Lease
+    batch: SkippedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +177,14 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A PS refuses all requests of a worker from now on, in answer to Forget."""
+
+    node: str
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
 class LinesWritten:
     """New log lines of a node since its last message of this kind, oldest first.
 
@@ -195,12 +199,21 @@ class LinesWritten:
 
 @dataclass(frozen=True, slots=True)
 class NodeFailed:
-    """A node has failed; `retryable` is False for errors that a new node would repeat."""
+    """A node has failed; `retryable` is False for errors that a new node would repeat.
+
+    `place` is where in the code, as in `ProgramError`.
+    """
 
     node: str
     why: str
     retryable: bool
     out_of_memory: bool = False
+    place: str = ""
+
+    @property
+    def error(self) -> ProgramError | None:
+        """The error of its program; None: it was out of memory, which more of it mends."""
+        return None if self.out_of_memory else ProgramError(self.why, self.place)
 
 
 # master -> node
@@ -315,7 +328,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """To the PS of index 0: a worker is dead; the rounds must not wait for it (BSP, SSP)."""
+    """To a PS: a worker was given up. Refuse it, let no round wait for it, and answer Forgotten."""
 
     worker: str
 
@@ -339,8 +352,10 @@ class Stop:
 FromNode = (
     Hello
     | Report
+    | Alive
     | ShardAsked
     | ShardFinished
+    | BatchSkipped
     | StreamEnded
     | Paused
     | Copied
@@ -348,6 +363,7 @@ FromNode = (
     | Loaded
     | Moved
     | Left
+    | Forgotten
     | NodeFailed
 )
 ToNode = (

@@ -23,7 +23,9 @@ class JobTraits:
     n_sample
         Samples to train, all epochs.
     code_hash
-        Hash of the user's own code; empty for built-in models.
+        Identity of the code that computes the model, a built-in one's too; empty: unknown.
+    data_hash
+        Identity of the data's shape: its columns and their kinds; empty: unknown.
     """
 
     model: str
@@ -36,6 +38,7 @@ class JobTraits:
     owner: str = ""
     name: str = ""
     code_hash: str = ""
+    data_hash: str = ""
 
     def __post_init__(self) -> None:
         for name in ("n_table", "embedding_dim", "n_table_row", "dense_bytes", "n_sample"):

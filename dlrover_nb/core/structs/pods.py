@@ -92,8 +92,8 @@ def storage_advice(spec: JobSpec) -> str:
     lasting = f"mount a volume at {STATE}"
     if not keeps_checkpoints(spec):
         return (
-            "nothing outlives this job's pods: a parameter server that is lost makes it start over, and no "
-            f"model is left; set checkpoint_url, or {lasting}"
+            "nothing outlives this job's pods: the loss of a parameter server restarts training from the "
+            f"beginning, and no model is kept; set checkpoint_url, or {lasting}"
         )
     if not spec.kubernetes.keeps_state:
         return f"the job does not outlive its master's pod; {lasting} if it is to"

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from dlrover_nb.core.structs import _check
 
+ASSUMED = "assumed prices"
+
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
@@ -20,6 +22,11 @@ class PriceTable:
     cpu_hour: float | None = 0.034
     gib_hour: float | None = 0.0045
     assumed: bool = True
+
+    @property
+    def note(self) -> str:
+        """What follows an amount of money: that its prices are assumed, where they are."""
+        return f", {ASSUMED}" if self.assumed else ""
 
     def __post_init__(self) -> None:
         for name in ("cpu_hour", "gib_hour"):

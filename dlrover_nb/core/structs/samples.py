@@ -42,6 +42,9 @@ class NodeSample:
     requests served, and 0). `cpu_cores` is CPU time over wall time. `memory_mib` is resident memory,
     `parameter_mib` what parameters and optimizer state take of it (PS only). `n_byte_sent` and
     `n_byte_received` are what went between workers and PS in the window.
+
+    All measurements are finite: JSON, and so a journal, holds no others. A loss may be NaN; it is read back
+    as unknown.
     """
 
     node: str
@@ -60,12 +63,19 @@ class NodeSample:
     n_byte_sent: int = 0
     n_byte_received: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("at_s", "window_s", "iter_s", "cpu_cores", "memory_mib", "parameter_mib"):
+            _check.finite(name, getattr(self, name))
+        _check.finite("split", self.split.total_s)
+
 
 @dataclass(frozen=True, slots=True)
 class ProfileSample:
     """One row of the fit: what a plan did over one steady window.
 
-    `iter_s` is T_iter of Eq. 1, the mean iteration of one worker: w*m/throughput.
+    `iter_s` is T_iter of Eq. 1, the mean iteration of one worker: w*m/throughput. `compute_share` and
+    `wait_share` are the parts of it that workers computed and waited for PS; None: not known, as where a job
+    reports no parts.
     """
 
     at_s: float
@@ -73,6 +83,8 @@ class ProfileSample:
     plan: ResourcePlan
     batch_size: int
     samples_per_s: float
+    compute_share: float | None = None
+    wait_share: float | None = None
 
     def __post_init__(self) -> None:
         _check.above_zero("samples_per_s", self.samples_per_s)

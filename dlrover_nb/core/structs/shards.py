@@ -68,6 +68,45 @@ class QuarantinedShard:
         return f"shard {self.shard} (rows {self.start} to {self.stop}) ended {', '.join(self.killed)}"
 
 
+MOST_NAMED = 10  # rows that a report names
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedBatch:
+    """A batch of a training shard that was not trained, because its loss or gradients cannot be used.
+
+    `first` and `last` are the smallest and the largest number of its rows in the data. Of the `n_at_fault`
+    rows for which the model gives no finite number, `rows` names the first ones; without any, no row stands
+    out.
+    """
+
+    shard: int
+    n_row: int
+    first: int
+    last: int
+    why: str
+    n_at_fault: int = 0
+    rows: tuple[int, ...] = ()
+
+    def is_of_same_rows(self, other: SkippedBatch) -> bool:
+        """Whether both are of the same rows in the same pass."""
+        mine, theirs = ((each.shard, each.n_row, each.first, each.last, each.rows) for each in (self, other))
+        return mine == theirs
+
+    def __str__(self) -> str:
+        return f"a batch of {self.n_row} rows between {self.first} and {self.last}: {self.reason}"
+
+    @property
+    def reason(self) -> str:
+        """Why it was skipped, with the rows at fault."""
+        if not self.n_at_fault:
+            return self.why
+        names = ", ".join(map(str, self.rows))
+        more = f" and {self.n_at_fault - len(self.rows)} more" * (self.n_at_fault > len(self.rows))
+        rows = f"row{'s' * (self.n_at_fault > 1)} {names}{more}"
+        return f"{self.why}; the model gives no finite number for {rows}"
+
+
 class ShardAction(StrEnum):
     """Decision about a shard in quarantine."""
 

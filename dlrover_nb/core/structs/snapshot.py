@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.capacity import Capacity
+from dlrover_nb.core.structs.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Prediction, Proposal
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
-from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts
+from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
+from dlrover_nb.core.structs.start_from import BeganFrom
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -239,7 +241,15 @@ class JobSnapshot:
     )
     memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
     under_way: str = ""  # id of the decision whose plan is being applied; empty: none is
+    skipped_batches: tuple[SkippedBatch, ...] = ()  # that could not be trained: the last ones
+    began_from: BeganFrom | None = None  # None: the job began with untrained parameters
     measuring: str = ""  # id of the decision whose applied plan is compared with its prediction; empty: none
+    deadline: DeadlineOutlook | None = None  # None: the job has none, or nothing is known of its speed
+
+    @property
+    def ran(self) -> ResourcePlan | None:
+        """The plan that runs, or ran last: during a change it may train on; None before the first one ran."""
+        return self.running or (self.markers[-1].plan if self.markers else None)
 
     @property
     def undo_cancels(self) -> bool:

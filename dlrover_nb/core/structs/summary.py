@@ -24,7 +24,7 @@ class JobSummary:
     phase: JobPhase
     owner: str
     started_at_s: float
-    plan: ResourcePlan | None
+    plan: ResourcePlan | None  # that runs, or ran last; before the first one ran, the wanted one
     samples_per_s: float
     done: float  # share of the training samples, 0 to 1
     open_proposal: str | None
@@ -46,7 +46,7 @@ def summarize(snapshot: JobSnapshot) -> JobSummary:
         phase=snapshot.phase,
         owner=snapshot.spec.owner,
         started_at_s=snapshot.started_at_s,
-        plan=snapshot.target,
+        plan=snapshot.ran or snapshot.target,
         samples_per_s=snapshot.samples_per_s,
         done=share_done(train),
         open_proposal=snapshot.open_proposal.id if snapshot.open_proposal else None,

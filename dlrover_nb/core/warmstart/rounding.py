@@ -47,16 +47,15 @@ def into_space(bounds: PlanBounds, capacity: Capacity, pins: Pins | None = None)
     A plan that exceeds the quota or the machines loses nodes of both roles in proportion until it fits.
     """
     held = pins or Pins()
+    most_workers, most_ps = bounds.counts
 
     def into(plan: ResourcePlan) -> ResourcePlan | None:
         worker = replace(
             plan.worker,
-            count=min(plan.worker.count, bounds.max_workers),
+            count=min(plan.worker.count, most_workers),
             cpu=_nearest(plan.worker.cpu, bounds.worker_cpus),
         )
-        ps = replace(
-            plan.ps, count=min(plan.ps.count, bounds.max_ps), cpu=_nearest(plan.ps.cpu, bounds.ps_cpus)
-        )
+        ps = replace(plan.ps, count=min(plan.ps.count, most_ps), cpu=_nearest(plan.ps.cpu, bounds.ps_cpus))
         return _shrunk(ResourcePlan(worker, ps), bounds, capacity, held)
 
     return into

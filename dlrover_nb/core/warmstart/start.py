@@ -20,7 +20,7 @@ import numpy as np
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.warmstart.prior import combine
 from dlrover_nb.core.warmstart.rounding import numbers_of, plan_of
-from dlrover_nb.core.warmstart.similarity import WEIGHTS, features, log_numbers, similarities
+from dlrover_nb.core.warmstart.similarity import WEIGHTS, differences, features, log_numbers, similarities
 from dlrover_nb.core.warmstart.smoothing import Relatives, exponential, interpolate
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def warm_start(
     if plan is None:
         return None
     prior = combine([(similar, job.fit) for job, similar in top if job.fit is not None])
-    return WarmStart(plan, tuple(top), prior, _why(top, len(order), scaled=scaled))
+    return WarmStart(plan, tuple(top), prior, _why(traits, top, len(order), scaled=scaled))
 
 
 def accuracy(start: float, final: float) -> float:
@@ -152,10 +152,11 @@ def _interpolated(traits: JobTraits, past: Sequence[PastJob]) -> Array:
     return np.asarray(np.exp(np.clip(found, least, most)))
 
 
-def _why(top: Sequence[tuple[PastJob, float]], n_past: int, *, scaled: bool) -> str:
+def _why(traits: JobTraits, top: Sequence[tuple[PastJob, float]], n_past: int, *, scaled: bool) -> str:
     closest, similar = top[0]
     name = closest.traits.name or closest.traits.model
     others = f" and {len(top) - 1} more" if len(top) > 1 else ""
-    sized = f", sized by what {n_past} past jobs teach" if scaled else ""
-    alike = f"{name} ({int(100 * similar)} % alike){others}"
+    sized = f", sized from {n_past} past jobs" if scaled else ""
+    differs = ", ".join(differences(traits, closest.traits))
+    alike = f"{name} ({int(100 * similar)} % similar{f': {differs}' * bool(differs)}){others}"
     return f"Starts like {alike}, which ended on {closest.final.short}{sized}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.client.handle import Until
+from dlrover_nb.core.client.until import Until
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.magics.flags import JOB, WHY
 from dlrover_nb.magics.parser import number, one_of, whole
@@ -118,11 +118,17 @@ VERBS = (
         (JOB, WHY),
         'quick-start --why "good enough"',
     ),
-    Verb("stop", "stop a job, keeping what it learnt", stop, (JOB, WHY), 'quick-start --why "good enough"'),
-    Verb("delete", "remove a job and all that it left but its history", delete, DELETE, "quick-start"),
+    Verb(
+        "stop",
+        "stop a job; its checkpoints and history are kept",
+        stop,
+        (JOB, WHY),
+        'quick-start --why "good enough"',
+    ),
+    Verb("delete", "remove a job and its files; its history is kept", delete, DELETE, "quick-start"),
     Verb(
         "shards",
-        "show the account of rows, and decide about shards in quarantine",
+        "show the state of all rows, and decide about shards in quarantine",
         shards,
         SHARDS,
         'quick-start --skip 7 --why "damaged rows"',

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LOGS = (
     JOB,
     argument("node", metavar="NODE", nargs="?", help="name of a node, such as worker-0; default: all nodes"),
-    argument("-n", "--lines", type=whole, metavar="N", default=100, help="number of lines; default: 100"),
+    argument("-n", "--lines", type=whole, metavar="N", default=100, help="number of lines"),
 )
 HISTORY = (JOB, argument("--run", metavar="RUN", help="id of a run; default: the newest"))
 SCORE = (

@@ -36,7 +36,7 @@ def predict(commands: Commands, *, job: str, rows: str, output: str, force: bool
     scores = load_model(_trained(commands, job)).predict(rows)
     path = write_scores(output, scores, force=force)
     text = f"probabilities of {len(scores):,} rows, mean {scores.mean():.4f}, written to {path}"
-    return Note(f"Prediction of {job}", text)
+    return Note(f"Prediction of {job}", text, str(path))
 
 
 def _trained(commands: Commands, name: str) -> JobHandle | str:

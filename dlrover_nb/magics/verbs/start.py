@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.extensions import DATA_SOURCES, OPTIMIZERS, names
-from dlrover_nb.core.structs.job import DataFormat, Embedding, Metric, Migration, Mode, Optimizer, Sync
+from dlrover_nb.core.structs.early_stopping import Metric
+from dlrover_nb.core.structs.job import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
 from dlrover_nb.magics.flags import JOB, SIZE_FLAGS, flags_of
 from dlrover_nb.magics.parser import columns, number, one_of, setting, whole, widths, yes_no
 from dlrover_nb.magics.verb import Verb, argument
@@ -30,24 +31,30 @@ CONNECT = (
     argument(
         "address", metavar="ADDRESS", nargs="?", help="of an existing Ray; default: a Ray on this machine"
     ),
-    argument("--cpus", type=number, metavar="N", help="cores of a Ray that is started here"),
+    argument("--cpus", type=number, metavar="N", help="cores of a Ray that is started here; default: all"),
     argument("--machines", type=whole, metavar="N", help="number of simulated machines"),
     argument("--speed", type=number, metavar="X", help="simulated seconds per second"),
     argument("--context", metavar="CONTEXT", help="of the kubeconfig; default: its current one"),
     argument("--namespace", metavar="NAMESPACE", help="where jobs run; default: that of the context"),
 )
 SUBMIT_FLAGS: FlagTable = (
-    ("--data", "data.path", str, "FILE", "rows to train on; default: the census rows of the package"),
+    (
+        "--data",
+        "data.path",
+        str,
+        "FILE",
+        "rows to train on: a file, folder, pattern or URL; default: the census rows of the package",
+    ),
     (
         "--format",
         "data.format",
         one_of("format", DataFormat, partial(names, DATA_SOURCES)),
         "FORMAT",
-        "census, parquet, criteo, numpy or own",
+        "of the rows; default: by the extension of the file",
     ),
     ("--label", "data.label", str, "COLUMN", "column with the label, 0 or 1"),
     ("--numeric", "data.numeric", columns, "A,B", "number columns; default: chosen by type"),
-    ("--categorical", "data.categorical", columns, "A,B", "columns of ids"),
+    ("--categorical", "data.categorical", columns, "A,B", "columns of ids; default: chosen by type"),
     ("--exclude", "data.exclude", columns, "A,B", "columns to ignore"),
     ("--holdout", "data.holdout", number, "SHARE", "share of rows kept for evaluation"),
     ("--mode", "mode", one_of("mode", Mode), "MODE", "who decides: manual, suggest or auto"),
@@ -76,8 +83,27 @@ SUBMIT_FLAGS: FlagTable = (
     ("--staleness", "staleness", whole, "N", "bound of ssp, in iterations"),
     ("--overlap", "overlap", yes_no, "YES|NO", "whether a worker computes while gradients travel"),
     ("--migration", "migration", one_of("migration", Migration), "KIND", "seamless or restart"),
-    ("--checkpoint-url", "checkpoint_url", str, "URL", "where checkpoints are stored"),
-    ("--early-stopping", "early_stopping.metric", one_of("metric", Metric), "METRIC", "auc or log_loss"),
+    (
+        "--checkpoint-url",
+        "checkpoint_url",
+        str,
+        "URL",
+        "of checkpoints; default: in the run folder",
+    ),
+    (
+        "--from",
+        "start_from.source",
+        str,
+        "RUN|URL",
+        "begin with the parameters of a run (job, folder, id) or URL; default: untrained parameters",
+    ),
+    (
+        "--early-stopping",
+        "early_stopping.metric",
+        one_of("metric", Metric),
+        "METRIC",
+        "auc or log_loss; default: no early end",
+    ),
     ("--patience", "early_stopping.patience", whole, "N", "passes without gain before training ends"),
     ("--min-gain", "early_stopping.min_gain", number, "X", "smallest improvement that counts"),
     *SIZE_FLAGS,
@@ -92,10 +118,30 @@ SUBMIT = (
         help="start with the final plan of similar jobs, where there are any",
     ),
     argument(
+        "--from-rows",
+        action="store_true",
+        help="go on where that run stopped in the same data; without it all rows are trained",
+    ),
+    argument(
         "--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="any key of a job file"
     ),
     argument("--wait", action="store_true", help="block until the job has ended; exit code 1 if it failed"),
 )
+
+
+def job_default(path: str) -> object:
+    """Return the default of a key of a job file; None for a flag that is none."""
+    from dlrover_nb.core.jobfile import default_at, known_keys  # noqa: PLC0415 - for the help alone
+
+    group, _, key = path.rpartition(".")
+    return default_at(path) if key in known_keys(group) else None
+
+
+def connect_default(name: str) -> object:
+    """Return the default of a flag of `connect`."""
+    from dlrover_nb.core.backends.simulated import assumptions  # noqa: PLC0415 - for the help alone
+
+    return {"machines": assumptions.N_MACHINE, "speed": assumptions.SPEED}.get(name)
 
 
 def connect(commands: Commands, *, kind: str, address: str | None, **options: Unpack[Options]) -> Cluster:
@@ -109,11 +155,12 @@ def settings_of(values: Values) -> Values:
     given = [(path, values[path]) for path in paths if values[path] is not None]
     name = [("name", values["name"])] if values["name"] else []
     warm = [("warm_start", True)] if values["warm_start"] else []
+    rows = [("start_from.rows", True)] if values["from_rows"] else []
     named: object = values["set"]
     assert isinstance(named, list)
     return {
         "file": values["file"],
-        "settings": (*named, *name, *given, *warm),
+        "settings": (*named, *name, *given, *warm, *rows),
         "wait": values["wait"],
     }
 
@@ -128,7 +175,7 @@ def submit(
 ) -> Job | StatusView:
     """Start a job, and wait for its end with ``--wait``."""
     from dlrover_nb.api.job import Job  # noqa: PLC0415 - see the package
-    from dlrover_nb.api.views import Note  # noqa: PLC0415 - see the package
+    from dlrover_nb.api.views import SubmittedView  # noqa: PLC0415 - see the package
     from dlrover_nb.magics.submission import own_code, spec_of  # noqa: PLC0415 - see the package
 
     commands.check_can_submit()
@@ -137,8 +184,10 @@ def submit(
     commands.session.note_submitted(spec.name)
     if wait:
         return commands.wait(job)
-    text = f"{spec.plan}; mode {spec.mode}\n{commands.command} watch {spec.name} follows it"
-    return Job(job.handle, job.poller, Note(f"Submitted {spec.name}", text))
+    follow = f"{commands.command} watch {spec.name} follows it"
+    handle = job.handle
+    first = SubmittedView(spec, follow, job.schema, handle.bounds, handle.deadline)
+    return Job(handle, job.poller, first)
 
 
 def jobs(commands: Commands) -> JobsView:
@@ -161,7 +210,7 @@ def watch(commands: Commands, *, job: str | None) -> LiveView:
 
 
 VERBS = (
-    Verb("connect", "start or join where jobs run", connect, CONNECT, "ray"),
+    Verb("connect", "start or join where jobs run", connect, CONNECT, "ray", default_of=connect_default),
     Verb(
         "submit",
         "start a job, from flags, YAML or Python",
@@ -171,6 +220,7 @@ VERBS = (
         (settings_of,),
         takes_cell=True,
         exits_by_phase=True,
+        default_of=job_default,
     ),
     Verb("jobs", "list jobs", jobs),
     Verb("status", "show a job's state", status, (JOB,), "quick-start"),

@@ -19,7 +19,7 @@ from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import chart
 from dlrover_nb.widgets.marks import Area, Drawing, Kind, Panel, Piece, Plot, Strips
-from dlrover_nb.widgets.palette import BLUE, GREEN, ORANGE, PURPLE, RED, SKY
+from dlrover_nb.widgets.palette import BLUE, GREEN, ORANGE, PALE, PURPLE, RED, SKY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ KINDS = (
     Kind("compute", GREEN),
     Kind("update: gradients", ORANGE, "left_diagonal_line"),
     Kind("peers: waits for peers", RED, "cross"),
-    Kind("idle: waits for requests", "#d0d5db", "horizontal_line"),
+    Kind("idle: waits for requests", PALE, "horizontal_line"),
     Kind("other", PURPLE, "ring"),
 )
 LAST_S = 60.0

@@ -14,7 +14,7 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
 from dlrover_nb.widgets.marks import Band, Drawing, Line, Plot, Points, Rule
-from dlrover_nb.widgets.palette import BLACK, BLUE, RED
+from dlrover_nb.widgets.palette import BLUE, INK, RED
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import Curve, JobSnapshot, SeriesChunk
@@ -80,7 +80,7 @@ def plot(data: Columns) -> Plot:
         Band(data.x, data.low, data.high, BLUE, "90 % band"),
         Line(beyond, data.outside if beyond else (), RED, "extrapolated", "6 3"),
         Line(data.x, data.inside, BLUE, "fitted"),
-        Points(data.measured_x, data.measured_y, BLACK, "measured"),
+        Points(data.measured_x, data.measured_y, INK, "measured"),
         Rule(data.at, f"now: {data.at:g}"),
     )
     words = f"Predicted throughput against {name}, now {data.at:g}, with {len(data.measured_x)} samples."

@@ -9,12 +9,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.deadline import percent
 from dlrover_nb.core.structs.decisions import EFFORT_UNIT
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
 from dlrover_nb.widgets.marks import Drawing, Line, Plot, Points
-from dlrover_nb.widgets.palette import BLACK, BLUE, GREEN, ORANGE, RED, SKY
+from dlrover_nb.widgets.palette import BLUE, GREEN, INK, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Candidate, ParetoFront
@@ -48,18 +49,27 @@ class Columns:
     currency: str
     n_plan: int
     asked: tuple[Dot, ...] = ()  # plans that the user queried
+    is_assumed: bool = False  # the prices are; unknown of a front alone
 
     @property
     def cost_unit(self) -> str:
         """Unit of the cost axis, short: money per hour, or cores where money does not distinguish plans."""
-        return f"{self.currency}/h" if self._price != 0 and self._price is not None else EFFORT_UNIT
+        return f"{self.currency}/h{self._note}" if self._price else EFFORT_UNIT
 
     @property
     def cost_label(self) -> str:
         """Label of the cost axis, and the reason where it is not money."""
         if self._price is None:
             return f"{EFFORT_UNIT}, {units.PRICE_UNKNOWN}"
-        return f"cost in {self.currency} per hour" if self._price else f"{EFFORT_UNIT}, which cost nothing"
+        return (
+            f"cost in {self.currency} per hour{self._note}"
+            if self._price
+            else f"{EFFORT_UNIT}, which cost nothing"
+        )
+
+    @property
+    def _note(self) -> str:
+        return units.Currency(self.currency, self.is_assumed).note
 
     @property
     def _price(self) -> float | None:
@@ -69,11 +79,22 @@ class Columns:
 
 def columns(snapshot: JobSnapshot, series: SeriesChunk | None = None) -> Columns:  # noqa: ARG001 - one signature for all charts
     """Return the chart's data."""
-    opened = snapshot.open_proposal
-    proposal = Dot(opened.candidate, (f"proposal {opened.id}",)) if opened else None
+    prices, proposal = snapshot.spec.prices, _proposed(snapshot)
     if snapshot.front is None:
-        return Columns((), None, proposal, snapshot.spec.prices.currency, 0)
-    return replace(of_front(snapshot.front), proposal=proposal)
+        return Columns((), None, proposal, prices.currency, 0, is_assumed=prices.assumed)
+    return replace(of_front(snapshot.front), proposal=proposal, is_assumed=prices.assumed)
+
+
+def _proposed(snapshot: JobSnapshot) -> Dot | None:
+    """Return the plan of the open proposal: as predicted now where it is on the front, else as proposed."""
+    opened = snapshot.open_proposal
+    if opened is None:
+        return None
+    front = snapshot.front
+    known = (front.current, *front.candidates) if front else ()
+    now = next((c for c in known if c.plan == opened.candidate.plan), None)
+    name = f"proposal {opened.id}"
+    return Dot(now, (name,)) if now else Dot(opened.candidate, (f"{name} as proposed",))
 
 
 def of_front(front: ParetoFront) -> Columns:
@@ -98,17 +119,17 @@ def marks(data: Columns) -> Drawing:
     unit = data.cost_unit
     layers = (
         edge,
-        _points([d for d in data.front if not d.names], BLUE, "circle", "on the front", unit),
+        _points([d for d in data.front if not d.names], BLUE, "circle", "front", unit),
         replace(
-            _points(picked, GREEN, "triangle", "named pick", unit),
+            _points(picked, GREEN, "triangle", "pick", unit),
             labels=[", ".join(d.names) for d in picked],
         ),
-        _points(_known(data.now), BLACK, "square", "plan now", unit),
-        _points(_known(data.proposal), RED, "diamond", "open proposal", unit, 6.0),
+        _points(_known(data.now), INK, "square", "now", unit),
+        _points(_known(data.proposal), RED, "diamond", "proposal", unit, 6.0),
         _points([*data.asked], ORANGE, "diamond", "asked about", unit, 6.0),
     )
     some = data.front or data.now or data.proposal or data.asked
-    title = SHORT_TITLE + (" (bars: 90 % band)" if data.front else ": none yet, no fit")
+    title = "Pareto front (bars: 90 % band)" if data.front else f"{SHORT_TITLE}: none yet, no fit"
     plot = Plot(title, _words(data), data.cost_label, "samples/s", layers, height=320)
     empty = "" if some else "None yet: the fit waits for steady samples."
     return Drawing(SHORT_TITLE, plot.desc, (plot,), empty)
@@ -137,9 +158,10 @@ def words(dot: Dot, cost_unit: str) -> str:
     """Return a plan's throughput and cost as one line."""
     c, p = dot.candidate, dot.candidate.prediction
     untried = ", extrapolated" if p.extrapolates else ""
+    in_time = "" if c.in_time is None else f", {percent(c.in_time)} probable by the deadline"
     return (
         f"{dot.label}: {units.rate(p.samples_per_s)} ({units.interval(p.low, p.high)}{untried}), "
-        f"{units.number(c.cost)} {cost_unit}, finish in {units.duration(c.finish_s)}"
+        f"{units.number(c.cost)} {cost_unit}, finish in {units.duration(c.finish_s)}{in_time}"
     )
 
 
@@ -150,9 +172,16 @@ def _words(data: Columns) -> str:
 
 def data_table(data: Columns, *, named_only: bool = False) -> Table:
     """Return the same numbers as a table: of all plans, or of those that have a name."""
-    rows = tuple(_row(dot) for dot in _merged(data) if dot.names or not named_only)
-    head = ("which", "plan", data.cost_unit, "samples/s", "90 % band", "finish", "pause", "range")
-    note = f"{len(data.front)} of {data.n_plan:,} plans weighed; cheapest first." if data.front else ""
+    shown = [dot for dot in _merged(data) if dot.names or not named_only]
+    is_due = any(dot.candidate.in_time is not None for dot in shown)
+    rows = tuple((*_row(dot), *((_chance(dot),) if is_due else ())) for dot in shown)
+    known = ("which", "plan", data.cost_unit, "samples/s", "90 % band", "finish", "pause", "range")
+    head = (*known, "in time") if is_due else known
+    note = (
+        f"{len(data.front)} of {data.n_plan:,} plans weighed, predicted now; cheapest first."
+        if data.front
+        else ""
+    )
     note += " The other plans of the front are left out." * (named_only and len(rows) < len(_merged(data)))
     return Table("Pareto front", head, rows, note)
 
@@ -186,6 +215,11 @@ def _row(dot: Dot) -> tuple[str, ...]:
         units.duration(c.transition_s),
         "untried" if c.prediction.extrapolates else "tried",
     )
+
+
+def _chance(dot: Dot) -> str:
+    chance = dot.candidate.in_time
+    return units.MISSING if chance is None else percent(chance)
 
 
 CHART = chart("front", SHORT_TITLE, columns=columns, marks=marks, data_table=data_table)

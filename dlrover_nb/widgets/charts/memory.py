@@ -21,7 +21,7 @@ from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
 from dlrover_nb.widgets.marks import Band, Drawing, Layer, Line, Orientation, Plot, Rule, node_line
 from dlrover_nb.widgets.oom import countdown, headline, running_out
-from dlrover_nb.widgets.palette import BLUE, GREEN, INK, PURPLE, RED
+from dlrover_nb.widgets.palette import INK, PS_COLOR, WORKER_COLOR
 from dlrover_nb.widgets.series import (
     MOST_ROWS,
     N_BUCKET,
@@ -43,7 +43,7 @@ _MOST_NAMED = 6  # nodes in the legend of a live chart
 _LEAST_LOOK_AHEAD_S = 30.0
 _LOOK_AHEAD = 0.5  # of the time so far: the past stays the larger part of the chart
 _FAR = 4.0  # a limit this many times above the greatest use would flatten the lines: only named
-_ROLE_COLOR = {Role.WORKER: RED, Role.PS: PURPLE}
+_ROLE_COLOR = {Role.WORKER: WORKER_COLOR, Role.PS: PS_COLOR}
 _FORECAST_DASH = "1 4"
 _LIMIT_DASH = {Role.WORKER: "8 4", Role.PS: "12 3 2 3"}
 
@@ -178,7 +178,8 @@ def _lines(data: Columns) -> Iterable[Layer]:
 
 
 def _ranges(data: Columns) -> Iterable[Layer]:
-    for role, color, dash in ((Role.WORKER, BLUE, ""), (Role.PS, GREEN, "6 3")):
+    for role, dash in ((Role.WORKER, ""), (Role.PS, "6 3")):
+        color = _ROLE_COLOR[role]
         of_role = {name: y for name, y in data.nodes.values.items() if data.role_of[name] is role}
         if of_role:
             all_of = spread(WideTable(data.nodes.t_s, of_role))

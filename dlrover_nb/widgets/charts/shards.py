@@ -10,7 +10,7 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
 from dlrover_nb.widgets.marks import Area, Drawing, Plot
-from dlrover_nb.widgets.palette import GREEN, ORANGE
+from dlrover_nb.widgets.palette import GREEN, ORANGE, PALE
 from dlrover_nb.widgets.series import bucket_s, trace
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ TITLE = "Shards to train"
 RATE_S = 60.0  # the rate is that of the last minute
 N_TWIN_ROW = 8
 _N_BUCKET = 96
-_KINDS = (("done", GREEN, ""), ("doing", ORANGE, "right_diagonal_line"), ("to do", "#d0d5db", "dot"))
+_KINDS = (("done", GREEN, ""), ("doing", ORANGE, "right_diagonal_line"), ("to do", PALE, "dot"))
 
 
 @dataclass(frozen=True, slots=True)

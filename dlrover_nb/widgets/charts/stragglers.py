@@ -18,7 +18,7 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
 from dlrover_nb.widgets.marks import Drawing, Kind, Piece, Strips
-from dlrover_nb.widgets.palette import RED, SKY
+from dlrover_nb.widgets.palette import PALE, RED, SKY
 from dlrover_nb.widgets.series import MOST_ROWS, node_rows
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _shown(by_node: dict[str, tuple[Cell, ...]]) -> list[str]:
 def marks(data: Columns) -> Drawing:
     """Return the chart's marks: one piece for each worker and window."""
     kinds = (
-        Kind("like the others", "#e1e4e8"),
+        Kind("like the others", PALE),
         Kind(f"{_SLOWER:g} times or more", SKY),
         Kind(f"straggler: {data.threshold:g} times the others or more", RED, is_marked=True),
     )

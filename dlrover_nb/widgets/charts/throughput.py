@@ -47,7 +47,7 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int 
     job = series.job if series else {}
     t_s = [t - start for t in job.get("at_s", ())]
     now_s = (snapshot.ended_at_s or snapshot.at_s) - start
-    begins = [m.at_s - start for m in snapshot.markers]
+    begins = [max(0.0, m.at_s - start) for m in snapshot.markers]
     ends = [*begins[1:], max([now_s, *t_s])]
     levels = tuple(
         Level(m.plan.short, begin, end, m.predicted)
@@ -72,7 +72,7 @@ def marks(data: Columns) -> Drawing:
     x, level, low, high = band(data)
     layers: tuple[Layer, ...] = (
         Band(x, low, high, ORANGE, "90 % band"),
-        Line(x, level, ORANGE, "predicted when the plan was chosen", dash="6 3"),
+        Line(x, level, ORANGE, "predicted when proposed", dash="6 3", is_guide=True),
         Line(data.measured.t_s, data.measured.y, BLUE, "measured"),
         *(Rule(lv.from_s, lv.label, dash="2 3") for lv in data.levels),
     )

@@ -1,4 +1,4 @@
-"""Bokeh figures in a common style.
+"""Bokeh figures in a common style; their colors are those of the page (`theme`).
 
 Canvas drawing, never webgl: without a GPU webgl is 50 times slower to pan.
 """
@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bokeh.models import AdaptiveTicker, FactorRange, HoverTool, NumeralTickFormatter, Range1d
+from bokeh.models import AdaptiveTicker, FactorRange, HoverTool, NoOverlap, NumeralTickFormatter, Range1d
 from bokeh.plotting import figure
 
-from dlrover_nb.widgets.palette import GRID, INK
+from dlrover_nb.widgets.theme import FIGURE, TITLE
 
 if TYPE_CHECKING:
     from typing import Any
 
 HEIGHT, LOW_HEIGHT = 260, 200
+_APART = 24  # px between times: the last is moved inward by half its width, after the choice of those shown
+_TIP = (
+    '<div style="max-width:260px;white-space:normal">@words</div>'  # a line would reach over the page's edge
+)
 
 
 def plain_figure(
@@ -26,7 +30,7 @@ def plain_figure(
         title=title,
         height=HEIGHT,
         sizing_mode="stretch_width",
-        min_width=320,
+        styles=FIGURE,
         tools=tools,
         active_drag=None,
         active_scroll=None,
@@ -34,17 +38,15 @@ def plain_figure(
         x_axis_label=x_label,
         y_axis_label=y_label,
         output_backend="canvas",
-        background_fill_color="#ffffff",
-        border_fill_color="#ffffff",
         **ranges,
     )
+    fig.title.stylesheets = [TITLE]
+    fig.xaxis.major_label_policy = NoOverlap()
     fig.toolbar.logo = None
     fig.toolbar.autohide = True
     if not isinstance(ranges.get("y_range"), FactorRange):
         fig.yaxis.formatter = numbers()
     fig.axis.axis_label_text_font_style = "normal"
-    fig.axis.axis_label_text_color = INK
-    fig.grid.grid_line_color = GRID
     return fig
 
 
@@ -52,6 +54,7 @@ def time_figure(title: str, y_label: str, **ranges: object) -> Any:  # noqa: ANN
     """Return an empty figure over seconds since the job's start; the owner sets the range of y."""
     fig = plain_figure(title, "time since start (h:mm:ss)", y_label, **{"y_range": Range1d(0, 1), **ranges})
     fig.xaxis.formatter = NumeralTickFormatter(format="00:00:00")
+    fig.xaxis.major_label_policy = NoOverlap(min_distance=_APART)
     fig.xaxis.ticker = AdaptiveTicker(
         base=60, mantissas=[1, 2, 5, 10, 15, 30], min_interval=1, desired_num_ticks=5
     )
@@ -70,7 +73,7 @@ def dashes(dash: str) -> list[int]:
 
 def words_hover() -> Any:  # noqa: ANN401 - bokeh has no types
     """Return a hover tool that shows the column `words` as a line of text; `renderers` are added later."""
-    return HoverTool(tooltips="@words", renderers=[], visible=False)
+    return HoverTool(tooltips=_TIP, renderers=[], visible=False)
 
 
 def line_hover(unit: str) -> Any:  # noqa: ANN401 - bokeh has no types

@@ -1,7 +1,8 @@
 """The legend of a live figure: above the plot, where it covers no data.
 
 Its entries refer to sample glyphs without data. Bokeh rebuilds all entries, a canvas each, when anything
-changes that an entry refers to; with the real glyphs that is each second, and half of all painting. The
+changes that an entry refers to; with the real glyphs that is each second, and half of all painting. The new
+canvases are moreover blank until something else paints the whole figure. The
 legend exists from the start: if it were added and moved in the message of its first entry, a notebook's page
 would read of the entry before it knows the legend.
 """
@@ -17,13 +18,14 @@ from bokeh.models import LegendItem
 
 from dlrover_nb.widgets.live_charts import kit
 from dlrover_nb.widgets.marks import Area, Band, Kind, Line, Points
+from dlrover_nb.widgets.theme import LEGEND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
 BAND_ALPHA, HATCH_ALPHA = 0.18, 0.55
-_SAMPLE_SIZE = {"circle": 9, "square": 10, "triangle": 11, "diamond": 14}
+_SAMPLE_SIZE = {"circle": 9, "square": 10, "triangle": 11, "diamond": 14, "x": 11}
 _NOWHERE = [math.nan]
 
 
@@ -60,28 +62,26 @@ class Legend:
     def __init__(self, figure: Any) -> None:  # noqa: ANN401 - bokeh has no types
         self._figure = figure
         self._items: dict[Entry, LegendItem] = {}
-        self._fixed: list[LegendItem] = []
         self._shown: list[Entry] = []
+        self._also: list[Entry] = []
         self.model = BokehLegend(
             items=[], orientation="horizontal", ncols="auto", location="left", border_line_color=None,
-            label_text_font_size="11px", margin=0, padding=0, spacing=12,
+            stylesheets=[LEGEND], label_text_font_size="11px", margin=0, padding=0, spacing=10,
         )  # fmt: skip
         figure.add_layout(self.model, "above")
 
     def show(self, entries: Iterable[Entry]) -> None:
-        """Show these entries, in this order, and the permanent ones."""
-        wanted = list(dict.fromkeys(entries))
-        if wanted != self._shown:
-            self._shown = wanted
-            self._place()
+        """Show these entries, in this order, before those of `show_also`."""
+        self._place(list(dict.fromkeys(entries)), self._also)
 
-    def add(self, label: str, renderer: object) -> None:
-        """Add a permanent entry with its own sample."""
-        self._fixed.append(LegendItem(label=label, renderers=[renderer]))
-        self._place()
+    def show_also(self, entries: Iterable[Entry]) -> None:
+        """Show these entries too: of what another one draws on the figure."""
+        self._place(self._shown, list(entries))
 
-    def _place(self) -> None:
-        self.model.items = [*map(self._item, self._shown), *self._fixed]
+    def _place(self, shown: list[Entry], also: list[Entry]) -> None:
+        if (shown, also) != (self._shown, self._also):
+            self._shown, self._also = shown, also
+            self.model.items = [self._item(each) for each in (*shown, *also)]
 
     def _item(self, shown: Entry) -> LegendItem:
         if shown not in self._items:
@@ -98,8 +98,9 @@ class Legend:
                 _NOWHERE, _NOWHERE, _NOWHERE, fill_color=shown.color, fill_alpha=shown.alpha,
                 **(hatch if shown.pattern else {}),
             )  # fmt: skip
-        fill = "#ffffff" if shown.hollow else shown.color
+        fill = None if shown.hollow else shown.color
         size = _SAMPLE_SIZE[shown.shape]
         return self._figure.scatter(
-            _NOWHERE, _NOWHERE, marker=shown.shape, size=size, line_color=shown.color, fill_color=fill
-        )
+            _NOWHERE, _NOWHERE, marker=shown.shape, size=size, line_color=shown.color, fill_color=fill,
+            line_width=3 if shown.shape == "x" else 1,
+        )  # fmt: skip

@@ -11,6 +11,7 @@ from dlrover_nb.widgets.live_charts.live_plot import LivePlot
 from dlrover_nb.widgets.live_charts.live_strips import LiveStrips
 from dlrover_nb.widgets.live_charts.throttle import Throttle
 from dlrover_nb.widgets.marks import Plot, Strips
+from dlrover_nb.widgets.single import single
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,9 +60,15 @@ class LiveFigure:
         if drawing.one_at_a_time:
             panels = tuple(p for p in panels if isinstance(p, Plot) and p.name == self.chosen) or panels[:1]
         if not drawing.empty:
-            return panels
+            return tuple(map(_of_several, panels))
         title = f"{drawing.title}: {drawing.empty[:1].lower()}{drawing.empty[1:].rstrip('.')}"
         return (_without_data(panels[0], title), *(_without_data(p, p.title) for p in panels[1:]))
+
+
+def _of_several(panel: Panel) -> Panel:
+    """Return a panel; of a plot of a single value the axes alone, with the value in the title."""
+    words = single(panel) if isinstance(panel, Plot) else ""
+    return _without_data(panel, f"{panel.title}: {words}") if words else panel
 
 
 def _without_data(panel: Panel, title: str) -> Panel:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.widgets.label_layout import Spot, row_of
 from dlrover_nb.widgets.live_charts.sources import Source
-from dlrover_nb.widgets.marks import Orientation, Points, Rule
 from dlrover_nb.widgets.palette import INK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from dlrover_nb.widgets.marks import Points, Rule
+    from dlrover_nb.widgets.plot_labels import Axes, Rows
+
 _SCALE = {"circle": 2.25, "square": 2.75, "triangle": 3.0, "diamond": 3.0}  # Bokeh's size for our radius
-_FONT = {"text_font_size": "10px"}
-_LATE = 0.7  # of the axis: a label that begins further right would be cut off
-_EARLY = 0.25  # a label that ends further left would be
-_STEP = 0.06  # vertical offset of labels of neighboring rules
+_FONT = {"text_font_size": "10px", "text_baseline": "bottom", "text_align": "align"}
+_PLACE = {"x_offset": "dx", "y_offset": "dy"}  # columns of the spot of a label
+_UNDER = 3.0  # px from the base line of a text down to its lower edge, which Bokeh places
+_HANG = 10.0  # px from the end of a line down to the base line of its name
+ROW_SHARE = 0.11  # of the height: a row of names of rules
 
 
 class LivePoints:
@@ -45,21 +50,18 @@ class LivePoints:
             )  # fmt: skip
         markers = figure.scatter(
             "x", "y", **source, marker=layer.shape, size=_SCALE[layer.shape] * layer.size,
-            line_color=layer.color, fill_color="#ffffff" if layer.hollow else layer.color,
+            line_color=layer.color, fill_color=None if layer.hollow else layer.color,
             line_width=2 if layer.hollow else 1, nonselection_alpha=0.7,
         )  # fmt: skip
         if "words" in columns:
             hover.renderers = [*hover.renderers, markers]
         if "name" in columns:
-            figure.text(
-                "x", "y", "name", **source, **_FONT, text_color=INK, text_align="align", x_offset="dx",
-                y_offset="dy", nonselection_alpha=1.0,
-            )  # fmt: skip
+            figure.text("x", "y", "name", **source, **_FONT, **_PLACE, text_color=INK, nonselection_alpha=1.0)
 
-    def show(self, layer: Points) -> bool:
-        """Show the markers."""
+    def show(self, layer: Points, spots: Sequence[Spot | None] = ()) -> bool:
+        """Show the markers, with their names at these spots."""
         self._values = layer.values
-        columns = _columns(layer)
+        columns = _columns(layer, spots)
         return self._source.show({name: columns.get(name, []) for name in self._source.model.data})
 
     def _tapped(self, attr: str, old: list[int], new: list[int]) -> None:  # noqa: ARG002 - bokeh's signature
@@ -67,22 +69,25 @@ class LivePoints:
             self._on_tap(self._values[new[0]])
 
 
-def _columns(layer: Points) -> dict[str, list[object]]:
+def _columns(layer: Points, spots: Sequence[Spot | None] = ()) -> dict[str, list[object]]:
     columns: dict[str, list[object]] = {"x": [*layer.x], "y": [*layer.y]}
     if layer.low:
         columns |= {"low": [*layer.low], "high": [*layer.high]}
     if layer.titles:
         columns["words"] = [*layer.titles]
     if layer.labels:
-        left_end = min(layer.x) + _EARLY * (max(layer.x) - min(layer.x))
-        to_right = [x <= left_end for x in layer.x]
-        columns |= {
-            "name": [*layer.labels],
-            "align": ["left" if right else "right" for right in to_right],
-            "dx": [9 if right else -8 for right in to_right],
-            "dy": [12 if right else -4 for right in to_right],
-        }
+        columns |= _names(layer.labels, spots or (None,) * len(layer.labels), "name")
     return columns
+
+
+def _names(names: Sequence[str], spots: Sequence[Spot | None], column: str) -> dict[str, list[object]]:
+    """Return the columns of names: one without a spot is empty."""
+    return {
+        column: [name if spot else "" for name, spot in zip(names, spots, strict=True)],
+        "align": [spot.side.value if spot else "left" for spot in spots],
+        "dx": [spot.dx if spot else 0.0 for spot in spots],
+        "dy": [spot.dy + _UNDER if spot else 0.0 for spot in spots],
+    }
 
 
 class LiveRules:
@@ -93,17 +98,15 @@ class LiveRules:
         self._upright: Source | None = None  # None: there was no rule yet
         self._level: Source | None = None
 
-    def show(self, rules: Sequence[Rule], x: tuple[float, float], y: tuple[float, float]) -> bool:
-        """Show these rules and no others, where the axes have these ends."""
-        upright = [r for r in rules if r.along is Orientation.VERTICAL]
-        level = [r for r in rules if r.along is Orientation.HORIZONTAL]
-        if upright and self._upright is None:
-            self._upright = self._draw_upright(Source(**_upright(upright, x, y)))
+    def show(self, rows: Rows, level: Sequence[tuple[Rule, Spot | None]], axes: Axes) -> bool:
+        """Show these rules and no others."""
+        if rows.rules and self._upright is None:
+            self._upright = self._draw_upright(Source(**_upright(rows, axes)))
         if level and self._level is None:
-            self._level = self._draw_level(Source(**_level(level, x)))
+            self._level = self._draw_level(Source(**_level(level, axes)))
         changed = [
-            self._upright is not None and self._upright.show(_upright(upright, x, y)),
-            self._level is not None and self._level.show(_level(level, x)),
+            self._upright is not None and self._upright.show(_upright(rows, axes)),
+            self._level is not None and self._level.show(_level(level, axes)),
         ]
         return any(changed)
 
@@ -112,41 +115,40 @@ class LiveRules:
         self._figure.segment(
             "x", "low", "x", "high", **model, line_color="color", line_dash="dash", line_width=1.5
         )
-        self._figure.text(
-            "x", "high", "label", **model, **_FONT, text_color=INK, text_align="align", x_offset="dx",
-            y_offset=11,
-        )  # fmt: skip
+        self._figure.text("x", "high", "label", **model, **_FONT, **_PLACE, text_color=INK)
         return source
 
     def _draw_level(self, source: Source) -> Source:
         model = {"source": source.model}
         self._figure.hspan("y", **model, line_color="color", line_dash="dash", line_width=1.5)
-        self._figure.text("x", "y", "label", **model, **_FONT, text_color="color", x_offset=4, y_offset=-3)
+        self._figure.text("x", "y", "label", **model, **_FONT, **_PLACE, text_color="color")
         return source
 
 
-def _upright(
-    rules: Sequence[Rule], x: tuple[float, float], y: tuple[float, float]
-) -> dict[str, list[object]]:
-    """Heights step down from rule to rule, so that labels of close ones do not cover each other."""
-    late = [r.at > x[0] + _LATE * (x[1] - x[0]) for r in rules]
+def _upright(rows: Rows, axes: Axes) -> dict[str, list[object]]:
+    """Return the columns of upright rules: each ends at its name, one without a name below all rows."""
+    low, high = axes.y
+    ends = [rows.n_row - 1 - row_of(spot) if spot else rows.n_row for spot in rows.spots]
     return {
-        "x": [r.at for r in rules],
-        "low": [y[0] for _ in rules],
-        "high": [y[1] - _STEP * (i % 3) * (y[1] - y[0]) for i in range(len(rules))],
-        "label": [r.label for r in rules],
-        "align": ["right" if is_late else "left" for is_late in late],
-        "dx": [-3 if is_late else 3 for is_late in late],
-        "color": [r.color for r in rules],
-        "dash": [r.dash for r in rules],
+        "x": [r.at for r in rows.rules],
+        "low": [low for _ in rows.rules],
+        "high": [high - ROW_SHARE * row * (high - low) for row in ends],
+        **_names([r.label for r in rows.rules], [_below(spot) for spot in rows.spots], "label"),
+        "color": [r.color for r in rows.rules],
+        "dash": [r.dash for r in rows.rules],
     }
 
 
-def _level(rules: Sequence[Rule], x: tuple[float, float]) -> dict[str, list[object]]:
+def _below(spot: Spot | None) -> Spot | None:
+    """Return the spot of a name that hangs from the end of its line."""
+    return replace(spot, dy=_HANG) if spot else None
+
+
+def _level(rules: Sequence[tuple[Rule, Spot | None]], axes: Axes) -> dict[str, list[object]]:
     return {
-        "x": [x[0] for _ in rules],
-        "y": [r.at for r in rules],
-        "label": [r.label for r in rules],
-        "color": [r.color for r in rules],
-        "dash": [r.dash for r in rules],
+        "x": [axes.x[spot is not None and spot.x == 1.0] for _, spot in rules],
+        "y": [r.at for r, _ in rules],
+        **_names([r.label for r, _ in rules], [spot for _, spot in rules], "label"),
+        "color": [r.color for r, _ in rules],
+        "dash": [r.dash for r, _ in rules],
     }

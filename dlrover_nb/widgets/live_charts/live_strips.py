@@ -13,7 +13,6 @@ from bokeh.models import FactorRange, Range1d
 from dlrover_nb.widgets.live_charts import kit
 from dlrover_nb.widgets.live_charts.legend import HATCH_ALPHA, Legend, entry
 from dlrover_nb.widgets.live_charts.sources import Source
-from dlrover_nb.widgets.palette import BLACK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +47,7 @@ class LiveStrips:
             line_color="#ffffff", hatch_pattern="hatch", hatch_color="#ffffff", hatch_alpha=HATCH_ALPHA,
         )  # fmt: skip
         self.root.scatter(
-            "x", "row", marker="x", size=9, source=self._crosses.model, line_color=BLACK, line_width=2
+            "x", "row", marker="x", size=9, source=self._crosses.model, line_color="#000000", line_width=2
         )
         return pieces
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.widgets.many.columns import JobReading, JobsViewState, drawn
 from dlrover_nb.widgets.many.grid import Grid
+from dlrover_nb.widgets.many.shared_time import SharedTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +45,7 @@ class JobsViewModel:
         self._fetching = threading.Lock()
         self._grid = Grid()
         self._heard: dict[str, tuple[JobSummary, float]] = {}
-        self._origin_s = 0.0
+        self._origin_s, self._time = 0.0, SharedTime()
         self._error, self._answered_s, self._n_fetch = "", monotonic(), 0
         self._capacity, self._description = cluster.capacity(), cluster.description
         self._read()
@@ -66,7 +67,7 @@ class JobsViewModel:
         with self._lock:
             new = self._take(told)
         for name in new:
-            _HISTORY.submit(self._fill, name)
+            _HISTORY.submit(self._fill, name, self._time.shift_s(name))
 
     def state(self) -> JobsViewState:
         """Return the present state."""
@@ -101,7 +102,7 @@ class JobsViewModel:
         before, lines = self._grid.names, drawn(jobs)
         for name in before.difference(lines):
             self._grid.drop(name)
-        at_s = max(job.at_s for job in told)
+        at_s = self._time.advance({job.name: job.at_s for job in told})
         if not before:
             self._begin(told, at_s)
         speeds = {heard.summary.name: speed(heard) for heard in jobs}
@@ -111,19 +112,20 @@ class JobsViewModel:
     def _begin(self, told: tuple[JobSummary, ...], at_s: float) -> None:
         """Let the chart begin at the start of the oldest running job, or the oldest of all."""
         running = [job for job in told if not job.phase.is_final] or told
-        from_s = min(job.started_at_s for job in running)
+        starts_s = (job.started_at_s + self._time.shift_s(job.name) for job in running)
+        from_s = min(at_s, *starts_s)  # no time is before the chart's origin
         self._grid.open_back(from_s, at_s)
-        if not self._origin_s:
-            self._origin_s = from_s
+        self._origin_s = min(from_s, self._origin_s or from_s)
 
-    def _fill(self, name: str) -> None:
+    def _fill(self, name: str, shift_s: float) -> None:
         """Fetch a job's history; empty for a job that is gone meanwhile."""
         try:
             job = self._cluster.job(name).series(0).job
         except DlroverError:
             return
         with self._lock:
-            self._grid.fill(name, job.get("at_s", []), job.get("samples_per_s", []))
+            times_s = [at_s + shift_s for at_s in job.get("at_s", [])]
+            self._grid.fill(name, times_s, job.get("samples_per_s", []))
 
 
 def speed(heard: JobReading) -> float:

@@ -13,8 +13,10 @@ from dlrover_nb.widgets.many import static
 from dlrover_nb.widgets.many.columns import columns
 from dlrover_nb.widgets.many.figure import Figure
 from dlrover_nb.widgets.many.table import JobsTable
+from dlrover_nb.widgets.parts import button, select
 from dlrover_nb.widgets.render_target import RenderTarget
 from dlrover_nb.widgets.series import natural
+from dlrover_nb.widgets.theme import MUTED, PAGE, WRAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +25,8 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.many.columns import Columns, JobsViewState
     from dlrover_nb.widgets.screen import Screen
 
-_WHITE = {"background": "#ffffff", "color": "#1a1a1a", "padding": "10px", "font-size": "13px"}
 _TOTALS = (  # sent once, the numbers each second
-    "dl{display:flex;flex-wrap:wrap;margin:4px 0}dl div{margin-right:28px}dt{color:#57606a}"
+    f"dl{{display:flex;flex-wrap:wrap;margin:4px 0}}dl div{{margin-right:28px}}dt{{color:{MUTED}}}"
     "dd{margin:0;font-weight:600}"
 )
 _NONE = "(none)"
@@ -68,11 +69,11 @@ class ManyScreen:
         self.show()
 
     def _make_controls(self) -> None:
-        self._job = pn.widgets.Select(label="Job to highlight", options=[_NONE], width=260)
+        self._job = select("Job to highlight", [_NONE], width=260)
         self._job.param.watch(self._choose, "value")
-        self._open = pn.widgets.Button(label="Open the job", color="primary", width=200, disabled=True)
+        self._open = button("Open the job", "primary", width=200, disabled=True, align="end")
         self._open.on_click(self._open_chosen)
-        self._close = pn.widgets.Button(label="Close the opened job", width=200, disabled=True)
+        self._close = button("Close the opened job", width=200, disabled=True, align="end")
         self._close.on_click(self._close_opened)
 
     def _arrange(self, first: JobsViewState) -> pn.Column:
@@ -82,10 +83,10 @@ class ManyScreen:
             _pane(self._message),
             _pane(self._totals),
             _pane(self._figure.root),
-            pn.Row(self._job, pn.Column(pn.Spacer(height=14), pn.Row(self._open, self._close))),
+            pn.Row(self._job, self._open, self._close, styles=WRAP),
             _pane(self._table.root),
             self._below,
-            styles=_WHITE,
+            styles=PAGE,
             sizing_mode="stretch_width",
             max_width=1200,
         )

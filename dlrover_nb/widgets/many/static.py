@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets import svg, units
+from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.many.columns import HEAD, columns
 from dlrover_nb.widgets.many.grid import moved_most
 from dlrover_nb.widgets.many.look import look
 from dlrover_nb.widgets.marks import Line, Plot
+from dlrover_nb.widgets.svg_drawing import draw_panel
 
 if TYPE_CHECKING:
     from dlrover_nb.widgets.many import columns as shown
@@ -58,7 +59,7 @@ def chart(state: shown.JobsViewState) -> str:
         color, dash = look(wide.slot[name])
         lines.append(Line(t, _thinned(y, groups), color, name if name in fastest else "", dash))
     desc = f"Throughput of {len(lines)} jobs over time; the table lists their last values."
-    return svg.draw(Plot(TITLE, desc, x_label(state), "samples/s", tuple(lines), x_is_time=True)).svg
+    return draw_panel(Plot(TITLE, desc, x_label(state), "samples/s", tuple(lines), x_is_time=True)).svg
 
 
 def _groups(t_s: list[float]) -> list[tuple[int, int]]:

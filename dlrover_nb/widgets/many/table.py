@@ -13,6 +13,7 @@ from bokeh.models import ColumnDataSource, CustomJS, Div
 from dlrover_nb.widgets.blocks import escape
 from dlrover_nb.widgets.many.columns import HEAD
 from dlrover_nb.widgets.many.look import N_LOOK, swatch
+from dlrover_nb.widgets.theme import ATTENTION, BG, EDGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +27,9 @@ _STYLE = (
     "table{border-collapse:collapse;font:13px/1.45 system-ui,sans-serif;width:100%}"
     "caption{text-align:left;font-weight:600;padding:4px 0}"
     "th,td{padding:2px 10px 2px 0;text-align:left;vertical-align:top;font-weight:400}"
-    "thead th{border-bottom:1px solid #8c959f;position:sticky;top:0;background:#fff}"
+    f"thead th{{border-bottom:1px solid {EDGE};position:sticky;top:0;background:{BG}}}"
     "tbody th{font-weight:600;white-space:nowrap}.n{text-align:right;white-space:nowrap}"
-    "tr.now{background:#fff4d6}</style>"
+    f"tr.now{{background:{ATTENTION}}}</style>"
 )
 _SCROLLED = {"max-height": "440px", "overflow-y": "auto"}  # an opened job is shown below
 # Ranks below 3 need attention: a shaded row, besides the text of its cells. Cells are not escaped yet.
@@ -58,6 +59,7 @@ class JobsTable:
             sizing_mode="stretch_width",
             disable_math=True,
             styles=_SCROLLED,
+            html_attributes={"tabindex": "0"},  # scrolled from the keyboard too
             tags=[self.source],  # else nothing in the browser would hold it
         )
         draw = CustomJS(

@@ -13,11 +13,14 @@ from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.live_page import LivePage
 from dlrover_nb.widgets.many import static
 from dlrover_nb.widgets.many.jobs_view_model import JobsViewModel
+from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
+    from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.many.screen import ManyScreen
     from dlrover_nb.widgets.poller import Poller
+    from dlrover_nb.widgets.rows.tables import Tables
 
 
 class ManyJobs(LivePage["ManyScreen"]):
@@ -61,5 +64,13 @@ class ManyJobs(LivePage["ManyScreen"]):
         self.flush()
         self._cell.renew(is_last=False)
 
+    def view(self) -> View:
+        """Return the newest state, for where nothing is live."""
+        return static.view(self.view_model.state())
+
+    def tables(self) -> Tables:
+        """Return the newest state as data."""
+        return results.jobs(reading.summary for reading in self.view_model.state().jobs)
+
     def _static(self) -> dict[str, str]:
-        return static_bundle((static.view(self.view_model.state()),))
+        return static_bundle((self.view(),))

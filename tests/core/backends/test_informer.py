@@ -145,7 +145,7 @@ def test_a_server_that_was_killed_is_followed_again_and_nothing_is_missed(contro
     api.create(CONFIG_MAP, a_map("d"))
     shows(mirror, "b", "c", "d")
     assert mirror.error is None
-    warned = [r for r in caplog.records if "are not followed now" in r.getMessage()]
+    warned = [r for r in caplog.records if "are not watched now" in r.getMessage()]
     assert len(warned) == 1, "told once, not at each try"
 
 
@@ -246,7 +246,7 @@ def test_an_answer_that_nobody_foresaw_blinds_nobody(control_plane, api, monkeyp
         mirror.wait(LIMIT_S)
         api.create(CONFIG_MAP, a_map("a"))
         shows(mirror, "a")
-    assert "configmaps cannot be followed" in caplog.text
+    assert "configmaps cannot be watched" in caplog.text
     assert spy.n_list == 2
 
 

@@ -167,14 +167,14 @@ def test_where_reviews_are_not_allowed_nothing_is_said_of_rights(control_plane, 
     until(lambda: not check_access(api).checked, what="the end of reviews")
     told = standing(api)
     assert (told.allowed, told.ask) == ((), "")
-    assert dict(told.facts)["your rights"].startswith("this cluster does not tell them")
+    assert dict(told.facts)["your rights"].startswith("this cluster does not list them")
     assert dict(told.facts)["you are"] == "alice"
 
 
 @pytest.mark.kube
 def test_a_namespace_that_is_not_there_is_told_to_who_may_know(control_plane):
     api = connect_api(kubeconfig=control_plane.kubeconfig, namespace="nowhere")
-    assert "nowhere, which is not there; make it" in dict(standing(api).facts)["namespace"]
+    assert "nowhere, which does not exist; create it" in dict(standing(api).facts)["namespace"]
     alice = connect_api(kubeconfig=control_plane.alice, namespace="nowhere")
     assert dict(standing(alice).facts)["namespace"] == "nowhere"
 

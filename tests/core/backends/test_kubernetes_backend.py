@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.driver.backend import Backend
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.messages import Hello, NodeConfig
+    from dlrover_nb.core.structs.messages import Hello
+    from dlrover_nb.core.structs.node_config import NodeConfig
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 

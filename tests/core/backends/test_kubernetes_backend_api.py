@@ -14,7 +14,7 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import LIMIT_RANGE, NODE, POD
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec
-from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.resources import Role
 
@@ -115,7 +115,7 @@ def test_a_strangers_pod_of_that_name_is_left_alone(api, backend):
     backend.start_node(config("ps-0"))
     exited = exit_of(backend)
     assert not exited.retryable
-    assert "is not of this job" in exited.why
+    assert "does not belong to this job" in exited.why
     backend.close()
     assert api.get(POD, "conform-0a1b2c3d-ps-0")["metadata"].get("deletionTimestamp") is None
 

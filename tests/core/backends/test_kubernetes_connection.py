@@ -91,8 +91,8 @@ def test_a_context_that_is_not_there_names_those_that_are(tmp_path):
     ("change", "why"),
     [
         (lambda c: c.pop("current-context"), "names no current context; choose one of its contexts: here"),
-        (lambda c: c["users"].clear(), "names the user u, which is not there"),
-        (lambda c: c["clusters"].clear(), "names the cluster c, which is not there"),
+        (lambda c: c["users"].clear(), "names the user u, which does not exist"),
+        (lambda c: c["clusters"].clear(), "names the cluster c, which does not exist"),
         (lambda c: c["clusters"][0]["cluster"].clear(), "has no server; add its URL"),
         (
             lambda c: c["users"][0].update(user={"client-certificate": "/none/c"}),
@@ -133,7 +133,9 @@ def test_nothing_secret_is_shown(tmp_path):
 @pytest.mark.parametrize("bad", ["\n", "\0", "\u4e00"])
 def test_a_token_that_no_request_can_carry_is_told_without_it(tmp_path, bad):
     api = connect_api(kubeconfig=a_kubeconfig(tmp_path / "config", user={"token": SECRET + bad + "x"}))
-    with pytest.raises(BackendError, match=r"context here gives no credentials .*no header may") as caught:
+    with pytest.raises(
+        BackendError, match=r"context here gives no credentials .*not allowed in an HTTP header"
+    ) as caught:
         api.get(POD, "p")
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
@@ -169,7 +171,7 @@ def test_a_server_that_does_not_run(tmp_path):
     text = unreachable(f"http://127.0.0.1:{port}", tmp_path)
     assert f"http://127.0.0.1:{port} cannot be reached (Connection refused)" in text
     assert "cannot list pods in namespace default" in text
-    assert text.endswith("check that it runs, network and VPN (context here)")
+    assert text.endswith("check that it is running, the network and the VPN (context here)")
 
 
 def test_a_server_that_says_nothing(tmp_path):
@@ -233,7 +235,7 @@ def test_a_server_that_is_too_busy_is_asked_again_when_it_says(server):
 def test_a_server_that_is_too_busy_for_long_is_not_waited_for(server):
     code, headers, body = status(429, "TooManyRequests", "too many")
     server.answers = [(code, headers | {"Retry-After": "3600"}, body)]
-    with pytest.raises(Unreachable, match="too much to do to list pods in namespace default: too many"):
+    with pytest.raises(Unreachable, match="too busy to list pods in namespace default: too many"):
         connect_api(kubeconfig=str(server.path)).list(POD)
 
 
@@ -249,7 +251,7 @@ def test_a_server_that_is_too_busy_for_long_is_not_waited_for(server):
         (status(403, "Forbidden", 'pods is forbidden: User "system:anonymous" cannot list resource'), Unauthorized, "no credentials"),
         (status(403, "Forbidden", r'pods is forbidden: User "AD\\ann" cannot list resource "pods"'), Forbidden, r"AD\\ann may not list pods"),
         (status(403, "Forbidden", 'pods "p" is forbidden: exceeded quota: q, requested: pods=1'), OverQuota, "has no room"),
-        (status(403, "Forbidden", "pods is forbidden: violates PodSecurity"), Refused, "a rule of the cluster is against it to list pods"),
+        (status(403, "Forbidden", "pods is forbidden: violates PodSecurity"), Refused, "a policy of the cluster does not allow to list pods"),
         (status(422, "Invalid", "x" * 5000 + "\n"), Refused, "x" * 400),
     ],
 )  # fmt: skip
@@ -308,6 +310,7 @@ NO_WAY = b"Error trying to reach service: 'dial tcp 10.0.0.9:8080: connect: conn
             Forbidden,
             "al may not create",
         ),
+        (status(400, "BadRequest", "address not allowed"), Unreachable, "pod p has no address yet"),
         ((401, {}, b"who are you"), PodAnswered, "pod p answered 401: who are you"),
         ((500, {}, b"\x00\xff"), PodAnswered, "pod p answered 500"),
         ((404, {}, b'{"kind": "mine"}'), PodAnswered, "pod p answered 404"),
@@ -462,7 +465,9 @@ def test_a_server_with_another_ones_certificate_is_not_trusted(control_plane, tm
     config["users"][0]["user"] = {"token": SECRET}
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(config))
-    with pytest.raises(Unreachable, match="cannot be trusted, or does not trust us") as caught:
+    with pytest.raises(
+        Unreachable, match="is not trusted, or does not accept this client's certificate"
+    ) as caught:
         connect_api(kubeconfig=str(path)).list(POD)
     assert "check the certificates of this context" in str(caught.value)
     assert SECRET not in str(caught.value)

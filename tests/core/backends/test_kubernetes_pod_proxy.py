@@ -56,7 +56,8 @@ def test_a_program_in_a_pod_is_asked_and_its_log_read(nodes, namespace):
     until(lambda: "two \xfc" in list_log(api), what="the pod's first lines")
     body = bytes(range(256)) * 2000
     until(lambda: is_reached(api))
-    head, _, told = api.proxy("echo", 8080, "/yes?a=1", body, {"X-Mine": "me"}).partition(b"\n")
+    answer = until(lambda: echoed(api, body))
+    head, _, told = answer.partition(b"\n")
     assert head == b"/yes?a=1 me None", "its own headers pass, credentials do not"
     assert told == body
     with pytest.raises(PodAnswered, match="pod echo answered 418") as caught:
@@ -68,6 +69,14 @@ def test_a_program_in_a_pod_is_asked_and_its_log_read(nodes, namespace):
         api.proxy("nobody", 8080, "/", b"")
     assert list_log(api)[:2] == ["one", "two \xfc"]
     assert next(iter(api.log("echo", follow=True, since_s=600))) == "one"
+
+
+def echoed(api, body):
+    """Return the echo; None where the way to it broke off, as it does now and then on a busy machine."""
+    try:
+        return api.proxy("echo", 8080, "/yes?a=1", body, {"X-Mine": "me"})
+    except Unreachable:
+        return None
 
 
 def list_log(api):

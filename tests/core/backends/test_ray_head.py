@@ -67,6 +67,17 @@ def test_stopping_ends_the_session_and_nothing_else(state, sleeper, tmp_path):
         other.wait()
 
 
+def test_an_address_file_that_ray_has_opened_and_not_written_yet_is_waited_for(
+    sleeper, tmp_path, monkeypatch
+):
+    (tmp_path / "ray").mkdir()
+    log, address_file = tmp_path / "head.log", tmp_path / "ray" / "ray_current_cluster"
+    log.write_text("Ray runtime started.")
+    address_file.touch()
+    monkeypatch.setattr(head.time, "sleep", lambda _: address_file.write_text("127.0.0.1:1\n"))
+    assert head._wait_for_address(sleeper.pid, tmp_path, log) == "127.0.0.1:1"
+
+
 def test_the_token_is_made_once_and_private(state):
     path = head.token_file()
     token = path.read_text()

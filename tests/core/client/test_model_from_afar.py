@@ -160,7 +160,7 @@ def test_a_model_at_a_url_is_read_there_without_a_master(ended: Job, prepared, t
 
 
 def test_a_job_that_keeps_nothing_says_what_to_do(ended: Job, prepared) -> None:
-    with pytest.raises(NotFoundError, match=r"no model is left; set checkpoint_url, or mount a volume at"):
+    with pytest.raises(NotFoundError, match=r"no model is kept; set checkpoint_url, or mount a volume at"):
         load_model(way_of(ended, prepared).handle())
 
 

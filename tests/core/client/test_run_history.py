@@ -71,7 +71,7 @@ def test_scores_are_those_of_the_owner_and_the_time(store: HistoryStore, url: st
 def test_without_a_history_answers_are_empty_and_nothing_is_made(url: str, path: Path) -> None:
     assert past_runs.runs(url) == ()
     assert past_runs.scores(url=url).total.n_outcome == 0
-    with pytest.raises(NotFoundError, match=r"no job 'clicks' to look back on; the history is empty"):
+    with pytest.raises(NotFoundError, match=r"no job 'clicks' in the history; the history is empty"):
         past_runs.run_history("clicks", url=url)
     with pytest.raises(NotFoundError, match="the history is empty"):
         past_runs.runs(url, job="clicks")
@@ -97,9 +97,9 @@ def test_the_users_own_file_is_where_jobs_write_it(tmp_path: Path, monkeypatch: 
     ("job", "run", "told"),
     [
         ("click", None, "no job 'click' in the history; did you mean clicks?"),
-        ("zzz", None, "no job 'zzz' in the history; it knows clicks, views"),
+        ("zzz", None, "no job 'zzz' in the history; it has clicks, views"),
         ("clicks", "clicks@10", "did you mean clicks@10.000"),
-        ("clicks", "xyz", "no run 'xyz' of job clicks; it knows clicks@1000.000, clicks@10.000"),
+        ("clicks", "xyz", "no run 'xyz' of job clicks; it has clicks@1000.000, clicks@10.000"),
         ("clicks", "views@500.000", "no run 'views@500.000' of job clicks"),
     ],
 )

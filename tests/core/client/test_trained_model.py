@@ -90,7 +90,7 @@ def test_the_verb_writes_scores_and_finds_the_job_by_its_name(
     assert f"probabilities of {N_ROW} rows" in str(note)
     scores = pq.read_table(out)["probability"].to_numpy()
     np.testing.assert_array_equal(scores, load_model(ended.folder).predict(rows))
-    with pytest.raises(InvalidValueError, match="is there already; use --force"):
+    with pytest.raises(InvalidValueError, match="exists already; use --force"):
         Commands().run(GRAMMAR.parse(["predict", "real", str(rows), "-o", str(out)]))
 
 
@@ -98,7 +98,7 @@ def test_rows_that_do_not_fit_are_refused_with_the_reason(ended: Job, rows: Path
     model, table = load_model(ended.folder), pq.read_table(rows)
     with pytest.raises(InvalidValueError, match="the rows have no column 'age'; the model needs it"):
         model.predict(table.drop_columns(["age"]))
-    with pytest.raises(InvalidValueError, match="a column is of another type than in training"):
+    with pytest.raises(InvalidValueError, match="a column has a different type than in training"):
         model.predict(table.set_column(table.column_names.index("age"), "age", [["young"] * N_ROW]))
     with pytest.raises(NotFoundError, match="no data file"):
         model.predict("/nowhere.parquet")

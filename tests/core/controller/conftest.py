@@ -144,7 +144,7 @@ def _report(node: str, role: Role, at_s: float, n_sample: int, memory_mib: float
         n_iter=max(n_sample // 512, 20),
         n_sample=n_sample,
         iter_s=0.01,
-        split=TimeSplit(compute_s=0.01),
+        split=TimeSplit(),  # not known: the speed is any function of a plan
         cpu_cores=0.5,
         memory_mib=memory_mib,
     )

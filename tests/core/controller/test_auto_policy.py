@@ -38,7 +38,9 @@ def candidate(plan=MORE, low=1200.0, cost=1.0) -> Candidate:
 
 
 def proposal(plan=MORE, kind=ProposalKind.IMPROVE, low=1200.0, cost=1.0) -> Proposal:
-    baseline = Candidate(NOW, Prediction(1000, 990, 1010, False), 1.0, 1.0, None, ScalePlan(), 0, 0, (), "")
+    baseline = Candidate(
+        NOW, Prediction(1000, 990, 1010, False, 1000, 1000), 1.0, 1.0, None, ScalePlan(), 0, 0, (), ""
+    )
     return Proposal("p1", "x", kind, candidate(plan, low, cost), baseline, "", 0.0)
 
 

@@ -37,7 +37,7 @@ def test_proposal_that_breaks_a_pin_expires(job):
     assert not pins.allows(shown)
     job.decide(Verdict.PIN, pins=pins)
     assert job.view.proposals[0].status is ProposalStatus.EXPIRED
-    assert "pinned" in job.view.proposals[0].note
+    assert "the pins" in job.view.proposals[0].note
     job.train(60)
     assert job.open is None
 
@@ -55,17 +55,17 @@ def test_pin_against_the_running_plan_is_proposed_in_suggest_mode_and_not_applie
     orders += job.train(30)
     assert not [o for o in orders if isinstance(o, Scale)]
     assert job.open.candidate.plan == Pins(worker_memory_mib=2048).applied(job.plan)
-    assert "To keep what is pinned (worker_memory_mib = 2048)" in job.open.why
+    assert "To match the pins (worker_memory_mib = 2048)" in job.open.why
 
 
 def test_pin_against_the_running_plan_is_applied_in_auto_mode(make_job):
     job = make_job(mode=Mode.AUTO)
     job.train(60)
-    before, pins = job.plan, Pins(worker_memory_mib=1536)
+    before, pins = job.plan, Pins(worker_memory_mib=1152)
     job.obey(job.decide(Verdict.PIN, pins=pins))
     job.train(20)
     assert pins.allows(job.plan)
-    assert replace(before, worker=replace(before.worker, memory_mib=1536)) in [
+    assert replace(before, worker=replace(before.worker, memory_mib=1152)) in [
         m.plan for m in job.view.markers
     ]
 

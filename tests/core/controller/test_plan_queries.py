@@ -135,8 +135,8 @@ def test_where_nothing_is_better_the_nearest_flip_and_the_next_best_plan_are_tol
     job.train(30)
     told = job.controller.queries().explain(None)
     assert told.proposal is None
-    assert told.why.startswith("No other plan is better for sure")
-    assert (told.runner_up.plan, told.runner_up_why) == (TWO, "It was turned down or failed before.")
+    assert told.why.startswith("No other plan is certain to be better")
+    assert (told.runner_up.plan, told.runner_up_why) == (TWO, "It was rejected or failed before.")
     assert [m.plan for m in told.evidence] == [job.spec.plan, TWO]
 
 

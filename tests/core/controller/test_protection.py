@@ -40,7 +40,7 @@ def test_killed_node_brings_a_proposal_with_half_as_much_memory_again(job):
     assert scales(job.kill(Role.PS, 512)) == []
     assert job.open.kind is ProposalKind.PROTECT
     assert job.open.candidate.plan == replace(job.plan, ps=replace(job.plan.ps, memory_mib=768))
-    assert "s0 was killed for want of memory" in job.open.why
+    assert "s0 was killed for lack of memory" in job.open.why
 
 
 def test_protection_supersedes_an_open_proposal_and_is_not_superseded_itself(job):
@@ -159,7 +159,7 @@ def test_manual_mode_is_told_and_learns_but_is_not_proposed_to(make_job):
     job.train(30)
     job.kill(Role.PS)
     assert job.view.proposals == ()
-    assert any("killed for want of memory at 512 MiB" in line for line in job.view.story)
+    assert any("killed for lack of memory at 512 MiB" in line for line in job.view.story)
     job.decide(Verdict.MODE, mode=Mode.SUGGEST)
     assert job.open.kind is ProposalKind.PROTECT
 

@@ -9,6 +9,7 @@ import pytest
 from dlrover_nb.core.controller import ControllerSettings, replay
 from dlrover_nb.core.controller.rollup import Rollup
 from dlrover_nb.core.perf.model import ThroughputModel
+from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape, change_needs, fits
 from dlrover_nb.core.structs.decisions import Outcome, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import PhaseChanged, Remember, RoomChanged, Scale, Ticked
@@ -61,7 +62,7 @@ def test_prior_gives_a_front_before_anything_is_measured_and_proposes_nothing(ma
     assert len(job.view.front.candidates) > 3
     assert job.view.front.current.prediction.relative_width > 0.2
     assert job.view.proposals == ()
-    assert any("4 plans of similar jobs are known" in line for line in job.view.story)
+    assert any("4 plans of similar jobs serve as the prior" in line for line in job.view.story)
     job.train(30)
     assert job.open is not None
 
@@ -69,7 +70,7 @@ def test_prior_gives_a_front_before_anything_is_measured_and_proposes_nothing(ma
 def test_prior_that_cannot_be_read_is_left_out_and_told(make_job):
     job = make_job(prior=prior("phlogiston"))
     assert job.view.front is None
-    assert any("left out" in line and "phlogiston" in line for line in job.view.story)
+    assert any("not used" in line and "phlogiston" in line for line in job.view.story)
     job.train(30)
     assert job.open is not None
     assert replay(job.journal).view() == job.view
@@ -113,7 +114,9 @@ def test_search_goes_on_in_the_new_room(make_job):
 def test_room_lost_under_the_running_plan_is_told(job):
     job.train(5)
     job.tell(RoomChanged(job.at_s, Capacity((NodeShape(0.5, 8000),))))
-    assert any("no room any more for what runs, 1w x 0.5 + 1p x 0.25" in line for line in job.view.story)
+    assert any(
+        "no longer has room for the current plan, 1w x 0.5 + 1p x 0.25" in line for line in job.view.story
+    )
 
 
 def test_refits_are_bounded_by_the_settings(make_job):
@@ -226,3 +229,61 @@ def test_a_job_that_must_move_its_parameters_is_offered_only_what_it_can_reach(m
     free = make_job()
     free.train(60)
     assert len(free.view.front.candidates) >= len(front.candidates)
+
+
+def test_bounds_that_follow_from_the_cluster_grow_with_it_and_never_shrink(make_job):
+    job = make_job()
+    job.train(20)
+    small = job.controller.queries().analysis.situation.spec.bounds
+    assert small.counts == (7, 3)  # of two cores
+    job.tell(RoomChanged(job.at_s, Capacity((NodeShape(32.0, 131_072, 8),))))
+    job.train(20)
+    large = job.controller.queries().analysis.situation.spec.bounds
+    assert large.counts == (256, 64)
+    assert large.worker_cpus[-1] == 32.0
+    assert job.view.front.n_plan > 10_000
+    job.tell(RoomChanged(job.at_s, Capacity((NodeShape(2.0, 8000),))))
+    job.train(20)
+    found = job.controller.queries().analysis
+    assert found.situation.spec.bounds == large
+    assert all(c.plan.total_cpu <= 2 for c in found.front.candidates)
+
+
+def test_bounds_that_the_user_named_do_not_follow_the_cluster(make_job):
+    job = make_job(bounds=PlanBounds(3, 1, (0.5,), (0.25,)))
+    job.tell(RoomChanged(job.at_s, Capacity((NodeShape(32.0, 131_072, 8),))))
+    job.train(20)
+    assert job.controller.queries().analysis.situation.spec.bounds == job.spec.bounds
+    assert job.view.front.n_plan == 3
+
+
+def test_an_infeasible_deadline_is_told_at_the_submission_where_similar_jobs_are_known(make_job):
+    job = make_job(prior=prior(), deadline_s=1.0)
+    told = job.view.deadline
+    assert not told.is_feasible
+    assert told.left_s == 1.0
+    assert told.earliest_s > 1.0
+    assert any("no plan reaches 90 %" in line and "earliest end" in line for line in job.view.story)
+
+
+def test_without_any_knowledge_the_deadline_is_told_by_the_first_fit(make_job):
+    job = make_job(deadline_s=60.0)
+    assert job.view.deadline is None
+    job.train(30)
+    assert not job.view.deadline.is_feasible
+    assert sum("the deadline: " in line for line in job.view.story) == 1
+    assert job.view.front.current.in_time < 0.9
+    assert job.view.front.current.margin_s < 0
+
+
+def test_a_deadline_that_is_met_needs_no_line_in_the_story(make_job):
+    job = make_job(deadline_s=1e7)
+    job.train(30)
+    assert job.view.deadline.is_met
+    assert not any("deadline" in line for line in job.view.story)
+
+
+def test_a_job_without_a_deadline_has_no_outlook(job):
+    job.train(30)
+    assert job.view.deadline is None
+    assert job.view.front.current.in_time is None

@@ -144,7 +144,7 @@ def test_a_change_that_failed_leaves_the_one_before_to_be_undone(job):
     job.decide(Verdict.SCALE, plan=plan_of(job, 3))
     job.tell(PlanFailed(job.at_s, plan_of(job, 3), "no room"))
     assert job.view.undo.undoes == "d1"
-    with pytest.raises(NotFoundError, match="d2 to undo, or it was not brought about"):
+    with pytest.raises(NotFoundError, match="d2 to undo, or it was not applied"):
         undo(job, undoes="d2")
     undo(job)
     assert state(job)[0] == job.spec.plan

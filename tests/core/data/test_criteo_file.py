@@ -99,14 +99,13 @@ def test_a_wrong_label_is_named(tmp_path: Path) -> None:
         make_features(spec, MODEL)
 
 
-def test_a_compressed_empty_or_missing_file_is_refused(tmp_path: Path) -> None:
+def test_an_empty_or_missing_file_is_refused_and_a_compressed_one_read(tmp_path: Path) -> None:
     path = tmp_path / "train.txt"
     spec = DataSpec(DataFormat.CRITEO, str(path))
     with pytest.raises(NotFoundError, match="no data file"):
         make_features(spec, MODEL)
     path.write_bytes(gzip.compress(LINES[0].encode()))
-    with pytest.raises(InvalidValueError, match="unpack it"):
-        make_features(spec, MODEL)
+    assert make_features(spec, MODEL).n_train == 1
     path.write_bytes(b"")
     with pytest.raises(InvalidValueError, match="has no rows"):
         make_features(spec, MODEL)

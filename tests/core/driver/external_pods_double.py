@@ -106,7 +106,10 @@ class LocalPods:
         gone = [n for n, process in self.pods.items() if n not in self._told and process.poll() is not None]
         self._told.update(gone)
         codes = [(node, self.pods[node].returncode) for node in gone]
-        return tuple(NodeExited(node, f"exit code {code}", succeeded=code == 0) for node, code in codes)
+        return tuple(
+            NodeExited(node, f"exit code {code}", failed=code > 0, succeeded=code == 0)
+            for node, code in codes
+        )
 
     def waiting(self):
         return {}

@@ -29,7 +29,7 @@ from dlrover_nb.core.rundir.job_file import (
     read_job,
     read_write_ahead_log,
 )
-from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
+from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
@@ -69,9 +69,14 @@ while not driver.join(0.05):
 
 
 class Comeback:
-    """A job whose first master is a process of its own, to be killed, and whose second one is here."""
+    """A job whose first master is a process of its own, to be killed, and whose second one is here.
 
-    def __init__(self, tmp_path: Path, features: FeatureSpec, listen: str, **changes: object) -> None:
+    `before` is a program that this process runs first.
+    """
+
+    def __init__(
+        self, tmp_path: Path, features: FeatureSpec, listen: str, *, before: str = "", **changes: object
+    ) -> None:
         fields = {"plan": plan(worker_cpu=1.0), "mode": Mode.MANUAL, "n_epoch": 3, "checkpoint_every_s": 1.0}
         self.spec = JobSpec("back", **(fields | changes))  # type: ignore[arg-type]
         self.features, self.folder = features, tmp_path / "run"
@@ -80,7 +85,7 @@ class Comeback:
         (tmp_path / "spec").write_bytes(to_json(self.spec))
         (tmp_path / "features").write_bytes(to_json(features))
         files = [str(tmp_path / name) for name in ("run", "spec", "features")]
-        self.master = subprocess.Popen([sys.executable, "-c", MASTER, *files, self.history, listen])
+        self.master = subprocess.Popen([sys.executable, "-c", before + MASTER, *files, self.history, listen])
         self.n_seen = 0
 
     @property
@@ -159,15 +164,41 @@ def test_the_next_master_takes_over_living_nodes_and_no_shard_is_lost(
     after = job.until(lambda now: now.train.n_sample_done > before.train.n_sample_done + 5_000)
     assert pids(after) == pids(before)
     end = succeeded(job)  # type: ignore[arg-type]
-    assert any("came back and takes over 2 nodes" in line for line in end.story)
+    assert any("restarted and takes over 2 nodes" in line for line in end.story)
     assert end.started_at_s == before.started_at_s
     assert not any(map(lives, pids(before).values()))
-    events = list(read_journal(job.folder / JOURNAL))
+    events = list(read_events(job.folder))
     assert sum(type(event).__name__ == "JobSubmitted" for event in events) == 1
     store = HistoryStore(job.history)
     (run,) = store.jobs()
     store.close()
     assert run.phase is JobPhase.SUCCEEDED
+
+
+def checkpoints(job: Comeback) -> set[str]:
+    return {path.parent.name for path in job.folder.glob("checkpoints/*/manifest.json")}
+
+
+@pytest.mark.parametrize("step_s", [-3600.0, 86_400.0])
+def test_the_next_master_goes_on_in_the_jobs_time_wherever_its_clock_was_set(
+    begin: Callable[..., Comeback], monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    began_s, wall_s, boot_s = time.monotonic(), time.time, psutil.boot_time()
+    job = begin()
+    before = job.until(lambda now: now.running and checkpoints(job))
+    job.kill_master()
+    known = checkpoints(job)
+    monkeypatch.setattr(time, "time", lambda: wall_s() + step_s)
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot_s + step_s)
+    job.come_back()
+    after = job.until(lambda now: checkpoints(job) - known and now.samples_per_s > 0)
+    assert pids(after) == pids(before)
+    end = succeeded(job)  # type: ignore[arg-type]
+    assert end.ended_at_s is not None
+    assert 0 < end.ended_at_s - end.started_at_s <= time.monotonic() - began_s
+    assert not any("was lost" in line for line in end.story), end.story
+    times = [event.at_s for event in read_events(job.folder)]
+    assert times == sorted(times)
 
 
 def test_nodes_that_died_with_the_master_are_noticed_and_replaced(begin: Callable[..., Comeback]) -> None:
@@ -189,7 +220,7 @@ def test_nodes_that_died_with_the_master_are_noticed_and_replaced(begin: Callabl
 def test_a_second_master_of_one_folder_is_refused(begin: Callable[..., Comeback]) -> None:
     job = begin()
     job.until(lambda now: now.running)
-    with pytest.raises(BackendError, match="has a living master"):
+    with pytest.raises(BackendError, match="has a running master"):
         job.come_back()
     job.driver = None
 
@@ -197,14 +228,14 @@ def test_a_second_master_of_one_folder_is_refused(begin: Callable[..., Comeback]
 def test_a_job_that_had_ended_is_told_as_it_was(begin: Callable[..., Comeback]) -> None:
     job = begin(n_epoch=1)
     job.master.wait(LIMIT_S)
-    n_event = len(list(read_journal(job.folder / JOURNAL)))
+    n_event = len(list(read_events(job.folder)))
     job.come_back()
     end = job.until_end()
     assert end.phase is JobPhase.SUCCEEDED
     assert end.evaluation is not None
     assert job.driver is not None
     assert any("ps-0 serves" in line.text for line in job.driver.logs("ps-0", 100))
-    news = list(read_journal(job.folder / JOURNAL))[n_event:]
+    news = list(read_events(job.folder))[n_event:]
     assert {event.phase for event in news if isinstance(event, PhaseChanged)} <= {JobPhase.SUCCEEDED}
 
 
@@ -215,7 +246,7 @@ def test_the_files_of_a_master_are_its_owners_alone_and_a_folder_without_them_is
     job.until(lambda now: now.running)
     assert stat.S_IMODE((job.folder / JOB).stat().st_mode) == 0o600
     assert stat.S_IMODE((job.folder / WRITE_AHEAD_LOG).stat().st_mode) == 0o600
-    with pytest.raises(CheckpointError, match="no run folder of a job"):
+    with pytest.raises(CheckpointError, match="not a run folder of a job"):
         own_job.resume(LocalBackend(tmp_path), folder=tmp_path, history_url=job.history, clock=SystemClock())
 
 

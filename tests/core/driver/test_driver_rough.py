@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import zmq
 from real_job import Job, plan, succeeded
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.rundir.job_file import read_job
@@ -17,7 +18,8 @@ from dlrover_nb.core.runtime.exchange import Exchange, StaleEpoch
 from dlrover_nb.core.runtime.flash.names import buffers_of, run_name
 from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode, new_keys
 from dlrover_nb.core.structs.job import JobPhase, Migration, ModelSpec
-from dlrover_nb.core.structs.messages import ShardAsked, ShardFinished, Stop
+from dlrover_nb.core.structs.messages import LinesWritten, ShardAsked, ShardFinished, Stop
+from dlrover_nb.core.structs.questions import LogLine
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Lease, Purpose
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 N_JUNK = 200
+OUTSIDE = "../../planted"  # a name that would leave the folder of logs
 
 
 class TcpBackend(LocalBackend):
@@ -51,9 +54,9 @@ def junk(seed: int) -> Iterator[list[bytes]]:
 
 
 @contextlib.contextmanager
-def stranger(endpoint: str, keys: object = None) -> Iterator[zmq.Socket[bytes]]:
+def stranger(endpoint: str, keys: object = None, name: str = "stranger") -> Iterator[zmq.Socket[bytes]]:
     context = zmq.Context()
-    socket = connect_dealer(context, endpoint, "stranger", keys or new_keys())  # type: ignore[arg-type]
+    socket = connect_dealer(context, endpoint, name, keys or new_keys())  # type: ignore[arg-type]
     try:
         yield socket
     finally:
@@ -76,6 +79,13 @@ def test_noise_on_the_sockets_of_master_and_ps_is_dropped_counted_and_training_g
             assert socket.poll(10_000)
             answer, _ = decode(socket.recv_multipart())  # the only one: noise is not answered
             assert isinstance(answer, Stop if is_master else StaleEpoch)
+    with stranger(read_job(job.folder).endpoint, name=OUTSIDE) as socket:
+        line = LogLine(0.0, OUTSIDE, "INFO", "x")
+        socket.send_multipart(encode(LinesWritten(OUTSIDE, (line,), (0, 0))))
+        socket.send_multipart(encode(ShardAsked(OUTSIDE)))
+        assert socket.poll(1000 * LIMIT_S)  # an answer: the lines before it were read
+    assert not list(job.folder.parent.glob("planted*"))
+    assert OUTSIDE not in {line.node for line in job.driver.logs(None, 1000)}
     job.until(lambda now: now.n_dropped_message == 2 * N_JUNK)
     end = succeeded(job)
     assert end.train.returned == end.train.refused == 0
@@ -138,7 +148,7 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(start: Callable
         with part.open("r+b") as file:
             file.truncate(1000)
     succeeded(job)
-    assert job.story_has(f"{whole}/", "is damaged", f"going on from checkpoint {int(whole.name) - 1}")
+    assert job.story_has(f"{whole}/", "is damaged", f"continuing from checkpoint {int(whole.name) - 1}")
 
 
 @pytest.fixture
@@ -189,5 +199,5 @@ def test_a_full_disk_under_journal_history_and_checkpoints_does_not_stop_trainin
     end = job.until_end()
     assert end.phase is JobPhase.SUCCEEDED, end.message
     assert end.train.finished
-    assert "the job goes on" in caplog.text
+    assert "the job continues" in caplog.text
     assert "is not in the history from here on" in caplog.text

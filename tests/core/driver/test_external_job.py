@@ -1,6 +1,7 @@
 """Foreign jobs from their first program to their end, with real processes in the place of pods."""
 
 import sys
+import time
 
 import pytest
 from external_pods_double import ForeignJob, kill, lines_of, plan
@@ -152,24 +153,30 @@ def test_torchrun_finds_the_others_at_the_store(job, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Exception in thread driver-foreign")  # which is how it is killed
-def test_a_driver_that_comes_back_disturbs_no_program_and_counts_nothing_twice(job, tmp_path):
+@pytest.mark.parametrize("step_s", [-3600.0, 86_400.0])  # the wall clock is set meanwhile
+def test_a_driver_that_comes_back_disturbs_no_program_and_counts_nothing_twice(
+    job, tmp_path, monkeypatch, step_s
+):
+    began_s, wall_s = time.monotonic(), time.time
     running = job(tensorflow(tmp_path))
     running.until(is_training(2))
     running.scale(plan(1))
     running.until(lambda now: is_training(1)(now) and len(configs_alone(running)) == 2)
     before, configs = running.now, configs_alone(running)
     abandon(running.driver)
+    monkeypatch.setattr(time, "time", lambda: wall_s() + step_s)
     running.driver = running.new_driver(again=True)
     running.driver.start()
     assert [d.id for d in running.now.decisions] == ["d1"]
     now = running.until(
         lambda now: is_training(1)(now) and now.train.n_sample_done > before.train.n_sample_done
     )
-    assert "the master came back and takes over 2 nodes" in " ".join(now.story)
+    assert "the master restarted and takes over 2 nodes" in " ".join(now.story)
     assert configs_alone(running) == configs, "no program began anew"
     (tmp_path / "end").touch()
     end = running.until_end()
     assert end.phase is JobPhase.SUCCEEDED
+    assert before.at_s < end.ended_at_s <= end.started_at_s + time.monotonic() - began_s
 
 
 def configs_alone(running):
@@ -193,5 +200,5 @@ def test_a_program_that_cannot_run_ends_the_job_with_its_last_words(job):
 
 
 def test_shards_are_not_ours_to_choose(job, tmp_path):
-    with pytest.raises(InvalidValueError, match="runs programs of others"):
+    with pytest.raises(InvalidValueError, match="runs its own programs"):
         job(tensorflow(tmp_path)).driver.choose(ShardChoice(1, ShardAction.SKIP, "ada"))

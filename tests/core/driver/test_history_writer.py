@@ -48,6 +48,35 @@ def test_the_end_of_a_job_thins_what_is_old(url):
     assert len(HistoryStore(url).series("clicks")) == 2
 
 
+@pytest.mark.parametrize("started_s", [100.0, 900.0])
+def test_the_next_master_writes_to_its_own_run_though_another_one_has_a_later_date(url, started_s):
+    for at_s in (500.0, started_s):  # the clock was set back, or not, before the second one
+        first = HistoryWriter("clicks", url)
+        first.remember(Remember(at_s, SPEC))
+        first.close()
+    second = HistoryWriter("clicks", url)
+    second.continue_run(SPEC, started_s)
+    second.remember(_row(1000.0))
+    second.close()
+    store = HistoryStore(url)
+    rows = {run.started_at_s: len(store.series("clicks", run=run.run)) for run in store.jobs()}
+    store.close()
+    assert rows == {500.0: 0, started_s: 1}
+
+
+def test_a_run_that_is_not_in_the_history_writes_to_no_other(url, caplog):
+    caplog.set_level(logging.WARNING)
+    first = HistoryWriter("clicks", url)
+    first.remember(Remember(500.0, SPEC))
+    first.close()
+    second = HistoryWriter("clicks", url)
+    second.continue_run(SPEC, 900.0)
+    second.remember(_row(1000.0))
+    second.close()
+    assert HistoryStore(url).series("clicks") == ()
+    assert "no run 'clicks@900.000'" in caplog.text
+
+
 def test_record_that_cannot_be_kept_is_logged_and_the_next_one_is_kept(url, caplog):
     caplog.set_level(logging.WARNING)  # whatever tests before it wanted to hear
     memory = HistoryWriter("clicks", url)
@@ -71,4 +100,4 @@ def test_history_that_cannot_be_opened_is_logged_once(bad, caplog):
 
 def test_without_a_history_there_are_no_examples_and_the_log_says_why(caplog):
     assert examples("sqlite:////proc/nowhere/history.db") == ()
-    assert "nothing can be learnt" in caplog.text
+    assert "past jobs cannot be used" in caplog.text

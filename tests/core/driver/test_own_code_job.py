@@ -12,14 +12,15 @@ from torch import nn
 
 from dlrover_nb import load_model, trainable
 from dlrover_nb.core.runtime.preflight import validate_job
-from dlrover_nb.core.structs.job import EarlyStopping, JobPhase, JobSpec, Metric, ModelSpec
+from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-N_ROW, PIECE = 6000, 500
+N_ROW, PIECE, OUTLIER = 6000, 500, 1234
 WEIGHTS = np.array([2.0, -1.0])  # a global of this file: it has to travel with the rows
 
 
@@ -63,7 +64,12 @@ class Net(nn.Module):
 def own(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     jobs = []
 
-    def begin(spoil: Callable[[Path], None] | None = None, data: object = Clicks, **changes: Any) -> Job:
+    def begin(
+        spoil: Callable[[Path], None] | None = None,
+        data: object = Clicks,
+        model: object = Net,
+        **changes: Any,
+    ) -> Job:
         spec = JobSpec(
             "own",
             model=ModelSpec(embedding_dim=4),
@@ -71,7 +77,7 @@ def own(tmp_path: Path) -> Iterator[Callable[..., Job]]:
             shard_batches=10,
             n_epoch=changes.get("n_epoch", 3),
         )
-        prepared = validate_job(spec, model=Net, data=data)
+        prepared = validate_job(spec, model=model, data=data)
         fields = {name: getattr(prepared.spec, name) for name in ("model", "data", "batch_size", "n_epoch")}
         job = Job(tmp_path, prepared.features, shard_batches=10, **(fields | changes))
         job.folder.mkdir(mode=0o700, exist_ok=True)
@@ -132,6 +138,39 @@ def test_training_that_no_longer_helps_ends_early(own: Callable[..., Job]) -> No
     assert end.train.skipped > 0
     assert end.train.n_sample_done + end.train.n_sample_skipped == 30 * job.features.n_train
     assert end.evaluation is not None
+    assert load_model(job.folder).evaluate().auc == pytest.approx(end.evaluation.auc, abs=1e-5)
+
+
+class Outlier(Clicks):
+    """Clicks with one row that is far from all others."""
+
+    def read(self, start: int, stop: int) -> dict[str, Any]:
+        rows = super().read(start, stop)
+        if start <= OUTLIER < stop:
+            rows["x"][OUTLIER - start, 0] = 1e30
+        return rows
+
+
+class Fragile(Net):
+    """A module that gives NaN for such a row, as an exponential overflows."""
+
+    def forward(self, embedded: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
+        return super().forward(embedded, dense) + 0.0 * torch.exp(dense[:, 0] ** 2)
+
+
+def test_a_batch_whose_loss_is_nan_is_skipped_with_its_row_named_and_all_else_is_trained(
+    own: Callable[..., Job],
+) -> None:
+    job = own(data=Outlier, model=Fragile, plan=plan(2, 2), n_epoch=25, gradient_clip_norm=10.0)
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, end.message
+    assert end.train.n_sample_done == 25 * job.features.n_train
+    assert end.evaluation is not None
+    assert end.evaluation.auc > GOOD_AUC
+    named = f"its loss is nan; the model gives no finite number for row {OUTLIER}"
+    assert "25 batches were skipped: " in end.message
+    assert named in end.message
+    assert job.story_has("worker-", "skipped a batch of 64 rows", named, "1 of at most 10 in pass 1")
     assert load_model(job.folder).evaluate().auc == pytest.approx(end.evaluation.auc, abs=1e-5)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from real_job import plan, succeeded
 
-from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
+from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.structs.events import NodeReported
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
@@ -24,7 +24,7 @@ PARTS = tuple(field.name for field in fields(TimeSplit))
 
 def by_node(job: Job) -> dict[str, list[NodeSample]]:
     found: dict[str, list[NodeSample]] = {}
-    for event in read_journal(job.folder / JOURNAL):
+    for event in read_events(job.folder):
         if isinstance(event, NodeReported):
             found.setdefault(event.sample.node, []).append(event.sample)
     return found

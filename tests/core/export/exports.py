@@ -7,7 +7,7 @@ import os
 import string
 import warnings
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,14 +18,13 @@ from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
+from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import (
     DataFormat,
     DataSpec,
-    EarlyStopping,
     Embedding,
     JobSpec,
-    Metric,
     Migration,
     Mode,
     ModelSpec,
@@ -37,6 +36,7 @@ from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
+from dlrover_nb.core.structs.start_from import StartFrom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,11 @@ fractions = st.floats(0, 1, exclude_max=True)
 data = st.just(DataSpec()) | st.builds(
     DataSpec,
     st.sampled_from([f for f in DataFormat if f is not DataFormat.CENSUS]),
-    st.text(min_size=1, max_size=30).map(lambda text: f"/data/{text}"),
+    st.lists(
+        st.text(st.characters(exclude_characters="\n", codec="utf-8"), min_size=1, max_size=30),
+        min_size=1,
+        max_size=3,
+    ).map(lambda texts: "\n".join(str(PurePosixPath(f"/data/{text}")) for text in texts)),
     texts,
     columns,
     columns,
@@ -217,10 +221,15 @@ jobs = st.builds(
         ["", "s3://bucket/run 1", "file:///tmp/x", "abfs://box@account.example/x"]
     ),
     migration=st.sampled_from(Migration),
+    start_from=st.none()
+    | st.builds(StartFrom, st.sampled_from(["daily", "s3://bucket/daily/4"]), st.booleans()),
     kubernetes=st.just(KubernetesSpec()) | pods,
     foreign=st.none() | foreigners,
     early_stopping=st.none()
     | st.builds(EarlyStopping, st.sampled_from(Metric), st.integers(1, 9), st.floats(0, 1)),
+    max_skipped_batches=st.integers(0, 999),
+    max_restarts_per_error=st.integers(0, 999),
+    gradient_clip_norm=st.none() | numbers,
 )
 
 

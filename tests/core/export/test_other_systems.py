@@ -297,8 +297,8 @@ def test_a_tfjob_of_somebody_else_gives_what_it_says() -> None:
     found = read_export(FOREIGN_TFJOB)
     assert (found.kind, found.name) == ("tfjob", "a")
     assert found.parts == Pins(workers=4, worker_cpu=1.0, worker_memory_mib=1024)
-    assert "Evaluator: no role that this product has" in found.unknown
-    assert "worker: its replicas have different resources, the most usual ones count" in found.differs
+    assert "Evaluator: not a role in this product" in found.unknown
+    assert "worker: its replicas have different resources, the most frequent ones are used" in found.differs
 
 
 def test_a_job_file_alone_is_a_job() -> None:

@@ -58,7 +58,7 @@ def test_what_comes_from_a_simulation_says_so() -> None:
     assert "dlrover-nb/simulated: 'yes: measured and predicted on no real node'" in text
     assert read_export(text).provenance.simulated
     assert read_export(text).unknown == (
-        "how the plan does on real nodes: it comes from a simulated cluster",
+        "how the plan performs on real nodes: it comes from a simulated cluster",
     )
 
 

@@ -166,7 +166,7 @@ def test_pods_that_differ_count_by_what_most_of_them_have() -> None:
     text = to_yaml(*documents[:-1]) + "---\n" + to_yaml(documents[-1]).replace("500m", "2")
     found = read_export(text)
     assert found.plan == replace(PLAN, worker=RolePlan(3, 0.5, 1024))
-    assert "worker: its pods have different resources, the most usual ones count" in found.differs
+    assert "worker: its pods have different resources, the most frequent ones are used" in found.differs
 
 
 def test_a_scaleplan_beside_its_job_is_the_newer_word() -> None:
@@ -190,7 +190,7 @@ def test_a_list_as_kubectl_prints_it_is_opened_and_its_marks_do_not_matter() -> 
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes"}}
     found = read_export(to_yaml({"kind": "List", "items": [*documents, config]}))
     assert (found.job, found.plan) == (JOB, PLAN)
-    assert found.unknown == ("ConfigMap notes: no kind that an import reads",)
+    assert found.unknown == ("ConfigMap notes: not a kind that an import reads",)
 
 
 def test_an_annotation_that_was_damaged_is_told_and_the_nodes_job_is_read() -> None:
@@ -207,7 +207,7 @@ def test_what_no_file_holds_is_told() -> None:
     assert found.job == replace(job, checkpoint_url="s3://bucket/run")
     assert found.unknown == (
         "the credentials of checkpoint_url: never written to a file",
-        "the user's own data: its code lies in the run folder of the first job, give it again",
+        "the user's own data: its code is in the run folder of the first job; give it again",
     )
 
 
@@ -244,7 +244,7 @@ def test_a_foreign_part_of_a_plan_is_to_be_set_on_the_one_that_runs() -> None:
     assert found.parts == Pins(workers=2)
     assert found.parts.applied(PLAN).worker == RolePlan(2, 0.5, 1024)
     assert "ps cpu: not in the document" in found.unknown
-    assert "chief: no role that this product has" in found.unknown
+    assert "chief: not a role in this product" in found.unknown
 
 
 def test_limits_count_before_requests_and_odd_amounts_are_told() -> None:

@@ -105,6 +105,17 @@ def test_a_step_that_goes_back_is_of_another_program():
     assert after.n_iter == 1
 
 
+def test_a_machine_whose_clock_is_set_back_loses_no_steps_and_no_more_time_than_between_two_lines():
+    log, meter = StepLog(r"step (?P<step>\d+)", 32, "worker-0"), StepRates(OWN)
+    times = [100.0, 101.0, -3499.0, -3498.0, -3497.0, 103.5, 104.5]
+    told = [log.read(f"step {n}", at_s) for n, at_s in enumerate(times)]
+    samples = [s for each in told for s in meter.record(each, WORKERS, Role.WORKER, 10.0)]
+    assert meter.n_done == len(times) * 32
+    assert sum(s.n_iter for s in samples) == len(times) - 1
+    assert all(s.window_s > 0 for s in samples)
+    assert [each.at_s for each in told[:5]] == [100.0, 101.0, 101.0, 102.0, 103.0]
+
+
 def test_lines_say_how_large_a_step_was_and_how_far_the_job_is():
     log = StepLog(r"samples=(?P<samples>\S+) done=(?P<done>\S+) loss=(?P<loss>\S+)", 32, "worker-0")
     told = log.read("samples=1,024 done=2e4 loss=n/a", 1.0)

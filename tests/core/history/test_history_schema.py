@@ -19,10 +19,13 @@ from sqlalchemy import create_engine, inspect, make_url, text
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.history.tables import REVISION, VERSION_TABLE, metadata
+from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import PastJob
 
+SIZES = (0.25, 0.5, 0.75, 1.0)
+THEN = replace(SPEC, bounds=PlanBounds(4, 2, SIZES, SIZES))  # the bounds of every job that named none
 RELEASE_0_1 = Path(__file__).with_name("release_0_1.sql")
 DISPLAY = "postgresql:", "postgresql+psycopg:"
 
@@ -78,8 +81,8 @@ def test_history_of_release_0_1_is_read_whole_and_written_on(url, engine):
     _fill_as_release_0_1(engine)
     store = HistoryStore(url)
     assert [(r.run, r.phase, r.spec, r.traits) for r in store.jobs()] == [
-        ("views@100.000", JobPhase.STARTING, replace(SPEC, name="views", owner="bob"), None),
-        ("clicks@10.000", JobPhase.SUCCEEDED, SPEC, None),
+        ("views@100.000", JobPhase.STARTING, replace(THEN, name="views", owner="bob"), None),
+        ("clicks@10.000", JobPhase.SUCCEEDED, THEN, None),
     ]
     assert store.proposals("clicks") == (replace(PROPOSAL, status=ProposalStatus.APPLIED, closed_at_s=22.0),)
     assert store.decisions("clicks") == (replace(DECISION, why="it's 5 % better"),)

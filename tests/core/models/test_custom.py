@@ -9,7 +9,7 @@ from torch import nn
 
 from dlrover_nb import trainable
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.models.custom import build, check
+from dlrover_nb.core.models.custom import Checked, build, check
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.models.trainable import Columns
@@ -131,7 +131,22 @@ def raising(columns):
 @pytest.mark.parametrize("factory", [Logistic, Dropping, Squares, OwnLoss, Fixed, Masked])
 def test_what_keeps_to_the_contract_is_counted(factory):
     expected = N_INPUT + 1 + (4 if factory is Fixed else 0)
-    assert check(factory, COLUMNS, [8, 2]) == expected
+    assert check(factory, COLUMNS, [8, 2]) == Checked(expected)
+
+
+def test_a_model_that_returns_probabilities_is_said():
+    class Sure(Logistic):
+        def forward(self, embedded, dense):
+            return super().forward(embedded, dense).sigmoid()
+
+    class Silent(Logistic):
+        def forward(self, embedded, dense):
+            return 0 * super().forward(embedded, dense)
+
+    (warning,) = check(Sure, COLUMNS, [8]).warnings
+    assert "Sure seems to return probabilities" in warning
+    assert "return logits" in warning
+    assert check(Silent, COLUMNS, [8]).warnings == ()
 
 
 @pytest.mark.parametrize(

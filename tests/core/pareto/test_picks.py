@@ -47,14 +47,17 @@ current = st.builds(candidate, st.integers(1, 50), st.just(10))
     front=fronts,
     now=current,
     budget=st.one_of(st.none(), st.floats(0.5, 60)),
-    left_s=st.one_of(st.none(), st.floats(-10, 1500)),
+    chances=st.none() | st.lists(st.floats(0, 1), min_size=12, max_size=12),
+    wanted=st.floats(0.01, 1),
 )
-def test_picks_are_what_their_names_say_and_only_those_that_exist(front, now, budget, left_s):
-    picks = picked(front, now, Wishes(budget, left_s))
+def test_picks_are_what_their_names_say_and_only_those_that_exist(front, now, budget, chances, wanted):
+    if chances is not None:
+        front = [replace(c, in_time=chance) for c, chance in zip(front, chances, strict=False)]
+    picks = picked(front, now, Wishes(budget, wanted))
     assert front[picks["fastest"]] is max(front, key=lambda c: c.prediction.samples_per_s)
     within = [i for i, c in enumerate(front) if budget is not None and c.cost_per_hour <= budget]
     assert picks.get("fastest in budget") == max(within, default=None)
-    in_time = [i for i, c in enumerate(front) if left_s is not None and c.finish_s <= left_s]
+    in_time = [i for i, c in enumerate(front) if c.in_time is not None and c.in_time >= wanted]
     assert picks.get("cheapest that meets the deadline") == min(in_time, default=None)
     as_fast = [i for i, c in enumerate(front) if c.prediction.samples_per_s >= AS_FAST * 10]
     assert picks.get("cheapest as fast as now") == min(as_fast, default=None)
@@ -93,14 +96,6 @@ def test_knee_is_where_more_money_stops_to_pay():
     now = candidate(1, 10)
     front = [candidate(c, s) for c, s in ((1, 10), (2, 19), (3, 20), (4, 20.5))]
     assert picked(front, now)["knee"] == 1
-
-
-def test_transition_counts_before_the_deadline():
-    front = [replace(candidate(1, 10), finish_s=105.0), candidate(2, 20)]
-    assert (
-        picked(front, candidate(1, 10), Wishes(deadline_left_s=100.0))["cheapest that meets the deadline"]
-        == 1
-    )
 
 
 @settings(deadline=None)

@@ -23,6 +23,7 @@ from dlrover_nb.core.structs.capacity import Capacity, NodeShape, plan_needs
 
 MEMORY = {"worker_memory_mib": 256, "ps_memory_mib": 128}
 LARGE = Capacity((NodeShape(1000, 10**7),))
+SMALL = PlanBounds(4, 2, (0.25, 0.5, 0.75, 1.0), (0.25, 0.5, 0.75, 1.0))
 
 shapes = st.lists(
     st.builds(
@@ -100,12 +101,12 @@ def test_empty_space_is_explained_and_only_an_empty_one(bounds, shapes, pins):
 @pytest.mark.parametrize(
     ("bounds", "capacity", "pins", "said"),
     [
-        (PlanBounds(quota_cpu=0.4), LARGE, Pins(), "quota of 0.4 cores.*needs 0.5 cores"),
-        (PlanBounds(quota_memory_mib=300), LARGE, Pins(), "quota of 300 MiB.*384 MiB"),
-        (PlanBounds(), Capacity(()), Pins(), "machines .none."),
-        (PlanBounds(), Capacity((NodeShape(8, 200, 9),)), Pins(), "256 MiB per worker"),
+        (replace(SMALL, quota_cpu=0.4), LARGE, Pins(), "quota of 0.4 cores.*needs 0.5 cores"),
+        (replace(SMALL, quota_memory_mib=300), LARGE, Pins(), "quota of 300 MiB.*384 MiB"),
+        (SMALL, Capacity(()), Pins(), "machines .none."),
+        (SMALL, Capacity((NodeShape(8, 200, 9),)), Pins(), "256 MiB per worker"),
         (
-            PlanBounds(),
+            SMALL,
             Capacity((NodeShape(4, 8192),)),
             Pins(worker_cpu=6),
             "pinned is worker_cpu = 6, release",
@@ -117,7 +118,7 @@ def test_constraint_that_leaves_no_plan_is_named(bounds, capacity, pins, said):
 
 
 def test_pin_outside_the_ladders_is_allowed_when_it_fits():
-    grid = plan_grid(PlanBounds(), LARGE, **MEMORY, pins=Pins(workers=7, ps_cpu=0.6, worker_memory_mib=2048))
+    grid = plan_grid(SMALL, LARGE, **MEMORY, pins=Pins(workers=7, ps_cpu=0.6, worker_memory_mib=2048))
     assert not nothing_left(grid)
     space = list_plans(grid)
     assert set(space.axes[:, 0]) == {7.0}
@@ -127,7 +128,7 @@ def test_pin_outside_the_ladders_is_allowed_when_it_fits():
 
 def test_space_that_is_too_large_is_not_listed():
     with pytest.raises(InvalidValueError, match="plans"):
-        listed(PlanBounds(max_workers=10_000, max_ps=1000), LARGE, **MEMORY)
+        listed(replace(SMALL, max_workers=10_000, max_ps=1000), LARGE, **MEMORY)
 
 
 def test_plans_come_in_chunks_as_they_come_at_once():
@@ -144,14 +145,14 @@ def test_plans_come_in_chunks_as_they_come_at_once():
 
 
 def test_shared_space_cannot_be_changed_by_who_uses_it():
-    space = listed(PlanBounds(), LARGE, **MEMORY)
+    space = listed(SMALL, LARGE, **MEMORY)
     with pytest.raises(ValueError, match="read-only"):
         space.axes[0, 0] = 99
 
 
 def test_neighbours_differ_by_one_step_on_one_axis():
     here = np.array([2.0, 1.0, 0.6, 1.0])
-    near = neighbours(here, PlanBounds())
+    near = neighbours(here, SMALL)
     assert ((near != here).sum(axis=1) == 1).all()
     assert sorted(near[near[:, 2] != 0.6, 2]) == [0.5, 0.75]
     assert sorted(near[near[:, 0] != 2, 0]) == [1, 3]
@@ -161,8 +162,8 @@ def test_neighbours_differ_by_one_step_on_one_axis():
 @settings(deadline=None)
 @given(pins=pins, workers=st.integers(1, 6), ps=st.integers(1, 3))
 def test_neighbours_keep_to_the_pins(pins, workers, ps):
-    near = neighbours(np.array([workers, ps, 0.5, 0.5]), PlanBounds(), pins)
+    near = neighbours(np.array([workers, ps, 0.5, 0.5]), SMALL, pins)
     for axis, pin in enumerate((pins.workers, pins.ps, pins.worker_cpu, pins.ps_cpu)):
         if pin is not None:
             assert set(near[:, axis]) <= {pin}
-            assert ladders(PlanBounds(), pins)[axis] == (pin,)
+            assert ladders(SMALL, pins)[axis] == (pin,)

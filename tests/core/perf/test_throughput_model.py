@@ -109,8 +109,8 @@ def test_measured_plan_keeps_its_own_scatter_and_nothing_unmeasured_is_surer(tru
     width = np.log(bands.high / bands.low)
     measured = np.array([(row == GRID).all(axis=1) for row in tried]).any(axis=0)
     assert width[~measured].min() >= width[measured].max() - 1e-9
-    seen = np.median([s.samples_per_s for s in samples[:5]])
-    assert bands.samples_per_s[(GRID == START).all(axis=1)][0] == pytest.approx(seen, rel=1e-6)
+    seen = np.exp(np.mean(np.log([s.samples_per_s for s in samples[:5]])))
+    assert bands.samples_per_s[(GRID == START).all(axis=1)][0] == pytest.approx(seen, rel=0.02)
     assert (bands.low <= bands.samples_per_s).all()
     assert (bands.samples_per_s <= bands.high).all()
 

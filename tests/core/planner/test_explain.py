@@ -156,7 +156,7 @@ def test_pins_bind_and_are_not_told_as_bounds_too():
         "workers: 2, pinned",
         "ps_memory_mib: 512, pinned",
     )
-    assert bound(analysed(pins=Pins(ps=2)))[0] == "ps: 2, pinned, from which the plan departs"
+    assert bound(analysed(pins=Pins(ps=2)))[0] == "ps: 2, pinned, which the plan does not match"
 
 
 def test_quotas_bind_where_a_step_exceeds_them():
@@ -182,14 +182,14 @@ def test_a_deadline_binds_when_a_smaller_plan_would_miss_it():
     left_s = ANALYSIS.current.finish_s
     told = bound(analysed(deadline_left_s=left_s * 1.1))[0]
     assert told.startswith("deadline in ")
-    assert "too late with 1 fewer worker" in told
-    assert bound(analysed(deadline_left_s=left_s / 2))[0].endswith(": too late")
+    assert "below 90 % with 1 fewer worker" in told
+    assert bound(analysed(deadline_left_s=left_s / 2))[0].endswith(": 90 % is wanted")
     assert bound(analysed(deadline_left_s=left_s * 100)) == ()
 
 
 def test_memory_that_is_needed_binds_and_a_gib_more_is_a_step_that_costs_and_gains_nothing():
     analysis = analysed(memory_mib=((Role.PS, 700),))
-    assert bound(analysis) == ("memory: each ps is to have 700 MiB, by what is known",)
+    assert bound(analysis) == ("memory: each ps needs 700 MiB, by the measurements so far",)
     *_, memory = marginals(analysis, NOW, lambda _: "")
     assert memory.what == "1536 instead of 512 MiB per PS"
     assert memory.samples_per_s == 0
@@ -226,9 +226,9 @@ def test_what_the_runner_up_lacks_is_the_rule_that_it_breaks():
     found, _ = runner_up(ANALYSIS, NOW, grounds(ANALYSIS))
     for then in (found.prediction.samples_per_s, float("nan")):
         turned_down = grounds(ANALYSIS, rejected_plans={found.plan: then})
-        assert runner_up(ANALYSIS, NOW, turned_down)[1] == "It was turned down or failed before."
+        assert runner_up(ANALYSIS, NOW, turned_down)[1] == "It was rejected or failed before."
     otherwise = grounds(ANALYSIS, rejected_plans={found.plan: found.prediction.samples_per_s * 2})
-    assert "turned down" not in runner_up(ANALYSIS, NOW, otherwise)[1]
+    assert "was rejected" not in runner_up(ANALYSIS, NOW, otherwise)[1]
     assert (
         runner_up(ANALYSIS, NOW, grounds(ANALYSIS, refusal=lambda _: "it is pinned"))[1]
         == "It would be refused: it is pinned."
@@ -237,14 +237,14 @@ def test_what_the_runner_up_lacks_is_the_rule_that_it_breaks():
     assert "Its gain is not certain" in runner_up(ANALYSIS, NOW, cautious)[1]
     late = replace(ANALYSIS.situation, n_sample_left=1000, pauses=(("workers", 60.0), ("moves", 60.0)))
     ending = analyse(late, model=ANALYSIS.model)
-    assert "does not pay" in runner_up(ending, NOW, grounds(ending))[1]
+    assert "would not pay off" in runner_up(ending, NOW, grounds(ending))[1]
 
 
 def test_a_runner_up_above_the_budget_or_after_the_deadline_is_told_as_such():
     cheap = analysed(budget_per_hour=0.001)
     assert runner_up(cheap, NOW, grounds(cheap))[1].startswith("Budget: 0.001 USD per hour, the plan costs")
     late = analysed(deadline_left_s=1.0)
-    assert runner_up(late, NOW, grounds(late))[1].endswith(": too late.")
+    assert runner_up(late, NOW, grounds(late))[1].endswith(": 90 % is wanted.")
 
 
 def test_without_another_plan_there_is_no_runner_up():

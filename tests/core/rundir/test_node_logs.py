@@ -11,6 +11,7 @@ from dlrover_nb.core.rundir import locate, node_logs
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.node_logs import NodeLogs, newest, read_logs
 from dlrover_nb.core.runtime.output import output_path
+from dlrover_nb.core.structs.failures import ProgramError
 from dlrover_nb.core.structs.messages import LinesWritten
 from dlrover_nb.core.structs.questions import LogLine
 
@@ -86,26 +87,22 @@ def test_the_last_words_of_a_dead_node_are_read_where_it_was_told_last_and_not_t
     kept.finish_node("worker-0", 9.0)
     kept.add(told("untold", n_byte=(0, 12)))  # it was still on its way
     assert texts(kept.lines("worker-0", 9)) == ["told", "untold", "half a line"]
-    assert (
-        kept.exit_reason("worker-0", "killed by signal 9") == "killed by signal 9; it wrote last: half a line"
-    )
-    assert kept.exit_reason("worker-0", "exit code 1: half a line") == "exit code 1: half a line"
-    assert kept.exit_reason("worker-1", "why") == "why"
 
 
-def test_the_last_words_are_no_information_from_a_healthy_life(tmp_path: Path) -> None:
+def test_the_last_error_is_no_information_from_a_healthy_life(tmp_path: Path) -> None:
     kept = NodeLogs(tmp_path)
-    kept.add(LinesWritten("ps-0", (line("bad", level="ERROR"), line("serves 0 rows")), (0, 0)))
+    kept.add(LinesWritten("ps-0", (line("ps: bad", level="ERROR"), line("serves 0 rows")), (0, 0)))
     kept.add(told("it is up"))
-    assert kept.last_line("ps-0") == "bad"
-    assert kept.exit_reason("worker-0", "killed") == "killed"
+    assert kept.last_error("ps-0") == ProgramError("bad")
+    assert kept.last_error("ps-0", since_s=float("inf")) is None
+    assert kept.last_error("worker-0") is kept.last_error("worker-9") is None
 
 
-def test_of_a_crash_the_line_that_names_it_counts_as_the_last_line(tmp_path: Path) -> None:
+def test_of_a_crash_the_line_that_names_it_counts_as_the_last_error(tmp_path: Path) -> None:
     kept = NodeLogs(tmp_path)
     write(tmp_path, "Fatal Python error: Segmentation fault\nCurrent thread 0x1:\n  File x\n")
     kept.finish_node("worker-0", 1.0)
-    assert kept.last_line("worker-0") == "Fatal Python error: Segmentation fault"
+    assert kept.last_error("worker-0") == ProgramError("Fatal Python error: Segmentation fault")
 
 
 def test_a_master_that_comes_back_has_the_lines_and_goes_on_where_they_end(tmp_path: Path) -> None:

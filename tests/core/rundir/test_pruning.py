@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.job_file import JobFile, MasterLock, write_job
-from dlrover_nb.core.rundir.pruning import KEPT_S, N_KEPT, RunFolder, prune, remove, remove_released, too_old
+from dlrover_nb.core.rundir.pruning import (
+    KEPT_S,
+    N_KEPT,
+    SETTLED_S,
+    SIZE_VAR,
+    RunFolder,
+    prune,
+    remove,
+    remove_released,
+    size_limit,
+    too_old,
+)
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 
 NOW_S = 2_000_000_000.0
@@ -44,6 +55,33 @@ def test_what_is_left_is_bounded_by_what_is_new_and_the_last_models(found: list[
     left = len(found) - len(too_old(found, NOW_S))
     new = sum(NOW_S - folder.used_s <= KEPT_S for folder in found)
     assert left <= max(N_KEPT, new) + len({folder.job for folder in found})
+
+
+sized = st.lists(
+    st.tuples(st.sampled_from("abc"), st.floats(0, NOW_S), st.booleans(), st.integers(0, 100)),
+    max_size=2 * N_KEPT,
+).map(lambda made: [RunFolder(Path(str(i)), *each) for i, each in enumerate(made)])
+
+
+@given(sized, st.integers(0, 3000))
+def test_a_limit_of_size_takes_the_oldest_that_nobody_needs_and_no_more(
+    found: list[RunFolder], most_byte: int
+) -> None:
+    by_age, gone = too_old(found, NOW_S), too_old(found, NOW_S, most_byte=most_byte)
+    left = [folder for folder in found if folder not in gone]
+    assert set(by_age) <= set(gone)
+    for job in {folder.job for folder in found if folder.has_model}:
+        models = [folder for folder in found if folder.job == job and folder.has_model]
+        assert max(models, key=lambda folder: folder.used_s) in left
+    assert all(NOW_S - folder.used_s > SETTLED_S for folder in gone)
+    n_byte = sum(folder.n_byte for folder in left)
+    for_size = [folder for folder in gone if folder not in by_age]
+    if for_size:
+        assert n_byte + for_size[-1].n_byte > most_byte
+    if n_byte > most_byte:
+        models = {max((f for f in found if f.job == j and f.has_model), key=lambda f: f.used_s, default=None)
+                  for j in "abc"}  # fmt: skip
+        assert all(folder in models or NOW_S - folder.used_s <= SETTLED_S for folder in left)
 
 
 def _made(jobs: Path, job: str, number: int, at_s: float, *, model: bool = False, url: str = "") -> Path:
@@ -92,7 +130,7 @@ def test_a_folder_whose_master_lives_or_that_is_written_to_stays(jobs: Path) -> 
 def test_a_folder_without_locks_is_told_from_one_with_a_living_master(jobs: Path, monkeypatch) -> None:
     folder = _made(jobs, "old", 1, OLD_S)
     held = MasterLock(folder)
-    with pytest.raises(BackendError, match="has a living master"):
+    with pytest.raises(BackendError, match="has a running master"):
         MasterLock(folder)
     held.release()
 
@@ -140,7 +178,7 @@ def test_all_runs_of_a_deleted_job_go_and_those_of_others_stay(jobs: Path) -> No
     first, last = (_made(jobs, "ctr", i, NOW_S, model=True) for i in (1, 2))
     other = _made(jobs, "ctr-b", 1, NOW_S)
     lock = MasterLock(last)
-    with pytest.raises(BackendError, match="has a living master"):
+    with pytest.raises(BackendError, match="has a running master"):
         remove(jobs, "ctr")
     lock.release()
     remove(jobs, "ctr")
@@ -157,3 +195,32 @@ def test_runs_that_are_deleted_before_one_is_released_count_too(jobs: Path) -> N
     releasing.start()
     assert remove_released(jobs, "ctr", timeout_s=60) == 2
     releasing.join()
+
+
+def test_folders_over_the_limit_of_size_go_but_none_of_a_running_or_a_recent_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, day_s = tmp_path / "jobs", 86_400.0
+    running, oldest, older, recent = (
+        _made(jobs, job, 1, NOW_S - age * day_s)
+        for job, age in (("running", 9), ("oldest", 8), ("older", 7), ("recent", 0.5))
+    )
+    for path in (running, oldest, older, recent):
+        (path / "logs").mkdir()
+        (path / "logs" / "node").write_bytes(os.urandom(3 << 20))
+    lock = MasterLock(running)
+    assert prune(jobs, NOW_S) == 0
+    monkeypatch.setenv(SIZE_VAR, str(10 / 1024))
+    assert prune(jobs, NOW_S) == 1  # the running one is in the sum, and stays
+    assert [path.exists() for path in (running, oldest, older, recent)] == [True, False, True, True]
+    monkeypatch.setenv(SIZE_VAR, str(1 / 1024))
+    assert prune(jobs, NOW_S) == 1
+    assert [path.exists() for path in (running, older, recent)] == [True, False, True]
+    lock.release()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "much", "nan"])
+def test_a_limit_that_is_none_deletes_nothing_and_is_told(text: str, caplog) -> None:
+    assert size_limit(text) == float("inf") == size_limit("")
+    assert f"{SIZE_VAR} must be a number of GiB above 0, got '{text}'" in caplog.text
+    assert size_limit("1.5") == 1.5 * 2**30

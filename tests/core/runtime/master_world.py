@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from ps_world import FakePs, Network
 
 from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import (
     DropCheckpoint,
@@ -25,6 +27,7 @@ from dlrover_nb.core.runtime.orders import (
     Send,
     StartNode,
     StopNode,
+    SweepCheckpoints,
     WriteManifest,
 )
 from dlrover_nb.core.runtime.state import Stage
@@ -39,12 +42,13 @@ from dlrover_nb.core.structs.job import (
 )
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
-from dlrover_nb.core.structs.shards import Purpose, Shard
+from dlrover_nb.core.structs.shards import Purpose, Shard, SkippedBatch
 from dlrover_nb.core.structs.snapshot import Evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dlrover_nb.core.models.score_sums import ScoreSums
     from dlrover_nb.core.runtime.store import StorePart
     from dlrover_nb.core.structs.events import Event
 
@@ -128,11 +132,18 @@ class World:
         self.writes_nothing = False
         self.events: list[Event] = []
         self.dropped: list[int] = []
+        self.folders: set[int] = set()  # of checkpoints, complete or not
+        self.hangs = False  # the disk does not answer; what it was asked for comes later
+        self.asked: list[int] = []
+        self.refuses_drops = False  # the disk is read-only for a while
         self.fails_to_write = ""
         self.fails_to_save = ""
         self.damaged: set[int] = set()
         self.starts: list[StartNode] = []
+        self.broken: set[int] = set()  # rows whose batch cannot be trained
+        self.without_score: set[int] = set()  # rows that are scored NaN
         self.poison: set[int] = set()  # rows that end who trains or scores them
+        self.refused: list[str] = []  # workers that PS did not listen to
         self.granted: list[tuple[str, Shard]] = []
         self.do(self.master.start(self.at_s))
 
@@ -161,8 +172,17 @@ class World:
         for name in dead:
             self.do(self.master.on_exit(name, "it was gone when the master came back", self.at_s))
 
-    def _evaluate(self, scores: np.ndarray, labels: np.ndarray) -> Evaluation:
-        return Evaluation(float(scores.mean()), 0.1, len(labels))
+    def _evaluate(self, scores: ScoreSums) -> Evaluation:
+        self.check_scores(scores)
+        return Evaluation(0.5, 0.1, scores.n_row)
+
+    def check_scores(self, scores: ScoreSums) -> None:
+        """Each scored row counts once; of a skipped shard, some may have been scored."""
+        n_row = scores.n_row + self.master._state.without_score.n_row
+        counts = self.master.evaluation_counts
+        assert n_row == counts.n_sample_done or (counts.skipped and n_row < counts.n_sample_done)
+        with pytest.raises(InvalidValueError, match=f"got 0 positive and {scores.n_row} negative"):
+            scores.evaluate()  # as they are labelled
 
     # orders
 
@@ -185,20 +205,35 @@ class World:
                 case Send(node, message):
                     if node in self.nodes and self.nodes[node].is_alive:
                         self.nodes[node].inbox.append(message)
-                case PrepareCheckpoint(number):
+                case PrepareCheckpoint(number, _, spare):
+                    assert set(spare) < self.disk.keys() or not spare, "one always stays"
                     assert all(n.is_paused or not n.train for n in self._living(Role.WORKER))
                     self.saving = dict(self.learnt)
                     self.copies[number] = self.saving
-                    if self.fails_to_write:
+                    if self.hangs:
+                        self.asked.append(number)
+                    elif self.fails_to_write:
                         self.do(self.master.checkpoint_failed(number, self.fails_to_write, self.at_s))
+                    else:
+                        self.folders.add(number)
+                        self.do(self.master.checkpoint_prepared(number, self.at_s))
                 case WriteManifest(manifest):
                     self.disk[manifest.number] = manifest, self.copies[manifest.number]
                     self.do(self.master.manifest_written(manifest.number, self.at_s))
                 case DropCheckpoint(number):
                     self.dropped.append(number)
-                    self.disk.pop(number, None)
+                    self._delete(number)
+                case SweepCheckpoints(kept, last):
+                    assert self.master._state.writing.keys() <= set(kept)
+                    for number in {n for n in self.folders if n <= last} - set(kept):
+                        self._delete(number)
                 case Emit(event):
                     self.events.append(event)
+
+    def _delete(self, number: int) -> None:
+        if not self.refuses_drops:
+            self.disk.pop(number, None)
+            self.folders.discard(number)
 
     def _check_start(self, order: StartNode) -> None:
         """A node is started under a new name, and only where the target asks for one more."""
@@ -258,6 +293,7 @@ class World:
         if not node.writes or self.writes_nothing:
             return False
         save = node.writes.popleft()
+        self.folders.add(save.checkpoint)  # made anew, if it was dropped meanwhile
         self.files[save.file] = self.parts[node.id, save.checkpoint]
         node.say(m.Saved(node.id, save.checkpoint, save.file, "0" * 64, 1, 8, self.fails_to_save))
         return True
@@ -272,6 +308,9 @@ class World:
             case m.MoveOut() | m.MoveEnd() | m.MoveCancel():
                 for told in self.ps[node.id].obey_move(message, self.at_s):
                     node.say(told)
+            case m.Forget(worker):
+                self.ps[node.id].forgotten.add(worker)
+                node.say(m.Forgotten(node.id, worker))
             case m.Train():
                 self._begin_to_train(node, message)
             case m.Pause():
@@ -367,20 +406,34 @@ class World:
     def _train_batch(self, node: FakeNode, shard: Shard) -> None:
         start = shard.start + node.n_done
         stop = min(start + self.job.batch_size, shard.start + shard.end)
+        if any(node.id in self.ps[name].forgotten for name in _names(node.train) if node.train):
+            node.is_alive = False
+            self.refused.append(node.id)
+            return
         if self.poison.intersection(range(start, stop)):
             self.kill(node.id)
             return
-        if shard.lease.purpose is Purpose.TRAIN and node.train:
+        if shard.lease.purpose is Purpose.TRAIN and self.broken.intersection(range(start, stop)):
+            node.say(m.BatchSkipped(node.id, shard.lease, self._skipped(shard, range(start, stop))))
+        elif shard.lease.purpose is Purpose.TRAIN and node.train:
             self._push(node.train, shard.epoch, range(start, stop))
         node.n_done = stop - shard.start
         if node.n_done < shard.end:
             self._ask_early(node, shard)
             return
         n_row = shard.stop - shard.start  # an evaluation is all or nothing
-        arrays = (np.full(n_row, 0.5, np.float32),) * 2 if shard.lease.purpose is Purpose.EVALUATE else ()
+        scores = np.full(n_row, 0.5, np.float32)
+        scores[[row in self.without_score for row in range(shard.start, shard.stop)]] = np.nan
+        is_scored = shard.lease.purpose is Purpose.EVALUATE
+        arrays = (scores, np.full(n_row, 0.5, np.float32)) if is_scored else ()
         node.say(m.ShardFinished(node.id, shard.lease), *arrays)
         node.shard, node.n_done = None, 0
         node.wants_shard, node.asked_at_s = False, self.at_s
+
+    def _skipped(self, shard: Shard, rows: range) -> SkippedBatch:
+        broken = tuple(sorted(self.broken.intersection(rows)))
+        number, why = shard.lease.shard, "its loss is nan"
+        return SkippedBatch(number, len(rows), rows[0], rows[-1], why, len(broken), broken)
 
     def _serves(self, name: str, epoch: int) -> bool:
         return self.nodes[name].is_alive and self.ps[name].epoch == epoch

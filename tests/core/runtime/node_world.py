@@ -30,7 +30,6 @@ from dlrover_nb.core.structs.messages import (
     Hello,
     Load,
     Loaded,
-    NodeConfig,
     Report,
     Save,
     Saved,
@@ -39,6 +38,7 @@ from dlrover_nb.core.structs.messages import (
     Stop,
     Train,
 )
+from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 
@@ -56,7 +56,7 @@ class Gate:
     """Stops a worker when it has made so many steps, until it is opened."""
 
     def __init__(self, at):
-        self.losses, self._at = [], at
+        self.losses, self._at, self._step_s = [], at, 0.0
         self._reached, self._open = threading.Event(), threading.Event()
 
     def __call__(self, loss):
@@ -64,11 +64,15 @@ class Gate:
         if len(self.losses) == self._at:
             self._reached.set()
             self._open.wait(LIMIT_S)
+        if len(self.losses) >= self._at:
+            time.sleep(self._step_s)
 
     def reached(self):
         assert self._reached.wait(LIMIT_S)
 
-    def open(self):
+    def open(self, step_s=0.0):
+        """Let the worker go on; with `step_s` so slowly that what was sent to it before comes within a few steps."""
+        self._step_s = step_s
         self._open.set()
 
 

@@ -48,6 +48,7 @@ class FakePs:
         self.name, self._n_id, self._network = name, n_id, network
         self.migration = PsMigration(name, N_DENSE, self.new_store, SIZES)
         self.epoch = -1
+        self.forgotten: set[str] = set()
 
     def new_store(self, index: int = 0, n_ps: int = 1) -> ParameterStore:
         return ParameterStore(MODEL, self._n_id, N_DENSE, index=index, n_ps=n_ps)

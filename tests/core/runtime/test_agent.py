@@ -7,7 +7,8 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.agent import Agent, read_endpoint
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.wire import HIGH_WATER, bind_router, decode, new_keys
-from dlrover_nb.core.structs.messages import Left, NodeConfig, ShardAsked
+from dlrover_nb.core.structs.messages import Left, ShardAsked
+from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role
 
 

@@ -179,8 +179,8 @@ def test_a_store_is_filled_from_files_alone(saved):
 def test_memory_that_is_overwritten_while_it_is_loaded_voids_what_was_loaded(saved, monkeypatch):
     load, done = ParameterStore.load, []
 
-    def load_and_lose(store, part, owned):
-        load(store, part, owned)
+    def load_and_lose(store, part, owned, between):
+        load(store, part, owned, between)
         if not done:
             done.append(1)
             (SHM / saved.sources[0].memory.name).write_bytes(bytes(8192))

@@ -13,13 +13,14 @@ from master_world import World, features, plan, spec, trained_every_row
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.runtime.evaluation import early_stop_reason
 from dlrover_nb.core.runtime.state import Stage
-from dlrover_nb.core.structs.job import EarlyStopping, JobPhase, Metric
+from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import FinishChoice
 from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
 
 if TYPE_CHECKING:
-    import numpy as np
+    from dlrover_nb.core.models.score_sums import ScoreSums
 
 RULE = EarlyStopping()
 
@@ -89,13 +90,13 @@ class Judged(World):
         first = plan(n_worker, 1)
         super().__init__(spec(first, early_stopping=RULE, n_epoch=n_epoch, **changes), features())
 
-    def _evaluate(self, scores: np.ndarray, labels: np.ndarray) -> Evaluation:
-        assert len(scores) == len(labels)
+    def _evaluate(self, scores: ScoreSums) -> Evaluation:
+        self.check_scores(scores)
         self.n_judged += 1
         auc = self.qualities[min(self.n_judged, len(self.qualities)) - 1]
         if auc < 0:
             raise InvalidValueError("AUC needs rows of both classes")
-        return Evaluation(auc, 0.1, len(labels))
+        return Evaluation(auc, 0.1, scores.n_row)
 
 
 def passes(world: World) -> list[int]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
+from dlrover_nb.core.runtime.checkpoint_coordinator import PREPARE_LIMIT_S, retry_wait_s
+from dlrover_nb.core.runtime.liveness import DISK_LIMIT_S
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.messages import Save
+from dlrover_nb.core.structs.resources import Role
 
 
 def copied(**changes: object) -> World:
@@ -38,7 +44,7 @@ def test_a_ps_that_dies_while_its_part_is_written_goes_on_from_memory() -> None:
     world = copied()
     world.run_until(lambda: n_trained(world) > len(world.memory[1]) + 100)
     world.kill("ps-1")
-    assert "ps-1 was lost: exit code -9; going on from checkpoint 1 in memory" in str(
+    assert "ps-1 was lost: exit code -9; continuing from checkpoint 1 in memory" in str(
         world.told(PhaseChanged)
     )
     assert n_trained(world) == len(world.memory[1])
@@ -54,7 +60,7 @@ def test_what_is_only_in_memory_and_cannot_be_read_gives_way_to_the_beginning() 
     world.memory.clear()
     world.kill("ps-0")
     world.run_until(lambda: in_place(world, plan(2, 2)))
-    assert "going on from the beginning" in str(world.told(PhaseChanged))
+    assert "continuing from the beginning" in str(world.told(PhaseChanged))
     world.writes_nothing = False
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
@@ -67,7 +73,7 @@ def test_a_checkpoint_that_cannot_be_written_can_still_be_restored_from_memory()
     world.run_until(lambda: "could not be written" in str(world.told(PhaseChanged)))
     assert world.master.stage is Stage.SERVING
     world.kill("ps-0")
-    assert "going on from checkpoint 1 in memory" in str(world.told(PhaseChanged))
+    assert "continuing from checkpoint 1 in memory" in str(world.told(PhaseChanged))
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
 
@@ -132,6 +138,146 @@ def test_a_ps_that_dies_before_the_final_checkpoint_is_on_the_disk_does_not_cost
     assert world.master.phase is JobPhase.SUCCEEDED
     assert world.disk[max(world.disk)][0].ledger == world.master._state.train.checkpoint()
     assert world.master.evaluation_counts.done == 100
+
+
+def failing(why: str = "", *, save: str = "", **changes: object) -> World:
+    """Return a job with a checkpoint on the disk, on which no further one can be written."""
+    world = World(spec(plan(2, 3), **({"checkpoint_every_s": 1.0} | changes)), features(80_000))
+    world.run_until(lambda: 1 in world.disk)
+    world.fails_to_write, world.fails_to_save = why, save
+    return world
+
+
+def saves(world: World, number: int) -> list[Save]:
+    """Return the orders to save a checkpoint, heard or not."""
+    told = [message for node in world.nodes.values() for message in (*node.heard, *node.inbox)]
+    return [each for each in told if isinstance(each, Save) and each.checkpoint == number]
+
+
+def known(world: World) -> set[int]:
+    return set(world.disk) | set(world.master._state.writing)
+
+
+def test_no_part_is_ordered_of_a_checkpoint_whose_folder_was_refused() -> None:
+    world = failing("expected 9 MiB free, got 0 MiB")
+    before = n_trained(world)
+    world.run_until(lambda: world.master._state.n_checkpoint_failed == 2)
+    assert len(saves(world, 1)) == 3
+    assert saves(world, 2) == saves(world, 3) == []
+    assert world.folders == set(world.disk) == {1}
+    assert (world.master.stage, n_trained(world) > before) == (Stage.SERVING, True)
+    assert "checkpoint 2 could not be written: expected 9 MiB free" in str(world.told(PhaseChanged))
+    world.fails_to_write = ""
+    world.run_until(lambda: max(world.disk) > 1)
+    assert "was written, the first after" in str(world.told(PhaseChanged))
+    assert world.master._state.n_checkpoint_failed == 0
+
+
+def test_parts_that_are_written_after_the_drop_are_dropped_again() -> None:
+    world = failing()
+    world.writes_nothing = True
+    world.run_until(lambda: len(saves(world, 2)) == 3 and world.master.stage is Stage.SERVING)
+    world.do(world.master.checkpoint_failed(2, "No space left on device", world.at_s))
+    assert world.folders == {1}
+    world.writes_nothing = False
+    world.run_until(lambda: max(world.disk) > 2)
+    assert 2 not in world.folders
+    assert world.dropped.count(2) > 3
+
+
+def test_while_the_disk_hangs_training_goes_on_and_no_other_checkpoint_begins() -> None:
+    world = failing()
+    world.writes_nothing = True
+    world.run_until(lambda: len(saves(world, 2)) == 3 and world.master.stage is Stage.SERVING)
+    until_s = world.at_s + DISK_LIMIT_S + 1
+    while world.at_s < until_s:
+        world.round(10.0)
+    assert "checkpoint 2 could not be written: ps-0, ps-1, ps-2 did not finish it within 300 s" in str(
+        world.told(PhaseChanged)
+    )
+    before = n_trained(world)
+    world.run_until(lambda: n_trained(world) > before + 100)
+    assert (world.master._state.n_checkpoint, world.master.stage) == (2, Stage.SERVING)
+    world.writes_nothing = False
+    world.run_until(lambda: max(world.disk) > 2)
+    assert world.folders <= known(world)
+
+
+def test_a_place_that_does_not_answer_keeps_training_waiting_for_seconds_only() -> None:
+    world = failing()
+    world.hangs = True
+    world.run_until(lambda: world.asked == [2])
+    since_s, before = world.at_s, n_trained(world)
+    assert world.master.stage is Stage.COPYING
+    world.run_until(lambda: world.master.stage is Stage.SERVING)
+    assert abs(world.at_s - since_s - PREPARE_LIMIT_S) < 1.0
+    assert "its place did not answer within 10 s" in str(world.told(PhaseChanged))
+    world.run_until(lambda: n_trained(world) > before)
+    world.folders.add(2)
+    world.do(world.master.checkpoint_prepared(2, world.at_s))  # it answers after all
+    assert (2 in world.folders, saves(world, 2)) == (False, [])
+    world.hangs = False
+    world.run_until(lambda: max(world.disk) > 2)
+
+
+def test_what_a_disk_refused_to_delete_is_swept_after_the_next_checkpoint() -> None:
+    world = failing(save="Read-only file system")
+    world.refuses_drops = True
+    world.run_until(lambda: world.master._state.n_checkpoint_failed == 2)
+    assert world.folders == {1, 2, 3}
+    world.fails_to_save, world.refuses_drops = "", False
+    world.run_until(lambda: max(world.disk) > 3)
+    assert world.folders <= known(world) | {world.master._state.n_checkpoint}
+
+
+def test_a_master_that_came_back_sweeps_what_nobody_knows() -> None:
+    world = World(spec(plan(1, 2), checkpoint_every_s=1.0), features(8000))
+    world.run_until(lambda: len(world.disk) == 2)
+    n = world.master._state.n_checkpoint
+    world.folders |= {n - 5, n + 100}  # one left by a master that died; one of an earlier job here
+    world.crash()
+    assert world.folders - known(world) == {n + 100}
+    world.run_to_end()
+    trained_every_row(world)
+
+
+@given(st.floats(0.001, 1e4), st.integers(0, 2000))
+def test_each_failure_doubles_the_wait_up_to_ten_minutes(every_s: float, n_failed: int) -> None:
+    wait_s, longer_s = retry_wait_s(every_s, n_failed), retry_wait_s(every_s, n_failed + 1)
+    assert retry_wait_s(every_s, 0) == every_s
+    assert every_s <= wait_s <= longer_s <= max(every_s, 600.0)
+    assert longer_s in {2 * wait_s, max(every_s, 600.0)}
+
+
+def test_attempts_on_a_full_disk_become_rare_also_under_another_master() -> None:
+    world = failing("No space left on device", checkpoint_every_s=2.0)
+    world.run_until(lambda: world.master._state.n_checkpoint_failed == 2)
+    world.crash()
+    since_s = world.at_s
+    world.run_until(lambda: world.master._state.n_checkpoint_failed == 3)
+    assert world.at_s - since_s > 6.0
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.sampled_from(["write", "save", "gone", "kill", "crash", "well"]), max_size=8))
+def test_whatever_the_disk_did_nothing_unknown_stays_after_the_next_checkpoint(acts: list[str]) -> None:
+    world = World(spec(plan(1, 2), checkpoint_every_s=0.5), features(80_000))
+    for act in [*acts, "well"]:
+        world.fails_to_write = "No space left on device" if act == "write" else ""
+        world.fails_to_save = "Input/output error" if act == "save" else ""
+        world.refuses_drops = act == "gone"
+        if act == "kill":
+            world.kill(world.living(Role.PS)[0])
+        elif act == "crash":
+            world.crash()
+        had_any = bool(world.disk)
+        for _ in range(12):
+            world.round()
+            assert world.disk or not had_any, "the last good one stays"
+    n_failed, newest = world.master._state.n_checkpoint_failed, max(world.disk, default=0)
+    world.run_until(lambda: max(world.disk, default=0) > newest, 40 + 12 * 2**n_failed)
+    assert world.folders <= known(world)
+    assert len(world.disk) <= 2
 
 
 def test_a_final_checkpoint_on_a_full_disk_is_told_and_the_job_succeeds() -> None:

@@ -89,12 +89,12 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it_and_then_to_the_beg
     world.damaged = {newest}
     world.kill("ps-0")
     world.run_until(lambda: world.master.stage is Stage.SERVING)
-    assert f"it is damaged; going on from checkpoint {old}" in str(world.told(PhaseChanged))
+    assert f"it is damaged; continuing from checkpoint {old}" in str(world.told(PhaseChanged))
     assert newest in world.dropped
     world.damaged = set(range(1000))
     world.kill("ps-1")
     world.run_until(lambda: world.master.stage is Stage.SERVING)
-    assert "it is damaged; going on from the beginning" in str(world.told(PhaseChanged))
+    assert "it is damaged; continuing from the beginning" in str(world.told(PhaseChanged))
     world.damaged = set()
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
@@ -160,7 +160,7 @@ def test_the_clusters_own_reason_is_told_with_the_nodes_that_it_holds_up() -> No
     world.do(world.master.set_waiting({"ps-0": why}, world.at_s))
     assert {node.id: node.waits_for for node in world.master.nodes} == {"ps-0": why, "worker-0": ""}
     world.do(world.master.set_waiting({}, world.at_s))
-    assert world.master.message == "what nodes waited for is there"
+    assert world.master.message == "what nodes waited for is available"
     world.run_to_end()
     trained_every_row(world)
 

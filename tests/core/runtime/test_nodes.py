@@ -82,7 +82,7 @@ def test_a_worker_and_its_ps_give_the_losses_and_scores_of_one_process(single, n
 def pause(world, gate):
     gate.reached()
     world.send("w0", Pause(world.epoch))
-    gate.open()
+    gate.open(step_s=0.2)
     return world.receive(Paused)[0]
 
 
@@ -496,6 +496,9 @@ def test_a_ps_refuses_requests_that_can_never_be_served_and_serves_on():
                 (Exchange(1, 2), [np.array([1]), NO_FLOATS, NO_FLOATS, NO_ROWS]),
                 (Exchange(1, 3), [np.array([[1]]), np.ones((1, 1), np.float32), NO_FLOATS, NO_ROWS]),
                 (InitDense(1), [NO_FLOATS]),
+                (Exchange(1, 3), [np.array([1]), np.full((1, 5), np.nan, np.float32), NO_FLOATS, NO_ROWS]),
+                (Exchange(1, 3), [np.array([1]), np.full((1, 5), 1e20, np.float32), NO_FLOATS, NO_ROWS]),
+                (Exchange(1, 3), [NO_ROWS, NO_FLOATS, np.full(n_dense(), np.inf, np.float32), NO_ROWS]),
                 (KeepGradients(1, 3, "w0", 0), []),
                 (KeepGradients(1, 3, "w0", 0), [np.array([-1]), NO_ROW_GRADIENTS[:1], NO_FLOATS]),
                 (KeepGradients(1, 3, "w0", 0), [NO_ROWS, NO_ROW_GRADIENTS[:0], NO_FLOATS[:0]]),
@@ -522,6 +525,19 @@ def test_a_ps_that_cannot_save_says_why_and_serves_on():
         with Client(world, endpoint) as client:
             assert client.ask(InitDense(1), [np.zeros(n_dense(), np.float32)])[0] == DenseReady(1)
         assert world.save(["ps0"])
+
+
+def test_a_ps_saves_no_parameters_that_are_not_finite_and_serves_on():
+    with World() as world:
+        (endpoint,) = world.start_ps(1).endpoints
+        with Client(world, endpoint) as client:
+            values = np.zeros(n_dense(), np.float32)
+            values[7] = np.nan
+            assert client.ask(InitDense(1), [values])[0] == DenseReady(1)
+            world.send("ps0", Save(3, str(world.folder / "3" / "part")))
+            assert "not all of its parameters are finite" in world.receive(Saved)[0].error
+            assert not (world.folder / "3").exists()
+            assert client.ask(InitDense(1), [values])[0] == DenseReady(1)
 
 
 def test_a_ps_tells_of_a_damaged_checkpoint_and_loads_another():

@@ -14,10 +14,11 @@ from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime.batches import BucketLayout, ShardWork, prepare_batch
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.job import Optimizer, Sync
 from dlrover_nb.core.structs.messages import (
     N_BUCKET,
     Adjust,
+    BatchSkipped,
     Forget,
     Granted,
     Pause,
@@ -99,6 +100,26 @@ def test_two_workers_in_bsp_give_the_losses_of_one_process_with_the_double_batch
             world.receive(ShardFinished, name)
     mean = np.mean([losses["w0"], losses["w1"]], axis=0)
     np.testing.assert_allclose(mean, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "n_used"),
+    [(SPEC, 1), (replace(SPEC, overlap=True), 2), (BSP, 1), (SSP, 2)],
+    ids=["asp", "asp-overlap", "bsp", "ssp"],
+)
+def test_batches_of_a_model_that_diverges_are_skipped_and_its_parameters_stay_finite(spec, n_used):
+    wild = replace(spec.model, optimizer=Optimizer.SGD, learning_rate=1e30)
+    overlap = spec.overlap or spec.sync is Sync.SSP
+    with World(replace(spec, model=wild, overlap=overlap)) as world:
+        train = world.start_ps(2)
+        names = start(world, [shard(0)])
+        grant(world, names, train, [shard(0)])
+        world.receive(ShardFinished, "w0")
+        told = [world.receive(BatchSkipped, "w0")[0].batch for _ in range(spec.shard_batches - n_used)]
+        assert world.save(["ps0", "ps1"])  # refused, were they not finite
+    assert {each.n_row for each in told} == {spec.batch_size}
+    assert all("loss is" in each.why or "gradients" in each.why for each in told)
+    assert all(0 <= each.first < each.last < spec.shard_batches * spec.batch_size for each in told)
 
 
 def test_a_worker_that_stands_still_is_waited_for_until_the_master_says_that_it_is_dead(monkeypatch):

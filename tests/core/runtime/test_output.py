@@ -95,7 +95,7 @@ def test_a_line_without_an_end_waits_for_it_or_for_the_last_look(path):
 
 def test_the_jobs_key_is_never_told_nor_colours_nor_what_a_bar_overwrote(path):
     write(path, f"key={SECRET}!\n\x1b[31mred\x1b[0m\x07\n 1%\r99%\r\n:actor_name:RayNode\n")
-    assert texts(tail(path).take(0.0)) == ["key=***!", "red", "99%"]
+    assert texts(tail(path).take(0.0)) == ["key=***redacted***!", "red", "99%"]
 
 
 def test_of_a_flood_the_newest_lines_are_told_and_the_rest_is_counted(path):
@@ -164,7 +164,7 @@ from pathlib import Path
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.runtime.output import captured
-from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.node_config import NodeConfig
 config = from_json(Path(sys.argv[1]).read_bytes(), NodeConfig)
 with captured(config, SystemClock()) as output:
     print("printed")

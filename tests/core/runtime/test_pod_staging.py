@@ -137,8 +137,18 @@ def test_rows_of_the_client_that_no_pod_sees_are_refused_with_what_to_mount(tmp_
         sees_rows(spec_of(str(tmp_path / "rows.parquet"), f"{tmp_path}-other"))
 
 
+def test_several_files_are_each_looked_for_on_the_volumes(tmp_path):
+    (tmp_path / "day").mkdir()
+    there, pattern = f"{tmp_path}/day", f"{tmp_path}/day/*.parquet"
+    assert not sees_rows(spec_of("s3://bucket/a.parquet\nhttps://example.org/b.parquet?sig=1"))
+    assert not sees_rows(spec_of(f"{there}\n{pattern}\ns3://bucket/a.parquet", str(tmp_path)))
+    for path in (there, pattern):
+        with pytest.raises(InvalidValueError, match=rf"pods cannot read {there}; mount"):
+            sees_rows(spec_of(f"s3://bucket/a.parquet\n{path}", "/other"))
+
+
 def test_what_is_lost_with_pods_is_told_with_the_way_out():
-    assert "no model is left; set checkpoint_url" in storage_advice(SPEC)
+    assert "no model is kept; set checkpoint_url" in storage_advice(SPEC)
     assert "does not outlive its master's pod" in storage_advice(replace(SPEC, checkpoint_url="s3://b"))
     assert (
         storage_advice(replace(SPEC, kubernetes=KubernetesSpec(volumes=(Volume(f"{STATE}/", claim="c"),))))

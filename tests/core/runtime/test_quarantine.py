@@ -35,7 +35,7 @@ def test_rows_that_end_every_worker_block_the_end_and_all_others_are_trained(n_w
     assert len(told.killed) == 3
     assert f"%dlrover shards job --retry {told.shard}" in world.master.message
     notes = str(world.told(PhaseChanged))
-    assert notes.count("1 of 10 shards, and no others, wait for a decision") == 1
+    assert notes.count("1 of 10 shards are all that is left, and wait for a decision") == 1
     assert notes.count("the job cannot finish without it") == 1
     assert set(range(395)) - {row for _, row in world.learnt} <= set(range(told.start, told.stop))
     choose(world, ShardAction.SKIP, why="damaged rows")
@@ -72,7 +72,7 @@ def test_a_program_that_dies_of_every_row_ends_the_job() -> None:
     world.poison = set(range(395))
     world.run_to_end()
     assert world.master.phase is JobPhase.FAILED
-    assert "lost again and again" in world.master.message
+    assert "keep failing" in world.master.message
 
 
 def test_rows_that_cannot_be_scored_wait_for_a_decision_too() -> None:

@@ -53,6 +53,27 @@ def test_a_round_is_one_push_of_the_mean_over_all_rows_of_all_batches(batches, s
     np.testing.assert_allclose(store.dense, dense, atol=1e-5)
 
 
+@settings(deadline=None, max_examples=50)
+@given(batches=BATCHES, skips=st.lists(st.booleans(), min_size=4, max_size=4), seed=st.integers(0, 99))
+def test_a_round_with_skipped_batches_is_that_of_the_others_alone(batches, skips, seed):
+    with_all, others, stores = Rounds(), Rounds(), (Sums(), Sums())
+    contributors = [(f"w{i}", n) for i, (_, n) in enumerate(batches)]
+    for i, ((touched, _), is_skipped) in enumerate(zip(batches, skips, strict=False)):
+        random = np.random.default_rng([seed, i])
+        ids = np.array(sorted(touched), np.int64)
+        gradients = random.normal(size=(len(ids), WIDTH)).astype(np.float32)
+        kept = None if is_skipped else (ids, gradients, random.normal(size=N_DENSE).astype(np.float32))
+        with_all.keep(0, f"w{i}", kept)
+        if kept is not None:
+            others.keep(0, f"w{i}", kept)
+    assert with_all.apply(FinishedRound(0, tuple(contributors)), stores[0])
+    left = tuple(c for c, is_skipped in zip(contributors, skips, strict=False) if not is_skipped)
+    assert stores[0].n_push == bool(left)
+    assert not left or others.apply(FinishedRound(0, left), stores[1])
+    np.testing.assert_array_equal(stores[0].rows, stores[1].rows)
+    np.testing.assert_array_equal(stores[0].dense, stores[1].dense)
+
+
 def test_a_round_is_not_applied_in_part():
     rounds, store = Rounds(), Sums()
     rounds.keep(0, "w0", (np.array([1]), np.ones((1, WIDTH), np.float32), np.ones(N_DENSE, np.float32)))

@@ -187,19 +187,6 @@ def test_a_change_of_ps_costs_the_pause_of_its_kind(migration, pause_s) -> None:
     assert sim.running == make_plan(2, 2, cpu=2.0)
 
 
-def test_a_plan_without_room_is_given_up_and_the_old_one_goes_on() -> None:
-    world = make_world(machines=[NodeShape(12.0, 16 * 1024, 1)])
-    sim = world.submit(make_job(n_sample=10**7))
-    played = play(world, orders=[(300.0, scale(world, make_plan(1, 2)))], until_s=1500.0)
-    failed = only(played, PlanFailed)
-    assert [f.plan for f in failed] == [make_plan(1, 2)]
-    assert "room" in failed[0].why
-    assert sim.running == sim.target == make_plan()
-    assert sim.progress.speed > 0
-    play(world)
-    assert sim.phase is JobPhase.SUCCEEDED
-
-
 def test_a_plan_larger_than_all_machines_fails_at_once() -> None:
     world = make_world(machines=[NodeShape(12.0, 16 * 1024, 1)])
     world.submit(make_job())

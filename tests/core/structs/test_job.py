@@ -19,6 +19,14 @@ specs = st.builds(
 )
 
 
+@pytest.mark.parametrize("seed", [1 << 63, 1 << 64, -(1 << 63) - 1])
+def test_a_seed_beyond_64_bits_is_refused(seed):
+    with pytest.raises(InvalidValueError, match="seed must be in"):
+        JobSpec("a", seed=seed)
+    with pytest.raises(InvalidValueError, match="seed must be in"):
+        ModelSpec(seed=seed)
+
+
 @given(specs)
 def test_a_job_survives_encoding(spec):
     assert from_json(to_json(spec), JobSpec) == spec

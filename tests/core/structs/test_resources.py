@@ -67,10 +67,10 @@ def test_impossible_nodes_are_refused_by_name(values, word):
         RolePlan(*values)
 
 
-def test_bounds_sort_their_steps_and_refuse_empty_ones():
+def test_bounds_sort_their_steps_and_refuse_impossible_ones():
     assert PlanBounds(worker_cpus=(1, 0.5, 1)).worker_cpus == (0.5, 1.0)
     with pytest.raises(InvalidValueError, match="worker_cpus"):
-        PlanBounds(worker_cpus=())
+        PlanBounds(worker_cpus=(0.0, 1.0))
     with pytest.raises(InvalidValueError, match="max_workers must be <= 100,000"):
         PlanBounds(max_workers=10**9)
 

@@ -153,7 +153,7 @@ def standing(api: Api) -> ClusterAccess:
     ]
     if not access.checked:
         facts.append(
-            ("your rights", "this cluster does not tell them; what is refused brings what to ask for")
+            ("your rights", "this cluster does not list them; a refused request names the missing right")
         )
     allowed = (Allowed(c.right.why, c.right.resource, c.missing, c.right.optional) for c in access.checked)
     return ClusterAccess(tuple(facts), tuple(allowed), access.ask())
@@ -164,7 +164,9 @@ def _absent(api: Api) -> str:
     try:
         api.get(NAMESPACE, api.namespace)
     except NotThere:
-        return f", which is not there; make it (kubectl create namespace {api.namespace}) or take another"
+        return (
+            f", which does not exist; create it (kubectl create namespace {api.namespace}) or choose another"
+        )
     except Forbidden:
         return ""
     return ""

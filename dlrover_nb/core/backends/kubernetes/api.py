@@ -131,6 +131,11 @@ class Api:
         return self._connection.login.user
 
     @property
+    def date_s(self) -> float:
+        """The server's clock at its last answer, which the times in its documents are of; NaN: not told."""
+        return self._connection.date_s
+
+    @property
     def n_request(self) -> int:
         """How many requests were sent over this connection, by all that share it."""
         return self._connection.n_request

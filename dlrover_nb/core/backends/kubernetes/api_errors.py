@@ -23,6 +23,7 @@ _LONGEST = 600  # characters of a message that are passed on: a Pod's list of er
 _DENIED = re.compile(r'User "(?P<user>(?:[^"\\]|\\.)*)" cannot ')
 _OVER_QUOTA = re.compile(r"exceeded quota: (?P<quota>[^,]+)")
 _NOT_REACHED = re.compile("error trying to reach service", re.IGNORECASE)
+_NO_ADDRESS = "address not allowed"  # said of a pod that runs while its status does not hold its address yet
 
 
 class Asked(NamedTuple):
@@ -176,13 +177,13 @@ class PodAnswered(ApiError):  # noqa: N818 - as above
 
 
 _REFUSED = "the API server does not {asked} ({code}): {message}"
-_UNKNOWN = "the API server does not know the credentials{of}; they may have expired"
+_UNKNOWN = "the API server does not accept the credentials{of}; they may have expired"
 _MEANINGS: dict[int, tuple[type[ApiError], str]] = {
     401: (Unauthorized, _UNKNOWN + ": cannot {asked} ({message}); sign in again and connect again"),
     404: (NotThere, "cannot {asked}: {message}"),
     409: (Conflict, "cannot {asked}: {message}"),
     410: (Gone, "cannot {asked} from that version on: {message}; list again"),
-    429: (Unreachable, "the API server has too much to do to {asked}: {message}; try again later"),
+    429: (Unreachable, "the API server is too busy to {asked}: {message}; try again later"),
 }
 
 
@@ -209,6 +210,8 @@ def proxy_error(asked: Asked, code: int, body: bytes) -> ApiError:
     status = read_status(code, body)
     if _NOT_REACHED.match(status.message):
         return Unreachable(f"pod {asked.name} does not answer: {status.message}", status, asked)
+    if is_status(body) and status.message == _NO_ADDRESS:
+        return Unreachable(f"pod {asked.name} has no address yet", status, asked)
     if is_status(body):
         return error_of(asked, code, body)
     return PodAnswered(f"pod {asked.name} answered {code}: {status.message}", status, asked, body)
@@ -271,9 +274,9 @@ def _forbidden(asked: Asked, status: Status, message: str) -> tuple[type[ApiErro
     if denied := _DENIED.search(status.message):
         user = _unquoted(denied["user"])
         if user == "system:anonymous":
-            return Unauthorized, f"the API server got no credentials with which to {asked}; sign in again"
+            return Unauthorized, f"the API server received no credentials to {asked}; sign in again"
         ask = "`connect kubernetes` shows all that is allowed, and the Role to ask an administrator for"
         return Forbidden, f"{user} may not {asked}; {ask}"
     if _OVER_QUOTA.search(status.message):
         return OverQuota, f"the quota of the namespace has no room to {asked}: {message}"
-    return Refused, f"a rule of the cluster is against it to {asked}: {message}"
+    return Refused, f"a policy of the cluster does not allow to {asked}: {message}"

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.backend import NodeExited
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.capacity import Capacity, Need
-    from dlrover_nb.core.structs.messages import NodeConfig
+    from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob
 
 logger = logging.getLogger(__name__)
@@ -181,7 +181,9 @@ class KubernetesBackend:
         self._wake()
         self._thread.join(CLOSE_LIMIT_S)
         if self._thread.is_alive():
-            logger.warning("pods of job %s are left: %s; they go with its Job", self._name, self._why_left())
+            logger.warning(
+                "pods of job %s remain: %s; they are deleted with its Job", self._name, self._why_left()
+            )
             self._given_up.set()
         self._informer.close()
         self._capacity_informer.close()
@@ -264,7 +266,7 @@ class KubernetesBackend:
         found = self._site.api.get(POD, name)["metadata"].get("labels") or {}
         told = order.pod["metadata"]["labels"]
         if any(found.get(key) != told[key] for key in (JOB_LABEL, RUN_LABEL, NODE_LABEL)):
-            why = f"a pod {name} is there that is not of this job; remove it, or rename the job"
+            why = f"a pod {name} exists that does not belong to this job; delete it, or rename the job"
             self._refuse(order.node, why)
             return True
         with self._lock:

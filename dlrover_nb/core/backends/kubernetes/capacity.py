@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
+from dlrover_nb.core.structs import default_bounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.resources import MOST_CPU, MOST_MEMORY_MIB
 
@@ -92,10 +93,11 @@ def assumed(spec: JobSpec) -> Capacity:
     the scheduler's reason. Memory is bounded too, so that a node that needs more and more does not wait
     forever.
     """
-    plan, bounds = spec.plan, spec.bounds
+    plan, bounds = spec.plan, default_bounds.assumed(spec.bounds)
     cpu = max(plan.worker.cpu, plan.ps.cpu, *bounds.worker_cpus, *bounds.ps_cpus)
     mib = ASSUMED_TIMES * max(plan.worker.memory_mib, plan.ps.memory_mib)
-    count = max(plan.worker.count, bounds.max_workers) + max(plan.ps.count, bounds.max_ps)
+    most_workers, most_ps = bounds.counts
+    count = max(plan.worker.count, most_workers) + max(plan.ps.count, most_ps)
     return Capacity((NodeShape(cpu, min(mib, MOST_MEMORY_MIB), count),))
 
 
@@ -134,9 +136,9 @@ def _offer(
         machines = known if known is not None else [limit] if limit else None
     if machines is None:
         raise BackendError(
-            f"the service account of job {tenant.job} may neither list machines nor quotas of namespace "
-            f"{tenant.namespace}, and nothing was seen of the cluster when the job was submitted; "
-            "let it get and list resourcequotas"
+            f"the service account of job {tenant.job} can list neither machines nor quotas of namespace "
+            f"{tenant.namespace}, and the capacity was unknown when the job was submitted; "
+            "allow it to get and list resourcequotas"
         )
     return _shapes(_cut(machines, limit) if limit else machines)
 

@@ -81,7 +81,7 @@ class CapacityInformer:
             self._first.wait(FIRST_LIMIT_S)
         if self._seen is None:
             raise self._error or BackendError(
-                f"the cluster of job {self._tenant.job} was not seen; try again"
+                f"the cluster of job {self._tenant.job} has not been read yet; try again"
             )
         return self._seen
 
@@ -97,7 +97,7 @@ class CapacityInformer:
                 self._first.set()
             except BackendError as error:
                 self._error = error
-                logger.info("job %s does not see the cluster now: %s", self._tenant.job, error)
+                logger.info("job %s cannot read the capacity of the cluster now: %s", self._tenant.job, error)
             self._closed.wait(SOON_S if self._seen is None or mine is None else LOOK_EVERY_S)
 
     def _see(self, mine: Collection[Doc]) -> ClusterCapacity:

@@ -37,11 +37,12 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
-from dlrover_nb.core.history.database import HISTORY_VAR
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
 from dlrover_nb.core.manifests.objects import OWNER_NOTE
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
+from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.structs.capacity import check_fits
+from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.summary import JobSummary
@@ -100,8 +101,8 @@ class KubernetesCluster:
         capacity = self._seen(KubernetesSpec())
         if capacity is None:
             raise BackendError(
-                f"you see neither machines nor a quota from namespace {self.api.namespace}: jobs plan "
-                "within their own bounds, and pods that find no room wait"
+                f"neither machines nor a quota are visible from namespace {self.api.namespace}: jobs plan "
+                "within their own bounds, and pods wait until there is room"
             )
         return capacity
 
@@ -118,15 +119,16 @@ class KubernetesCluster:
         """Start a job and return at once; see `Cluster.submit`."""
         refuse_operator(spec)
         spec = settled(namespaced(spec, self.api), self.api)
-        spec, features, packed = looked_at(spec, model=model, data=data)
+        spec, features, schema, packed = looked_at(spec, model=model, data=data)
         capacity = self._seen(spec.kubernetes)
         if capacity is not None:
             check_fits(spec.plan, capacity)
         make_room(self.api, spec.name)
-        job, code = new_pod_job(spec, features, packed, capacity or assumed(spec))
+        known = capacity or assumed(spec)
+        job, code = new_pod_job(spec, features, packed, known)
         create(self.api, job, code)
         link = self._links[spec.name, job.run] = KubernetesLink(self.api, job)
-        return JobHandle(spec.name, link)
+        return JobHandle(spec.name, link, schema=schema, bounds=completed(spec.bounds, known, spec.plan))
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first; deleted ones too, where the environment names a team's history."""
@@ -156,7 +158,7 @@ class KubernetesCluster:
         delete_job(self.api, document)
         return (
             f"job {name} is deleted from namespace {self.api.namespace}, and with it {len(pods)} pod(s) and "
-            "its Secrets, service account and last snapshot; the cluster clears them away within a minute"
+            "its Secrets, service account and last snapshot; the cluster removes them within a minute"
         )
 
     def shutdown(self, *, force: bool = False) -> str:
@@ -164,7 +166,7 @@ class KubernetesCluster:
         del force
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.api.close()
-        return f"disconnected from {self.api.host}; the cluster and its jobs go on"
+        return f"disconnected from {self.api.host}; the cluster and its jobs keep running"
 
     def _phase(self, job: Doc) -> JobPhase:
         """Return the phase of a job from its Secret, its master or its last snapshot."""
@@ -177,7 +179,7 @@ class KubernetesCluster:
         try:
             capacity = self.capacity()
         except BackendError:
-            return "you see neither its machines nor a quota"
+            return "neither its machines nor a quota are visible"
         n_machine = sum(shape.count for shape in capacity.shapes)
         return (
             f"{n_machine} machine{'s' * (n_machine != 1)}, {capacity.total_cpu:g} cores, "
@@ -240,7 +242,7 @@ class KubernetesCluster:
             except WireError as error:
                 return found.summary(JobPhase.FAILED, str(error))
         if isinstance(where, Over):
-            return found.summary(JobPhase.FAILED, where.why or "its master left no word of how it ended")
+            return found.summary(JobPhase.FAILED, where.why or "its master recorded no reason for its end")
         why = where.why if isinstance(where, Beginning) else "its master does not answer"
         return found.summary(JobPhase.STARTING, why)
 
@@ -249,7 +251,7 @@ class KubernetesCluster:
             job = read_job(self.api, name)
             self._links[name, job.run] = KubernetesLink(self.api, job)
             if job.run != run:
-                raise NotFoundError(f"job {name} was submitted anew just now; attach {name} again")
+                raise NotFoundError(f"job {name} was submitted again just now; attach {name} again")
         return self._links[name, run]
 
     def _job(self, name: str) -> Doc:
@@ -308,7 +310,7 @@ class _Found:
             0.0,
             None,
             live=False,
-            at_s=time.time(),
+            at_s=max(time.time(), began_s),  # the API server's clock may be ahead of ours
             message=message,
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -61,12 +62,19 @@ class Connection:
     ----------
     load
         Reads the configuration; called again when the credentials that it gave are refused.
+
+    Attributes
+    ----------
+    login
+        The credentials in use.
+    date_s
+        The server's clock at its last answer; NaN before the first, or where it tells none.
     """
 
     def __init__(self, load: Callable[[], Login]) -> None:
         self._load, self._lock = load, threading.Lock()
         self._n_request = 0
-        self.login = load()
+        self.login, self.date_s = load(), float("nan")
 
     @property
     def n_request(self) -> int:
@@ -92,6 +100,7 @@ class Connection:
         while True:
             login = self.login
             response = self._open(login, request)
+            self.date_s = _date_s(response)
             if stream and response.status < 300:
                 return Answer(response.status, stream=response)
             answer = Answer(response.status, _read(response, request, end_s))
@@ -163,6 +172,13 @@ def _read(response: urllib3.BaseHTTPResponse, request: Request, end_s: float) ->
     return b"".join(parts)
 
 
+def _date_s(response: urllib3.BaseHTTPResponse) -> float:
+    try:
+        return parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
+    except ValueError:
+        return float("nan")
+
+
 def _pause_s(response: urllib3.BaseHTTPResponse) -> float:
     try:
         return max(0.0, float(response.headers.get("Retry-After", _PAUSE_S)))
@@ -173,7 +189,7 @@ def _pause_s(response: urllib3.BaseHTTPResponse) -> float:
 def _silence(login: Login, request: Request, error: Exception) -> Unreachable:
     host, why = login.client.configuration.host, reason_of(error)
     if isinstance(error, SSLError):
-        what = f"the API server {host} cannot be trusted, or does not trust us ({why})"
+        what = f"the API server {host} is not trusted, or does not accept this client's certificate ({why})"
         advice = "check the certificates of this context in the kubeconfig"
     elif isinstance(error, LateError) and not isinstance(error, NewConnectionError):  # a kind of the former
         what = f"the API server {host} did not answer within {request.limit_s:g} s"
@@ -181,7 +197,7 @@ def _silence(login: Login, request: Request, error: Exception) -> Unreachable:
     else:
         what, advice = (
             f"the API server {host} cannot be reached ({why})",
-            "check that it runs, network and VPN",
+            "check that it is running, the network and the VPN",
         )
     text = f"{what}: cannot {request.asked}; {advice} (context {login.context})"
     return Unreachable(text, Status(0), request.asked)

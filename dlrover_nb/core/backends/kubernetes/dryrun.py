@@ -67,7 +67,7 @@ def _judged(api: Api, document: Doc) -> Judged:
     what = f"{kind_name} {name}"
     kind = KINDS.get((str(document["apiVersion"]), kind_name))
     if kind is None or not api.has(kind):
-        return Judged(what, words=f"{kind_name} is not installed on this cluster, so it cannot judge it")
+        return Judged(what, words=f"{kind_name} is not installed on this cluster, so it cannot be checked")
     place = document["metadata"].get("namespace")
     try:
         made = (api.within(place) if place else api).create(kind, document, dry_run=True)
@@ -81,9 +81,9 @@ def _judged(api: Api, document: Doc) -> Judged:
 def _refused(what: str, error: ApiError, namespace: str) -> Judged:
     match error:
         case Conflict():
-            return Judged(what, words="is there already under this name; it was not judged")
+            return Judged(what, words="exists already under this name; it was not checked")
         case NotThere():
-            return Judged(what, words=f"there is no namespace {namespace} to judge it in")
+            return Judged(what, words=f"there is no namespace {namespace} to check it in")
         case OverQuota() | Forbidden():
             return Judged(what, words=str(error))
         case Refused():

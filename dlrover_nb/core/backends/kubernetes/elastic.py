@@ -62,7 +62,7 @@ def operator_facts(api: Api) -> tuple[tuple[str, str], ...]:
     if kind is Operator.NONE:
         return ()
     plans = "takes ScalePlans" if api.has(SCALE_PLAN) else "takes no ScalePlans"
-    return (("DLRover's operator", f"is there and {plans}; export --kind {kind} fits it"),)
+    return (("DLRover's operator", f"is installed and {plans}; export --kind {kind} fits it"),)
 
 
 def create(api: Api, job: PodJob, owner: Doc) -> Doc:
@@ -87,7 +87,7 @@ def create(api: Api, job: PodJob, owner: Doc) -> Doc:
         there = api.get(ELASTIC_JOB, name)["metadata"]
         if there.get("labels", {}).get(RUN_LABEL) is None:
             raise InvalidValueError(
-                f"an ElasticJob {name} is there already in namespace {api.namespace}, which is none of ours; "
+                f"namespace {api.namespace} has an ElasticJob {name} that was not created by this product; "
                 "delete it, or choose another name"
             ) from error
         api.delete(ELASTIC_JOB, name, propagation="Background", uid=there["uid"])
@@ -122,8 +122,8 @@ def settled(spec: JobSpec, api: Api) -> JobSpec:
         return _with(spec, DLROVER if fits else NONE)
     if external.framework is Framework.TORCH:
         raise InvalidValueError(
-            "operator: dlrover runs programs of tensorflow alone, got torch: DLRover starts those by a "
-            "program of its own; leave operator out, or export --kind elasticjob"
+            "operator: dlrover runs only tensorflow programs, got torch, which DLRover starts with its "
+            "own launcher; leave operator out, or export --kind elasticjob"
         )
     if not is_there:
         raise NotFoundError(NO_OPERATOR)

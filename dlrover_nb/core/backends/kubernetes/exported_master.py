@@ -56,7 +56,7 @@ def founded(api: Api, spec: JobSpec) -> PodJob:
     (secret, *_) = companions(job, code={}, namespace=api.namespace)
     change = {"metadata": {"ownerReferences": owned_by(owner)}, "data": secret["data"]}
     api.patch(SECRET, secret_name(spec.name), change)
-    logger.info("job %s was started from a file: its keys are made", spec.name)
+    logger.info("job %s was started from a file: its keys are created", spec.name)
     return job
 
 

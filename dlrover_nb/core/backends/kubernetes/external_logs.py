@@ -1,7 +1,8 @@
 """Follows pod logs through the API server: each line once, also across broken connections.
 
 Each line has the time at which its machine took it, to the nanosecond. A connection that ends is reopened
-from the last second that was read, and lines of that second that are known are skipped.
+from the last second that was read, and lines of that second that are known are skipped. Within a connection
+the order of lines is that of the log, so that a machine whose clock is set back loses none.
 """
 
 from __future__ import annotations
@@ -84,8 +85,12 @@ class PodLogs:
         while not self._closed.is_set():
             is_last = node in self._ended
             try:
+                known_ns = read_ns
                 for line in self._api.log(pod, follow=not is_last, timestamps=True, since=_second(read_ns)):
-                    read_ns = self._hear(node, line, read_ns)
+                    at_ns, text = parse_line(line)
+                    if at_ns > known_ns:
+                        self._keep(Written(node, at_ns, text))
+                        read_ns, known_ns = max(read_ns, at_ns), 0  # all lines after a new one are new
             except NotThere:
                 return
             except ApiError as error:
@@ -95,14 +100,9 @@ class PodLogs:
                 return
             self._closed.wait(PAUSE_S)
 
-    def _hear(self, node: str, line: str, read_ns: int) -> int:
-        """Keep a new line; return the position read up to."""
-        at_ns, text = parse_line(line)
-        if at_ns <= read_ns:
-            return read_ns
+    def _keep(self, line: Written) -> None:
         with self._lock:
-            self._lines.append(Written(node, at_ns, text))
-        return at_ns
+            self._lines.append(line)
 
 
 def parse_line(line: str) -> tuple[int, str]:

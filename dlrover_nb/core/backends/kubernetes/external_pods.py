@@ -85,9 +85,9 @@ class ExternalPods(KubernetesBackend):
         try:
             self._write_texts()
         except (Unreachable, Unauthorized) as error:
-            logger.debug("job %s: pods are told later: %s", self._name, error)
+            logger.debug("job %s: pods get their peers' addresses later: %s", self._name, error)
         except ApiError as error:
-            logger.warning("job %s: a pod could not be told whom it works with: %s", self._name, error)
+            logger.warning("job %s: a pod did not get the addresses of its peers: %s", self._name, error)
 
     def _write_texts(self) -> None:
         with self._texts_lock:

@@ -40,7 +40,7 @@ def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str) -> None:
     name = last.spec.name
     owner = api.get(JOB, name)
     if has_begun(owner):
-        raise BackendError(f"the master of job {name} comes back ({why_not}); try again when it has")
+        raise BackendError(f"the master of job {name} is restarting ({why_not}); try again when it is ready")
     leave_end(api, last, run=run, owner=owner)
     api.patch(
         JOB, name, {"metadata": {"annotations": {ENDED_NOTE: str(last.phase)}}, "spec": {"parallelism": 0}}

@@ -170,9 +170,9 @@ class Informer:
                 refused = not isinstance(error, Unreachable)
                 self._fail(error)
             except Exception as error:  # an unforeseen answer must not end the watch
-                logger.exception("%s cannot be followed", self._kind.plural)
+                logger.exception("%s cannot be watched", self._kind.plural)
                 self._copy.version, refused = "", True
-                self._error = BackendError(f"{self._kind.plural} cannot be followed: {error!r}; see the log")
+                self._error = BackendError(f"{self._kind.plural} cannot be watched: {error!r}; see the log")
             if self._clock() - began_s > LONGEST_PAUSE_S:
                 pause_s = FIRST_PAUSE_S
             self._closed.wait(pause_s * self._chance.uniform(0.5, 1.0))
@@ -180,7 +180,7 @@ class Informer:
 
     def _fail(self, error: BackendError) -> None:
         if self._error is None and not self._closed.is_set():
-            logger.warning("%s are not followed now: %s", self._kind.plural, error)
+            logger.warning("%s are not watched now: %s", self._kind.plural, error)
         self._error = error
 
     def _follow(self) -> None:

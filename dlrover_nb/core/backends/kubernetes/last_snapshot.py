@@ -1,17 +1,22 @@
 """Snapshots of jobs whose master does not run: the last one, in a ConfigMap, or one made without it.
 
-A ConfigMap holds 1 MiB, so the snapshot is packed (`core.driver.finished_job`).
+A ConfigMap holds 1 MiB, so the snapshot is packed (`core.driver.finished_job`). More people may read
+ConfigMaps than Secrets, so it holds no secret.
 """
 
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.codec import with_texts
 from dlrover_nb.core.driver.finished_job import pack_snapshot, unpack_snapshot
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.manifests.parts import end_name, labels
+from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.structs.capacity import Capacity
+from dlrover_nb.core.structs.secrets import for_storage, secret_values
 from dlrover_nb.core.structs.shards import ShardCounts
 from dlrover_nb.core.structs.snapshot import JobSnapshot
 
@@ -28,8 +33,11 @@ KEY = "snapshot"
 def without_master(
     job: PodJob, phase: JobPhase, why: str, *, at_s: float, started_at_s: float
 ) -> JobSnapshot:
-    """Return the snapshot of a job whose master has not begun, or could not."""
-    spec = job.spec
+    """Return the snapshot of a job whose master has not begun, or could not.
+
+    The two times may be of different machines; no job ends before it has started.
+    """
+    spec, at_s = job.spec, max(at_s, started_at_s)
     return JobSnapshot(
         at_s=at_s,
         spec=spec,
@@ -64,12 +72,18 @@ def without_master(
 def end_document(snapshot: JobSnapshot, *, run: str, namespace: str) -> dict[str, Any]:
     """Return the ConfigMap that keeps a job's last snapshot."""
     name = snapshot.spec.name
+    packed = pack_snapshot(_without_secrets(snapshot), most_bytes=MOST_BYTES)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": end_name(name), "namespace": namespace, "labels": labels(name, run)},
-        "binaryData": {KEY: base64.b64encode(pack_snapshot(snapshot, most_bytes=MOST_BYTES)).decode()},
+        "binaryData": {KEY: base64.b64encode(packed).decode()},
     }
+
+
+def _without_secrets(snapshot: JobSnapshot) -> JobSnapshot:
+    redactor = Redactor(secret_values(snapshot.spec))
+    return with_texts(replace(snapshot, spec=for_storage(snapshot.spec)), redactor.within)
 
 
 def end_of(document: Mapping[str, Any]) -> JobSnapshot:

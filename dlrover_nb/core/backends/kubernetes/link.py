@@ -61,6 +61,7 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.snapshot import SeriesChunk
 from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -109,6 +110,7 @@ class KubernetesLink(CallLink):
         self._back_limit_s, self._limit_s = back_limit_s, limit_s
         self._sleep, self._monotonic = sleep, monotonic
         self._pod: str | None = None
+        self._is_patient = True  # a view shows what the master does instead
         self._ended: CallHandler | None = None
         self._since_s = time.time()
 
@@ -123,7 +125,7 @@ class KubernetesLink(CallLink):
             monotonic=self._monotonic,
         )
         other._pod, other._reply, other._ended = self._pod, self._reply, self._ended
-        other._since_s = self._since_s
+        other._since_s, other._is_patient = self._since_s, False
         return other
 
     def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
@@ -146,7 +148,7 @@ class KubernetesLink(CallLink):
         job = read_job(self._api, self._name)
         if job.run != self._job.run:
             raise NotFoundError(
-                f"this run of job {self._name} is over and another one is there; attach {self._name}"
+                f"this run of job {self._name} is over and a newer one exists; attach {self._name}"
             )
         return make_run_folder(self._api, job, into, lambda: expect(CheckpointBundle, self.send(AskModel())))
 
@@ -165,8 +167,11 @@ class KubernetesLink(CallLink):
                 return not_begun
 
     def _ask(self, call: Call, limit_s: float) -> Answer:
-        """Send a call; one that may be repeated is sent again when its answer was lost with the master."""
-        end_s = self._monotonic() + (0.0 if isinstance(call, ONCE) else self._back_limit_s)
+        """Send a call; one that may be repeated is sent again when its answer was lost with the master.
+
+        A master that continues the job has carried out nothing: each call is sent again while it gets on.
+        """
+        end_s, told = self._monotonic() + (0.0 if isinstance(call, ONCE) else self._back_limit_s), ""
         while True:
             try:
                 answer = self._ask_once(call, limit_s)
@@ -174,11 +179,15 @@ class KubernetesLink(CallLink):
                 if self._monotonic() >= end_s:
                     raise
             else:
-                if not (isinstance(answer, NotBegun) and self._has_begun):
+                may_wait = isinstance(answer, NotBegun) and answer.is_resuming and self._is_patient
+                if not (isinstance(answer, NotBegun) and (self._has_begun or may_wait)):
                     return answer
+                if may_wait and answer.why != told:
+                    told, end_s = answer.why, self._monotonic() + self._back_limit_s
+                    tell(f"the master of job {self._name}, which {told}")
                 if self._monotonic() >= end_s:
                     raise BackendError(
-                        f"the master of job {self._name} is gone and comes back ({answer.why}); try again"
+                        f"the master of job {self._name} was lost and is restarting ({answer.why}); try again"
                     )
             self._sleep(BACK_EVERY_S)
 
@@ -237,7 +246,7 @@ class KubernetesLink(CallLink):
                 return self._ended.answer(call)
             case Replaced():
                 raise NotFoundError(
-                    f"this run of job {self._name} is over and another one is there; attach {self._name}"
+                    f"this run of job {self._name} is over and a newer one exists; attach {self._name}"
                 )
 
     def _why_not_made(self, job: Doc) -> str:
@@ -255,7 +264,7 @@ class KubernetesLink(CallLink):
                 return end_of(end)
         if self._reply is not None and self._reply.snapshot.phase.is_final:
             return self._reply.snapshot
-        message = f"its master failed: {why}" if why else "its master left no word of how it ended"
+        message = f"its master failed: {why}" if why else "its master recorded no reason for its end"
         return self._without_master(JobPhase.FAILED, message)
 
     def _without_master(self, phase: JobPhase, why: str) -> JobSnapshot:
@@ -264,11 +273,12 @@ class KubernetesLink(CallLink):
     def _refusal(self, error: PodAnswered) -> str:
         if error.status == 401:
             return (
-                f"the master of job {self._name} does not take this client's access token: it is of "
+                f"the master of job {self._name} does not accept this client's access token, which is of "
                 f"another run; attach {self._name} again"
             )
         return (
-            f"the master of job {self._name} refused a call ({error.status}); use its own release to ask it"
+            f"the master of job {self._name} refused a call ({error.status}); use the release of dlrover-nb "
+            "that the job was submitted with"
         )
 
 
@@ -284,5 +294,7 @@ def read_job(api: Api, name: str) -> PodJob:
     """
     encoded = (api.get(SECRET, secret_name(name)).get("data") or {}).get("job.json")
     if encoded is None:  # it was started from an exported file
-        raise BackendError(f"job {name} has not begun: its master makes its keys first; try again then")
+        raise BackendError(
+            f"job {name} has not begun: its master is still creating its keys; try again in a moment"
+        )
     return from_json(base64.b64decode(encoded), PodJob)

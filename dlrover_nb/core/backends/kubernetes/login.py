@@ -89,7 +89,9 @@ def credentials(login: Login) -> dict[str, str]:
         raise _no_credentials(login.context) from error
     told = {each["key"]: str(each["value"]).strip() for each in settings.values() if each["value"]}
     if not all(value.isascii() and value.isprintable() for value in told.values()):  # or an error prints it
-        raise _no_credentials(login.context, ["its token holds what no header may"])
+        raise _no_credentials(
+            login.context, ["its token has characters that are not allowed in an HTTP header"]
+        )
     return told
 
 
@@ -102,7 +104,7 @@ def _from_kubeconfig(paths: str, wanted: str | None) -> Login:
         merged = KubeConfigMerger(paths)
         entries = _entries(merged.config.value)
     except (OSError, yaml.YAMLError, config.ConfigException, AttributeError, TypeError, KeyError) as error:
-        raise BackendError(f"{where} is no kubeconfig ({_place(error)}); write it anew") from error
+        raise BackendError(f"{where} is not a kubeconfig ({_place(error)}); correct it") from error
     context = wanted or merged.config.value.get("current-context") or ""
     cluster_and_user = _context(entries, context, where)
     user = entries["users"].get(str(cluster_and_user.get("user")), {})
@@ -159,7 +161,7 @@ def _context(entries: Mapping[str, Mapping[str, dict[str, Any]]], name: str, whe
         asked = context.get(plural[:-1])
         if asked not in entries[plural] and (asked or plural == "clusters"):
             raise BackendError(
-                f"context {name} of {where} names the {plural[:-1]} {asked}, which is not there"
+                f"context {name} of {where} names the {plural[:-1]} {asked}, which does not exist"
             )
     if not entries["clusters"][context["cluster"]].get("server"):
         raise BackendError(f"cluster {context['cluster']} of {where} has no server; add its URL")
@@ -186,7 +188,7 @@ def _in_cluster() -> Login:
         config.load_incluster_config(client_configuration=configuration)
         namespace = (_ACCOUNT / "namespace").read_text().strip()
     except (OSError, config.ConfigException) as error:
-        text = f"this pod has no service account to ask the API server with ({error})"
+        text = f"this pod has no service account for the API server ({error})"
         raise BackendError(f"{text}; set automountServiceAccountToken") from error
     return Login(client.ApiClient(configuration), IN_CLUSTER, "its service account", namespace)
 
@@ -201,7 +203,7 @@ def _place(error: Exception) -> str:
 
 
 def _no_credentials(context: str, told: Sequence[str] = ()) -> BackendError:
-    why = " ".join(" ".join(told).split())[:300] or "they are missing, or not as a kubeconfig has them"
+    why = " ".join(" ".join(told).split())[:300] or "they are missing or malformed"
     return BackendError(f"context {context} gives no credentials ({why}); sign in again and connect again")
 
 

@@ -39,11 +39,11 @@ from dlrover_nb.core.driver import external_job, operator_managed_job, own_job
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
-from dlrover_nb.core.history.database import HISTORY_VAR
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD, SECRET
 from dlrover_nb.core.manifests.objects import HTTP_PORT, NAMESPACE_VAR, WIRE_PORT, companions
 from dlrover_nb.core.manifests.parts import end_name, is_operated, report_token, run_of, secret_name
 from dlrover_nb.core.manifests.pods import node_selector
+from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.pod import read_pod_job
@@ -142,7 +142,13 @@ class PodMaster:
             return self._external_driver(site, history, is_known=is_known)
         if is_known:
             backend = KubernetesBackend(self._job, site)
-            return own_job.resume(backend, folder=self._folder, history_url=history, clock=clock)
+            return own_job.resume(
+                backend,
+                folder=self._folder,
+                history_url=history,
+                clock=clock,
+                on_progress=self._service.set_resuming,
+            )
         job = self._prepared()
         assert job.features is not None
         return own_job.begin(
@@ -153,7 +159,7 @@ class PodMaster:
             history_url=history,
             clock=clock,
             keys=JobKeys(job.public_key, job.secret_key),
-            on_planned=lambda spec: self._tell_nodes(replace(job, spec=spec)),
+            on_planned=lambda spec, features: self._tell_nodes(replace(job, spec=spec, features=features)),
         )
 
     def _external_driver(
@@ -162,7 +168,9 @@ class PodMaster:
         """Return the driver of an external job, whose programs report here."""
         url = f"http://{_host(self._ip)}:{HTTP_PORT}{REPORT_PATH}"
         reports: queue.SimpleQueue[StepsDone] = queue.SimpleQueue()
-        around = external_job.Surroundings(self._folder, history, SystemClock(), url, reports)
+        around = external_job.Surroundings(
+            self._folder, history, SystemClock(), url, reports, self._service.set_resuming
+        )
         spec = job_file.read_job(self._folder).spec if is_known else self._job.spec
         if is_operated(spec):
             operator = OperatorManagedPods(self._job, site, url)
@@ -233,10 +241,10 @@ class PodMaster:
             try:
                 leave_end(self._api, last, run=self._job.run, owner=owner)
             except Unreachable as error:
-                logger.warning("the end of job %s is told again: %s", self._name, error)
+                logger.warning("reporting the end of job %s again: %s", self._name, error)
                 time.sleep(END_EVERY_S)
             except ApiError as error:
-                logger.warning("the end of job %s cannot be left behind: %s", self._name, error)
+                logger.warning("the end of job %s cannot be recorded: %s", self._name, error)
                 return
             else:
                 return

@@ -73,14 +73,14 @@ def master_status(job: Mapping[str, Any], pods: Iterable[Doc], *, run: str) -> M
 def _why_no_pod(job: Mapping[str, Any]) -> str:
     if is_paused(job):
         return "its submission is not complete; if its client died, delete the job"
-    return "the cluster has not made its master's pod yet"
+    return "the cluster has not created its master's pod yet"
 
 
 def why_not_made(events: Iterable[Doc]) -> str:
     """Return why a Job's pod is not created, by the Job's events; empty: no reason is known."""
     warnings = [event for event in events if event.get("type") == "Warning"]
     newest = max(warnings, key=lambda event: str(event.get("lastTimestamp") or ""), default=None)
-    return f"its master's pod cannot be made: {_told(newest)}" if newest else ""
+    return f"its master's pod cannot be created: {_told(newest)}" if newest else ""
 
 
 def end_of_job(job: Mapping[str, Any]) -> str | None:
@@ -127,8 +127,8 @@ def why_not_ready(pod: Mapping[str, Any]) -> str:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return f"its master waits for a machine: {_told(condition)}"
     if _phase(pod) == "Running":
-        return "its master begins"
-    return "its master's pod is on its way to a machine"
+        return "its master is starting"
+    return "its master's pod is being scheduled"
 
 
 def _notes(job: Mapping[str, Any]) -> Mapping[str, str]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.backend import NodeExited
     from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.external import Written
-    from dlrover_nb.core.structs.messages import NodeConfig
+    from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob
     from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -206,7 +206,10 @@ class OperatorManagedPods:
         if owner is None or (self._refused and self._refused[0] == plan):
             return
         if self._scales is None:
-            self._refused = plan, "it takes no ScalePlans here; ask who runs the cluster for their definition"
+            self._refused = (
+                plan,
+                "ScalePlans are not installed here; ask the cluster's administrator for their definition",
+            )
             return
         spec, number = self._job.spec, self._n_asked() + 1
         pods = self._pods().values()
@@ -252,7 +255,7 @@ class OperatorManagedPods:
             except Unreachable:
                 threading.Event().wait(CLOSE_EVERY_S)
             except ApiError as error:
-                logger.warning("the ElasticJob %s is left: %s; it goes with its Job", self._name, error)
+                logger.warning("the ElasticJob %s remains: %s; it is deleted with its Job", self._name, error)
                 return
             else:
                 return

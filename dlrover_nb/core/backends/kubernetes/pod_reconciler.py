@@ -252,8 +252,8 @@ class PodReconciler:
         if entry.deletion_asked_s is None:
             entry.deletion_asked_s = at_s
         if entry.is_desired and at_s >= entry.deletion_asked_s + now.grace_s + LOST_AFTER_S:
-            lost = f"its machine {now.machine} does not answer" if now.machine else DELETED
-            self._report(entry, NodeExited(entry.node, now.why or lost))
+            silent = f", and its machine {now.machine} does not answer" if now.machine else ""
+            self._report(entry, NodeExited(entry.node, now.why or DELETED + silent))
             entry.is_desired, entry.deletion_asked_s = False, at_s - FORCE_AFTER_S
 
     def _observe_waiting(self, entry: _Entry, now: Waiting | Preparing, at_s: float) -> None:
@@ -267,7 +267,7 @@ class PodReconciler:
         limit_s = _wait_limit(now)
         if limit_s is not None and entry.is_desired and at_s >= entry.waits_since_s + limit_s:
             why = _wait_reason(entry, at_s) or ""
-            late = f"it could not begin within {limit_s / 60:g} min: {why}"
+            late = f"it could not start within {limit_s / 60:g} min: {why}"
             self._report(entry, NodeExited(entry.node, late, retryable=isinstance(now, Preparing)))
             entry.is_desired = False
 
@@ -388,5 +388,9 @@ def _wait_reason(entry: _Entry, at_s: float) -> str | None:
 def _step(now: Preparing) -> str:
     """Return what is missing for a container to be made."""
     if not now.machine:
-        return "no scheduler has looked at it yet"
-    return f"{now.machine} makes its container" if now.is_taken else f"{now.machine} has not noticed its pod"
+        return "it has not been scheduled yet"
+    return (
+        f"{now.machine} is creating its container"
+        if now.is_taken
+        else f"{now.machine} has not started its pod yet"
+    )

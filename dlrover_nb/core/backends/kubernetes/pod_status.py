@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from dlrover_nb.core.driver.backend import NodeExited
-from dlrover_nb.core.runtime.output import read_head
+from dlrover_nb.core.runtime.last_words import is_failure, last_error, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -193,7 +193,7 @@ def _terminated(node: str, pod: Doc, end: Doc) -> NodeExited:
     code, told = int(end.get("exitCode", 0)), str(end.get("message") or "")
     reason = str(end.get("reason") or "")
     if reason == "OOMKilled" or (reason in _START_ERRORS and "OOM-killed" in told):
-        why = "OOMKilled: the kernel ended it for want of memory"
+        why = "OOMKilled: the kernel killed it for lack of memory"
         return NodeExited(node, why, was_killed=True, out_of_memory=True)
     if reason in _START_ERRORS:
         is_hopeless = any(words in told for words in _NO_PROGRAM)
@@ -201,7 +201,8 @@ def _terminated(node: str, pod: Doc, end: Doc) -> NodeExited:
     if "deletionTimestamp" in pod["metadata"] or (pod["status"].get("reason") or disruption(pod)):
         return _given_up(node, pod)
     is_killed = code == 128 + signal.SIGKILL
-    return NodeExited(node, _code_words(code, told), was_killed=is_killed, succeeded=code == 0)
+    words, failed = _code_words(code, told), is_failure(code)
+    return NodeExited(node, words, was_killed=is_killed, failed=failed, succeeded=code == 0)
 
 
 def _given_up(node: str, pod: Doc) -> NodeExited:
@@ -224,17 +225,15 @@ def _code_words(code: int, told: str) -> str:
             return f"killed by signal {code - 128} ({signal.Signals(code - 128).name})"
         except ValueError:
             pass  # a code like any other
-    ended = f"exit code {code}" if code else "ended by itself"
-    return _joined(ended, _last_line(told))
+    if not code:
+        return "ended by itself"
+    return _joined(f"exit code {code}", last_error(parsed(told)) or _only_line(told))
 
 
-def _last_line(text: str) -> str:
-    """Return the last nonempty line, without the prefix of our logging."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        return ""
-    logged = read_head(lines[-1])
-    return logged[2] if logged else lines[-1]
+def _only_line(text: str) -> str:
+    """Return what a program wrote about its end, where that is one line and not the end of a log."""
+    lines = parsed(text)
+    return lines[0][1].strip() if len(lines) == 1 else ""
 
 
 def _joined(what: str, message: object) -> str:

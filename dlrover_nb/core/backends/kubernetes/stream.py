@@ -93,8 +93,8 @@ def decode(body: bytes, asked: Asked) -> Doc:
     try:
         doc = msgspec.json.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        text = f"the answer to {asked} is no JSON: is this the URL of an API server?"
+        text = f"the answer to {asked} is not JSON: is this the URL of an API server?"
         raise Unreachable(text, Status(0), asked) from error
     if not isinstance(doc, dict):
-        raise Unreachable(f"the answer to {asked} is no object", Status(0), asked)
+        raise Unreachable(f"the answer to {asked} is not an object", Status(0), asked)
     return doc

@@ -46,10 +46,10 @@ from dlrover_nb.core.manifests.objects import (
 from dlrover_nb.core.manifests.parts import JOB_LABEL, end_name, is_operated, run_of
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.runtime.pod_staging import sees_rows, send
-from dlrover_nb.core.runtime.preflight import pack_code, validate_job
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.structs.pods import PodJob, run_name, storage_advice
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.secrets import check_complete
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.schema import DataSchema
     from dlrover_nb.core.usercode import Packed
 
 logger = logging.getLogger(__name__)
@@ -85,17 +86,34 @@ def namespaced(spec: JobSpec, api: Api) -> JobSpec:
 
 def looked_at(
     spec: JobSpec, *, model: object, data: object
-) -> tuple[JobSpec, FeatureSpec | None, tuple[Packed, ...]]:
+) -> tuple[JobSpec, FeatureSpec | None, DataSchema | None, tuple[Packed, ...]]:
     """Return the job with what its data determine, and its code; the master inspects data only pods reach."""
+    check_complete(spec)
+    _check_start(spec)
     if spec.foreign is not None:
         if model is not None or data is not None:
             raise InvalidValueError("an external job runs its own programs; leave model and data out")
-        return planned(spec), None, ()
+        return planned(spec), None, None, ()
+    # reading rows takes a quarter of a second to load: a submit alone does
+    from dlrover_nb.core.runtime.preflight import pack_code, validate_job  # noqa: PLC0415
+
     if data is None and not sees_rows(spec):
         spec, packed = pack_code(spec, model=model)
-        return spec, None, packed
+        return spec, None, None, packed
     prepared = validate_job(spec, model=model, data=data)
-    return prepared.spec, prepared.features, prepared.packed
+    return prepared.spec, prepared.features, prepared.schema, prepared.packed
+
+
+def _check_start(spec: JobSpec) -> None:
+    """Refuse to begin from a run on this machine, whose folder no pod can read."""
+    start = spec.start_from
+    if start is not None and spec.foreign is not None:
+        raise InvalidValueError("an external job loads its own checkpoints; leave start_from out")
+    if start is not None and "://" not in start.source and not start.source.startswith("/"):
+        raise InvalidValueError(
+            f"pods cannot read run {start.source!r} of this machine; give start_from the URL of its "
+            "checkpoints (checkpoint_url/RUN), or their folder on a volume of the pods"
+        )
 
 
 def new_pod_job(
@@ -125,11 +143,16 @@ def make_room(api: Api, name: str) -> None:
         return
     if there["metadata"].get("labels", {}).get(JOB_LABEL) != name:
         raise InvalidValueError(
-            f"namespace {api.namespace} has a Job {name} that is none of ours; choose another name"
+            f"namespace {api.namespace} has a Job {name} that was not created by this product; "
+            "choose another name"
         )
-    if end_of_job(there) is None and not _was_given_up(there) and not _has_told_its_end(api, there):
+    if (
+        end_of_job(there) is None
+        and not _was_given_up(there, api.date_s)
+        and not _has_told_its_end(api, there)
+    ):
         raise InvalidValueError(
-            f"a job named {name} is here already; attach {name}, stop {name}, or choose another name"
+            f"a job named {name} exists already; attach {name}, stop {name}, or choose another name"
         )
     delete_job(api, there)
     _await_gone(api, there)
@@ -221,9 +244,10 @@ def _of_template(job: Doc) -> Doc:
     }
 
 
-def _was_given_up(job: Doc) -> bool:
+def _was_given_up(job: Doc, date_s: float) -> bool:
+    """Whether the client of a Job is dead, by the server's clock: ours may be hours ahead."""
     made = datetime.fromisoformat(job["metadata"]["creationTimestamp"])
-    return is_paused(job) and time.time() - made.timestamp() > GIVEN_UP_S
+    return is_paused(job) and date_s - made.timestamp() > GIVEN_UP_S
 
 
 def _has_told_its_end(api: Api, job: Doc) -> bool:
@@ -244,4 +268,4 @@ def _await_gone(api: Api, job: Doc) -> None:
         except NotThere:
             return
         time.sleep(GONE_EVERY_S)
-    raise BackendError(f"the ended Job {name} does not go; choose another name")
+    raise BackendError(f"the ended Job {name} could not be removed; choose another name")

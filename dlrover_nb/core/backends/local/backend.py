@@ -24,27 +24,29 @@ import psutil
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeExited
+from dlrover_nb.core.driver.detached import has_started_at, start_time
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.flash import sweep_memory
+from dlrover_nb.core.runtime.last_words import is_failure, last_error, parsed
 from dlrover_nb.core.runtime.limits import sweep_groups, was_out_of_memory
-from dlrover_nb.core.runtime.output import STREAMS, output_path, read_head
+from dlrover_nb.core.runtime.output import STREAMS, output_path
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from dlrover_nb.core.structs.capacity import Need
+    from dlrover_nb.core.structs.failures import ProgramError
 
 logger = logging.getLogger(__name__)
 
 NODE_MODULE = "dlrover_nb.core.runtime.node"
 END_WAIT_S = 5.0
 _MIB = 1 << 20
-_LAST_WORDS = 2000  # bytes at the end of a log that are read
-_LAST_LINE = 300  # characters of its last line that are reported
+_LAST_BYTES = 16 << 10  # at the end of a log, that are searched for an error
 _LAUNCH = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)
@@ -151,7 +153,7 @@ class LocalBackend:
             _kill_group(process.pid)
 
     def poll(self) -> tuple[NodeExited, ...]:
-        """Return the nodes that ended, with the last lines of their logs."""
+        """Return the nodes that ended, with the errors in their logs."""
         ended = [(node, process) for node, process in self._processes.items() if _is_over(process)]
         for node, _ in ended:
             del self._processes[node]
@@ -199,7 +201,7 @@ class LocalBackend:
                 start_new_session=True,
             )
         if self._outlive:
-            started = _Left(process.pid, psutil.Process(process.pid).create_time())
+            started = _Left(process.pid, start_time(process.pid))
             path.with_suffix(".pid").write_bytes(to_json(started))
         return process
 
@@ -207,30 +209,26 @@ class LocalBackend:
         code = process.returncode
         was_killed = code in {None, -signal.SIGKILL}
         if was_killed and was_out_of_memory(f"{self._jobs.get(node, '')}-{node}", process.pid):
-            why = "the kernel ended it for want of memory"
+            why = "the kernel killed it for lack of memory"
             return NodeExited(node, why, was_killed=True, out_of_memory=True)
-        return NodeExited(node, self._why(node, code), was_killed=was_killed)
+        failed = code is not None and is_failure(code)
+        return NodeExited(node, self._why(node, code), was_killed=was_killed, failed=failed)
 
     def _why(self, node: str, code: int | None) -> str:
         if code is None:
-            return f"its process is gone: {self._last_words(node) or 'it wrote nothing'}"
+            return "its process is gone"
         if code < 0:  # its log does not say what killed it
             return f"killed by signal {-code} ({_signal_name(-code)})"
-        told, words = f"exit code {code}", self._last_words(node)
-        return f"{told}: {words}" if words else told
+        told, error = f"exit code {code}", self._last_error(node)
+        return f"{told}: {error}" if code and error else told
 
-    def _last_words(self, node: str) -> str:
+    def _last_error(self, node: str) -> ProgramError | None:
         try:
             with self.log(node).open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS))
-                lines = file.read().decode(errors="replace").split("\n")
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+                return last_error(parsed(file.read().decode(errors="replace")))
         except OSError:
-            return ""  # the log cannot be read
-        written = [line.strip() for line in lines if line.strip()]
-        if not written:
-            return ""
-        logged = read_head(written[-1])
-        return (logged[2] if logged else written[-1])[:_LAST_LINE]
+            return None  # the log cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +269,7 @@ def _left_behind(path: Path) -> _Adopted | None:
     """Return the process of a node's file, if the same process still runs."""
     try:
         left = from_json(path.read_bytes(), _Left)
-        process = psutil.Process(left.pid)
-        is_same = process.create_time() == left.started_at_s
+        process, is_same = psutil.Process(left.pid), has_started_at(left.pid, left.started_at_s)
     except (OSError, WireError, psutil.NoSuchProcess):
         return None
     return _Adopted(process) if is_same and _runs(process) else None

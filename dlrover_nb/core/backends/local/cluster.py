@@ -29,15 +29,17 @@ from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.driver.promise import promised
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
+from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.orphans import sweep
 from dlrover_nb.core.rundir.pruning import remove_released
-from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.summary import JobSummary
 
@@ -91,8 +93,11 @@ class LocalCluster:
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return once its master has begun it; see `Cluster.submit`."""
+        from dlrover_nb.core.runtime.preflight import validate_job  # noqa: PLC0415 - a submit alone reads data
+
         prepared = validate_job(spec, model=model, data=data)
         spec = prepared.spec
+        origin_of(spec, prepared.features)  # its errors, before anything is made
         sweep(jobs_folder())
         check_fits(spec.plan, self._capacity)
         self._make_room_for(spec.name)
@@ -102,7 +107,14 @@ class LocalCluster:
             submission = Submission(spec, prepared.features, self._cpus)
             write_private(folder / SUBMISSION, to_json(submission))
         start_master(spec.name, folder)
-        return self._handle(spec.name, folder)
+        bounds = completed(spec.bounds, self._capacity, spec.plan)
+        return JobHandle(
+            spec.name,
+            LocalLink(spec.name, folder),
+            schema=prepared.schema,
+            bounds=bounds,
+            deadline=promised(spec, prepared.features, self._capacity, folder),
+        )
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a master, those whose master was killed, past ones."""

@@ -16,13 +16,14 @@ import time
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core import errors
-from dlrover_nb.core.backends.local.record import LOG, read_end, read_master
+from dlrover_nb.core.backends.local.record import LOG, PROGRESS, read_end, read_master
 from dlrover_nb.core.client.calls import CALLS, ONCE
 from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.driver.detached import is_alive, last_lines, spawn, start_time
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
 from dlrover_nb.core.errors import BackendError, NotFoundError
+from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,9 +134,12 @@ def start_master(job: str, folder: Path) -> MasterRecord:
 
 
 def _await_record(job: str, folder: Path, pid: int) -> MasterRecord:
-    started_at_s = start_time(pid)
+    started_at_s, told = start_time(pid), ""
     end_s = time.monotonic() + START_LIMIT_S
     while time.monotonic() < end_s:
+        if (what := _progress(folder)) not in ("", told):  # it continues the job, and gets on
+            told, end_s = what, time.monotonic() + START_LIMIT_S
+            tell(f"the master of job {job}, which {what}")
         record = read_master(folder)
         if record is not None and record.pid == pid:
             return record
@@ -145,6 +149,13 @@ def _await_record(job: str, folder: Path, pid: int) -> MasterRecord:
     raise BackendError(
         f"the master of job {job} did not begin within {START_LIMIT_S:g} s; see {folder / LOG}, and try again"
     )
+
+
+def _progress(folder: Path) -> str:
+    try:
+        return (folder / PROGRESS).read_text()
+    except OSError:
+        return ""
 
 
 def _why_not_started(job: str, folder: Path) -> errors.DlroverError:

@@ -12,6 +12,7 @@ every installation: here one user's few processes call. A Unix socket was reject
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -26,6 +27,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.backends.local.record import (
+    PROGRESS,
     SUBMISSION,
     MasterRecord,
     Submission,
@@ -44,6 +46,7 @@ from dlrover_nb.core.runtime.output import log_lines
 
 if TYPE_CHECKING:
     from types import FrameType
+
 
 logger = logging.getLogger(__name__)
 
@@ -82,9 +85,23 @@ def driver_of(folder: Path) -> own_job.OwnJob:
     submission = from_json((folder / SUBMISSION).read_bytes(), Submission)
     backend, clock = LocalBackend(folder, cpus=submission.cpus, outlive=True), SystemClock()
     if (folder / JOB).exists():
-        return own_job.resume(backend, folder=folder, history_url=None, clock=clock)
+        return _resumed(backend, folder, clock)
     spec, features = submission.spec, submission.features
     return own_job.begin(spec, features, backend, folder=folder, history_url=None, clock=clock)
+
+
+def _resumed(backend: LocalBackend, folder: Path, clock: SystemClock) -> own_job.OwnJob:
+    """Continue a job; meanwhile a file tells the client that waits what is done."""
+    progress = folder / PROGRESS
+
+    def on_progress(what: str) -> None:
+        with contextlib.suppress(OSError):  # a full disk keeps no master from resuming
+            progress.write_text(what)
+
+    try:
+        return own_job.resume(backend, folder=folder, history_url=None, clock=clock, on_progress=on_progress)
+    finally:
+        progress.unlink(missing_ok=True)
 
 
 def run(folder: Path) -> int:

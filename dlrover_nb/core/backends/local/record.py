@@ -14,6 +14,7 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.detached import is_alive
 from dlrover_nb.core.driver.finished_job import pack_snapshot, unpack_snapshot
 from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.files import replace_synced
 from dlrover_nb.core.structs.job import FeatureSpec, JobSpec  # noqa: TC001 - decoded by its annotations
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 SUBMISSION, MASTER, END, LOG = "submission.json", "master.json", "end.bin", "master.log"
+PROGRESS = "master.progress"  # what a master does that continues the job, in words; not there otherwise
 MOST_BYTES = 64 << 20  # of a last snapshot
 
 
@@ -55,7 +57,7 @@ def write_private(path: Path, data: bytes) -> None:
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
-    temporary.replace(path)
+    replace_synced(temporary, path)
 
 
 def read_master(folder: Path) -> MasterRecord | None:

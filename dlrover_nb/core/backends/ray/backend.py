@@ -28,7 +28,7 @@ from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.limits import was_out_of_memory
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.messages import NodeConfig
+from dlrover_nb.core.structs.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -152,7 +152,7 @@ class RayBackend:
         if self._closed:
             raise BackendError(f"the Ray backend of job {self._job} is closed: no node can be started")
         if config.node in self._known:
-            raise InvalidValueError(f"node {config.node} was started before; use an id that is new")
+            raise InvalidValueError(f"node {config.node} was started before; use a new id")
         self._known.add(config.node)
         self._needs[config.node] = config.cpu, config.memory_mib
         try:
@@ -164,7 +164,7 @@ class RayBackend:
             else:
                 self._request(config)
         except (RayError, ValueError, ConnectionError) as error:
-            raise BackendError(f"Ray does not take node {config.node}: {error}") from error
+            raise BackendError(f"Ray did not accept node {config.node}: {error}") from error
 
     def _request(self, config: NodeConfig) -> None:
         """Create the actor; Ray places it when there is room."""
@@ -220,7 +220,7 @@ class RayBackend:
     def stop_node(self, node: str) -> None:
         """Kill the actor's process; `poll` reports its end."""
         if self._deferred.pop(node, None) is not None:
-            self._gone.append(NodeExited(node, "it was not needed any more before it began"))
+            self._gone.append(NodeExited(node, "it was no longer needed before it started"))
             if not self._deferred:
                 self._gang.close()
         if (actor := self._actors.get(node)) is not None:
@@ -232,7 +232,7 @@ class RayBackend:
         try:
             self._start_deferred()
         except (RayError, ValueError, ConnectionError) as error:
-            logger.warning("Ray does not take the first nodes of job %s now: %s", self._job, error)
+            logger.warning("Ray did not accept the first nodes of job %s now: %s", self._job, error)
         gone, self._gone = self._gone, []
         if not self._refs:
             return tuple(gone)
@@ -251,7 +251,7 @@ class RayBackend:
             asked = {n: each.need for n, each in self._still_unplaced().items() if each.at_s < late_s}
             room = _room() if asked else []
         except (RayError, ConnectionError) as error:
-            logger.warning("job %s cannot see what Ray has room for: %s", self._job, error)
+            logger.warning("job %s cannot read the free capacity of Ray: %s", self._job, error)
             return {}
         alone = [n for n, (cpu, mib) in asked.items() if not any(c >= cpu and m >= mib for c, m in room)]
         return dict.fromkeys([*deferred, *alone], "")
@@ -270,11 +270,11 @@ class RayBackend:
 
     def _ended(self, ref: Any) -> NodeExited:  # noqa: ANN401 - Ray's reference has no public type
         node = self._refs.pop(ref)
-        why, was_killed = _cause(ref)
+        why, was_killed, failed = _cause(ref)
         if was_killed and (_says_memory(why) or was_out_of_memory(f"{self._job}-{node}")):
             exited = NodeExited(node, f"no memory was left: {why}", was_killed=True, out_of_memory=True)
         else:
-            exited = NodeExited(node, why, was_killed=was_killed)
+            exited = NodeExited(node, why, was_killed=was_killed, failed=failed)
         self.stop_node(node)  # a run that returned leaves its actor idle
         self._actors.pop(node, None)
         self._unplaced.pop(node, None)
@@ -302,16 +302,17 @@ def _nodes_of(job: str) -> dict[str, Any]:
     return found
 
 
-def _cause(ref: Any) -> tuple[str, bool]:  # noqa: ANN401 - as above
-    """Return why a run ended, and whether its process was ended by force."""
+def _cause(ref: Any) -> tuple[str, bool, bool]:  # noqa: ANN401 - as above
+    """Return why a run ended, whether its process was ended by force, and whether its program failed."""
     try:
-        return ray.get(ref) or _ENDED, False
+        return ray.get(ref) or _ENDED, False, False
     except RayTaskError as error:
-        return f"the node's program failed: {error.cause}", isinstance(error.cause, MemoryError)
+        is_oom = isinstance(error.cause, MemoryError)
+        return f"the node's program failed: {error.cause}", is_oom, not is_oom
     except RayActorError as error:
-        return f"its process died: {_first_line(str(error))}", True
+        return f"its process died: {_first_line(str(error))}", True, False
     except RayError as error:
-        return f"Ray: {_first_line(str(error))}", isinstance(error, OutOfMemoryError)
+        return f"Ray: {_first_line(str(error))}", isinstance(error, OutOfMemoryError), False
 
 
 def _says_memory(why: str) -> bool:

@@ -5,6 +5,7 @@ Jobs are named, detached actors in one namespace, so any process that reaches th
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -38,17 +39,20 @@ from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.driver.promise import promised
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.locate import new_run_folder
+from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.orphans import sweep
 from dlrover_nb.core.rundir.pruning import remove_released
-from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.summary import JobSummary, summarize
+from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,16 +109,27 @@ class RayCluster:
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""
+        from dlrover_nb.core.runtime.preflight import validate_job  # noqa: PLC0415 - a submit alone reads data
+
         prepared = validate_job(spec, model=model, data=data)
         spec, features = prepared.spec, prepared.features
+        origin_of(spec, features)  # its errors, before anything is made
         sweep(jobs_folder())
-        check_fits(spec.plan, self.capacity())
+        capacity = self.capacity()
+        check_fits(spec.plan, capacity)
         self._make_room_for(spec.name)
         folder = new_run_folder(spec.name)
         with writing_to(folder):
             prepared.write(folder)
         actor = _create_master(spec.name, to_json(spec), to_json(features), folder, one_host=self._one_host())
-        return self._handle(spec.name, actor)
+        bounds = completed(spec.bounds, capacity, spec.plan)
+        return JobHandle(
+            spec.name,
+            RayLink(spec.name, actor),
+            schema=prepared.schema,
+            bounds=bounds,
+            deadline=promised(spec, features, capacity, folder),
+        )
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a live master, then those only in the history."""
@@ -156,7 +171,7 @@ class RayCluster:
         """End the local head, or disconnect from a cluster that is not ours."""
         if self._head is None:
             _leave()
-            return f"disconnected from {self._address}; the cluster and its jobs go on"
+            return f"disconnected from {self._address}; the cluster and its jobs keep running"
         running = self._running()
         if running and not force:
             raise InvalidValueError(
@@ -175,7 +190,7 @@ class RayCluster:
         try:
             return [handle.name for handle in self._handles() if not _is_final(handle)]
         except BackendError as error:
-            logger.warning("nothing is known of jobs here: %s", error)
+            logger.warning("the jobs here cannot be listed: %s", error)
             return []
 
     def _handles(self) -> list[JobHandle]:
@@ -235,6 +250,7 @@ def connect_ray(address: str | None = None, *, cpus: float | None = None) -> Ray
             )
         _apply_local_settings()
         _init(head.address, local=True)
+        atexit.register(_leave)  # before Ray's own exit, which first sleeps for half a second
         return RayCluster(head.address, head)
     head_here = running_head()
     if head_here is not None and address == head_here.address:
@@ -291,6 +307,7 @@ def _init(address: str, *, local: bool) -> None:
             f"this process is connected to another Ray ({ray.get_runtime_context().gcs_address}); "
             "call ray.shutdown() first, or connect to that one by its address"
         )
+    tell(f"the Ray at {address} to answer")
     options: dict[str, Any] = {"_node_ip_address": LOOPBACK} if local else {}
     try:
         ray.init(
@@ -360,7 +377,9 @@ def _await_name_free(name: str, timeout_s: float = 10.0) -> None:
     end = time.monotonic() + timeout_s
     while name in _job_names():
         if time.monotonic() > end:
-            raise BackendError(f"the master of the ended job {name} does not go; choose another name")
+            raise BackendError(
+                f"the master of the ended job {name} could not be removed; choose another name"
+            )
         time.sleep(0.02)
 
 

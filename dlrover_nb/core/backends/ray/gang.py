@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.messages import NodeConfig
+    from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 MIB = 1 << 20

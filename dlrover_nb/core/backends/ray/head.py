@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.driver.detached import is_alive, last_lines, spawn, start_time
+from dlrover_nb.core.driver.detached import has_started_since, is_alive, last_lines, spawn, start_time
 from dlrover_nb.core.errors import BackendError, WireError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import state_folder
@@ -209,15 +209,16 @@ def _free_ports(n: int) -> list[int]:
 
 
 def _wait_for_address(pid: int, folder: Path, log: Path) -> str:
-    """Return the address that Ray writes when it is up."""
+    """Return the address that Ray writes when it is up; its file is there, and empty, a moment before."""
     address_file = folder / "ray" / "ray_current_cluster"
     end = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < end:
         if (ended := os.waitpid(pid, os.WNOHANG))[0]:
             code = os.waitstatus_to_exitcode(ended[1])
             raise BackendError(f"Ray did not start (exit {code}); its last lines: {last_lines(log)}")
-        if b"Ray runtime started" in log.read_bytes() and address_file.exists():
-            return address_file.read_text().strip()
+        is_up = b"Ray runtime started" in log.read_bytes() and address_file.exists()
+        if is_up and (address := address_file.read_text().strip()):
+            return address
         time.sleep(0.1)
     raise BackendError(f"Ray did not start within {START_TIMEOUT_S:g} s; its last lines: {last_lines(log)}")
 
@@ -233,7 +234,7 @@ def _session_processes(record: HeadRecord) -> list[psutil.Process]:
         with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
             if os.getsid(process.pid) != record.session or process.status() == psutil.STATUS_ZOMBIE:
                 continue
-            if process.create_time() >= record.started_at_s - 1:
+            if has_started_since(process.pid, record.started_at_s):
                 found.append(process)
     return found
 

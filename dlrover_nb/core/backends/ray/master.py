@@ -19,13 +19,11 @@ from ray._private import state
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from dlrover_nb.core import errors
-from dlrover_nb.core.backends.ray.backend import RayBackend
 from dlrover_nb.core.backends.ray.reach import check_reachable
 from dlrover_nb.core.client.calls import ANSWERS, CALLS, ONCE, Failed
 from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.errors import BackendError, WireError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
@@ -53,6 +51,10 @@ class RayMaster:
     """
 
     def __init__(self, spec_json: bytes, features_json: bytes, folder: str, *, one_host: bool) -> None:
+        # A client imports this module too, for `RayLink`; the job's loop would double the time that takes.
+        from dlrover_nb.core.backends.ray.backend import RayBackend  # noqa: PLC0415
+        from dlrover_nb.core.driver import own_job  # noqa: PLC0415
+
         spec, path, clock = from_json(spec_json, JobSpec), Path(folder), SystemClock()
         backend = RayBackend(spec.name, one_host=one_host)
         if (path / JOB).exists():  # Ray restarted this actor after its process was killed

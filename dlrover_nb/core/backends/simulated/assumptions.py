@@ -8,13 +8,14 @@ shape to learn on, not a forecast of a real job; a job with a measured truth is 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
 from dlrover_nb.core.controller import ControllerSettings
-from dlrover_nb.core.data.features import make_features
+from dlrover_nb.core.data.schema import take_data
 from dlrover_nb.core.driver.job_start import FLOAT_BYTES, traits_of
 from dlrover_nb.core.planner import PlannerSettings
 from dlrover_nb.core.simulator import MemoryGrowth, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
@@ -24,7 +25,8 @@ from dlrover_nb.core.structs.capacity import NodeShape
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.job import DataSpec, FeatureSpec, JobSpec, ModelSpec
+    from dlrover_nb.core.structs.schema import DataSchema
 
 MACHINE = NodeShape(32.0, 128 * 1024)
 N_MACHINE = 100
@@ -82,12 +84,19 @@ def simulate(
         settings=WorldSettings(report_s=REPORT_S),
         at_s=at_s,
     )
-    return SimulatedCluster(world, SETTINGS, assume(make_features), speed=SPEED if speed is None else speed)
+    return SimulatedCluster(world, SETTINGS, assume(take_data), speed=SPEED if speed is None else speed)
 
 
-def assume(features_of: Callable[..., FeatureSpec]) -> Callable[[JobSpec], SimulatedJob]:
-    """Return the function that assumes a job's truth from its specification; `features_of` reads columns."""
-    return lambda spec: assumed(spec, features_of(spec.data, spec.model))
+def assume(
+    read: Callable[[DataSpec, ModelSpec], tuple[FeatureSpec, DataSchema]],
+) -> Callable[[JobSpec], SimulatedJob]:
+    """Return the function that assumes a job's truth from its specification; `read` looks at the data."""
+
+    def assumed_of(spec: JobSpec) -> SimulatedJob:
+        features, schema = read(spec.data, spec.model)
+        return replace(assumed(spec, features), schema=schema)
+
+    return assumed_of
 
 
 def assumed(spec: JobSpec, features: FeatureSpec) -> SimulatedJob:

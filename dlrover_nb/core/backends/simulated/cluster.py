@@ -28,6 +28,7 @@ from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundErro
 from dlrover_nb.core.planner.quotas import UNLIMITED, share
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.events import Decided, JobSubmitted, QuotaChanged
 from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice
 
@@ -118,9 +119,23 @@ class SimulatedCluster:
         """Start a job and return at once; see `Cluster.submit`."""
         if model is not None or data is not None:
             raise InvalidValueError(
-                "a simulated cluster runs no code of yours; name a built-in model, or connect ray"
+                "a simulated cluster does not run your own code; name a built-in model, or connect ray"
             )
-        return self.add(self._assume(spec))
+        if spec.start_from is not None:
+            raise InvalidValueError(
+                "a simulated job has no parameters to begin with; leave start_from out, or connect local"
+            )
+        job = self._assume(spec)
+        self.add(job)
+        bounds = completed(spec.bounds, self.capacity(), spec.plan)
+        return JobHandle(
+            spec.name,
+            _Link(self, spec.name),
+            simulated=True,
+            schema=job.schema,
+            bounds=bounds,
+            deadline=self.snapshot(spec.name).deadline,
+        )
 
     def add(self, job: SimulatedJob) -> JobHandle:
         """Start a job whose truth is given; see `submit`."""
@@ -155,7 +170,9 @@ class SimulatedCluster:
     def delete(self, name: str, *, force: bool = False) -> str:  # noqa: ARG002 - as in the protocol
         """Refuse: there is nothing to delete."""
         self.job(name)
-        raise InvalidValueError(f"a simulated job leaves nothing; stop {name} ends it, shutdown ends all")
+        raise InvalidValueError(
+            f"a simulated job has nothing to delete; stop {name} ends it, shutdown ends all"
+        )
 
     def shutdown(self, *, force: bool = False) -> str:
         """End the simulation; refused while jobs run, unless forced."""
@@ -270,7 +287,7 @@ class SimulatedCluster:
             name = job.spec.name
             if name in names or name in self._runs:
                 phase = self._runs[name].phase if name in self._runs else "twice in this list"
-                raise InvalidValueError(f"a job named {name} was here already ({phase}); choose another name")
+                raise InvalidValueError(f"a job named {name} exists already ({phase}); choose another name")
             names.add(name)
         for job in jobs:
             self._add(job)

@@ -104,11 +104,14 @@ class SimulatedRun:
     def _note(self, event: Event) -> None:
         """Record events of a node as log lines: a simulated node writes none itself."""
         if isinstance(event, NodeReported) and event.sample.node not in self._lines:
-            node, what = event.sample.node, "simulated: up; it runs no program, so it writes nothing itself"
+            node, what = (
+                event.sample.node,
+                "simulated node is up; it runs no program and has no output of its own",
+            )
             self._lines[node] = [LogLine(event.at_s, node, "INFO", what)]
             self._forget_oldest()
         elif isinstance(event, NodeOutOfMemory):
-            what = f"simulated: killed at {event.memory_mib:.0f} MiB, more than it may take"
+            what = f"simulated node killed at {event.memory_mib:.0f} MiB, above its limit"
             self._lines.setdefault(event.node, []).append(LogLine(event.at_s, event.node, "ERROR", what))
 
     def _forget_oldest(self) -> None:
@@ -157,7 +160,7 @@ class SimulatedRun:
             phase=job.phase,
             owner=spec.owner,
             started_at_s=job.started_at_s,
-            plan=job.target,
+            plan=job.ran or job.target,
             samples_per_s=job.samples_per_s,
             done=share_done(train),
             open_proposal=self._controller.open_proposal,

@@ -226,7 +226,7 @@ def _check(data: NDArray[np.uint8], part: MemoryPart) -> bytes:
         raise CheckpointError(f"{part.name} has {len(data)} bytes: no buffer of a checkpoint")
     mark, state, number, n_byte, token, sha256 = _CONTROL.unpack_from(data.data)
     if mark != _MARK or state != State.COMPLETE:
-        raise CheckpointError(f"{part.name} holds no whole copy: its writer ended amid copying")
+        raise CheckpointError(f"{part.name} holds no complete copy: its writer ended while copying")
     if (token.hex(), number, n_byte) != (part.token, part.number, part.n_byte):
         raise CheckpointError(
             f"expected checkpoint {part.number} in {part.name}, got {number} or another copy"

@@ -25,6 +25,7 @@ import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 
 from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.files import make_folder, sync_folder
 from dlrover_nb.core.runtime.flash.buffer import HASH_BYTES, nothing, sha256_of
 from dlrover_nb.core.runtime.flash.image import parse
 
@@ -116,12 +117,12 @@ def as_checkpoint_error(what: str, advice: str) -> Iterator[None]:
 def _write_local(path: Path, chunks: Iterable[NDArray[np.uint8]], between: Callable[[], None]) -> Written:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         with temporary.open("wb", buffering=0) as file:
             written = _write(file, chunks, between)
             os.fsync(file.fileno())
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -183,12 +184,3 @@ def _download(fs: Any, path: str, between: Callable[[], None]) -> NDArray[np.uin
             at += len(chunk)
             between()
     return data[:at]
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync the folder, so that the new name is on the disk too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

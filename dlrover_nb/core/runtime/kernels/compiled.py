@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlrover_nb.core.runtime.kernels import numpy_kernel
+from dlrover_nb.core.runtime.kernels import maps, numpy_kernel
 from dlrover_nb.core.structs.job import Optimizer
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 _LIBRARY = Path(__file__).with_name("_kernel.so")
-_VERSION = 4  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 5  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -39,9 +39,9 @@ _SIGNATURES = {
     "update_rows": (_I, _P, _I, _P, _P, _I, _I, _P, _P, _I),
     "update_dense": (_I, _P, _P, _I, _P, _P, _I),
     "direct_find": (_P, _P, _P, _I),
-    "hash_find": (_P, _P, _U, _P, _I),
-    "hash_place": (_P, _U, _P, _P, _I),
-    "hash_move": (_P, _U, _P, _I),
+    "hash_find": (_P, _P, _U, _P, _U, _U, _P, _I),
+    "hash_place": (_P, _U, _P, _U, _U, _P, _P, _I),
+    "hash_move": (_P, _U, _P, _U, _I, _I, _I),
     "distinct": (_P, _P, _P, _U, _P, _I),
     "group": (_P, _P, _P, _I, _P, _I, _P, _I),
     "look_up": (_P, _P, _P, _I),
@@ -102,11 +102,11 @@ class Compiled:
             *_corrections(corrections),
         )  # fmt: skip
 
-    def direct_map(self, n_id: int) -> numpy_kernel.DirectMap:
+    def direct_map(self, n_id: int) -> maps.DirectMap:
         """Return an empty map of ids in [0, n_id)."""
         return _DirectMap(n_id, self._c)
 
-    def hash_map(self) -> numpy_kernel.HashMap:
+    def hash_map(self) -> maps.HashMap:
         """Return an empty map of any ids >= 0."""
         return _HashMap(self._c)
 
@@ -130,7 +130,7 @@ class Compiled:
         return out, places, counts
 
 
-class _DirectMap(numpy_kernel.DirectMap):
+class _DirectMap(maps.DirectMap):
     def __init__(self, n_id: int, library: ctypes.CDLL) -> None:
         super().__init__(n_id)
         self._c = library
@@ -141,22 +141,26 @@ class _DirectMap(numpy_kernel.DirectMap):
         return out
 
 
-class _HashMap(numpy_kernel.HashMap):
+class _HashMap(maps.HashMap):
     def __init__(self, library: ctypes.CDLL) -> None:
         super().__init__()
         self._c = library
 
-    def find(self, ids: Ids) -> Slots:
+    def _find(self, ids: Ids) -> Slots:
         ids, out = _packed(ids, np.int64), np.empty(len(ids), np.int32)
-        self._c.hash_find(_at(out), _at(self._places), len(self._places) - 1, _at(ids), len(ids))
+        self._c.hash_find(_at(out), *self._tables(), self._front, _at(ids), len(ids))
         return out
 
     def _place(self, ids: Ids, slots: Ids) -> None:
         ids, slots = _packed(ids, np.int64), _packed(slots, np.int64)
-        self._c.hash_place(_at(self._places), len(self._places) - 1, _at(ids), _at(slots), len(ids))
+        self._c.hash_place(*self._tables(), self._front, _at(ids), _at(slots), len(ids))
 
-    def _move(self, old: Ids) -> None:
-        self._c.hash_move(_at(self._places), len(self._places) - 1, _at(old), len(old))
+    def _move(self, start: int, stop: int, *, wrapped: bool) -> None:
+        self._c.hash_move(*self._tables(), start, stop, wrapped)
+
+    def _tables(self) -> tuple[int, int, int, int]:
+        new, old = self._new.array, self._old.array
+        return _at(new), len(new) - 1, _at(old), len(old) - 1
 
 
 def _load() -> ctypes.CDLL:

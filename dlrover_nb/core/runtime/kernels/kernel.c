@@ -24,7 +24,7 @@ enum { SGD, ADAGRAD, ADAM };
 /* compiled.py takes no other; raise it with each change of a signature. */
 int version(void)
 {
-    return 4;
+    return 5;
 }
 
 /* numbers of an optimizer; the order is compiled.py's */
@@ -33,7 +33,7 @@ typedef struct {
 } Rule;
 
 typedef struct {
-    int64_t id, slot; /* both -1: free */
+    int64_t id, slot; /* complement of the id, and slot + 1; both 0: free, slot 0: the row is gone */
 } Place;
 
 INLINE uint64_t splitmix64(uint64_t x)
@@ -176,40 +176,58 @@ void direct_find(int32_t *restrict out, const int32_t *restrict slots, const int
     }
 }
 
-void hash_find(int32_t *restrict out, const Place *restrict places, uint64_t mask, const int64_t *restrict ids,
-               int64_t n)
+/* A map that may be growing: an id whose home in `old` is not before `front` is there, any other in `places`.
+ * Where it does not grow, `old` has one place, and `front` is 1. */
+#define HOME_OF(id, home, table, last)                                  \
+    uint64_t mixed_ = splitmix64((uint64_t)(id));                       \
+    const int is_old_ = (mixed_ & old_mask) >= front;                   \
+    Place *table = is_old_ ? old : places;                              \
+    const uint64_t last = is_old_ ? old_mask : mask;                    \
+    uint64_t home = mixed_ & last
+
+void hash_find(int32_t *restrict out, Place *places, uint64_t mask, Place *old, uint64_t old_mask, uint64_t front,
+               const int64_t *restrict ids, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (i + PLACES_AHEAD < n)
-            __builtin_prefetch(places + (splitmix64((uint64_t)ids[i + PLACES_AHEAD]) & mask), 0);
-        uint64_t at = splitmix64((uint64_t)ids[i]) & mask;
-        while (places[at].id != ids[i] && places[at].id != -1)
-            at = (at + 1) & mask;
-        out[i] = (int32_t)places[at].slot;
+        if (i + PLACES_AHEAD < n) {
+            HOME_OF(ids[i + PLACES_AHEAD], soon, table, last);
+            __builtin_prefetch(table + soon, 0);
+        }
+        HOME_OF(ids[i], at, table, last);
+        while (table[at].id != ~ids[i] && table[at].id)
+            at = (at + 1) & last;
+        out[i] = (int32_t)(table[at].slot - 1);
     }
 }
 
-void hash_place(Place *restrict places, uint64_t mask, const int64_t *restrict ids, const int64_t *restrict slots,
-                int64_t n)
+void hash_place(Place *places, uint64_t mask, Place *old, uint64_t old_mask, uint64_t front,
+                const int64_t *restrict ids, const int64_t *restrict slots, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (i + PLACES_AHEAD < n)
-            __builtin_prefetch(places + (splitmix64((uint64_t)ids[i + PLACES_AHEAD]) & mask), 1);
-        uint64_t at = splitmix64((uint64_t)ids[i]) & mask;
-        while (places[at].id != -1 && places[at].id != ids[i])
-            at = (at + 1) & mask;
-        places[at] = (Place){ids[i], slots[i]};
+        if (i + PLACES_AHEAD < n) {
+            HOME_OF(ids[i + PLACES_AHEAD], soon, table, last);
+            __builtin_prefetch(table + soon, 1);
+        }
+        HOME_OF(ids[i], at, table, last);
+        while (table[at].id && table[at].id != ~ids[i])
+            at = (at + 1) & last;
+        table[at] = (Place){~ids[i], slots[i] + 1};
     }
 }
 
-/* All of `old` into `places`, which is empty: in the order of old homes, so that the memory of both runs on. */
-void hash_move(Place *restrict places, uint64_t mask, const Place *restrict old, int64_t n_old)
+/* Rows of places [start, stop) of `old` into `places`, in the order of old homes, so that the memory of both runs on:
+ * those of a run that began at the end of `old` (`wrapped`), or all others. */
+void hash_move(Place *restrict places, uint64_t mask, const Place *restrict old, uint64_t old_mask, int64_t start,
+               int64_t stop, int64_t wrapped)
 {
-    for (int64_t i = 0; i < n_old; i++) {
-        if (old[i].slot == -1) /* free, or its row is gone */
+    for (int64_t i = start; i < stop; i++) {
+        if (!old[i].slot) /* free, or its row is gone */
             continue;
-        uint64_t at = splitmix64((uint64_t)old[i].id) & mask;
-        while (places[at].id != -1)
+        uint64_t mixed = splitmix64((uint64_t)~old[i].id);
+        if (((mixed & old_mask) > (uint64_t)i) != wrapped)
+            continue;
+        uint64_t at = mixed & mask;
+        while (places[at].id)
             at = (at + 1) & mask;
         places[at] = old[i];
     }

@@ -21,6 +21,8 @@ from dlrover_nb.core.structs.job import Embedding
 from dlrover_nb.core.structs.messages import N_BUCKET
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.kernels import Kernel, Map
@@ -101,21 +103,9 @@ class RowTable:
             slots[new] = self._create(ids[new], fill=fill)
         return slots
 
-    def remove(self, buckets: Buckets) -> int:
-        """Drop the rows of `buckets`, free their memory; return how many."""
-        gone = self.rows_of(buckets)
-        n_gone = int(np.count_nonzero(gone))
-        self._fill_holes(gone, self.n - n_gone)
-        self.n -= n_gone
-        self._resize(max(self.n, _FIRST_CAPACITY))
-        self._map = self._new_map()
-        self._map.insert(self.ids[: self.n], 0)
-        self._front = 0  # rows moved, so a removal in steps starts over
-        return n_gone
-
     def begin_removal(self, buckets: Buckets) -> None:
-        """Drop the rows of `buckets` in the steps that follow (`remove_some`)."""
-        self._gone, self._front = buckets, 0
+        """Drop the rows of `buckets`, and what is left of an earlier removal, in steps (`remove_some`)."""
+        self._gone, self._front = self._gone | buckets, 0
 
     def remove_some(self, most: int) -> bool:
         """Take one step of a removal, over the last `most` rows; whether there is more to do.
@@ -137,7 +127,15 @@ class RowTable:
         if len(holes) == len(stay) and self._front < self.n:
             return True
         self._resize(max(self.n, _FIRST_CAPACITY))
+        self._gone = np.zeros(N_BUCKET, np.bool_)
         return False
+
+    def renew_map(self, between: Callable[[], None]) -> None:
+        """Free what the map holds for rows that are gone; `between` is called every few MiB."""
+        self._map = self._new_map()
+        for start in range(0, self.n, _CHUNK):
+            self._map.insert(self.ids[start : min(start + _CHUNK, self.n)], start)
+            between()
 
     def _holes(self, wanted: int, stop: int) -> NDArray[np.int64]:
         """Return the next places below `stop` whose rows go, at most `wanted`."""
@@ -150,21 +148,15 @@ class RowTable:
             found.append(here)
         return np.concatenate(found)
 
-    def rows_of(self, buckets: Buckets) -> NDArray[np.bool_]:
-        """Return for each row whether it is of `buckets`."""
-        found = np.empty(self.n, np.bool_)
+    def mark(self, buckets: Buckets, between: Callable[[], None]) -> int:
+        """Mark the rows of `buckets`, and no other; return how many. `between` is called every few MiB."""
+        n_marked = 0
         for start in range(0, self.n, _CHUNK):
             chunk = slice(start, min(start + _CHUNK, self.n))
-            found[chunk] = buckets[self.ids[chunk] % N_BUCKET]
-        return found
-
-    def _fill_holes(self, gone: NDArray[np.bool_], n_kept: int) -> None:
-        """Move the last rows that stay to where the first rows go, so that the first `n_kept` stay."""
-        holes, movers = np.flatnonzero(gone[:n_kept]), np.flatnonzero(~gone[n_kept:]) + n_kept
-        for start in range(0, len(holes), _CHUNK):
-            chunk = slice(start, start + _CHUNK)
-            for array in self._arrays:
-                array[holes[chunk]] = array[movers[chunk]]
+            self.marked[chunk] = buckets[self.ids[chunk] % N_BUCKET]
+            n_marked += int(np.count_nonzero(self.marked[chunk]))
+            between()
+        return n_marked
 
     def _create(self, ids: Ids, *, fill: bool) -> Slots:
         start, stop = self.n, self.n + len(ids)

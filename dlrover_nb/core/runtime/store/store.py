@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import CheckpointError, WireError
+from dlrover_nb.core.runtime.gradients import check_usable
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.kernels.rule import Corrections, Rule
 from dlrover_nb.core.runtime.store.dense import DenseSlice
@@ -20,7 +21,7 @@ from dlrover_nb.core.runtime.store.rows import RowTable
 from dlrover_nb.core.structs.messages import N_BUCKET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 15  # rows taken from a part at a time: it may be a file larger than free memory
 _DROP = 1 << 13  # rows scanned in one step of a drop
 _SCAN = 1 << 20  # marks scanned at a time
+
+
+def _nothing() -> None:
+    """Do nothing between two pieces of long work."""
 
 
 class ParameterStore:
@@ -111,6 +116,16 @@ class ParameterStore:
         self._rows.check(ids)
         self._check_gradients(ids, gradients)
         self._check_dense(dense)
+        check_usable(gradients, dense)
+
+    def is_finite(self, between: Callable[[], None] = _nothing) -> bool:
+        """Whether all parameters and their optimizer state are; `between` is called every few MiB."""
+        rows = self._rows.table[: self._rows.n]
+        for chunk in _chunks(len(rows)):
+            if not np.isfinite(rows[chunk]).all():
+                return False
+            between()
+        return bool(np.isfinite(self._dense.table).all())
 
     def export(self) -> StorePart:
         """Return all parameters; the arrays are views, valid until the next change."""
@@ -120,20 +135,22 @@ class ParameterStore:
             rows.ids[: rows.n], rows.table[: rows.n], dense.range.start, dense.table[:, :n_dense]
         )
 
-    def load(self, part: StorePart, owned: Buckets) -> None:
+    def load(self, part: StorePart, owned: Buckets, between: Callable[[], None] = _nothing) -> None:
         """Take from `part`, of any layout, the rows of `owned` buckets and the overlap of the dense slice.
+
+        `between` is called every few MiB: a part may be larger than free memory.
 
         Raises
         ------
         CheckpointError
             When it is of another table or optimizer.
         """
-        self._take_rows(part, owned)
+        self._take_rows(part, owned, between)
         self.load_dense(part)
 
     def absorb(self, part: StorePart) -> None:
         """Insert or replace all rows of `part`; ignore its dense slice."""
-        self._take_rows(part, np.ones(N_BUCKET, np.bool_))
+        self._take_rows(part, np.ones(N_BUCKET, np.bool_), _nothing)
 
     def load_dense(self, part: StorePart) -> None:
         """Take the overlap of the dense slice of `part` with this one's."""
@@ -151,12 +168,10 @@ class ParameterStore:
         """Hold the dense slice of PS `index` of `n_ps` from now on; the overlap is kept."""
         self._dense.place(index, n_ps)
 
-    def begin_move(self, buckets: Buckets) -> int:
+    def begin_move(self, buckets: Buckets, between: Callable[[], None] = _nothing) -> int:
         """Mark all rows of `buckets` as pending, now and whenever they change; return how many."""
         self._moving = buckets.copy()
-        rows = self._rows
-        rows.marked[: rows.n] = rows.rows_of(buckets)
-        self.n_pending = int(np.count_nonzero(rows.marked[: rows.n]))
+        self.n_pending = self._rows.mark(buckets, between)
         self._scan_from = 0
         return self.n_pending
 
@@ -170,15 +185,20 @@ class ParameterStore:
 
     def cancel_move(self) -> None:
         """Cancel a migration; all rows are kept."""
-        self.begin_move(np.zeros(N_BUCKET, np.bool_))
+        self._moving[:] = False
+        self._rows.marked[: self._rows.n] = False
+        self.n_pending = self._scan_from = 0
 
-    def drop(self, buckets: Buckets) -> int:
+    def drop(self, buckets: Buckets, between: Callable[[], None] = _nothing) -> int:
         """Free the rows of `buckets`; return how many. Rows of other buckets may still be pending."""
-        n_gone = self._rows.remove(buckets)
-        self._moving &= ~buckets
+        n_before = self._rows.n
+        self.begin_drop(buckets)
+        while self.drop_some():
+            between()
+        self._rows.renew_map(between)
         self.n_pending = int(np.count_nonzero(self._rows.marked[: self._rows.n]))
         self._scan_from = 0
-        return n_gone
+        return n_before - self._rows.n
 
     def begin_drop(self, buckets: Buckets) -> None:
         """Free the rows of `buckets`, which are not requested any more, in the following steps."""
@@ -201,8 +221,8 @@ class ParameterStore:
                 f"got {gradient.shape}, values {'set' if self._dense.ready else 'not set'}"
             )
 
-    def _take_rows(self, part: StorePart, owned: Buckets) -> None:
-        self._check_rows(part)
+    def _take_rows(self, part: StorePart, owned: Buckets, between: Callable[[], None]) -> None:
+        self._check_rows(part, between)
         for chunk in _chunks(len(part.ids)):
             mine = np.flatnonzero(owned[part.ids[chunk] % N_BUCKET])
             ids = np.ascontiguousarray(part.ids[chunk][mine])
@@ -211,8 +231,9 @@ class ParameterStore:
             self._mark(ids, slots)
             if self._corrections is not None and len(mine):
                 self._saw_steps(part.table[chunk, -1])
+            between()
 
-    def _check_rows(self, part: StorePart) -> None:
+    def _check_rows(self, part: StorePart, between: Callable[[], None]) -> None:
         row_length = self._rows.table.shape[1]
         if part.table.shape[1:] != (row_length,):
             raise CheckpointError(
@@ -220,7 +241,9 @@ class ParameterStore:
                 "a checkpoint fits only the model and optimizer that it was made of"
             )
         try:
-            self._rows.check(part.ids)
+            for chunk in _chunks(len(part.ids)):
+                self._rows.check(part.ids[chunk])
+                between()
         except WireError as error:
             raise CheckpointError(f"the checkpoint is of another table: {error}") from error
 

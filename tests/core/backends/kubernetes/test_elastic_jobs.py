@@ -106,7 +106,7 @@ def test_where_the_operator_is_a_job_runs_under_it_if_its_user_says_so(api, olde
     asked = {wish: settled(_wants(wish), api).kubernetes.operator for wish in ("", "none", "auto", "dlrover")}
     assert asked == {"": "none", "none": "none", "auto": "dlrover", "dlrover": "dlrover"}
     assert settled(_wants("auto", TORCH), api).kubernetes.operator == "none"
-    with pytest.raises(InvalidValueError, match="tensorflow alone, got torch"):
+    with pytest.raises(InvalidValueError, match="only tensorflow programs, got torch"):
         settled(_wants("dlrover", TORCH), api)
     with pytest.raises(InvalidValueError, match="image and a command"):
         KubernetesCluster(api).submit(replace(JOB, kubernetes=OPERATED))
@@ -120,9 +120,9 @@ def test_each_generation_gets_the_document_that_it_knows_whole(api, submitted, f
     for _ in installed(api, file):
         is_older = file == OLDER
         assert dict(KubernetesCluster(api).standing().facts)["DLRover's operator"] == (
-            "is there and takes ScalePlans; export --kind elasticjob-0 fits it"
+            "is installed and takes ScalePlans; export --kind elasticjob-0 fits it"
             if is_older
-            else "is there and takes no ScalePlans; export --kind elasticjob fits it"
+            else "is installed and takes no ScalePlans; export --kind elasticjob fits it"
         )
         assert operator_of(api) is (Operator.OLDER if is_older else Operator.PRESENT)
         submitted(FOREIGN)
@@ -149,7 +149,7 @@ def test_an_elasticjob_of_others_is_left_alone_and_nothing_of_the_job_stays(api,
     spec = {"distributionStrategy": "ParameterServerStrategy", "replicaSpecs": {"worker": worker}}
     head = {"apiVersion": ELASTIC_JOB.api_version, "kind": "ElasticJob", "metadata": {"name": JOB.name}}
     api.create(ELASTIC_JOB, {**head, "spec": spec})
-    with pytest.raises(InvalidValueError, match="none of ours"):
+    with pytest.raises(InvalidValueError, match="was not created by this product"):
         submitted(FOREIGN)
     until(lambda: not api.list(KIND_JOB).items)
     assert api.get(ELASTIC_JOB, JOB.name)["spec"]["replicaSpecs"].keys() == {"worker"}
@@ -247,7 +247,9 @@ def test_where_no_scaleplans_are_served_a_plan_is_refused_with_the_reason(api, s
         _running(api, driver)
         _scale(driver, MORE)
         until(
-            lambda driver=driver: any("takes no ScalePlans here" in line for line in driver.snapshot().story)
+            lambda driver=driver: any(
+                "ScalePlans are not installed here" in line for line in driver.snapshot().story
+            )
         )
         until(lambda driver=driver: driver.snapshot().running == PLAN)
         driver.stop("ada")

@@ -173,7 +173,7 @@ def test_a_masters_pod_that_is_lost_disturbs_no_program(submit, tmp_path):
     before = job.until(is_training(plan(1)))
     words = job.words()
     job.delete("dlrover-nb/role=master")
-    now = job.until(lambda now: any("the master came back" in line for line in now.story))
+    now = job.until(lambda now: any("the master restarted" in line for line in now.story))
     now = job.until(
         lambda now: is_training(plan(1))(now) and now.train.n_sample_done > before.train.n_sample_done
     )

@@ -150,6 +150,17 @@ def test_a_line_without_a_time_is_kept_apart():
     assert parse_line("unable to retrieve container logs") == (0, "unable to retrieve container logs")
 
 
+def test_no_line_is_lost_where_a_machines_clock_is_set_back(monkeypatch):
+    times = ("01:00:01", "01:00:02", "00:00:03", "00:00:04", "01:00:01", "01:00:03")
+    api = Cut([f"1970-01-01T{at}.5Z line {n}" for n, at in enumerate(times)], each=99)
+    logs = PodLogs(api)
+    monkeypatch.setattr("dlrover_nb.core.backends.kubernetes.external_logs.PAUSE_S", 0)
+    logs.begin({"worker-0": 3601 * 10**9})
+    logs.see("worker-0", {"metadata": {"name": "a-worker-0"}, "status": {"phase": "Succeeded"}})
+    logs._followed["worker-0"].join(LIMIT_S)
+    assert [line.text for line in logs.take()] == [f"line {n}" for n in range(len(times))]
+
+
 class Cut:
     """An API server whose connections break after so many lines each."""
 

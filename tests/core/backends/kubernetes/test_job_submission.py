@@ -191,9 +191,9 @@ def test_a_user_without_rights_is_told_what_he_may_not_and_changes_nothing(contr
         alice.submit(SPEC)
     with pytest.raises(Forbidden, match="alice may not list pods in namespace"):
         alice.jobs()
-    with pytest.raises(BackendError, match="you see neither machines nor a quota from namespace"):
+    with pytest.raises(BackendError, match="neither machines nor a quota are visible from namespace"):
         alice.capacity()
-    assert "you see neither its machines" in alice.description
+    assert "neither its machines" in alice.description
     assert not left(admin)
     alice.shutdown()
 
@@ -201,11 +201,11 @@ def test_a_user_without_rights_is_told_what_he_may_not_and_changes_nothing(contr
 def test_a_name_that_runs_is_refused_and_one_that_a_dead_client_left_is_free(cluster, monkeypatch):
     job, _ = new_pod_job(SPEC, None, (), None)
     cluster.api.create(JOB, master_job(job, namespace=cluster.api.namespace))
-    with pytest.raises(InvalidValueError, match="a job named clicks is here already"):
+    with pytest.raises(InvalidValueError, match="a job named clicks exists already"):
         cluster.submit(SPEC)
     monkeypatch.setattr(submission, "GIVEN_UP_S", -60.0)
     cluster.submit(SPEC)
-    with pytest.raises(InvalidValueError, match="a job named clicks is here already"):
+    with pytest.raises(InvalidValueError, match="a job named clicks exists already"):
         cluster.submit(SPEC)
 
 
@@ -238,7 +238,7 @@ def test_a_master_leaves_its_end_over_one_that_is_there_with_no_more_rights_than
 def test_somebody_elses_object_in_the_place_of_a_jobs_end_says_nothing(admin, cluster):
     admin.create(CONFIG_MAP, {"metadata": {"name": end_name("clicks")}})
     cluster.submit(SPEC)
-    with pytest.raises(InvalidValueError, match="a job named clicks is here already"):
+    with pytest.raises(InvalidValueError, match="a job named clicks exists already"):
         cluster.submit(SPEC)
 
 
@@ -247,7 +247,9 @@ def test_a_job_from_a_file_has_no_keys_at_first_and_can_be_deleted_by_force_alon
     admin.create(JOB, master_job(job, namespace=admin.namespace))
     admin.create(SECRET, {"metadata": {"name": "clicks-job"}})
     for ask in (cluster.job, cluster.delete):
-        with pytest.raises(BackendError, match="job clicks has not begun: its master makes its keys first"):
+        with pytest.raises(
+            BackendError, match="job clicks has not begun: its master is still creating its keys"
+        ):
             ask("clicks")
     assert [line.phase for line in cluster.jobs()] == [JobPhase.STARTING]
     assert "is deleted" in cluster.delete("clicks", force=True)
@@ -259,7 +261,7 @@ def test_a_job_of_somebody_elses_kind_keeps_its_name(cluster):
     document = master_job(job, namespace=cluster.api.namespace)
     document["metadata"] = {"name": "clicks", "labels": {"app": "theirs"}}
     cluster.api.create(JOB, document)
-    with pytest.raises(InvalidValueError, match="that is none of ours"):
+    with pytest.raises(InvalidValueError, match="that was not created by this product"):
         cluster.submit(SPEC)
     with pytest.raises(NotFoundError):
         cluster.delete("clicks", force=True)

@@ -44,6 +44,7 @@ from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
 from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.waits import listening
 
 JOB = PodJob(JobSpec("quick-start"), None, "0123abcd", "public", "secret-key", "the-token")
 LABELS = {"dlrover-nb/job": "quick-start", "dlrover-nb/run": "0123abcd"}
@@ -222,7 +223,7 @@ def test_a_picture_that_the_client_has_is_not_sent_again(served, way, link):
 @pytest.mark.parametrize("token", ["", "the-toke", "the-token2"])
 def test_who_does_not_know_the_token_is_told_nothing_but_that(served, way, token):
     other = KubernetesLink(way, replace(JOB, access=token), sleep=lambda _: None)
-    with pytest.raises(BackendError, match=r"does not take this client.s access token") as caught:
+    with pytest.raises(BackendError, match=r"does not accept this client.s access token") as caught:
         other.snapshot()
     assert not token or token not in str(caught.value)
     assert not served.asked
@@ -280,7 +281,7 @@ def test_before_the_job_begins_its_picture_says_what_it_waits_for(service, link,
             },
             "waits: CrashLoopBackOff: No module named dlrover_nb",
         ),
-        ({}, "on its way to a machine"),
+        ({}, "is being scheduled"),
     ],
 )  # fmt: skip
 def test_a_master_that_is_not_up_yet_is_no_error_and_says_why(way, link, status, told):
@@ -292,7 +293,7 @@ def test_a_master_that_is_not_up_yet_is_no_error_and_says_why(way, link, status,
 
 def test_what_keeps_a_masters_pod_from_being_made_is_told(way, link):
     way.pods = []
-    assert "has not made its master's pod yet" in link.snapshot().message
+    assert "has not created its master's pod yet" in link.snapshot().message
     way.events = [
         {"type": "Normal", "reason": "Made", "message": "a pod", "lastTimestamp": "2026-01-01T00:00:09Z"},
         {"type": "Warning", "reason": "Old", "message": "old", "lastTimestamp": "2026-01-01T00:00:01Z"},
@@ -303,7 +304,7 @@ def test_what_keeps_a_masters_pod_from_being_made_is_told(way, link):
             "lastTimestamp": "2026-01-01T00:00:05Z",
         },
     ]
-    assert link.snapshot().message == "its master's pod cannot be made: FailedCreate: full"
+    assert link.snapshot().message == "its master's pod cannot be created: FailedCreate: full"
 
 
 def test_a_replaced_master_is_found_again(served, way, link, naps):
@@ -323,7 +324,7 @@ def test_who_looks_at_a_job_is_told_soon_that_its_master_is_gone_and_who_asks_wa
     way.pods = []
     for ask, waited_s in ((looks.snapshot, 5), (looks.series, 5), (job.snapshot, 60), (job.explain, 60)):
         naps.clear()
-        with pytest.raises(BackendError, match="is gone and comes back"):
+        with pytest.raises(BackendError, match="was lost and is restarting"):
             ask()
         assert sum(naps) == waited_s
     naps.clear()
@@ -355,6 +356,36 @@ def test_an_api_server_that_was_away_is_asked_again_but_a_decision_is_not(served
     with pytest.raises(Unreachable):
         link.decide(builders.snapshot().decisions[0])
     assert (way.n_asked, served.asked) == (n_asked + 1, [])
+
+
+def test_a_call_waits_for_a_master_that_continues_the_job_as_long_as_it_gets_on(service, way):
+    master, naps, told = Served(), [], []
+
+    def nap(seconds):
+        naps.append(seconds)
+        n_read = int(sum(naps) // 50)
+        service.set_resuming(f"reads its journal: {n_read} of 4 MB")
+        if n_read == 4:
+            service.serve(master)
+
+    link = KubernetesLink(way, JOB, sleep=nap, monotonic=lambda: sum(naps))
+    service.set_resuming("reads its journal: 0 of 4 MB")
+    with listening(told.append):
+        link.choose(ShardChoice(3, ShardAction.RETRY, "ada", "mended"))
+    assert len(master.choices) == 1
+    assert sum(naps) == 200
+    head = "the master of job quick-start, which reads its journal:"
+    assert told == [f"{head} {n} of 4 MB" for n in range(4)]
+
+
+def test_a_master_that_does_not_get_on_is_given_up_and_views_say_what_it_does(service, way, link, naps):
+    service.set_resuming("reads its journal: 1 of 4 MB")
+    with pytest.raises(BackendError, match=r"is restarting \(reads its journal: 1 of 4 MB\); try again"):
+        link.decide(builders.snapshot().decisions[0])
+    assert sum(naps) == 60
+    now = link.with_short_timeout().snapshot()
+    assert (now.phase, now.message) == (JobPhase.STARTING, "reads its journal: 1 of 4 MB")
+    assert sum(naps) == 60
 
 
 def test_an_ended_job_shows_its_last_picture(way, link):
@@ -399,7 +430,7 @@ def test_a_job_whose_master_could_not_run_has_failed_with_the_reason(way, link):
 def test_a_deleted_job_and_another_run_of_its_name_are_told_apart(served, way, link):
     way.pods = []
     way.job["metadata"]["labels"]["dlrover-nb/run"] = "ffffffff"
-    with pytest.raises(NotFoundError, match="another one is there; attach quick-start"):
+    with pytest.raises(NotFoundError, match="a newer one exists; attach quick-start"):
         link.snapshot()
     way.job = None
     with pytest.raises(NotFoundError, match="was deleted from namespace n"):

@@ -46,7 +46,7 @@ def test_a_job_that_was_given_up_tells_why():
     told = master_status(job(FAILED), [pod("m1", ready=False, phase="Failed")], run="r")
     assert told == Over("BackoffLimitExceeded: six times")
     assert master_status(job(FAILED | {"status": "False"}), [], run="r") == Beginning(
-        "the cluster has not made its master's pod yet"
+        "the cluster has not created its master's pod yet"
     )
 
 

@@ -284,7 +284,7 @@ def test_an_image_that_cannot_be_pulled_is_given_up_with_the_first_reason(job):
         assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "ErrImagePull: no such host"}
     job.turn(after_s=PULL_LIMIT_S / 3)
     (exited,) = job.ended
-    assert exited.why == "it could not begin within 3 min: ErrImagePull: no such host"
+    assert exited.why == "it could not start within 3 min: ErrImagePull: no such host"
     assert not exited.retryable
     job.turn(after_s=FORCE_AFTER_S + AGAIN_S)
     job.turn(after_s=FORCE_AFTER_S + AGAIN_S)
@@ -298,9 +298,9 @@ def test_a_container_that_takes_long_to_make_is_told_and_not_for_ever(job):
     job.turn()
     assert job.reconciler.waiting(job.cluster.at_s) == {}
     job.turn(after_s=SLOW_S)
-    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "node1 makes its container"}
+    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "node1 is creating its container"}
     job.reconciler.pod_explained("ps-0", "FailedMount: no such secret")
-    told = {"ps-0": "node1 makes its container: FailedMount: no such secret"}
+    told = {"ps-0": "node1 is creating its container: FailedMount: no such secret"}
     assert job.reconciler.waiting(job.cluster.at_s) == told
     job.turn(after_s=PREPARE_LIMIT_S)
     assert job.ended[0].retryable
@@ -312,11 +312,11 @@ def test_a_pod_that_its_machine_never_notices_is_replaced(job):
     job.turn()
     job.turn()
     job.turn(after_s=SLOW_S)
-    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "node1 has not noticed its pod"}
+    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "node1 has not started its pod yet"}
     job.turn(after_s=UNTAKEN_LIMIT_S)
     (exited,) = job.ended
     assert exited.retryable
-    assert "node1 has not noticed its pod" in exited.why
+    assert "node1 has not started its pod yet" in exited.why
 
 
 def test_a_pod_that_no_scheduler_has_looked_at_is_waited_for(job):
@@ -326,7 +326,7 @@ def test_a_pod_that_no_scheduler_has_looked_at_is_waited_for(job):
     job.turn()
     job.turn(after_s=2 * UNTAKEN_LIMIT_S)
     assert job.ended == []
-    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "no scheduler has looked at it yet"}
+    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "it has not been scheduled yet"}
 
 
 def is_question(order):

@@ -171,7 +171,7 @@ def test_a_container_that_is_put_beside_ours_hides_nothing():
 
 def test_the_end_of_a_log_is_told_without_its_head_and_not_at_length():
     logged = "2026-11-21T23:30:55.123Z ERROR dlrover_nb: no rows in /data\n\n"
-    assert pod_status("n", ended(message=logged)).exited.why == "exit code 1: dlrover_nb: no rows in /data"
+    assert pod_status("n", ended(message=logged)).exited.why == "exit code 1: no rows in /data"
     told = pod_status("n", ended(message="x" * 4000)).exited.why
     assert len(told) < 400
     assert "\n" not in pod_status("n", ended("StartError", 128, "a\nb")).exited.why

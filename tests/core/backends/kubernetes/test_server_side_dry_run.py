@@ -129,9 +129,9 @@ def test_what_a_schema_of_ours_cannot_know_is_told(api) -> None:
     file, secret, *_, job = _documents("pods", JOB, api)
     api.create(CONFIG_MAP, file)
     (there,) = judge(api, [file])
-    assert (there.is_wrong, "there already" in there.words) == (False, True)
+    assert (there.is_wrong, "exists already" in there.words) == (False, True)
     (missing,) = judge(api, [{**secret, "metadata": {**secret["metadata"], "namespace": "nowhere"}}])
-    assert (missing.is_wrong, missing.words) == (False, "there is no namespace nowhere to judge it in")
+    assert (missing.is_wrong, missing.words) == (False, "there is no namespace nowhere to check it in")
     broken = {**job, "spec": {**job["spec"], "parallelism": -1}}
     (refused,) = judge(api, [broken])
     assert refused.is_wrong

@@ -24,7 +24,7 @@ def rows_at(path: str, *mounts: str) -> JobSpec:
 
 
 def test_rows_on_a_volume_are_left_to_the_master_and_own_code_is_packed_for_it() -> None:
-    spec, features, packed = looked_at(
+    spec, features, _, packed = looked_at(
         rows_at("/data/rows.parquet", "/data"), model=lambda _: None, data=None
     )
     assert features is None
@@ -45,7 +45,7 @@ def test_rows_that_come_as_an_object_are_looked_at_here(tmp_path: Path) -> None:
             return {"label": [0.0, 1.0, 0.0, 1.0][start:stop], "x": [1.0, 2.0, 3.0, 4.0][start:stop]}
 
     spec = replace(SPEC, data=replace(SPEC.data, holdout=0.25))
-    found, features, packed = looked_at(spec, model=None, data=Rows())
+    found, features, _, packed = looked_at(spec, model=None, data=Rows())
     assert features is not None
     assert found.data.path == packed[0].code
 

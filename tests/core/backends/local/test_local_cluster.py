@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -18,11 +19,13 @@ from waiting import until
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.backends.local.link import LocalLink
-from dlrover_nb.core.backends.local.record import MASTER, SUBMISSION, read_end, read_master
+from dlrover_nb.core.backends.local.record import MASTER, PROGRESS, SUBMISSION, read_end, read_master
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.rundir.journal import SEGMENT_BYTES, segments
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.waits import listening
 
 SPEC = JobSpec("quick", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000)
 ATTACH = """
@@ -105,6 +108,26 @@ def test_a_killed_master_is_started_again_by_the_next_call_and_keeps_the_nodes(r
     assert running.snapshot().phase is JobPhase.TRAINING
     assert read_master(running.link.folder).pid != killed.pid
     assert node_pids(running) == nodes
+
+
+def test_who_waits_for_a_master_that_reads_a_long_journal_is_told_how_far_it_is(running):
+    folder, nodes, told = running.link.folder, node_pids(running), []
+    killed = read_master(folder)
+    os.kill(killed.pid, signal.SIGKILL)
+    until(lambda: not killed.is_alive, what="its end")
+    newest = segments(folder)[-1]
+    last = [line for line in newest.events.read_bytes().splitlines() if line.startswith(b'["Ticked')][-1]
+    with newest.events.open("ab") as journal:
+        journal.write(b"\n" + (last + b"\n") * (2 * SEGMENT_BYTES // len(last)))
+    with listening(told.append):
+        assert running.snapshot().phase is JobPhase.TRAINING
+    assert told
+    assert all(
+        re.fullmatch(r"the master of job quick, which reads its journal: \d+ of \d+ MB", t) for t in told
+    )
+    assert node_pids(running) == nodes
+    assert not (folder / PROGRESS).exists()
+    until(lambda: segments(folder)[-1].number == newest.number + 1, what="another segment")
 
 
 def test_other_jobs_see_what_a_job_holds(running, tmp_path):

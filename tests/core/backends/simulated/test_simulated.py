@@ -12,7 +12,7 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
-from dlrover_nb.core.client.handle import Until
+from dlrover_nb.core.client.until import Until
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.errors import (
@@ -165,7 +165,8 @@ def test_logs_say_that_a_simulated_node_writes_none_and_how_it_was_killed(cluste
     until("a killed PS", lambda: any("killed at" in line.text for line in handle.logs("ads-ps-1")))
     assert (handle.logs("ads-ps-1")[-1].level, handle.logs("ads-ps-1")[-1].node) == ("ERROR", "ads-ps-1")
     until(
-        "a report", lambda: any("writes nothing itself" in line.text for line in handle.logs("ads-worker-1"))
+        "a report",
+        lambda: any("has no output of its own" in line.text for line in handle.logs("ads-worker-1")),
     )
     assert {"ads-ps-1", "ads-worker-1"} <= {line.node for line in handle.logs()}
     with pytest.raises(NotFoundError, match="did you mean ads-worker-1"):
@@ -217,7 +218,7 @@ def test_an_applied_change_is_waited_for_until_it_is_measured_and_then_the_job_i
 def test_a_stopped_job_stays_stopped_and_its_name_is_taken(cluster):
     handle = cluster.add(job())
     assert handle.stop(why="enough").phase is JobPhase.STOPPED
-    with pytest.raises(InvalidValueError, match="ads was here already"):
+    with pytest.raises(InvalidValueError, match="ads exists already"):
         cluster.add(job())
 
 
@@ -289,7 +290,9 @@ def test_connect_makes_one_and_a_users_job_runs_there():
         assert cluster.capacity().total_cpu == 64
         handle = cluster.submit(JobSpec("quick-start", n_epoch=200))
         until("training", lambda: handle.snapshot().train.n_sample_done > 0)
-        with pytest.raises(InvalidValueError, match="a simulated job leaves nothing; stop quick-start"):
+        with pytest.raises(
+            InvalidValueError, match="a simulated job has nothing to delete; stop quick-start"
+        ):
             cluster.delete("quick-start", force=True)
     finally:
         cluster.shutdown(force=True)

@@ -362,7 +362,9 @@ def test_a_kill_amid_saving_leaves_the_last_good_one(shm, tmp_path, amid):
     with memory_image(parts[-1], shm=shm) as image:
         assert image.header == {"n": len(parts)}
         assert all((array == len(parts)).all() for array in image.arrays.values())
-    with pytest.raises(CheckpointError, match="no whole copy" if amid == "copy" else "expected checkpoint 1"):
+    with pytest.raises(
+        CheckpointError, match="no complete copy" if amid == "copy" else "expected checkpoint 1"
+    ):
         memory_image(parts[0], shm=shm).__enter__()
     assert read_url(f"{tmp_path}/part-2", lines[1][1]).header == {"n": 2}
     assert not Path(f"{tmp_path}/part-3").exists()

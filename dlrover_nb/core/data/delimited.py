@@ -1,0 +1,335 @@
+"""Rows in CSV and TSV files: text with a header, one record to a line.
+
+A file is read where it lies, by ranges of bytes (`core.data.records`): a copy as Parquet would be faster to
+read but needs the disk again, and nodes on other machines could not read it. Types are those of the whole
+file as far as a sample knows them: its first rows and rows spread evenly behind them, so every node that
+opens the same file takes the same. Numbers are numbers, all else is text, and columns of ids that hold whole
+numbers stay whole, as pandas reads them: a model that was trained on a file also scores DataFrames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from dlrover_nb.core.data.kinds import check_distinct, kind_of
+from dlrover_nb.core.data.records import STRIDE, index_records, lines_before
+from dlrover_nb.core.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+SEPARATORS = (",", ";", "\t", "|")  # the first one in the header separates the fields of a CSV file
+MISSING = (  # as pandas reads them
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+    "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
+FIRST, SPREAD = 8, 16  # strides of the sample: at the beginning, and evenly behind them
+_HEADER_BYTES = 1 << 20
+_BOM = b"\xef\xbb\xbf"
+_OTHERS = {  # how files begin that are no plain text
+    b"\x1f\x8b": ("gzip-compressed", "unpack it with gunzip"),
+    b"PK\x03\x04": ("a ZIP archive or an Excel file", "save it as CSV"),
+    b"PAR1": ("a Parquet file", "set data.format to parquet"),
+    b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
+    b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
+}
+_QUOTED = re.compile(r'"[^"]*"')
+_CONVERSION = re.compile(r"In CSV column #(?P<column>\d+): .*?invalid value '(?P<value>.*)'", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The columns of a file, what separates its fields, and the byte where its records begin."""
+
+    names: tuple[str, ...]
+    separator: str
+    end: int
+
+
+class DelimitedSource:
+    """A file of delimited text.
+
+    Parameters
+    ----------
+    path
+        The file.
+    separator
+        What separates its fields; None: found in its header.
+    ids
+        Columns that are used as ids: their whole numbers are not rounded.
+    types
+        Types of the columns that are read; None: those of a sample.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        separator: str | None = None,
+        *,
+        ids: Collection[str] = (),
+        types: Mapping[str, pa.DataType] | None = None,
+    ) -> None:
+        self._path = path
+        self._header = read_header(path, separator)
+        self._index = index_records(path, self._header.end)
+        self._ids = ids
+        self._types: dict[str, pa.DataType] = {}
+        self.n_row = self._index.n_record
+        if self._index.ends_quoted:
+            self._blame_rest()
+        self.use(narrowed([self], ids) if types is None else types)
+
+    def use(self, types: Mapping[str, pa.DataType]) -> None:
+        """Read the columns with these types from now on."""
+        self.types = self._types = dict(types)
+        self.kinds = {name: kind_of(kind) for name, kind in types.items()}
+
+    def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
+        """Return rows [start, stop) of some columns."""
+        types = {name: self._types[name] for name in columns}
+        if start == stop:
+            return pa.schema(list(types.items())).empty_table()
+        first, end = start // STRIDE, -(-stop // STRIDE)
+        return self._parsed(first, end, types).slice(start - first * STRIDE, stop - start)
+
+    def _parsed(self, first: int, stop: int, types: Mapping[str, pa.DataType]) -> pa.Table:
+        """Return strides [first, stop); the columns of `types`, or all with their inferred types."""
+        begin, end = self._index.span(first, stop)
+        with self._path.open("rb") as file:
+            file.seek(begin)
+            text = file.read(end - begin)
+        try:
+            table = pacsv.read_csv(
+                io.BytesIO(text),
+                read_options=pacsv.ReadOptions(
+                    column_names=self._header.names, use_threads=False, block_size=len(text) + 1
+                ),
+                parse_options=pacsv.ParseOptions(delimiter=self._header.separator, newlines_in_values=True),
+                convert_options=pacsv.ConvertOptions(
+                    column_types=dict(types),
+                    include_columns=list(types),
+                    null_values=MISSING,
+                    strings_can_be_null=True,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            self._blame(text, begin, error)
+        if table.num_rows != min(stop * STRIDE, self.n_row) - first * STRIDE:
+            self._blame(text, begin, None)
+        return table
+
+    # types
+
+    @cached_property
+    def found(self) -> dict[str, tuple[pa.DataType, ...]]:
+        """The types that each column has in the sampled rows."""
+        schemas = [self._parsed(at, at + 1, {}).schema for at in self._sampled()]
+        return {name: tuple({schema.field(name).type for schema in schemas}) for name in self._header.names}
+
+    def _sampled(self) -> list[int]:
+        n_stride = len(self._index.starts)
+        spread = np.linspace(FIRST, n_stride - 1, SPREAD if n_stride > FIRST else 0).astype(int).tolist()
+        return sorted({*range(min(FIRST, n_stride)), *spread})
+
+    def is_unsigned(self, name: str) -> bool:
+        """Whether all that is sampled are whole numbers of 64 bits, which no float holds exactly."""
+        try:
+            for at in self._sampled():
+                pc.cast(self._parsed(at, at + 1, {name: pa.string()}).column(name), pa.uint64())
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    # errors
+
+    def _blame(self, text: bytes, begin: int, error: Exception | None) -> NoReturn:
+        """Raise an error that names the line at fault."""
+        n_before = lines_before(self._path, begin)
+        try:
+            lines = text.decode()
+        except UnicodeDecodeError as wrong:
+            line = n_before + text[: wrong.start].count(b"\n") + 1
+            raise InvalidValueError(
+                f"line {line} of {self._path} is not UTF-8 text; save the file as UTF-8, for example with "
+                "iconv -f latin1 -t utf-8"
+            ) from wrong
+        records = list(_records(lines, self._header.separator, n_before + 1))
+        self._blame_length(records)
+        if found := _CONVERSION.search(str(error)):
+            self._blame_value(records, int(found["column"]), found["value"])
+        line = next((n for n, fields in records if any('"' in field for field in fields)), n_before + 1)
+        raise InvalidValueError(
+            f"cannot read {self._path} at line {line}: {_reason(error)}; put a value with a quotation mark "
+            "in quotation marks, and write the mark twice"
+        ) from error
+
+    def _blame_rest(self) -> NoReturn:
+        """Raise the error of a quotation mark that is never closed, with the line of the first odd record."""
+        begin = self._header.end
+        with self._path.open("r", encoding="utf-8", errors="replace", newline="") as file:
+            file.seek(begin)
+            records = _records(file, self._header.separator, lines_before(self._path, begin) + 1)
+            n = len(self._header.names)
+            line = next((line for line, fields in records if len(fields) != n or "\n" in fields[-1]), 1)
+        raise InvalidValueError(
+            f"{self._path} has a quotation mark that is never closed, near line {line}; close it, or write "
+            "a mark within a value twice"
+        )
+
+    def _blame_length(self, records: list[tuple[int, list[str]]]) -> None:
+        n = len(self._header.names)
+        for line, fields in records:
+            if len(fields) != n:
+                raise InvalidValueError(
+                    f"line {line} of {self._path} has {len(fields)} fields, expected {n} as in the header; "
+                    "repair or remove the line"
+                )
+
+    def _blame_value(self, records: list[tuple[int, list[str]]], column: int, value: str) -> None:
+        name = self._header.names[column]
+        kind = "whole numbers" if name in self._ids else "numbers"
+        if name in self._types and pa.types.is_temporal(self._types[name]):
+            kind = "times"
+        advice = (
+            "write it as text in a Parquet file" if name in self._ids else "name the column in categorical"
+        )
+        for line, fields in records:
+            if fields[column] == value:
+                raise InvalidValueError(
+                    f"line {line} of {self._path}: column {name!r} holds {kind} in the rows before it was "
+                    f"submitted, got {value[:40]!r}; repair the line, or {advice}"
+                )
+
+
+def narrowed(sources: Sequence[DelimitedSource], ids: Collection[str]) -> dict[str, pa.DataType]:
+    """Return the types that the columns of some files are read with, by a sample of all of them.
+
+    Whole numbers that are no ids may have a fraction in other rows.
+    """
+    types = {}
+    for name in sources[0].found:
+        kind = _common([each for source in sources for each in source.found.get(name, ())])
+        if name not in ids:
+            kind = pa.float64() if pa.types.is_integer(kind) else kind
+        elif pa.types.is_floating(kind) and all(source.is_unsigned(name) for source in sources):
+            kind = pa.uint64()
+        types[name] = kind
+    return types
+
+
+def read_header(path: Path, separator: str | None) -> Header:
+    """Read the names of the columns.
+
+    Raises
+    ------
+    InvalidValueError
+        When the file is no text, or its first line does not name columns.
+    """
+    with path.open("rb") as file:
+        text = file.read(_HEADER_BYTES)
+    for begin, (what, advice) in _OTHERS.items():
+        if text.startswith(begin):
+            raise InvalidValueError(f"{path} is {what}, expected plain text; {advice}")
+    end = _header_end(text)
+    try:
+        line = text[:end].removeprefix(_BOM).decode().strip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InvalidValueError(f"line 1 of {path} is not UTF-8 text; save the file as UTF-8") from error
+    if "\r" in _QUOTED.sub("", line):
+        raise InvalidValueError(
+            f"lines of {path} end with a carriage return alone; end them with a line feed"
+        )
+    if line.count('"') % 2:
+        raise InvalidValueError(
+            f"{path} has a quotation mark that is never closed, near line 1; close it, or leave it out"
+        )
+    found = separator or next((s for s in SEPARATORS if s in line), SEPARATORS[0])
+    try:
+        fields = next(csv.reader(io.StringIO(line, newline=""), delimiter=found), [])
+    except csv.Error as error:
+        raise InvalidValueError(
+            f"the header of {path} cannot be read ({error}); its first line must name the columns"
+        ) from error
+    return Header(_checked_names(fields, path), found, end)
+
+
+def _header_end(text: bytes) -> int:
+    """Return where the first line that is not blank ends."""
+    end, bom = 0, text.removeprefix(_BOM)
+    n_bom = len(text) - len(bom)
+    while 0 <= end < len(bom):
+        begin, end = end, _line_end(bom, end)
+        if end == 0:
+            return len(text)
+        if bom[begin:end].strip():
+            return end + n_bom
+    return len(text)
+
+
+def _line_end(text: bytes, begin: int) -> int:
+    """Return where a line ends whose breaks within quotation marks are part of names; 0: nowhere."""
+    end = begin
+    while end := text.find(b"\n", end) + 1:
+        if text.count(b'"', begin, end) % 2 == 0:
+            return end
+    return text.find(b"\n", begin) + 1  # a mark that is never closed: the records tell its line
+
+
+def _checked_names(fields: Sequence[str], path: Path) -> tuple[str, ...]:
+    names = tuple(field.strip() or f"column_{i}" for i, field in enumerate(fields, 1))
+    if not any(field.strip() for field in fields):
+        raise InvalidValueError(f"{path} has no header; its first line must name the columns")
+    if all(_is_number(name) for name in names):
+        raise InvalidValueError(
+            f"line 1 of {path} holds numbers, expected the names of the columns; add a line with names"
+        )
+    check_distinct(names, path)
+    return names
+
+
+def _records(text: str | io.TextIOBase, separator: str, line: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the line where each record begins, and its fields."""
+    lines = io.StringIO(text, newline="") if isinstance(text, str) else text
+    reader, before = csv.reader(lines, delimiter=separator), 0
+    with contextlib.suppress(csv.Error):  # a cell of more than 128 KiB; the reason is then without its line
+        for fields in reader:
+            if fields:
+                yield line + before, fields
+            before = reader.line_num
+
+
+def _common(types: Sequence[pa.DataType]) -> pa.DataType:
+    """Return the one type that values of all these can be read as; text where there is no other."""
+    found = {kind for kind in types if not pa.types.is_null(kind)}
+    if len(found) == 1:
+        (kind,) = found
+        return pa.string() if pa.types.is_binary(kind) else kind  # bytes that are no UTF-8 are refused
+    if found and all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in found):
+        return pa.float64()
+    if found and all(pa.types.is_timestamp(kind) for kind in found):
+        return pa.timestamp("ns")
+    return pa.string()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _reason(error: Exception | None) -> str:
+    return "its quotation marks do not match" if error is None else str(error).strip().splitlines()[0]

@@ -1,0 +1,257 @@
+"""Rows numbered over the files of a data set.
+
+A submit opens all files: it counts their rows, checks that their columns agree and decides one type for
+each. What it found travels with the job, so that a node lists nothing and opens a file when a shard of its
+rows comes up. Files that appear later are no part of the job. One that has changed would give other rows
+under the same numbers: a file is compared with its size and parts of its content as they were at the submit
+when it is opened, and by its time and size before each read; a file of another machine may have another
+time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Protocol, cast
+
+import numpy as np
+
+from dlrover_nb.core.data import remote
+from dlrover_nb.core.data.cache import data_cache
+from dlrover_nb.core.data.columns import aligned, check_same, common_types, joined
+from dlrover_nb.core.data.compressed import plain
+from dlrover_nb.core.data.delimited import DelimitedSource, narrowed
+from dlrover_nb.core.data.kinds import kind_of
+from dlrover_nb.core.data.listing import name_of
+from dlrover_nb.core.data.remote import RemoteFile
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.structs.datafiles import TEXT
+from dlrover_nb.core.structs.file_rows import FileRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from dlrover_nb.core.data.kinds import Kind
+    from dlrover_nb.core.data.listing import DataFile
+    from dlrover_nb.core.structs.job import DataSpec
+
+N_WARM, N_OPEN = 2, 64  # files whose decoded rows stay in memory, and files that stay open
+_WHOLE, _BLOCK, _N_BLOCK = (
+    1 << 18,
+    1 << 12,
+    64,
+)  # bytes: of a file that is hashed whole, of parts of a larger one
+
+
+class OneFile(Protocol):
+    """Rows of one file."""
+
+    @property
+    def n_row(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Columns in the file's order, with their kind."""
+        ...
+
+    @property
+    def types(self) -> Mapping[str, pa.DataType]:
+        """Columns with their types."""
+        ...
+
+    def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
+        """Return rows [start, stop) of some columns."""
+        ...
+
+
+class _Opened:
+    """A file that is open, and what it looked like then."""
+
+    def __init__(self, file: DataFile, path: Path, source: OneFile) -> None:
+        self.file, self.path, self.source = file, path, source
+        self.looks = looks_of(path)
+
+
+class FilesSource:
+    """The rows of some files, one after the other.
+
+    Parameters
+    ----------
+    data, files
+        The data, and its files.
+    open_file
+        Opens one of them, with the types of its columns where they are known.
+    known, types
+        What a submit found; empty: this is the submit.
+
+    Raises
+    ------
+    InvalidValueError
+        When a file is not of the format, or its columns are not those of the others.
+    """
+
+    def __init__(
+        self,
+        data: DataSpec,
+        files: Sequence[DataFile],
+        open_file: Callable[[Path, Mapping[str, pa.DataType] | None], OneFile],
+        *,
+        known: Sequence[FileRows] = (),
+        types: Mapping[str, pa.DataType] | None = None,
+    ) -> None:
+        self._data, self._files, self._open_file = data, files, open_file
+        self._opened: OrderedDict[int, _Opened] = OrderedDict()
+        self.types: Mapping[str, pa.DataType] = types or {}
+        self.files = tuple(known)
+        if not known:
+            self._look()
+        self._starts = np.concatenate([[0], np.cumsum([file.n_row for file in self.files])]).astype(np.int64)
+        self.n_row = int(self._starts[-1])
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Columns in the first file's order, with their kind."""
+        return {name: kind_of(kind) for name, kind in self.types.items()}
+
+    def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
+        """Return rows [start, stop) of some columns."""
+        first = int(np.searchsorted(self._starts, start, side="right")) - 1
+        last = max(first + 1, int(np.searchsorted(self._starts, stop, side="left")))
+        parts: list[pa.Table] = []
+        for i in range(min(first, len(self.files) - 1), min(last, len(self.files))):
+            at, n_row = int(self._starts[i]), self.files[i].n_row
+            low, high = min(max(start - at, 0), n_row), min(stop - at, n_row)
+            if low < high or not parts:
+                table = self._file(i).source.read(low, max(low, high), columns)
+                parts.append(aligned(table, self.types, self.files[i].name))
+        return joined([part for part in parts if part.num_rows] or parts[:1])
+
+    def some(self, n_file: int, after: int) -> Iterator[tuple[int, OneFile]]:
+        """Yield (first row, rows) of a few files that have rows behind row `after`, spread evenly."""
+        behind = [
+            i for i, file in enumerate(self.files) if file.n_row and self._starts[i] + file.n_row > after
+        ]
+        places = np.linspace(0, max(len(behind) - 1, 0), min(n_file, len(behind)))
+        for i in (behind[k] for k in np.unique(places.astype(int))):
+            yield int(self._starts[i]), self._file(i).source
+
+    # a submit
+
+    def _look(self) -> None:
+        """Open all files, and decide what nodes read them with."""
+        names, rows, types, texts = [name_of(file) for file in self._files], [], [], []
+        for i, name in enumerate(names):
+            opened = self._file(i)
+            rows.append(FileRows(name, opened.source.n_row, identity_of(opened.path)))
+            types.append(opened.source.types)
+            if isinstance(opened.source, DelimitedSource):
+                texts.append(opened.source)
+        wanted = self._wanted()
+        check_same(names, [self._without_excluded(each) for each in types], wanted)
+        if len(texts) == len(names):
+            self.types = narrowed(texts, self._data.categorical)
+        else:
+            self.types = common_types(names, types, wanted or self._without_excluded(types[0]))
+        for source in texts:
+            source.use({name: kind for name, kind in self.types.items() if name in source.types})
+        self.files = tuple(rows)
+
+    def _wanted(self) -> Sequence[str] | None:
+        """Return the columns that the user named; None where all are used."""
+        named = (*self._data.numeric, *self._data.categorical)
+        return (self._data.label, *named) if named else None
+
+    def _without_excluded(self, names: Collection[str]) -> list[str]:
+        return [name for name in names if name not in self._data.exclude]
+
+    # files
+
+    def _file(self, i: int) -> _Opened:
+        """Return a file, opened again where it has another look; only a few keep rows in memory."""
+        opened = self._opened.get(i)
+        if opened is None or looks_of(opened.path) != opened.looks:
+            opened = self._opened[i] = self._open(i)
+        self._opened.move_to_end(i)
+        self._release()
+        return opened
+
+    def _open(self, i: int) -> _Opened:
+        file = self._files[i]
+        path = self._on_this_machine(file)
+        known = self.files[i] if self.files else None
+        if known is not None and identity_of(path) != known.identity:
+            raise self._changed(known.name)
+        try:
+            source = self._open_file(path, self.types or None)
+        except OSError as error:
+            raise NotFoundError(
+                f"cannot read {name_of(file)}: {error.strerror or error}; let its owner "
+                "allow it, or check the disk"
+            ) from error
+        if known is not None and source.n_row != known.n_row:
+            raise self._changed(known.name)
+        return _Opened(file, path, source)
+
+    def _changed(self, name: str) -> InvalidValueError:
+        return InvalidValueError(
+            f"{name} has changed since the job was submitted; put the former file back, or stop the job and "
+            "submit it again"
+        )
+
+    def _on_this_machine(self, file: DataFile) -> Path:
+        """Return the file as a plain one on a disk of this machine."""
+        path = remote.fetch(file, data_cache()) if isinstance(file, RemoteFile) else file
+        try:
+            return plain(path, name_of(file), data_cache()) if self._data.format in TEXT else path
+        except FileNotFoundError as error:
+            raise NotFoundError(f"no data file {name_of(file)}; it was there before: put it back") from error
+        except OSError as error:
+            raise NotFoundError(
+                f"cannot read {name_of(file)}: {error.strerror or error}; let its owner "
+                "allow it, or check the disk"
+            ) from error
+
+    def _release(self) -> None:
+        held = [i for i, opened in self._opened.items() if hasattr(opened.source, "release")]
+        for i in held[:-N_OPEN]:
+            del self._opened[i]
+        for i in held[-N_OPEN:-N_WARM]:
+            cast("_Releasable", self._opened[i].source).release()
+
+
+class _Releasable(Protocol):
+    def release(self) -> None: ...
+
+
+def looks_of(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is written: its size, node and time; None where it is gone.
+
+    The time of an entry of the cache is that of its last use, and its content never changes.
+    """
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_size, stat.st_ino, 0 if path.parent == data_cache().folder else stat.st_mtime_ns
+
+
+def identity_of(path: Path) -> str:
+    """Return a hash of a file's size and of parts of its content; of a small one, of all of it."""
+    try:
+        with path.open("rb") as file:
+            n_byte = path.stat().st_size
+            digest = hashlib.sha256(n_byte.to_bytes(8, "little"))
+            if n_byte <= _WHOLE:
+                digest.update(file.read(_WHOLE))
+            else:
+                for at in np.linspace(0, n_byte - _BLOCK, _N_BLOCK).astype(np.int64).tolist():
+                    file.seek(at)
+                    digest.update(file.read(_BLOCK))
+    except FileNotFoundError as error:
+        raise NotFoundError(f"no data file {path}; it was there before: put it back") from error
+    return digest.hexdigest()[:24]

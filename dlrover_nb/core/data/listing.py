@@ -1,0 +1,138 @@
+"""Which files a job's data are, in a fixed order.
+
+A path is a file, a folder, a pattern (``*``, ``?``, ``[``, and ``**`` for folders within folders), or a URL
+of these. Several paths keep their order; the files of one are sorted by their names as text. Names that
+begin with ``.`` or ``_`` are left out, as writers of data sets put their marks there. A folder gives the
+files in it of the job's format, and none of the folders within: whether those are parts of the data, only
+their owner knows.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections import Counter
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.data import remote
+from dlrover_nb.core.data.remote import RemoteFile
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.structs.datafiles import FILES, bare, format_of, is_pattern, is_url
+from dlrover_nb.core.structs.job import DataFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dlrover_nb.core.structs.file_rows import FileRows
+    from dlrover_nb.core.structs.job import DataSpec
+
+DataFile = Path | RemoteFile
+MOST_FILES = 5_000  # their names travel with the job, and a Secret of Kubernetes holds 1 MiB
+
+
+def name_of(file: DataFile) -> str:
+    """Return the name of a file in messages and records: its path, or its URL without credentials."""
+    return file.name if isinstance(file, RemoteFile) else str(file)
+
+
+def find_files(data: DataSpec) -> tuple[DataFile, ...]:
+    """Return the files of some data, in the order of their rows.
+
+    Raises
+    ------
+    NotFoundError
+        When a path gives none.
+    InvalidValueError
+        When a file is named twice, there are too many, or a URL cannot be read.
+    BackendError
+        When a server does not answer.
+    """
+    found = tuple(file for path in data.paths for file in _files_of(path, data.format))
+    if len(found) > MOST_FILES:
+        raise InvalidValueError(
+            f"{data.place} has {len(found):,} files, expected at most {MOST_FILES:,}; merge small files"
+        )
+    places = Counter(os.path.realpath(f) if isinstance(f, Path) else f.path for f in found)
+    twice = next((bare(path) for path, n in places.items() if n > 1), None)
+    if twice is not None:
+        raise InvalidValueError(
+            f"data.path names {twice} twice, and its rows would be trained twice; name it once"
+        )
+    return found
+
+
+def files_again(data: DataSpec, known: Sequence[FileRows]) -> tuple[DataFile, ...]:
+    """Return the files that a submit found, in its order; disks are not listed again.
+
+    Raises
+    ------
+    NotFoundError, InvalidValueError, BackendError
+        As `find_files`, or when a URL names one of them no more.
+    """
+    if not any(is_url(each.name) for each in known):
+        return tuple(Path(each.name) for each in known)
+    there: dict[str, list[DataFile]] = {}
+    for file in find_files(data):
+        there.setdefault(name_of(file), []).append(file)
+    if gone := next((each.name for each in known if not there.get(each.name)), ""):
+        raise NotFoundError(f"no data at {gone}; it was there when the job was submitted: put it back")
+    return tuple(there[each.name].pop(0) for each in known)
+
+
+def _files_of(path: str, kind: str) -> tuple[DataFile, ...]:
+    if is_url(path):
+        found, local = remote.find(path)
+        if not local:
+            several = path.endswith("/") or is_pattern(path) or len(found) > 1
+            return tuple(_fitting(found, kind, bare(path))) if several else found
+        path = local
+    return _local(Path(path), kind)
+
+
+def _local(path: Path, kind: str) -> tuple[DataFile, ...]:
+    try:
+        if path.is_dir():
+            return _of_folder(path, kind)
+        if path.is_file():
+            return (path,)
+        found = glob.glob(str(path), recursive=True) if is_pattern(str(path)) else []  # noqa: PTH207 - of an absolute path
+    except (OSError, ValueError) as error:
+        raise NotFoundError(
+            f"cannot read the data path {shown(str(path))}: {error}; check the path"
+        ) from error
+    if not is_pattern(str(path)):
+        raise NotFoundError(
+            f"no data file {path}; check the path (nodes on other machines need it at the same place)"
+        )
+    return tuple(_fitting((Path(each) for each in sorted(found) if Path(each).is_file()), kind, str(path)))
+
+
+def _of_folder(folder: Path, kind: str) -> tuple[DataFile, ...]:
+    entries = sorted(folder.iterdir())
+    within = next((each for each in entries if each.is_dir() and not _is_mark(each.name)), None)
+    if within is not None:
+        raise InvalidValueError(
+            f"data path {folder} holds folders ({within.name}), expected {kind} files; name the files with a "
+            f"pattern, such as {folder}/**/*"
+        )
+    return tuple(_fitting((each for each in entries if each.is_file()), kind, str(folder)))
+
+
+def _fitting(files: Iterable[DataFile], kind: str, where: str) -> Sequence[DataFile]:
+    """Return the files of a format: where only some have its extension, these."""
+    there = [file for file in files if not _is_mark(PurePosixPath(name_of(file)).name)]
+    known = [file for file in there if format_of(name_of(file)) == kind]
+    fits = known or [f for f in there if format_of(name_of(f)) is None or kind not in FILES]
+    if kind == DataFormat.CRITEO:  # logs without an extension, or with that of text
+        fits = there
+    if not fits:
+        names = ", ".join(PurePosixPath(name_of(file)).name for file in there[:5])
+        raise NotFoundError(
+            f"no {kind} files at {where}{names and f', but {names}'}; check data.path and data.format"
+        )
+    return fits
+
+
+def _is_mark(name: str) -> bool:
+    return name.startswith((".", "_"))

@@ -1,0 +1,150 @@
+"""Rows that a user holds in memory, written once to a Parquet file that nodes read by shards.
+
+The file is named by its content in the user's state folder: the same rows submitted again are the same file,
+and an earlier job still finds its own. Pickling a DataFrame into the run folder was rejected: every node
+would hold all rows. A file that nothing has used for `KEPT_S` is deleted when the next one is written, unless
+a run folder still names it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dlrover_nb.core.data.arrays import table_of
+from dlrover_nb.core.data.kinds import without_views
+from dlrover_nb.core.data.own import as_table
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.files import replace_synced, writing_to
+from dlrover_nb.core.paths import jobs_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+GROUP_ROWS = 1 << 16  # of one row group: decoded as fast as it would be read back
+KEPT_S = 30 * 86_400.0
+
+
+def is_table(thing: object) -> bool:
+    """Whether a user's object is a table of rows in memory: of pandas, Arrow, polars."""
+    return not isinstance(thing, type) and (hasattr(thing, "iloc") or hasattr(thing, "__arrow_c_stream__"))
+
+
+def store_rows(rows: object, folder: Path, *, at_s: float | None = None) -> Path:
+    """Write rows to a file of `folder`, and return its path.
+
+    Parameters
+    ----------
+    rows
+        A DataFrame, an Arrow table, or a mapping of columns.
+    at_s
+        The present time; None: that of the clock.
+
+    Raises
+    ------
+    InvalidValueError
+        When they are no table of named columns, each of one type; it names the column.
+    BackendError
+        When the folder cannot be written to.
+    """
+    table = _table(rows)
+    with writing_to(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = folder / f".{secrets.token_hex(8)}"
+        try:
+            _write(table, temporary)
+            with temporary.open("rb") as file:
+                path = folder / f"{hashlib.file_digest(file, 'sha256').hexdigest()[:32]}.parquet"
+            replace_synced(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _prune(folder, path, time.time() if at_s is None else at_s)
+    return path
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    try:
+        pq.write_table(table, path, row_group_size=GROUP_ROWS)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidValueError(
+            f"the rows cannot be written as Parquet: {_line(error)}; leave it out"
+        ) from error
+    path.chmod(0o600)
+
+
+def _prune(folder: Path, new: Path, at_s: float) -> None:
+    old = [p for p in folder.glob("*.parquet") if p != new and at_s - p.stat().st_mtime > KEPT_S]
+    if not old:
+        return
+    named = b"".join(record.read_bytes() for record in jobs_folder().glob("*/*.json"))
+    for path in old:
+        if path.name.encode() not in named:
+            path.unlink(missing_ok=True)
+
+
+def _table(rows: Any) -> pa.Table:  # noqa: ANN401 - whatever a user holds
+    if hasattr(rows, "iloc"):
+        table = _of_frame(rows)
+    elif isinstance(rows, dict):
+        table = _of_columns(rows)
+    else:
+        table = (
+            as_table(rows) if isinstance(rows, pa.Table | pa.RecordBatch) else without_views(pa.table(rows))
+        )
+        _check_names(table.column_names)
+    if not table.num_rows:
+        raise InvalidValueError("the rows are none; give a table with data")
+    return table.replace_schema_metadata(None)
+
+
+def _of_frame(frame: Any) -> pa.Table:  # noqa: ANN401 - pandas is not imported here
+    if not hasattr(frame, "columns"):
+        raise InvalidValueError(f"expected a DataFrame, got a {type(frame).__name__}; use .to_frame()")
+    named = [name for name in frame.index.names if name is not None]
+    _check_names([*named, *frame.columns])
+    if named:  # an index without a name only numbers the rows
+        frame = frame.reset_index(level=named)
+    return pa.table({name: _column(name, frame[name], from_pandas=True) for name in frame.columns})
+
+
+def _of_columns(columns: Mapping[str, Any]) -> pa.Table:
+    _check_names(list(columns))
+    try:
+        return table_of(columns)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+        if isinstance(error, InvalidValueError):
+            raise
+        for name, values in columns.items():
+            _column(name, list(values), from_pandas=True)
+        raise InvalidValueError(f"the columns are no table: {_line(error)}; give them one length") from error
+
+
+def _column(name: str, values: Any, *, from_pandas: bool) -> pa.Array | pa.ChunkedArray:  # noqa: ANN401 - as above
+    try:
+        return pa.array(values, from_pandas=from_pandas)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
+        raise InvalidValueError(
+            f"column {name!r} holds values of several types, or of none that Parquet has ({_line(error)}); "
+            f"make them one type, such as frame[{name!r}] = frame[{name!r}].astype(str), or drop it"
+        ) from error
+
+
+def _check_names(names: list[Any]) -> None:
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InvalidValueError(
+                f"column names must be text, got {name!r}; rename them, such as "
+                "frame.columns = [f'c{i}' for i in range(frame.shape[1])]"
+            )
+        if names.count(name) > 1:
+            raise InvalidValueError(f"there are two columns {name!r}; rename or drop one")
+
+
+def _line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")

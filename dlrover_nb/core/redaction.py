@@ -1,0 +1,109 @@
+"""Takes secrets out of texts: one table of their shapes, one placeholder, and values that are known.
+
+Secrets cannot be detected reliably, so three ways are combined. A caller that knows a secret passes its value
+(`Redactor`). Credentials that have a fixed form are found by it (`redact`). And a setting counts as secret by
+its name (`is_secret_name`), which `core.structs.secrets` uses for the places of a job where secrets stand.
+
+The placeholder is a text that no system takes for a credential, and that a person understands in a job file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+PLACEHOLDER = "***redacted***"
+MIN_LETTERS = 6  # of a value that is looked for in texts: a shorter one stands in many words by chance
+
+_SECRET_NAME = re.compile(
+    r"secret|token|passw|pwd|credential|private|api_?key|access_?key|account_?key|auth|dsn|conn(ection)?_?str|webhook",
+    re.IGNORECASE,
+)
+# In a running text fewer names count: "tokens: 512" and "author: Ada" are none.
+_NAMED = (
+    r"[\w.-]{0,40}(?:secret|passw(?:or)?d|passwd|passphrase|pwd|credentials?|token|authorization"
+    r"|(?:api|access|account|auth|private|secret|shared)[ _-]?(?:access[ _-]?)?(?:key|token))"
+    r"(?![A-Za-z])[\w.-]{0,20}"
+)
+_VALUE = r"""[^\s"'&,;<>\\)}\]]{4,}"""
+
+# Each with the group that is kept in front of the secret. None but that of a key in lines reaches over quotes
+# or white space, so that a text keeps its form. Parts are bounded, so that long lines cost linear time.
+_SHAPES = tuple(
+    re.compile(pattern, flags)
+    for pattern, flags in (
+        (r"(://)(?:[^/?#@:\s\"']{0,200}:[^/?#@\s\"']{0,500}|[^/?#@:\s\"']{16,500})(?=@)", 0),
+        (
+            r"([?&;](?:[\w.-]{0,40}(?:sig|signature|token|key|secret|password|credential)[\w.-]{0,40})=)[^&#\s\"']+",
+            re.IGNORECASE,
+        ),
+        (
+            (
+                rf"((?<![\w.-]){_NAMED}[\"']?\s{{0,3}}[=:]\s{{0,3}}[\"']?)"
+                rf"(?!(?:(?:Bearer|Basic) )?\*\*\*)(?:(?:Bearer|Basic) )?{_VALUE}"
+            ),
+            re.IGNORECASE,
+        ),
+        (r"((?<![\w])(?:Bearer|Basic)\s)[\w.~+/=-]{8,}", re.IGNORECASE),
+        (r"(https://hooks\.slack\.com/(?:services|workflows)/)[\w/.-]+", 0),
+        (r"(https://(?:discord|discordapp)\.com/api/webhooks/)[\w/.-]+", 0),
+        (r"(https://[\w.-]{1,100}\.webhook\.office\.com/)[\w/@.-]+", 0),
+        (r"()\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", 0),
+        (r"()\bgh[pousr]_[A-Za-z0-9]{20,255}\b", 0),
+        (r"()\bgithub_pat_\w{20,255}\b", 0),
+        (r"()\bglpat-[\w-]{20,255}", 0),
+        (r"()\bhf_[A-Za-z0-9]{20,255}\b", 0),
+        (r"()\bsk-[\w-]{20,255}", 0),
+        (r"()\bxox[abeoprs]-[\w-]{10,255}", 0),
+        (r"()\bAIza[\w-]{35}", 0),
+        (r"()\beyJ[\w-]{8,2000}\.eyJ[\w-]{8,4000}\.[\w-]{8,2000}", 0),
+        (r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)[^-]+(?:(?=-----END )|$)", 0),
+    )
+)
+
+
+def redact(text: str) -> str:
+    """Return the text with a placeholder for each credential that has a known form."""
+    for shape in _SHAPES:
+        text = shape.sub(rf"\g<1>{PLACEHOLDER}", text)
+    return text
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable or option of this name holds a secret, as far as its name says."""
+    return _SECRET_NAME.search(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Takes known values, and credentials of known forms, out of texts.
+
+    Parameters
+    ----------
+    values
+        Secrets to look for; those shorter than `MIN_LETTERS` are not, as they would be found in other words.
+    """
+
+    values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        kept = {value for value in self.values if len(value) >= MIN_LETTERS}
+        object.__setattr__(self, "values", tuple(sorted(kept, key=lambda value: (-len(value), value))))
+
+    def __call__(self, text: str) -> str:
+        """Return the text without them."""
+        for value in self.values:
+            text = text.replace(value, PLACEHOLDER)
+        return redact(text)
+
+    def within(self, data: object) -> object:
+        """Return plain data (dicts, lists, texts, numbers) with all of their texts redacted; keys stay."""
+        match data:
+            case str():
+                return self(data)
+            case dict():
+                return {key: self.within(value) for key, value in data.items()}
+            case list() | tuple():
+                return [self.within(value) for value in data]
+            case _:
+                return data

@@ -1,0 +1,122 @@
+"""The checkpoint of an earlier run from which a job begins: found, compared, and made the job's own.
+
+It becomes the checkpoint `ORIGIN` of the job: loaded by the first parameter servers, however many there are,
+and by their successors until the job has written a checkpoint of its own. Files on the same disk get a second
+name in the run folder, as a running job or a deleted run would take them away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.redaction import redact
+from dlrover_nb.core.rundir.find_checkpoint import find_checkpoint
+from dlrover_nb.core.rundir.same_model import differences, encoded_as
+from dlrover_nb.core.runtime.flash import checkpoint_root, place_of
+from dlrover_nb.core.runtime.state import ORIGIN, RestorableCheckpoint, train_split
+from dlrover_nb.core.sharding.continued import continued, n_sample_of, untouched
+from dlrover_nb.core.structs.job import DataFormat
+from dlrover_nb.core.structs.start_from import BeganFrom
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.rundir.find_checkpoint import FoundCheckpoint
+    from dlrover_nb.core.sharding.split import LedgerCheckpoint
+    from dlrover_nb.core.structs.job import DataSpec, FeatureSpec, JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a job begins from.
+
+    Parameters
+    ----------
+    checkpoint
+        With the number `ORIGIN` and the job's own account of rows.
+    features
+        The encoding of the job's rows, as the parameters were trained.
+    began_from
+        For views.
+    """
+
+    checkpoint: RestorableCheckpoint
+    features: FeatureSpec
+    began_from: BeganFrom
+
+
+def origin_of(spec: JobSpec, features: FeatureSpec, *, folder: Path | None = None) -> Origin | None:
+    """Return what a job begins from; None: untrained parameters.
+
+    Parameters
+    ----------
+    folder
+        The run folder of the job, once it has one.
+
+    Raises
+    ------
+    NotFoundError, CheckpointError
+        When there is no such checkpoint, or it cannot be read.
+    InvalidValueError
+        When it is of another model, of other columns, or its account of rows does not fit.
+    """
+    start = spec.start_from
+    if start is None:
+        return None
+    found = find_checkpoint(start.source, but=folder)
+    if differing := differences(found.trained, spec.model, features):
+        raise InvalidValueError(
+            f"job {spec.name} cannot begin from {found.place}: {'; '.join(differing)}; "
+            "make them the same, or leave start_from out"
+        )
+    features = encoded_as(found.trained, features)
+    account = _account(spec, features, found)
+    manifest = replace(found.manifest, number=ORIGIN, ledger=account, trained=None)
+    if folder is not None and not spec.checkpoint_url:
+        manifest = replace(manifest, files=_named_here(manifest.files, folder))
+    began = BeganFrom(found.place, manifest.at_s, n_sample_of(account))
+    none_in_memory = (None,) * len(manifest.files)
+    return Origin(RestorableCheckpoint(manifest, none_in_memory, is_on_disk=True), features, began)
+
+
+def _account(spec: JobSpec, features: FeatureSpec, found: FoundCheckpoint) -> LedgerCheckpoint:
+    """Return the account of rows that the job begins with."""
+    split = train_split(spec, features)
+    assert spec.start_from is not None
+    if not spec.start_from.rows:
+        return untouched(split)
+    try:
+        _check_same_data(found.trained.data, spec.data)
+        return continued(found.manifest.ledger, split)
+    except InvalidValueError as error:
+        raise InvalidValueError(f"job {spec.name} cannot go on from {found.place}: {error}") from error
+
+
+def _check_same_data(old: DataSpec, new: DataSpec) -> None:
+    """Refuse rows of another place; an own object pickled anew has another name and is not compared."""
+    is_pickle = new.format == DataFormat.OWN and new.path.startswith("pickle:")
+    then, now = (old.format, old.path), (new.format, redact(new.path))
+    if then != now and not (is_pickle and old.format == new.format):
+        raise InvalidValueError(
+            f"it was trained on {' '.join(then).strip()}, this job reads {' '.join(now).strip()}; "
+            "leave --from-rows out to train all rows with its parameters"
+        )
+
+
+def _named_here(files: tuple[tuple[str, str], ...], folder: Path) -> tuple[tuple[str, str], ...]:
+    """Return the files under names of the run folder, or as they are where the disk refuses that."""
+    place = Path(checkpoint_root("", str(folder))) / str(ORIGIN)
+    named = []
+    for url, sha256 in files:
+        _, path, is_local = place_of(url)
+        here = place / Path(path).name
+        if is_local:
+            with contextlib.suppress(OSError):
+                place.mkdir(mode=0o700, parents=True, exist_ok=True)
+                here.unlink(missing_ok=True)
+                os.link(path, here)
+        named.append((str(here) if is_local and here.exists() else url, sha256))
+    return tuple(named)

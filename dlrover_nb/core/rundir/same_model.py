@@ -1,0 +1,64 @@
+"""Whether the parameters of a checkpoint fit a job, and if not, what differs.
+
+Sizes of the tables and the scale of numbers are taken from the checkpoint and not compared: they follow from
+the data, and new rows of the same kind would give other ones, for which the parameters mean nothing. Rates of
+the optimizer and the seed may differ; its kind may not, because its state is kept with the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.job import Embedding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlrover_nb.core.structs.job import FeatureSpec, ModelSpec
+    from dlrover_nb.core.structs.trained import Trained
+
+_ALWAYS = ("name", "embedding_dim", "embedding", "optimizer")
+_LAYERS = {"custom": ("n_dense",), "dcn_v2": ("hidden", "cross_layers"), "xdeepfm": ("hidden", "cin")}
+N_NAMED = 3  # columns that an error names
+
+
+def differences(trained: Trained, model: ModelSpec, features: FeatureSpec) -> tuple[str, ...]:
+    """Return in what a job differs from a checkpoint whose parameters do not fit it; none: they do."""
+    old = trained.features
+    columns = (
+        *_columns("number columns", {c.name for c in old.numeric}, {c.name for c in features.numeric}),
+        *_columns("id columns", {c.name for c in old.categorical}, {c.name for c in features.categorical}),
+    )
+    label = f"the label was {old.label}, here it is {features.label}"
+    return (*_settings(trained.model, model), *([label] if old.label != features.label else []), *columns)
+
+
+def encoded_as(trained: Trained, features: FeatureSpec) -> FeatureSpec:
+    """Return the encoding of a job's rows with the scales, tables and order of columns of a checkpoint."""
+    return replace(features, numeric=trained.features.numeric, categorical=trained.features.categorical)
+
+
+def _settings(old: ModelSpec, new: ModelSpec) -> Iterator[str]:
+    sizes = ("hash_size",) if old.embedding == new.embedding == Embedding.FIXED else ()
+    layers = _LAYERS.get(old.name, ("hidden",)) if old.name == new.name else ()
+    for key in (*_ALWAYS, *sizes, *layers):
+        then, now = getattr(old, key), getattr(new, key)
+        if then != now:
+            yield f"model.{key} was {_text(then)}, here it is {_text(now)}"
+
+
+def _columns(what: str, old: set[str], new: set[str]) -> Iterator[str]:
+    if missing := old - new:
+        yield f"of its {what} these are not here: {_names(missing)}"
+    if added := new - old:
+        yield f"these {what} are new: {_names(added)}"
+
+
+def _names(names: set[str]) -> str:
+    more = f" and {len(names) - N_NAMED} more" if len(names) > N_NAMED else ""
+    return ", ".join(sorted(names)[:N_NAMED]) + more
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,32 @@
+"""What a node process is started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+from dlrover_nb.core.structs.resources import Role
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """The configuration of a node process.
+
+    `folder` is the job's private run folder (ipc sockets, keys, checkpoints); `master` the endpoint to
+    say Hello to; `public_key`/`secret_key` the job's CURVE pair (Z85), used on tcp. `listen` is the
+    prefix of the endpoint that a PS binds: ``ipc`` or ``tcp://ADDRESS``. `master_file` names the file
+    that holds the master's endpoint when that may change; empty: it does not.
+    """
+
+    node: str
+    role: Role
+    spec: JobSpec
+    features: FeatureSpec
+    cpu: float
+    memory_mib: int
+    master: str
+    listen: str
+    folder: str
+    public_key: str
+    secret_key: str = field(repr=False)
+    master_file: str = ""

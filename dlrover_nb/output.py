@@ -1,0 +1,103 @@
+"""How the command line prints a result: as text of the terminal's width, as rows for a pipe, or as JSON.
+
+A hint is written once, for the notebook (`%dlrover status`); here it is said in the shell's words. That is
+done to the blocks of a view and not to the printed text, since verbatim lines (logs, an exported document)
+belong to others and stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, TextIO, assert_never
+
+from dlrover_nb.api.job import Job
+from dlrover_nb.api.views import JobsView, RunsView, Shown
+from dlrover_nb.widgets.blocks import (
+    Contents,
+    Facts,
+    Heading,
+    Paragraph,
+    StaticChart,
+    Table,
+    Verbatim,
+    View,
+    table_lines,
+)
+
+if TYPE_CHECKING:
+    from dlrover_nb.widgets.blocks import Block
+    from dlrover_nb.widgets.rows.tables import Tables
+
+CLI = "dlrover-nb"
+LEAST_WIDTH = 60  # of text; a narrower terminal breaks the lines itself
+UNBROKEN = sys.maxsize  # width of text that goes to a file or a program: a row of a table is one line
+_HINT = re.compile(r"%%?dlrover (?=[a-z])")
+
+
+class Result(Protocol):
+    """What a verb returns."""
+
+    def view(self) -> View:
+        """Return what is displayed."""
+        ...
+
+    def tables(self) -> Tables:
+        """Return the same as data."""
+        ...
+
+
+def printed(result: Result, *, as_json: bool, width: int) -> str:
+    """Return a result as it is printed, without the last line's end."""
+    if isinstance(result, Job) and result.first is not None:
+        result = result.first  # a job that was just submitted: its master may not answer yet
+    if as_json:
+        text = result.tables().json().decode()
+        return text if isinstance(result, Shown) and result.is_verbatim else in_shell_words(text)
+    if width == UNBROKEN and isinstance(result, JobsView | RunsView):
+        return "\n".join(line for table in _tables(result.view()) for line in _rows(table))
+    return view_in_shell_words(result.view()).text(width)
+
+
+def width_of(stream: TextIO) -> int:
+    """Return how wide text may be: as the terminal, or as it likes where there is none."""
+    return max(shutil.get_terminal_size().columns, LEAST_WIDTH) if stream.isatty() else UNBROKEN
+
+
+def in_shell_words(text: str) -> str:
+    """Return a text with its hints as they are typed in a shell."""
+    return _HINT.sub(f"{CLI} ", text)
+
+
+def view_in_shell_words(view: View) -> View:
+    """Return a view with its hints as they are typed in a shell."""
+    return View(view.title, tuple(map(_block_in_shell_words, view.blocks)))
+
+
+def _block_in_shell_words(block: Block) -> Block:
+    say = in_shell_words
+    match block:
+        case Paragraph():
+            return replace(block, text=say(block.text), code=tuple(map(say, block.code)))
+        case Facts():
+            return Facts(tuple((name, say(value)) for name, value in block.rows))
+        case Table():
+            return replace(
+                block, rows=tuple(tuple(map(say, row)) for row in block.rows), note=say(block.note)
+            )
+        case StaticChart() | Heading() | Contents() | Verbatim():
+            return block
+        case _:
+            assert_never(block)
+
+
+def _tables(view: View) -> tuple[Table, ...]:
+    return tuple(block for block in view.blocks if isinstance(block, Table))
+
+
+def _rows(table: Table) -> list[str]:
+    """Return the head of a table and one line for each row, as programs read them."""
+    _, head, _, *rows = table_lines(replace(table, note=""), UNBROKEN)
+    return [head, *rows]

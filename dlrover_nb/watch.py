@@ -1,0 +1,196 @@
+"""`dlrover-nb watch`: a job redrawn in the terminal until it ends, and steered by keys.
+
+A key acts on what the screen shows: `a` accepts the proposal that was drawn last, by its id, so a newer one
+that has come in the meantime is not accepted unseen (the master refuses the stale id, and the line below says
+so). What a key means is decided in `press`, without a terminal and without a job.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.keyboard import keyboard
+from dlrover_nb.magics.verb import DetachedError
+from dlrover_nb.output import CLI, in_shell_words
+from dlrover_nb.terminal import render
+from dlrover_nb.widgets.rows import results
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from rich.console import RenderableType
+
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.keyboard import Keyboard
+
+REDRAW_S = 1.0
+ANSWERS = {"a": Verdict.ACCEPT, "r": Verdict.REJECT}
+MODES = {"m": Mode.MANUAL, "s": Mode.SUGGEST, "a": Mode.AUTO}
+WHY = "by a key in watch"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a key asks for: an answer to a proposal, or a mode."""
+
+    verdict: Verdict
+    proposal: str = ""
+    mode: Mode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The state of the line below the job.
+
+    Parameters
+    ----------
+    said
+        What the last key brought.
+    asks_mode
+        Whether the next key names a mode.
+    has_quit
+        Whether the last key ended the display.
+    """
+
+    said: str = ""
+    asks_mode: bool = False
+    has_quit: bool = False
+
+
+def press(prompt: Prompt, key: str, shown: JobSnapshot) -> tuple[Prompt, Order | None]:
+    """Return what follows from a key, pressed while `shown` was on the screen."""
+    if prompt.asks_mode:
+        mode = MODES.get(key)
+        return (
+            (Prompt("the mode stays"), None) if mode is None else (Prompt(), Order(Verdict.MODE, mode=mode))
+        )
+    if key == "q":
+        return Prompt(has_quit=True), None
+    if key == "m":
+        return Prompt(asks_mode=True), None
+    if key not in ANSWERS:
+        return prompt, None
+    proposal = shown.open_proposal
+    if proposal is None:
+        return Prompt("no proposal is open"), None
+    return Prompt(), Order(ANSWERS[key], proposal.id)
+
+
+def keys_line(prompt: Prompt, shown: JobSnapshot) -> str:
+    """Return the line that says which keys there are."""
+    if prompt.asks_mode:
+        return f"mode?  m manual   s suggest   a auto   any other key: keep {shown.mode}"
+    proposal = shown.open_proposal
+    answers = f"a accept {proposal.id}   r reject {proposal.id}   " if proposal else ""
+    return f"{answers}m mode   q quit (the job goes on)"
+
+
+def carry_out(order: Order, handle: JobHandle) -> str:
+    """Make the decision, and return what to say about it."""
+    try:
+        match order:
+            case Order(verdict=Verdict.ACCEPT):
+                made = handle.accept(order.proposal, why=WHY)
+            case Order(verdict=Verdict.REJECT):
+                made = handle.reject(order.proposal, why=WHY)
+            case Order(mode=Mode() as mode):
+                made = handle.set_mode(mode, why=WHY)
+            case _:
+                raise AssertionError(order)
+    except DlroverError as error:
+        return in_shell_words(str(error))
+    return f"{made.id}: {made.words}"
+
+
+def watch(handle: JobHandle, console: Console | None = None) -> JobSnapshot:
+    """Redraw the job each second until it ends or the user quits, which leaves it running.
+
+    Raises
+    ------
+    DetachedError
+        After Ctrl-C: the job keeps running.
+    """
+    console = console or Console()
+    try:
+        with keyboard() as keys, Live(console=console, auto_refresh=False) as live:
+            snapshot = _Watch(handle, keys, live).until_end()
+    except KeyboardInterrupt as error:
+        raise DetachedError(_goes_on(handle.name)) from error
+    if not snapshot.phase.is_final:
+        console.print(_goes_on(handle.name), highlight=False, markup=False)
+    return snapshot
+
+
+class _Watch:
+    """One display: the job as last drawn, and the line below it."""
+
+    def __init__(self, handle: JobHandle, keys: Keyboard, live: Live) -> None:
+        self._handle, self._keys, self._live = handle, keys, live
+        self._prompt = Prompt()
+        self._cursor, self._rates = 0, list[float]()
+
+    def until_end(self) -> JobSnapshot:
+        """Redraw until the job ends or the user quits; return what was drawn last."""
+        while True:
+            shown = self._redraw()
+            if shown.phase.is_final:
+                return shown
+            for key in self._keys.read(REDRAW_S):
+                self._take(key, shown)
+                if self._prompt.has_quit:
+                    return shown
+
+    def _take(self, key: str, shown: JobSnapshot) -> None:
+        self._prompt, order = press(self._prompt, key, shown)
+        if order is not None:
+            self._prompt = replace(self._prompt, said=carry_out(order, self._handle))
+
+    def _redraw(self) -> JobSnapshot:
+        chunk = self._handle.series(self._cursor)
+        self._cursor = chunk.cursor
+        self._rates += chunk.job.get("samples_per_s", [])
+        snapshot = self._handle.snapshot()
+        self._live.update(self._drawn(snapshot), refresh=True)
+        return snapshot
+
+    def _drawn(self, snapshot: JobSnapshot) -> RenderableType:
+        story = tuple(map(in_shell_words, snapshot.story))
+        said = replace(snapshot, story=story, message=in_shell_words(snapshot.message))
+        lines = [Text(self._prompt.said)] if self._prompt.said else []
+        if self._keys.is_there and not snapshot.phase.is_final:
+            lines.append(Text(keys_line(self._prompt, snapshot), style="dim"))
+        return Group(render(said, self._rates), *lines)
+
+
+def follow(handle: JobHandle, stream: TextIO) -> JobSnapshot:
+    """Write the job's state as one line of JSON each second until it ends.
+
+    Raises
+    ------
+    DetachedError
+        After Ctrl-C: the job keeps running.
+    """
+    try:
+        while True:
+            snapshot = handle.snapshot()
+            stream.write(in_shell_words(results.status(snapshot).json().decode()) + "\n")
+            stream.flush()
+            if snapshot.phase.is_final:
+                return snapshot
+            time.sleep(REDRAW_S)
+    except KeyboardInterrupt as error:
+        raise DetachedError(_goes_on(handle.name)) from error
+
+
+def _goes_on(job: str) -> str:
+    return f"job {job} goes on; `{CLI} stop {job}` stops it"

@@ -1,0 +1,1 @@
+"""Results as data: the tables behind `to_frame` and ``--json``."""

@@ -1,0 +1,156 @@
+"""Each result that a verb or a method returns, as data: its head, its tables, and which one is the main."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.widgets.rows import columns as c
+from dlrover_nb.widgets.rows.tables import Columns, Table, Tables, listed, one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.client.past_runs import RunHistory
+    from dlrover_nb.core.export import Imported
+    from dlrover_nb.core.history import JobRun, Scoreboard
+    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.cluster_access import ClusterAccess
+    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.schema import DataSchema
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.summary import JobSummary
+
+_NAMED: Columns[tuple[str, str | None]] = Columns({"job": lambda n: n[0], "open_proposal": lambda n: n[1]})
+_JOB: Columns[str] = Columns({"job": lambda name: name})
+_DECIDED: Columns[tuple[str, Decision]] = Columns(
+    {"job": lambda d: d[0], **c.through(lambda d: d[1], c.DECISIONS.getters)}
+)
+_IMPORTED: Columns[tuple[str, Imported]] = Columns(
+    {
+        "path": lambda i: i[0],
+        "job": lambda i: i[1].name,
+        "kind": lambda i: i[1].kind,
+        "version": lambda i: i[1].version,
+        "auto_scale": lambda i: i[1].auto_scale,
+        **c.through(lambda i: i[1].plan, c.PLAN),
+        "changed": lambda i: i[1].differs,
+        "unknown": lambda i: i[1].unknown,
+    }
+)
+_DIFFERENCES: Columns[tuple[str, str, str]] = Columns(
+    {"what": lambda d: d[0], "in_file": lambda d: d[1], "now": lambda d: d[2]}
+)
+_CLUSTER: Columns[tuple[str, Capacity | None, str, str]] = Columns(
+    {
+        "cluster": lambda k: k[0],
+        "total_cpu": lambda k: k[1].total_cpu if k[1] else None,
+        "total_memory_mib": lambda k: k[1].total_memory_mib if k[1] else None,
+        "message": lambda k: k[2],
+        "ask": lambda k: k[3],
+    }
+)
+
+
+def jobs(found: Iterable[JobSummary]) -> Tables:
+    """Return the list of jobs."""
+    return listed("jobs", c.JOBS, found)
+
+
+def status(snapshot: JobSnapshot) -> Tables:
+    """Return the state of a job."""
+    tables = {"nodes": c.NODES.table(snapshot.nodes), "memory": c.MEMORY.table(snapshot.memory)}
+    return Tables(one(c.STATUS, snapshot), tables)
+
+
+def submitted(spec: JobSpec, schema: DataSchema | None = None) -> Tables:
+    """Return a job that was just submitted, and the columns that it trains on, where they are known."""
+    columns = c.COLUMNS.table(() if schema is None else schema.columns)
+    return Tables(one(c.SUBMITTED, spec), {"columns": columns})
+
+
+def plans(snapshot: JobSnapshot) -> Tables:
+    """Return a job's proposals, the front, and the outcomes of plans."""
+    name, proposal, front = snapshot.spec.name, snapshot.open_proposal, snapshot.front
+    tables = {
+        "proposals": c.PROPOSALS.table(snapshot.proposals),
+        "front": c.FRONT.table(front.candidates if front else ()),
+        "outcomes": c.OUTCOMES.table((name, outcome) for outcome in snapshot.outcomes),
+    }
+    return Tables(one(_NAMED, (name, proposal.id if proposal else None)), tables, "proposals")
+
+
+def why(explanation: Explanation) -> Tables:
+    """Return an explanation."""
+    tables = {
+        "marginals": c.MARGINALS.table(explanation.marginals),
+        "evidence": c.EVIDENCE.table(explanation.evidence),
+    }
+    return Tables(one(c.WHY, explanation), tables)
+
+
+def whatif(weighed: Iterable[Weighed]) -> Tables:
+    """Return the predicted effects of plans."""
+    return listed("plans", c.WHATIF, weighed)
+
+
+def decision(made: Decision, snapshot: JobSnapshot) -> Tables:
+    """Return a decision."""
+    return Tables(one(_DECIDED, (snapshot.spec.name, made)))
+
+
+def logs(lines: Iterable[LogLine]) -> Tables:
+    """Return log lines."""
+    return listed("lines", c.LOGS, lines)
+
+
+def shards(snapshot: JobSnapshot) -> Tables:
+    """Return the account of rows."""
+    tables = {
+        "shards": c.SHARDS.table((("train", snapshot.train), ("evaluate", snapshot.evaluate))),
+        "quarantine": c.QUARANTINE.table(snapshot.quarantined),
+        "skipped_batches": c.SKIPPED_BATCHES.table(snapshot.skipped_batches),
+    }
+    return Tables(one(_JOB, snapshot.spec.name), tables, "shards")
+
+
+def runs(found: Iterable[JobRun]) -> Tables:
+    """Return the runs in the history."""
+    return listed("runs", c.RUNS, found)
+
+
+def history(found: RunHistory) -> Tables:
+    """Return one run of the history."""
+    tables = {
+        "proposals": c.PROPOSALS.table(found.proposals),
+        "decisions": c.DECISIONS.table(found.decisions),
+        "outcomes": c.OUTCOMES.table((found.run.job, outcome) for outcome in found.outcomes),
+        "series": c.SERIES.table(found.series),
+    }
+    return Tables(one(c.RUNS, found.run), tables)
+
+
+def scores(board: Scoreboard) -> Tables:
+    """Return how good predictions were: of all jobs together (the head), and of each."""
+    tables = {"jobs": c.SCORES.table(board.jobs), "outcomes": c.OUTCOMES.table(board.outcomes)}
+    return Tables(one(c.SCORES, (None, board.total)), tables, "jobs")
+
+
+def cluster(description: str, capacity: Capacity | None, why_unknown: str, access: ClusterAccess) -> Tables:
+    """Return a cluster: its machines, and the user's rights there."""
+    tables = {
+        "machines": c.MACHINES.table(capacity.shapes if capacity else ()),
+        "rights": c.RIGHTS.table(access.allowed),
+    }
+    return Tables(one(_CLUSTER, (description, capacity, why_unknown, access.ask)), tables)
+
+
+def facts(**values: object) -> Tables:
+    """Return a result that is one row of named values."""
+    return Tables(Table(tuple(values), (values,)))
+
+
+def imported(path: str, found: Imported, differences: Iterable[tuple[str, str, str]]) -> Tables:
+    """Return the content of a file of exported documents, and what differs from the running job."""
+    return Tables(one(_IMPORTED, (path, found)), {"differences": _DIFFERENCES.table(differences)})

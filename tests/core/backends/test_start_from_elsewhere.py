@@ -1,0 +1,42 @@
+"""Where a job cannot begin from a run, one line says so and what can be done."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlrover_nb.core.backends.kubernetes.submission import looked_at
+from dlrover_nb.core.connect import connect
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.start_from import StartFrom
+
+SPEC = JobSpec("next", start_from=StartFrom("daily"))
+
+
+def test_pods_need_an_address_that_they_can_read():
+    with pytest.raises(
+        InvalidValueError, match=r"pods cannot read run 'daily' of this machine; give .* the URL"
+    ):
+        looked_at(SPEC, model=None, data=None)
+    for source in ("s3://bucket/daily", "/mnt/models/daily"):
+        spec, *_ = looked_at(JobSpec("next", start_from=StartFrom(source)), model=None, data=None)
+        assert spec.start_from == StartFrom(source)
+
+
+def test_an_external_job_has_its_own_checkpoints():
+    external = ExternalSpec(ExternalRole(("torchrun", "t.py")), 1000, framework=Framework.TORCH)
+    job = JobSpec("next", start_from=StartFrom("s3://b/x"), foreign=external)
+    with pytest.raises(
+        InvalidValueError, match="an external job loads its own checkpoints; leave start_from out"
+    ):
+        looked_at(job, model=None, data=None)
+
+
+def test_a_simulated_job_has_no_parameters():
+    cluster = connect("sim")
+    try:
+        with pytest.raises(InvalidValueError, match="a simulated job has no parameters to begin with"):
+            cluster.submit(SPEC)
+    finally:
+        cluster.shutdown(force=True)

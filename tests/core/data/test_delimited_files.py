@@ -1,0 +1,198 @@
+"""CSV and TSV files: any range of rows is what was written, and a mistake in a file is named by its line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlrover_nb.core.data import ShardReader, make_features
+from dlrover_nb.core.data import records as records_module
+from dlrover_nb.core.data.criteo import COLUMNS
+from dlrover_nb.core.data.delimited import DelimitedSource
+from dlrover_nb.core.data.encode import encode_inputs
+from dlrover_nb.core.data.kinds import Kind
+from dlrover_nb.core.data.records import STRIDE, index_records
+from dlrover_nb.core.data.source import open_source
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, ModelSpec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODEL = ModelSpec()
+WORDS = st.text(st.sampled_from('ab ,;\t"\n\xe9'), max_size=6)
+
+
+def written(folder: Path, text: str | bytes, name: str = "rows.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def clicks(n: int) -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(
+        {
+            "label": rng.integers(0, 2, n),
+            "user": rng.integers(10**15, 10**18, n),
+            "price": rng.normal(0, 9, n).round(3),
+            "site": [f'say "{i}",\nor not' for i in rng.integers(0, 9, n)],
+            "seen": rng.integers(0, 3, n) == 0,
+        }
+    )
+    frame.loc[::7, "price"] = None
+    frame.loc[::5, "site"] = None
+    return frame
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.tuples(WORDS.filter(str.strip), WORDS), min_size=1, max_size=30),
+    ends=st.sampled_from(["\n", "\r\n"]),
+    chunk=st.integers(1, 40),
+    n_last=st.integers(0, 3),
+)
+def test_records_are_found_wherever_the_file_is_cut(
+    rows: list[tuple[str, str]], ends: str, chunk: int, n_last: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    sink = io.StringIO(newline="")
+    csv.writer(sink, lineterminator=ends).writerows(rows)
+    text = sink.getvalue() + ends * n_last
+    path = written(tmp_path_factory.mktemp("csv"), text[: -len(ends)] if n_last == 0 else text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records_module, "_CHUNK_BYTES", chunk)
+        patch.setattr(records_module, "_LINE_BYTES", chunk)
+        patch.setattr(records_module, "STRIDE", 1)
+        index = index_records(path, 0)
+    assert (index.n_record, index.ends_quoted) == (len(rows), False)
+    content = path.read_bytes()
+    for i, row in enumerate(rows):
+        begin, end = index.span(i, i + 1)
+        (found,) = (r for r in csv.reader(io.StringIO(content[begin:end].decode(), newline="")) if r)
+        assert tuple(found) == row
+
+
+@pytest.mark.parametrize(
+    ("name", "separator"), [("a.csv", ","), ("b.csv", ";"), ("c.csv", "|"), ("d.tsv", "\t")]
+)
+def test_every_range_of_rows_is_that_of_the_file(tmp_path: Path, name: str, separator: str) -> None:
+    frame, path = clicks(3 * STRIDE + 5), tmp_path / name
+    frame.to_csv(path, sep=separator, index=False)
+    source = open_source(DataSpec(name.rpartition(".")[2], str(path), categorical=("user",)))
+    assert source.n_row == len(frame)
+    assert source.kinds == {
+        "label": Kind.NUMERIC,
+        "user": Kind.NUMERIC,
+        "price": Kind.NUMERIC,
+        "site": Kind.CATEGORICAL,
+        "seen": Kind.CATEGORICAL,
+    }
+    whole = pa.Table.from_pandas(frame, preserve_index=False)
+    for start, stop in [(0, 1), (5, 5), (STRIDE - 1, STRIDE + 1), (17, 3 * STRIDE), (0, len(frame))]:
+        read = source.read(start, stop, ["user", "price", "site", "seen", "label"])
+        assert read.num_rows == stop - start
+        for column in read.column_names:
+            assert read.column(column).to_pylist() == whole.column(column)[start:stop].to_pylist(), column
+
+
+def test_rows_of_a_file_are_encoded_as_those_of_the_same_data_frame(tmp_path: Path) -> None:
+    frame, path = clicks(500), tmp_path / "clicks.csv"
+    frame.to_csv(path, index=False)
+    data = DataSpec(DataFormat.CSV, str(path), categorical=("user", "site", "seen"), numeric=("price",))
+    features = make_features(data, MODEL)
+    batch = ShardReader(data, features).read(0, features.n_train)
+    read_again = pa.Table.from_pandas(pd.read_csv(path)[: features.n_train])
+    ids, dense = encode_inputs(read_again, features)
+    assert np.array_equal(batch.ids, ids)
+    assert np.array_equal(batch.dense, dense)
+    assert batch.labels.tolist() == frame["label"][: features.n_train].tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "", "NA", "3"], pa.int64()),
+        (["18446744073709551615", "1", "", "2"], pa.uint64()),
+        (["1", "x", "2", "3"], pa.string()),
+        (["1.5", "2", "3", "4"], pa.float64()),
+        (["", "", "", ""], pa.string()),
+        (["True", "False", "", "True"], pa.bool_()),
+    ],
+)
+def test_ids_keep_their_whole_numbers(tmp_path: Path, values: list[str], kind: pa.DataType) -> None:
+    text = "user,label\n" + "".join(f"{value},1\n" for value in values)
+    source = DelimitedSource(written(tmp_path, text), ids=("user",))
+    assert source.read(0, 4, ["user"]).schema.field("user").type == kind
+
+
+def test_numbers_may_get_a_fraction_behind_the_sample_and_ids_of_the_sample_none(tmp_path: Path) -> None:
+    n = 200 * STRIDE
+    lines = [f"{i % 9},{i % 2}\n" for i in range(n)]
+    lines[100 * STRIDE - 7] = "2.5,1\n"
+    path = written(tmp_path, "age,label\n" + "".join(lines))
+    at = 100 * STRIDE - 7
+    assert DelimitedSource(path).read(at, at + 1, ["age"]).column("age").to_pylist() == [2.5]
+    source = DelimitedSource(path, ids=("age",))
+    with pytest.raises(InvalidValueError, match=rf"line {at + 2} .*'age' holds whole numbers .* got '2.5'"):
+        source.read(at, at + 1, ["age"])
+
+
+def test_blank_lines_and_a_byte_order_mark_are_no_rows(tmp_path: Path) -> None:
+    path = written(tmp_path, b"\xef\xbb\xbf\r\nlabel , age\r\n1,2\r\n\r\n0,3\r\n\r\n")
+    source = DelimitedSource(path)
+    assert source.n_row == 2
+    assert source.read(1, 2, ["label", "age"]).to_pylist() == [{"label": 0.0, "age": 3.0}]
+
+
+def test_a_file_of_criteo_is_still_read_by_its_extension_alone(tmp_path: Path) -> None:
+    line = "\t".join(["1", *("2" for _ in range(13)), *("ab12" for _ in range(26))])
+    path = written(tmp_path, f"{line}\n{line}\n", "day_0.tsv")
+    source = open_source(DataSpec(DataFormat.TSV, str(path)))
+    assert (source.n_row, tuple(source.kinds)) == (2, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("label,a\n1,2\n\n0\n", "line 4 of .* has 1 fields, expected 2 as in the header"),
+        ('label,a\n1,"x\ny"\n0,1,2\n', "line 4 of .* has 3 fields, expected 2"),
+        ("label,a\n1,2\n0,\xe9\n".encode("latin1"), "line 3 of .* is not UTF-8 text; save the file as UTF-8"),
+        ("l\xe9,a\n1,2\n".encode("latin1"), "line 1 of .* is not UTF-8 text"),
+        ('label,a\n1,2\n0,"x\n1,3\n', "never closed, near line 3"),
+        ('label,a\n1,5" pipe\n0,6" pipe\n', "cannot read .* at line 2: .*write the mark twice"),
+        ("label,a,a\n1,2,3\n", "has two columns 'a'; rename one"),
+        ("1,2\n1,2\n", "line 1 of .* holds numbers, expected the names of the columns"),
+        ("", "has no header"),
+        ("label,a\n", "has no rows"),
+        ("label,a\r1,2\r", "end them with a line feed"),
+        (gzip.compress(b"label,a\n1,2\n", mtime=0)[:-5], "cannot be unpacked beyond .* damaged or cut off"),
+        (b"PK\x03\x04....", "a ZIP archive or an Excel file, expected plain text; save it as CSV"),
+        ("a,label\n1,2\n".encode("utf-16"), "is UTF-16 text, expected plain text; save it as UTF-8"),
+    ],
+)
+def test_a_malformed_file_is_refused_with_its_line(tmp_path: Path, text: Any, message: str) -> None:
+    data = DataSpec(DataFormat.CSV, str(written(tmp_path, text)))
+    with pytest.raises(InvalidValueError, match=message):
+        make_features(data, MODEL)
+
+
+def test_text_behind_the_sample_in_a_number_column_is_named(tmp_path: Path) -> None:
+    lines = [f"{i % 2},{i}\n" for i in range(200 * STRIDE)]
+    at = 100 * STRIDE - 7
+    lines[at] = "1,many\n"
+    data = DataSpec(DataFormat.CSV, str(written(tmp_path, "label,price\n" + "".join(lines))))
+    reader = ShardReader(data, make_features(data, MODEL))
+    reader.read(0, STRIDE)
+    with pytest.raises(
+        InvalidValueError, match=rf"line {at + 2} .*'price' holds numbers .* got 'many'; repair"
+    ):
+        reader.read(at, at + 10)

@@ -1,0 +1,96 @@
+"""Rows in memory become one file that says the same, or one line that says why not."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dlrover_nb.core.data.stored import GROUP_ROWS, KEPT_S, is_table, store_rows
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.paths import jobs_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FRAME = pd.DataFrame({"label": [0, 1, 1], "site": ["a", None, "b"], "kind": pd.Categorical(["x", "y", "x"])})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [FRAME, FRAME.iloc[::-1].iloc[::-1], FRAME.set_index("label"), pa.Table.from_pandas(FRAME)],
+    ids=["frame", "view", "index", "arrow"],
+)
+def test_nothing_is_lost(tmp_path: Path, rows: Any) -> None:
+    table = pq.read_table(store_rows(rows, tmp_path / "rows"))
+    assert table.to_pylist() == pa.Table.from_pandas(FRAME, preserve_index=False).to_pylist()
+
+
+def test_a_mapping_of_columns_is_a_table(tmp_path: Path) -> None:
+    path = store_rows({"label": [0, 1], "site": ["a", "b"], "x": np.eye(2)}, tmp_path)
+    assert pq.read_table(path).to_pydict() == {
+        "label": [0, 1], "site": ["a", "b"], "x.0": [1.0, 0.0], "x.1": [0.0, 1.0]
+    }  # fmt: skip
+
+
+def test_the_same_rows_are_the_same_file_and_others_another(tmp_path: Path) -> None:
+    first = store_rows(FRAME, tmp_path)
+    assert store_rows(FRAME.copy(), tmp_path) == first
+    assert store_rows(FRAME.assign(label=1), tmp_path) != first
+    assert len(list(tmp_path.iterdir())) == 2
+    assert first.stat().st_mode & 0o777 == 0o600
+
+
+def test_large_tables_are_written_in_groups_that_shards_read(tmp_path: Path) -> None:
+    path = store_rows({"label": np.zeros(GROUP_ROWS + 1)}, tmp_path)
+    assert pq.ParquetFile(path).num_row_groups == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (FRAME.rename(columns={"site": 0}), "column names must be text, got 0; rename them"),
+        (FRAME.set_axis(["a", "a", "b"], axis=1), "two columns 'a'"),
+        (FRAME.rename_axis("site"), "two columns 'site'"),
+        (FRAME.assign(mixed=[1, "a", 2.5]), "column 'mixed' holds values of several types.*astype\\(str\\)"),
+        (FRAME.assign(own=[object()] * 3), "column 'own' holds values of several types, or of none that"),
+        (FRAME["label"], "expected a DataFrame, got a Series; use .to_frame"),
+        (FRAME[:0], "the rows are none; give a table with data"),
+        ({"label": [0, 1], "a": [1]}, "the columns are no table.*give them one length"),
+        ({1: [0, 1]}, "column names must be text, got 1"),
+    ],
+    ids=["names", "twice", "index", "mixed", "objects", "series", "empty", "lengths", "numbers"],
+)
+def test_what_is_no_table_is_one_line(tmp_path: Path, rows: Any, message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message) as caught:
+        store_rows(rows, tmp_path)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_nothing_uses_any_more_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "rows"
+    used, unused = (store_rows({"label": [i]}, folder) for i in (0, 1))
+    for path in (used, unused):
+        os.utime(path, (1.0, 1.0))
+    run = jobs_folder() / "ads-20260101T000000-000"
+    run.mkdir(parents=True)
+    (run / "job.json").write_text(f'{{"path": "{used}"}}')
+    recent = store_rows({"label": [2]}, folder, at_s=KEPT_S)
+    assert unused.exists(), "it is not old enough"
+    store_rows({"label": [2]}, folder, at_s=KEPT_S + 2.0)
+    assert (used.exists(), unused.exists(), recent.exists()) == (True, False, True)
+
+
+def test_classes_and_rows_of_ones_own_are_no_tables() -> None:
+    assert not any(map(is_table, (pd.DataFrame, dict, {"a": 1}, [1], "rows.csv", None)))
+    assert is_table(FRAME)
+    assert is_table(pa.table({"a": [1]}))

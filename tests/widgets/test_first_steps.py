@@ -1,0 +1,61 @@
+"""A job that has trained nothing yet shows what it waits for, in place of an empty chart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import builders
+from masters import Master
+from rich.console import Console
+
+from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.shards import ShardCounts
+from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.terminal import render
+from dlrover_nb.widgets.live import LiveView
+from dlrover_nb.widgets.poller import Poller
+from dlrover_nb.widgets.status import status_view
+
+TRAINED = builders.snapshot()
+STARTING = replace(
+    TRAINED,
+    at_s=TRAINED.started_at_s + 12.4,
+    phase=JobPhase.STARTING,
+    samples_per_s=0.0,
+    train=ShardCounts(todo=57, n_sample_total=583_680),
+    nodes=(replace(TRAINED.nodes[0], phase=NodePhase.PENDING), TRAINED.nodes[1]),
+)
+LINE = "Waiting for first steps: 1 of 2 nodes up (12 s)"
+CHART = "Throughput over time"
+
+
+def test_the_status_shows_the_line_until_there_is_a_curve() -> None:
+    starting = status_view(STARTING, builders.series())
+    trained = status_view(TRAINED, builders.series())
+    assert (LINE in starting.text(), CHART in starting.text()) == (True, False)
+    assert ("Waiting" in trained.text(), CHART in trained.text()) == (False, True)
+    assert LINE in starting.html()
+
+
+def test_the_terminal_shows_the_line_until_there_is_a_rate() -> None:
+    console = Console(width=100, height=40)
+    with console.capture() as starting:
+        console.print(render(STARTING, [0.0, 0.0]))
+    with console.capture() as trained:
+        console.print(render(TRAINED, [1.0, 2.0]))
+    assert (LINE in starting.get(), "loss 0.1423" in starting.get()) == (True, False)
+    assert ("Waiting" in trained.get(), "loss 0.1423" in trained.get()) == (False, True)
+
+
+def test_the_live_view_draws_the_chart_with_the_first_steps() -> None:
+    master = Master(STARTING)
+    view = LiveView(JobHandle("quick-start", master, user="ada"), Poller())
+    screen = view._new_screen()
+    chart, waits = screen.chart_grid.figures["throughput"].root, screen.chart_grid._waits
+    assert LINE in waits.text
+    assert (waits.visible, chart.visible) == (True, False)
+    master.state = replace(TRAINED, at_s=STARTING.at_s + 1)
+    view.view_model.fetch()
+    screen._show(view.view_model.state())
+    assert (waits.text, waits.visible, chart.visible) == ("", False, True)

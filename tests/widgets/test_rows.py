@@ -1,0 +1,151 @@
+"""Results as data: the columns are those of the reference page, as frames and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import builders as b
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_history_views import past, run
+from test_views import LINE, explanation
+
+from dlrover_nb.api.exports import CheckView, ExportView
+from dlrover_nb.api.views import Note, TextView
+from dlrover_nb.core.errors import NotFoundError
+from dlrover_nb.core.export.reading import Imported
+from dlrover_nb.core.history import scoreboard
+from dlrover_nb.core.structs.bounds import Pins
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
+from dlrover_nb.core.structs.questions import Weighed
+from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
+from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, SkippedBatch
+from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.widgets.rows import columns, results
+from dlrover_nb.widgets.rows.tables import Columns, Tables, listed
+
+SNAPSHOT = b.snapshot(
+    quarantined=(QuarantinedShard(Purpose.TRAIN, 7, 0, 0, 512, 9, ("worker-0",)),),
+    skipped_batches=(SkippedBatch(7, 64, 512, 576, "its loss is nan", 1, (520,)),),
+)
+SCHEMA = DataSchema((ColumnSchema("clicked", Use.LABEL, "int64", 0.0, 2),), (), 1000, 900, 100, 1000, 0, 0.5)
+PAGE = (Path(__file__).parents[2] / "docs/reference/results.md").read_text()
+RESULTS: dict[str, Tables] = {
+    "jobs": results.jobs([summarize(SNAPSHOT)]),
+    "status": results.status(SNAPSHOT),
+    "submit": results.submitted(SNAPSHOT.spec, SCHEMA),
+    "plans": results.plans(SNAPSHOT),
+    "why": results.why(explanation()),
+    "whatif": results.whatif([Weighed(b.BETTER_PLAN, None, "no room")]),
+    "decision": results.decision(SNAPSHOT.decisions[0], SNAPSHOT),
+    "logs": results.logs([LINE]),
+    "shards": results.shards(SNAPSHOT),
+    "runs": results.runs([run()]),
+    "history": results.history(past()),
+    "score": results.scores(scoreboard({"quick-start": past().outcomes})),
+    "connect": results.cluster(
+        "Ray", Capacity((NodeShape(2, 8192, 3),)), "", ClusterAccess((), (Allowed("a", "b", ("c",)),))
+    ),
+    "export": ExportView("job.yaml", "kind: ElasticJob").tables(),
+    "check": CheckView("job.yaml", ("ElasticJob",)).tables(),
+    "import": results.imported(
+        "job.yaml", Imported("ElasticJob", "ctr", None, b.NOW_PLAN, Pins()), [("epochs", "2", "3")]
+    ),
+    "note": Note("Deleted ctr").tables(),
+    "help": TextView("Help", "text").tables(),
+}
+
+
+def documented() -> dict[str, set[str]]:
+    """Return the keys of each result, and of its tables as ``result/table``, as the page lists them."""
+    found: dict[str, list[str]] = {}
+    result = table = ""
+    for line in PAGE.splitlines():
+        if heading := re.match(r"(##+) (\w+)", line):
+            result, table = (heading[2], "") if heading[1] == "##" else (result, heading[2])
+        elif row := re.match(r"\| ([`*].*?) \|", line):
+            where = f"{result}/{table}" if table else result
+            found.setdefault(where, []).extend(re.findall(r"`\w+`|\*\w+\*", row[1]))
+    return {where: set(_expanded(keys, found)) for where, keys in found.items()}
+
+
+def _expanded(keys: list[str], found: dict[str, list[str]]) -> list[str]:
+    """Put the keys of a group, such as *plan*, in its place."""
+    groups = {f"*{where.removeprefix('Columns/')}*": keys for where, keys in found.items()}
+    return [k for key in keys for k in (_expanded(groups[key], found) if key in groups else [key.strip("`")])]
+
+
+def declared() -> dict[str, set[str]]:
+    """Return the same from the code."""
+    found: dict[str, set[str]] = {}
+    for result, tables in RESULTS.items():
+        if tables.head is not None:
+            found[result] = set(tables.head.columns)
+        for name, table in tables.tables.items():
+            found[result if tables.head is None else f"{result}/{name}"] = set(table.columns)
+    return found
+
+
+SHARED = {
+    "history/proposals": "plans/proposals",
+    "history/outcomes": "plans/outcomes",
+    "score/outcomes": "plans/outcomes",
+}
+
+
+def test_the_reference_lists_every_key_and_no_other() -> None:
+    page, code = documented(), declared()
+    page |= {where: page[elsewhere] for where, elsewhere in SHARED.items()}
+    assert {where: keys for where, keys in page.items() if not where.startswith("Columns/")} == code
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_json_and_frames_hold_the_documented_columns(name: str) -> None:
+    tables = RESULTS[name]
+    content = json.loads(tables.json())
+    first = content[0] if tables.head is None else content
+    assert set(first) == declared()[name] | (set() if tables.head is None else set(tables.tables))
+    for table in (None, *tables.tables):
+        frame = tables.frame(table)
+        assert isinstance(frame, pd.DataFrame)
+        assert len(frame)
+        assert not any(type(cell).__module__.startswith("dlrover_nb") for cell in frame.to_numpy().flat)
+
+
+def test_the_page_says_which_table_is_the_main_one() -> None:
+    main = {f"{name}/{t.main}" for name, t in RESULTS.items() if t.head is not None and t.main}
+    said = {
+        f"{part.split(None, 1)[0]}/{m}"
+        for part in PAGE.split("\n## ")
+        for m in re.findall(r"### (\w+) \(main\)", part)
+    }
+    assert said == main
+
+
+def test_an_empty_list_still_has_its_columns() -> None:
+    assert list(results.jobs([]).frame().columns) == list(columns.JOBS.names)
+    assert results.jobs([]).json() == b"[]"
+
+
+@given(st.lists(st.floats() | st.none()))
+def test_what_is_not_a_number_is_null_in_json(values: list[float | None]) -> None:
+    told = json.loads(listed("numbers", Columns[float | None]({"x": lambda x: x}), values).json())
+    finite = [v if v is not None and math.isfinite(v) else None for v in values]
+    assert [row["x"] for row in told] == finite
+
+
+def test_a_table_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(NotFoundError, match="no table 'node' in this result; known: nodes, memory"):
+        results.status(SNAPSHOT).frame("node")
+
+
+def test_an_ended_job_does_not_change_its_plan() -> None:
+    ended = replace(SNAPSHOT, running=None, phase=b.JobPhase.STOPPED)
+    assert not results.status(ended).frame()["changing"][0]
