@@ -198,7 +198,9 @@ def test_a_pod_that_does_not_end_within_its_grace_is_of_a_machine_that_is_away(r
     running.turn(after_s=4 + LOST_AFTER_S)
     assert running.told == {}
     orders = running.turn(after_s=2)
-    assert running.told == {"ps-0": "its machine node1 does not answer"}
+    assert running.told == {
+        "ps-0": "its pod was deleted by somebody else, and its machine node1 does not answer"
+    }
     assert orders == (Delete("ps-0", "u1", 0),)
 
 
