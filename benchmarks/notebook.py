@@ -186,8 +186,8 @@ PARTS = ("load", "submit", "cli", "lab", "one", "many", "heap", "cycles", "saved
 IN_A_BROWSER = {"lab", "one", "many", "heap", "cycles"}
 
 
-def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    figures: dict[str, Any] = {}
+def measure(options: argparse.Namespace, folder: Path, figures: dict[str, Any]) -> None:
+    """Add the figures of each part to `figures`, which keeps them when a later part fails."""
     if "load" in options.parts:
         figures |= load(options.times)
     if "submit" in options.parts:
@@ -198,7 +198,6 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         figures |= live(options, folder)
     if "saved" in options.parts:
         figures |= saved(folder)
-    return figures
 
 
 def missed(figures: dict[str, Any]) -> list[str]:
@@ -220,13 +219,18 @@ def main() -> None:
     parser.add_argument("--speed", type=float, default=30.0, help="simulated seconds in a second")
     parser.add_argument("--no-ray", action="store_true", help="submit to the simulated cluster alone")
     options = parser.parse_args()
+    figures: dict[str, Any] = {}
     began_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="dlb") as name:
-        os.environ |= {f"XDG_{kind}_HOME": f"{name}/{kind.lower()}" for kind in ("STATE", "DATA", "CONFIG")}
-        figures = measure(options, Path(name))
-    for key, value in figures.items():
-        target = f"   (target {TARGETS[key]:g})" if key in TARGETS else ""
-        print(f"{key:28} {value}{target}")
+    try:
+        with tempfile.TemporaryDirectory(prefix="dlb") as name:
+            os.environ |= {
+                f"XDG_{kind}_HOME": f"{name}/{kind.lower()}" for kind in ("STATE", "DATA", "CONFIG")
+            }
+            measure(options, Path(name), figures)
+    finally:
+        for key, value in figures.items():
+            target = f"   (target {TARGETS[key]:g})" if key in TARGETS else ""
+            print(f"{key:28} {value}{target}")
     seconds = round(time.monotonic() - began_s, 1)
     print(json.dumps({"benchmark": "notebook", **figures, "missed": missed(figures), "seconds": seconds}))
 
