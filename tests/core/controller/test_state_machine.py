@@ -230,8 +230,8 @@ class JobLife(RuleBasedStateMachine):
                 self._order(order.target)
 
     def _order(self, plan):
-        """Hand a plan to the cluster, which gives up the one before."""
-        replaced, self.asked = self.asked, [plan]
+        """Hand a plan to the cluster, which gives up the one before; it goes on with the same one."""
+        replaced, self.asked = [other for other in self.asked if other != plan], [plan]
         for other in replaced:
             self._tell(PlanFailed(self.job.at_s, other, "a newer decision replaced it"))
 
