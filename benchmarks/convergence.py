@@ -153,12 +153,10 @@ def distributed(spec: JobSpec, *, is_disturbed: bool) -> Quality:
         driver = own_job.begin(
             spec,
             features,
-            own_job.RunSetup(
-                LocalBackend(Path(name) / "run"),
-                Path(name) / "run",
-                history_url=f"sqlite:///{name}/history.db",
-                clock=SystemClock(),
-            ),
+            LocalBackend(Path(name) / "run"),
+            folder=Path(name) / "run",
+            history_url=f"sqlite:///{name}/history.db",
+            clock=SystemClock(),
         )
         driver.start()
         try:

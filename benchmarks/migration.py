@@ -91,12 +91,10 @@ class Job:
         self.driver = own_job.begin(
             spec,
             features,
-            own_job.RunSetup(
-                LocalBackend(folder, cpus=4.0),
-                folder,
-                history_url=f"sqlite:///{folder.parent / 'history.db'}",
-                clock=SystemClock(),
-            ),
+            LocalBackend(folder, cpus=4.0),
+            folder=folder,
+            history_url=f"sqlite:///{folder.parent / 'history.db'}",
+            clock=SystemClock(),
         )
         self.driver.start()
 

@@ -113,18 +113,14 @@ class RayJob:
 
 def run_master(folder: Path) -> None:
     """Begin or resume the job of a folder, and write its snapshots to a file."""
-    setup = own_job.RunSetup(
-        LocalBackend(folder, cpus=4.0, outlive=True),
-        folder,
-        history_url=f"sqlite:///{folder.with_suffix('.db')}",
-        clock=SystemClock(),
-    )
+    history, clock = f"sqlite:///{folder.with_suffix('.db')}", SystemClock()
+    backend = LocalBackend(folder, cpus=4.0, outlive=True)
     if (folder / JOB).exists():
-        driver = own_job.resume(setup)
+        driver = own_job.resume(backend, folder=folder, history_url=history, clock=clock)
     else:
         spec = from_json(folder.with_suffix(".spec").read_bytes(), JobSpec)
         features = make_features(spec.data, spec.model)
-        driver = own_job.begin(spec, features, setup)
+        driver = own_job.begin(spec, features, backend, folder=folder, history_url=history, clock=clock)
     driver.start()
     seen, is_over = folder.with_suffix(".new"), False
     while not is_over:

@@ -7,7 +7,6 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.older_windows import OlderWindows
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.memory import MemorySeries, Outlook, Report, memory_line, needed_mib
 from dlrover_nb.core.planner import transition_kind
@@ -22,17 +21,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import MemoryLine
 
 PLANNED_SPAN_S = 60.0  # of memory reports before they enlarge a plan: start-up growth is no trend
-RESERVE_S = 30.0  # before a limit is reached: for another forecast, and nodes with more memory to start
 MAX_RAISE = 1.5  # of a node's memory at once
 PUBLISH_S, PUBLISH_SHARE = (
     2.0,
     0.2,
 )  # between forecasts for views: at least, and as a share of the plan's time
-
-
-def is_full_within(line: MemoryLine, wait_s: float) -> bool:
-    """Whether it would be too late to give nodes more memory after a wait: by then they run out of it."""
-    return line.full_in_s is not None and line.full_in_s < wait_s + RESERVE_S
 
 
 class Measurement:
@@ -44,8 +37,6 @@ class Measurement:
         What runs; None while nodes are missing.
     n_seen
         Steady samples so far, including those no longer kept.
-    n_change
-        How often the job's speed changed under the same plan.
     """
 
     def __init__(self, settings: ControllerSettings, spec: JobSpec, n_sample_total: int) -> None:
@@ -55,7 +46,6 @@ class Measurement:
         self._n_sample_done = 0
         self._windows = SteadyWindows(settings, spec.batch_size)
         self._samples: dict[ResourcePlan, deque[ProfileSample]] = {}
-        self._older = OlderWindows()
         self._memory: dict[Role, MemorySeries] = {}
         self._node_mib: dict[Role, dict[str, float]] = {}
         self._pauses: list[tuple[str, float]] = []
@@ -63,7 +53,7 @@ class Measurement:
         self._published: tuple[MemoryLine, ...] = ()
         self._restarted_s, self._publish_s = 0.0, -inf
         self.plan: ResourcePlan | None = None
-        self.n_seen = self.n_change = 0
+        self.n_seen = 0
 
     def restart(self, plan: ResourcePlan | None, at_s: float) -> None:
         """Record that another plan (None: none) is in place from now on."""
@@ -96,21 +86,11 @@ class Measurement:
         if sample.role is Role.WORKER and sample.window_s > 0:
             self._worker_samples_per_s[sample.node] = sample.n_sample / sample.window_s
         new = self._windows.add(sample, at_s)
-        if len(new) > 1:  # the plan has become steady: its memory can be forecast to the end of the job
-            self._publish_s = at_s
         for window in new:
-            self._keep(window)
+            kept = self._samples.setdefault(window.plan, deque(maxlen=self._settings.n_kept))
+            kept.append(window)
+            self.n_seen += 1
         return new
-
-    def _keep(self, window: ProfileSample) -> None:
-        """Keep a steady window; the oldest one of its plan goes into the sums where there are enough."""
-        kept = self._samples.setdefault(window.plan, deque(maxlen=self._settings.n_kept))
-        if len(kept) == self._settings.n_kept:
-            self._older.leave(kept[0], kept)
-        kept.append(window)
-        self.n_seen += 1
-        if self._older.compare(kept, self._samples.values()):
-            self.n_change += 1
 
     @property
     def worker_samples_per_s(self) -> Mapping[str, float]:
@@ -128,11 +108,6 @@ class Measurement:
         return tuple(sample for kept in self._samples.values() for sample in kept)
 
     @property
-    def evidence(self) -> tuple[ProfileSample, ...]:
-        """All that the fit may use: older windows of each plan in one row, at the job's present speed."""
-        return self._older.evidence(self._samples)
-
-    @property
     def pauses(self) -> tuple[tuple[str, float], ...]:
         """Kind and seconds of each transition so far."""
         return tuple(self._pauses)
@@ -147,12 +122,10 @@ class Measurement:
         """The memory line of each role that reported under the present plan, by the last forecast."""
         return self._published
 
-    def publish_memory(self, at_s: float) -> bool:
-        """Forecast memory for views, if that is due (rarely enough to cost little); return whether it was."""
-        is_due = at_s >= self._publish_s
-        if is_due:
+    def publish_memory(self, at_s: float) -> None:
+        """Forecast memory for views, if that is due: rarely enough to cost little."""
+        if at_s >= self._publish_s:
             self.forecast_memory(at_s)
-        return is_due
 
     def forecast_memory(self, at_s: float) -> tuple[MemoryLine, ...]:
         """Forecast the memory of each role that reported under the present plan; publish and return it."""
@@ -185,13 +158,8 @@ class Measurement:
         return tuple(
             (line.role, min(mib, int(line.limit_mib * MAX_RAISE)))
             for line, mib in needed
-            if mib > line.limit_mib and not self._may_wait(line)
+            if self._memory[line.role].span_s >= PLANNED_SPAN_S and mib > line.limit_mib
         )
-
-    def _may_wait(self, line: MemoryLine) -> bool:
-        """Whether growth may be that of a start, and the limit is so far that time will tell."""
-        rest_s = PLANNED_SPAN_S - self._memory[line.role].span_s
-        return rest_s > 0 and not is_full_within(line, rest_s)
 
     def _growth_end(self, role: Role) -> int:
         """Return the samples at which the growth of a role ends.

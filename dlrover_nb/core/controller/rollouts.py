@@ -61,11 +61,7 @@ class Rollouts:
     markers, outcomes
         When each plan started to run; the outcome of each decided change.
     left
-        How often users replaced each plan by one of their own.
-    replaced
-        How often each plan was replaced by a proposed one; experiments and changes of memory do not count.
-    experiments
-        Decisions that began an experiment.
+        How often each plan was replaced by a better one; experiments and changes of memory do not count.
     """
 
     def __init__(self, plan: ResourcePlan, story: Story) -> None:
@@ -77,8 +73,6 @@ class Rollouts:
         self.markers: list[PlanMarker] = []
         self.outcomes: list[Outcome] = []
         self.left: Counter[Axes] = Counter()
-        self.replaced: Counter[Axes] = Counter()
-        self.experiments: set[str] = set()
 
     @property
     def running(self) -> ResourcePlan:
@@ -108,11 +102,9 @@ class Rollouts:
             return rollout
         self._trial = _Trial(rollout, at_s, pause_s)
         before = axes_key(rollout.before)
-        if rollout.kind is ProposalKind.EXPLORE:
-            self.experiments.add(rollout.decision)
         is_try = rollout.kind in (ProposalKind.EXPLORE, ProposalKind.PROTECT)
         if before != axes_key(rollout.target) and not is_try:
-            (self.left if rollout.kind is None else self.replaced)[before] += 1
+            self.left[before] += 1
         return rollout
 
     def failed(self, at_s: float) -> Rollout:

@@ -49,7 +49,4 @@ def _found(replica: Group, template: Group) -> Iterator[tuple[str, object]]:
 
 
 def _differs(got: object, wanted: object, what: str) -> bool:
-    """Whether it is less than needed, or another number of pods; larger pods do."""
-    if what == "replicas":
-        return got != wanted
-    return amount(got, what) < amount(wanted, what)
+    return amount(got, what) != amount(wanted, what)

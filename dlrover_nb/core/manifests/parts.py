@@ -86,14 +86,13 @@ def labels(job: str, run: str, role: str = "", node: str = "") -> dict[str, str]
     }
 
 
-def owned_by(owner: Mapping[str, Any]) -> list[Doc]:
-    """Return the owner references of objects that are deleted with a Job or an ElasticJob.
+def owned_by(job: Mapping[str, Any]) -> list[Doc]:
+    """Return the owner references of objects that are deleted with a Job.
 
     It is no controller: the Job controller counts the pods that it controls.
     """
-    head = owner["metadata"]
-    version, kind = owner.get("apiVersion", "batch/v1"), owner.get("kind", "Job")  # lists leave them out
-    return [{"apiVersion": version, "kind": kind, "name": head["name"], "uid": head["uid"]}]
+    head = job["metadata"]
+    return [{"apiVersion": "batch/v1", "kind": "Job", "name": head["name"], "uid": head["uid"]}]
 
 
 def pod_frame(kube: KubernetesSpec) -> Doc:

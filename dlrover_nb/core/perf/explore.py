@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
-N_VAIN = 2.0  # trials in vain that halve the promised value
-
-
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """A plan to try: index into the trials, and the share of uncertainty that it would remove."""
@@ -82,36 +79,23 @@ def next_experiment(
     Only trials whose plausible worth is at least half of the best one's count: an experiment costs the user
     time and money, so it should be able to pay for itself. It must: the value of its share of the uncertainty
     over the rest of the job, or the possible gain of staying with the trial, must exceed the training lost
-    meanwhile, both transitions included. Trials in vain since the best plan was found are evidence that the
-    model promises too much (`_trust`). So experiments end by themselves, the later the more is at stake, and
-    begin again where a better plan is found. Rejected: to choose by the expected gain of the trial itself,
-    which takes the plans that the model is most wrong about (on measured tables twice as many trials).
+    meanwhile, both transitions included. Near the best plan little can be gained, so experiments end by
+    themselves.
     """
     if not len(trials.axes):
         return None
-    after_s = now.left_s - effort.measure_s - 2 * effort.pause_s
     removes = _removed_shares(model, batch_size, trials.axes, targets, now)
     worth = plausible_worth(model, batch_size, trials, now)
     speed = model.predict(trials.axes, batch_size).samples_per_s
     lost_s = effort.measure_s * np.maximum(1 - speed / now.samples_per_s, 0) + 2 * effort.pause_s
     stake = _drawn_worth(model, batch_size, targets, now).max(axis=0).mean()
     itself = _drawn_worth(model, batch_size, trials, now).mean(axis=1)
-    pays = _trust(model) * np.maximum(removes * stake, itself) * after_s > lost_s
+    pays = np.maximum(removes * stake, itself) * now.left_s > lost_s
     longer = 1 + effort.pause_s / effort.measure_s
     value = removes * speed / (trials.cost * longer)  # per money of a sample trained on trial
     value = np.where(pays & (worth > 0) & (worth >= worth.max() / 2), value, 0.0)
     best = int(np.argmax(value))
     return Experiment(best, float(removes[best])) if value[best] > 0 else None
-
-
-def _trust(model: ThroughputModel) -> float:
-    """Return which part of the promised value counts, by the trials since the best plan was found."""
-    known = model.evidence_
-    if not len(known):
-        return 1.0
-    sure = np.log(known.axes[:, 0]) + np.log(known.batch_size) - known.log_iter - known.mean_half_width
-    n_vain = int((known.first_at_s > known.first_at_s[np.argmax(sure)]).sum())
-    return float(0.5 ** (n_vain / N_VAIN))
 
 
 def plausible_worth(model: ThroughputModel, batch_size: int, plans: Options, now: Present) -> Array:

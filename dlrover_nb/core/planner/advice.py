@@ -19,15 +19,17 @@ import numpy as np
 
 from dlrover_nb.core.pareto.exact import non_dominated
 from dlrover_nb.core.pareto.picks import most_efficient
+from dlrover_nb.core.pareto.reasons import change_words
+from dlrover_nb.core.pareto.space import neighbours, plan_of
+from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.deadline import ALIKE, RESCUE, Due, chances, most_probable
-from dlrover_nb.core.planner.experiments import experiment
-from dlrover_nb.core.planner.situation import DEADLINE_CHANCE, MOVE_PAUSE_S
-from dlrover_nb.core.planner.way_back import way_back
+from dlrover_nb.core.planner.situation import DEADLINE_CHANCE, HORIZON_S, MOVE_PAUSE_S, transition_s
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.deadline import margin_words, percent
 from dlrover_nb.core.structs.decisions import Candidate, ProposalKind
 from dlrover_nb.core.structs.job import Objective
+from dlrover_nb.core.structs.resources import diff
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.resources import ResourcePlan
+
+MOST_TRIALS = 200  # evaluated as experiments
+MOST_TARGETS = 500  # whose uncertainty an experiment is to reduce: each takes some hundred draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +145,14 @@ def advise(
     now = analysis.current
     if now.finish_s is not None and now.finish_s < settings.min_left_s:
         return None
-    allowed = free = _free(analysis, settings, rejected_plans)
+    free = _free(analysis, settings, rejected_plans)
     if limits is not None:
-        allowed = free & _within(analysis, replace(limits, returns={}))
         free = free & _within(analysis, limits)
         settings = replace(settings, min_gain=min(settings.min_gain, limits.min_gain))
     best = _improvement(analysis, settings, free)
     if best is not None:
         why = _improve_why(best, now, analysis.cost_unit)
         return Advice(ProposalKind.IMPROVE, best, why + _in_time_words(best))
-    back = way_back(analysis, allowed, None if limits is None else limits.returns, settings.experiment_s)
-    if back is not None:
-        return Advice(ProposalKind.IMPROVE, back, _back_why(back, now))
     may_explore = may_explore and not _endangers(analysis, settings)
     if analysis.model.report_.n_plan < 2 and may_explore:  # one plan tells almost nothing of others
         return _exploration(analysis, settings, free) or _rescue(analysis, free)
@@ -308,19 +309,64 @@ def _fastest(analysis: Analysis, sure: NDArray[np.bool_]) -> Candidate | None:
 
 
 def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np.bool_]) -> Advice | None:
-    """Return the best experiment, when a plausible gain exists."""
-    undecided = free & (
-        analysis.predictions.possibly_over(analysis.current.prediction) >= 1 + settings.min_gain
+    """Return the best experiment within reach, when a plausible gain exists."""
+    s, now, batch = analysis.situation, analysis.current, analysis.situation.spec.batch_size
+    speed = now.prediction.samples_per_s
+    undecided = free & (analysis.predictions.possibly_over(now.prediction) >= 1 + settings.min_gain)
+    trials = _open_trials(analysis, free)
+    if not undecided.any() or not len(trials.axes):
+        return None
+    aims = _most_promising(analysis, np.flatnonzero(undecided), MOST_TARGETS)
+    targets = Options(analysis.space.axes[aims], analysis.cost[aims])
+    memory = analysis.space.worker_memory_mib, analysis.space.ps_memory_mib
+    plans = [plan_of(row, *memory) for row in trials.axes]
+    pauses = np.array([transition_s(diff(s.plan, plan), s.pauses, s.spec.migration) for plan in plans])
+    found = next_experiment(
+        analysis.model,
+        batch,
+        trials,
+        targets=targets,
+        now=Present(speed, now.cost, min(now.finish_s or HORIZON_S, HORIZON_S)),
+        effort=Effort(settings.experiment_s, pauses),
     )
-    found = experiment(analysis, free, undecided, settings.experiment_s)
-    return None if found is None else Advice(ProposalKind.EXPLORE, *found)
+    if found is None:
+        return None
+    candidate = analysis.candidate(plans[found.index])
+    return Advice(ProposalKind.EXPLORE, candidate, _explore_why(analysis, candidate, found.removes, s.plan))
 
 
-def _back_why(candidate: Candidate, now: Candidate) -> str:
-    speed, before = now.prediction.samples_per_s, candidate.prediction.samples_per_s
+def _open_trials(analysis: Analysis, free: NDArray[np.bool_]) -> Options:
+    """Return the free plans within reach that are not measured yet, at most the most promising ones.
+
+    Within reach is what at most halves or doubles each number of the present plan, and the next allowed value
+    where that is farther. Plans beyond give more information, but their speed cannot be predicted.
+    """
+    s, axes = analysis.situation, analysis.space.axes
+    here = axes_of([s.plan])[0]
+    near = (np.abs(np.log2(axes / here)) <= 1 + 1e-9).all(axis=1)
+    for row in neighbours(here, s.spec.bounds, s.pins):
+        near = near | (axes == row).all(axis=1)
+    for row in analysis.model.evidence_.axes:
+        near = near & (axes != row).any(axis=1)
+    best = _most_promising(analysis, np.flatnonzero(near & free), MOST_TRIALS)
+    return Options(axes[best], analysis.cost[best])
+
+
+def _most_promising(analysis: Analysis, index: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    return index[np.argsort(-analysis.predictions.mean_high[index], kind="stable")[:most]]
+
+
+def _explore_why(analysis: Analysis, candidate: Candidate, removes: float, plan: ResourcePlan) -> str:
+    change = change_words(plan, candidate.plan)
+    p = candidate.prediction
+    if analysis.model.report_.n_plan == 1:
+        known = "only this plan's own iteration time is known"
+    else:
+        known = f"{analysis.model.report_.n_plan} plans are measured and do not determine which is better"
     return (
-        f"Back to the best measured plan: its mean is {before:,.0f} samples/s, that of the present one "
-        f"{speed:,.0f}, and it is the surer of the two."
+        f"Experiment: {known}. With {change} the job would reach between {p.low:,.0f} and {p.high:,.0f} "
+        f"samples/s (now {analysis.current.prediction.samples_per_s:,.0f}); trying it removes about "
+        f"{removes:.0%} of the uncertainty about better plans."
     )
 
 

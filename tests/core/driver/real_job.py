@@ -51,7 +51,10 @@ class Job:
         self.driver = own_job.begin(
             self.spec,
             features,
-            own_job.RunSetup(self.backend, self.folder, history_url=self.history, clock=SystemClock()),
+            self.backend,
+            folder=self.folder,
+            history_url=self.history,
+            clock=SystemClock(),
         )
         self.pids: set[int] = set()
 

@@ -1,12 +1,11 @@
 """Client side of a namespace of a Kubernetes cluster: submit, list, find and delete jobs.
 
 Only jobs run there, no service, so everyone with read access to the namespace finds all of them. A list of
-jobs costs four requests, and one per master that answers.
+jobs costs three requests, and one per master that answers.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import time
@@ -32,14 +31,13 @@ from dlrover_nb.core.backends.kubernetes.submission import (
     make_room,
     namespaced,
     new_pod_job,
-    owner_of,
 )
 from dlrover_nb.core.client.cluster import no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
-from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, NODE, OWNERS, POD, QUOTA
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
 from dlrover_nb.core.manifests.objects import OWNER_NOTE
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
 from dlrover_nb.core.paths import HISTORY_VAR
@@ -210,16 +208,9 @@ class KubernetesCluster:
         return self.api.list(kind, selector=f"{selector},{ROLE_LABEL}={role}" if role else selector).items
 
     def _here(self) -> dict[str, _Found]:
-        """Return the Jobs and ElasticJobs of the namespace with their masters' pods, by name."""
+        """Return the Jobs of the namespace with their masters' pods, by name."""
         masters = self._list(POD, role=MASTER_ROLE)
-        return {name_of(job): _Found(job, masters) for job in self._owners()}
-
-    def _owners(self) -> list[Doc]:
-        """Return what keeps masters' pods: Jobs, and ElasticJobs where the cluster and the user have them."""
-        owners = self._list(JOB)
-        with contextlib.suppress(NotThere, Forbidden):
-            owners += self._list(ELASTIC_JOB, role=MASTER_ROLE)
-        return owners
+        return {name_of(job): _Found(job, masters) for job in self._list(JOB)}
 
     def _answers(self, here: dict[str, _Found]) -> list[JobSummary]:
         """Query all masters in parallel; those that do not answer in time are left out."""
@@ -264,11 +255,13 @@ class KubernetesCluster:
         return self._links[name, run]
 
     def _job(self, name: str) -> Doc:
-        for kind in OWNERS.values():
-            document = owner_of(self.api, kind, name)
-            if document is not None and document["metadata"].get("labels", {}).get(JOB_LABEL) == name:
+        try:
+            document = self.api.get(JOB, name)
+            if document["metadata"].get("labels", {}).get(JOB_LABEL) == name:
                 return document
-        names = [name_of(job) for job in self._owners()]
+        except NotThere:
+            pass
+        names = [name_of(job) for job in self._list(JOB)]
         past = {job.name for job in past_jobs()} if os.environ.get(HISTORY_VAR) else set()
         raise NotFoundError(no_job(name, f"in namespace {self.api.namespace}", names, past))
 
@@ -294,7 +287,7 @@ def connect_kubernetes(context: str | None = None, namespace: str | None = None)
 
 
 class _Found:
-    """A Job or an ElasticJob of ours with its master's location."""
+    """A Job of ours with its master's location."""
 
     def __init__(self, job: Doc, masters: Iterable[Doc]) -> None:
         self._job = job

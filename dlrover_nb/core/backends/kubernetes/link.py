@@ -1,9 +1,9 @@
 """Client link to a job's master: calls through the API server's proxy of the master's pod.
 
 The pod has no fixed name. It is looked up by its labels when unknown, or when it no longer answers. The
-status of its owner (a Job, or an ElasticJob) and its pods then decides: a starting master (its image is
-pulled, no machine has room) is no error but a job that has not begun, a replaced master is waited for, and
-for an ended job its last snapshot is returned.
+status of the Job and its pods then decides: a starting master (its image is pulled, no machine has room) is
+no error but a job that has not begun, a replaced master is waited for, and for an ended job its last snapshot
+is returned.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.manifests.kinds import CONFIG_MAP, EVENT, OWNERS, POD, SECRET
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, EVENT, JOB, POD, SECRET
 from dlrover_nb.core.manifests.objects import HTTP_PORT
 from dlrover_nb.core.manifests.parts import (
     JOB_LABEL,
@@ -161,8 +161,7 @@ class KubernetesLink(CallLink):
             case Stop(by, why):
                 message = f"stopped by {by}{f': {why}' if why else ''}, before it began"
                 last = self._without_master(JobPhase.STOPPED, message)
-                kind = OWNERS[self._job.owner]
-                halt(self._api, last, run=self._job.run, why_not=not_begun.why, kind=kind)
+                halt(self._api, last, run=self._job.run, why_not=not_begun.why)
                 return Done()
             case _:
                 return not_begun
@@ -231,7 +230,7 @@ class KubernetesLink(CallLink):
         """Return the master's pod, or a local answer in its place."""
         selector = f"{JOB_LABEL}={self._name},{RUN_LABEL}={self._job.run},{ROLE_LABEL}={MASTER_ROLE}"
         try:
-            job = self._api.get(OWNERS[self._job.owner], self._name)
+            job = self._api.get(JOB, self._name)
         except NotThere as error:
             raise NotFoundError(
                 f"job {self._name} was deleted from namespace {self._api.namespace}; submit it again"
@@ -251,7 +250,7 @@ class KubernetesLink(CallLink):
                 )
 
     def _why_not_made(self, job: Doc) -> str:
-        fields = f"involvedObject.kind={self._job.owner},involvedObject.uid={job['metadata']['uid']}"
+        fields = f"involvedObject.kind=Job,involvedObject.uid={job['metadata']['uid']}"
         try:
             return why_not_made(self._api.list(EVENT, fields=fields).items)
         except Forbidden:

@@ -52,16 +52,16 @@ class RayMaster:
 
     def __init__(self, spec_json: bytes, features_json: bytes, folder: str, *, one_host: bool) -> None:
         # A client imports this module too, for `RayLink`; the job's loop would double the time that takes.
-        from dlrover_nb.core.backends.ray.backend import RayBackend  # noqa: PLC0415 - see above
-        from dlrover_nb.core.driver import own_job  # noqa: PLC0415 - see above
+        from dlrover_nb.core.backends.ray.backend import RayBackend  # noqa: PLC0415
+        from dlrover_nb.core.driver import own_job  # noqa: PLC0415
 
-        spec, path = from_json(spec_json, JobSpec), Path(folder)
+        spec, path, clock = from_json(spec_json, JobSpec), Path(folder), SystemClock()
         backend = RayBackend(spec.name, one_host=one_host)
-        setup = own_job.RunSetup(backend, path, history_url=None, clock=SystemClock())
         if (path / JOB).exists():  # Ray restarted this actor after its process was killed
-            self._driver = own_job.resume(setup)
+            self._driver = own_job.resume(backend, folder=path, history_url=None, clock=clock)
         else:
-            self._driver = own_job.begin(spec, from_json(features_json, FeatureSpec), setup)
+            features = from_json(features_json, FeatureSpec)
+            self._driver = own_job.begin(spec, features, backend, folder=path, history_url=None, clock=clock)
         self._driver.start()
         self._calls = CallHandler(self._driver)
         threading.Thread(target=prune, args=(path.parent, time.time()), name="prune", daemon=True).start()

@@ -7,8 +7,7 @@ import sys
 import time
 
 import pytest
-from dlrover_crds import OLDER, installed
-from dlrover_played import Dlrover
+from dlrover_played import OLDER, Dlrover, installed
 from kube import host_files
 from waiting import LIMIT_S, until
 
