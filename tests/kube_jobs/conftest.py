@@ -6,6 +6,7 @@ import contextlib
 import json
 import shutil
 import tempfile
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,6 @@ class Place:
     def secrets_of(self, job):
         """Return the values that nobody may read but who may read the job's Secret."""
         found = self.core.read_namespaced_secret(f"{job}-job", self.namespace).data
-        from base64 import b64decode  # noqa: PLC0415
-
         held = json.loads(b64decode(found["job.json"]))
         return [held["secret_key"], held["access"]]
 

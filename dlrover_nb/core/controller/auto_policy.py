@@ -14,9 +14,9 @@ Auto mode acts without supervision, so its conditions are stricter than a user's
   within the tried range. The gate opens again after correct outcomes (of the user's own decisions), or once
   the misses are older than `track_s`: by then the model has been fitted to them.
 
-With no track record yet auto mode takes small steps only: at most `first_step` times the cores of now.
-Rejected: no step at all (without a user there would never be a record) and only plans within the measured
-range (with one measured plan there are none).
+With fewer than `track_first` scored predictions one step reaches at most `first_step` times the cores of now:
+the model then rests on one plan. Rejected: no step at all (without a user there would never be a record) and
+only plans within the measured range (with one measured plan there are none).
 
 A plan that protects a node's memory is checked against budget and pins alone. It may exceed the quota,
 because a killed node costs more. It is no prediction of throughput, so neither the gate nor hysteresis

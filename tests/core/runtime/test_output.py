@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from waiting import LIMIT_S
 
 from dlrover_nb.core.clock import ManualClock
+from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime import output
 from dlrover_nb.core.runtime.output import LineFormatter, Output, Tail, head, output_path, read_head
+from dlrover_nb.core.structs.resources import Role
 
 SECRET = "s" * 40
 words = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1)
@@ -182,9 +184,6 @@ print("afterwards")
 @pytest.fixture
 def run_program(tmp_path):
     from node_world import World  # noqa: PLC0415 - it loads torch
-
-    from dlrover_nb.core.codec import to_json  # noqa: PLC0415
-    from dlrover_nb.core.structs.resources import Role  # noqa: PLC0415
 
     def run(*arguments):
         with World() as world:

@@ -94,8 +94,7 @@ def looked_at(
         if model is not None or data is not None:
             raise InvalidValueError("an external job runs its own programs; leave model and data out")
         return planned(spec), None, None, ()
-    # reading rows takes a quarter of a second to load: a submit alone does
-    from dlrover_nb.core.runtime.preflight import pack_code, validate_job  # noqa: PLC0415
+    from dlrover_nb.core.runtime.preflight import pack_code, validate_job  # noqa: PLC0415 - it loads pyarrow
 
     if data is None and not sees_rows(spec):
         spec, packed = pack_code(spec, model=model)

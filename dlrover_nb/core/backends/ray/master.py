@@ -52,8 +52,8 @@ class RayMaster:
 
     def __init__(self, spec_json: bytes, features_json: bytes, folder: str, *, one_host: bool) -> None:
         # A client imports this module too, for `RayLink`; the job's loop would double the time that takes.
-        from dlrover_nb.core.backends.ray.backend import RayBackend  # noqa: PLC0415
-        from dlrover_nb.core.driver import own_job  # noqa: PLC0415
+        from dlrover_nb.core.backends.ray.backend import RayBackend  # noqa: PLC0415 - see above
+        from dlrover_nb.core.driver import own_job  # noqa: PLC0415 - see above
 
         spec, path, clock = from_json(spec_json, JobSpec), Path(folder), SystemClock()
         backend = RayBackend(spec.name, one_host=one_host)
