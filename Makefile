@@ -68,6 +68,12 @@ WORKERS ?= 3
 unit: install
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
+# Each runs as its test runs it, one after the other: their speeds are measured.
+.PHONY: notebooks
+notebooks: install browser kube  ## the stored outputs of the notebooks anew; ONLY=02 for one of them
+	DLROVER_NB_STORE_NOTEBOOKS=1 $(BIN)/python -m pytest tests/notebooks/test_notebooks.py \
+	  -k "test_every_cell and ($(or $(ONLY),simulated or quick_start or own_model or kubernetes))"
+
 .PHONY: docs
 docs: install  ## the documentation as a site in build/site; a broken link or reference is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -153,10 +153,12 @@ def distributed(spec: JobSpec, *, is_disturbed: bool) -> Quality:
         driver = own_job.begin(
             spec,
             features,
-            LocalBackend(Path(name) / "run"),
-            folder=Path(name) / "run",
-            history_url=f"sqlite:///{name}/history.db",
-            clock=SystemClock(),
+            own_job.RunSetup(
+                LocalBackend(Path(name) / "run"),
+                Path(name) / "run",
+                history_url=f"sqlite:///{name}/history.db",
+                clock=SystemClock(),
+            ),
         )
         driver.start()
         try:

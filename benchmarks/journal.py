@@ -110,12 +110,12 @@ def seconds(n_worker: int, rng: np.random.Generator) -> Iterator[list[Event]]:
         reports: list[Event] = []
         for (name, role), factor in zip(names, noise, strict=True):
             arrived_s = at_s + 0.5 * float(factor) / len(names) * len(reports)
-            reports.append(NodeReported(arrived_s, _sample(name, role, arrived_s, float(factor)), plan))
+            reports.append(NodeReported(arrived_s, sample(name, role, arrived_s, float(factor)), plan))
         n_done += n_worker * 20 * BATCH
         yield [ProgressMade(at_s, n_done), *reports, Ticked(at_s + 0.9)]
 
 
-def _sample(name: str, role: Role, at_s: float, factor: float) -> NodeSample:
+def sample(name: str, role: Role, at_s: float, factor: float) -> NodeSample:
     is_worker = role is Role.WORKER
     iter_s = 0.0491234 * factor
     split = TimeSplit(0.0012 * factor, 0.0087 * factor, 0.0312 * factor, 0.0065 * factor, 0.0, 0.0005)

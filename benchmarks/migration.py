@@ -91,10 +91,12 @@ class Job:
         self.driver = own_job.begin(
             spec,
             features,
-            LocalBackend(folder, cpus=4.0),
-            folder=folder,
-            history_url=f"sqlite:///{folder.parent / 'history.db'}",
-            clock=SystemClock(),
+            own_job.RunSetup(
+                LocalBackend(folder, cpus=4.0),
+                folder,
+                history_url=f"sqlite:///{folder.parent / 'history.db'}",
+                clock=SystemClock(),
+            ),
         )
         self.driver.start()
 

@@ -178,7 +178,7 @@ def live(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         if "heap" in options.parts:
             figures |= views.heap(browser, options.jobs, options.minutes, options.speed)
         if "cycles" in options.parts:
-            figures |= views.cycles(browser, options.jobs, options.cycles, options.speed)
+            figures |= views.cycles(browser, options.jobs, options.cycles)
     return figures
 
 

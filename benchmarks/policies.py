@@ -11,11 +11,15 @@ DLRover-RM too compares on a cluster without such faults (6.1).
 A job takes `--hours` on the oracle's plan. DLRover is the product's own controller in auto mode.
 
     python benchmarks/policies.py --shared ../shared [--jobs 8 --hours 4 --objective speed]
+
+Beside it, DLRover alone under several noises and seeds: JCT over the oracle, begun small and on the best
+plan, and how many jobs end on a slower plan than they began with.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import statistics
@@ -26,27 +30,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from policy_cases import MACHINES, Case, aimed, table_cases, terms_cases, user_plans
 from simulated_day import day
 
-from dlrover_nb.core.baselines import JobState, elastic_scheduling, optimus, well_tuned
+from dlrover_nb.core.baselines import JobState, elastic_scheduling, optimus
 from dlrover_nb.core.controller import Controller, ControllerSettings
 from dlrover_nb.core.controller.auto_policy import AutoSettings
 from dlrover_nb.core.controller.windows import SteadyWindows
-from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner import PlannerSettings, warm_start
+from dlrover_nb.core.planner import PlannerSettings, axes_key, warm_start
 from dlrover_nb.core.simulator import (
     Faults,
     SimulatedJob,
     SimulatedWorld,
-    SpeedTruth,
     TableTruth,
     TermsTruth,
     WorldSettings,
-    read_tables,
 )
-from dlrover_nb.core.simulator.workload import BATCH, BOUNDS, random_truth
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.events import (
     Event,
     JobSubmitted,
@@ -56,20 +56,20 @@ from dlrover_nb.core.structs.events import (
     Scale,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Objective
+from dlrover_nb.core.structs.job import JobPhase, Objective
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.warmstart import into_space
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dlrover_nb.core.baselines import Policy
+    from dlrover_nb.core.planner import Axes
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import ProfileSample
 
 REPORT_S = 15.0
 DECIDE_S = 180.0  # "every three minutes" (DLRover-RM section 6.2)
-MACHINES = (NodeShape(32.0, 192 * 1024, 20),)  # DLRover-RM's small cluster
 QUIET = Faults(failures_per_day=0, slow_per_day=0)
-QUOTAS = (48.0, 96.0, 144.0)  # cores of a job
 SETTINGS = ControllerSettings(
     window_s=REPORT_S,
     max_window_s=8 * REPORT_S,
@@ -131,7 +131,7 @@ class Baseline:
         match event:
             case JobSubmitted():
                 self._job = event
-                self._windows = SteadyWindows(self._settings, event.spec.batch_size)
+                self._windows = SteadyWindows(self._settings, event.spec)
             case NodeReported():
                 if event.plan != self._plan:
                     self._restart(event.plan, event.at_s)
@@ -170,23 +170,11 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Case:
-    """A job and its best plan."""
-
-    kind: str
-    name: str
-    job: SimulatedJob
-    best: ResourcePlan
-
-    def on(self, plan: ResourcePlan) -> SimulatedJob:
-        return replace(self.job, spec=replace(self.job.spec, plan=plan, mode=Mode.MANUAL))
-
-
-@dataclass(frozen=True)
 class Run:
     jct_s: float
     core_h: float
     n_change: int
+    n_return: int  # changes to a plan that ran before, ways back from experiments included
     last: ResourcePlan
 
 
@@ -194,103 +182,27 @@ def simulate(job: SimulatedJob, runner: Runner, seed: int, noise: float) -> Run:
     """Run a job whose windows and nodes differ by `noise`, the standard deviation of log speed."""
     settings = WorldSettings(report_s=REPORT_S, faults=replace(QUIET, speed_noise=noise, node_noise=noise))
     world = SimulatedWorld(MACHINES, rng=np.random.default_rng(seed), settings=settings)
-    sim, n_change = world.submit(job), 0
+    sim, plans = world.submit(job), [axes_key(job.spec.plan)]
     while world.next_at_s < math.inf:
         _, told = world.step()
         for name, event in told:
             target = runner.hear(event)
             if target is not None:
-                n_change += 1
+                plans.append(axes_key(target))
                 world.obey(name, Scale("policy", target))
     if sim.phase is not JobPhase.SUCCEEDED or sim.ended_at_s is None:
         raise RuntimeError(f"{job.spec.name} has {sim.phase}: {sim.message}")
-    return Run(sim.ended_at_s - sim.started_at_s, sim.progress.core_s / 3600, n_change, sim.target)
+    jct_s, core_h = sim.ended_at_s - sim.started_at_s, sim.progress.core_s / 3600
+    return Run(jct_s, core_h, len(plans) - 1, n_returns(plans), sim.target)
 
 
-# cases
-
-
-def best_plan(spec: JobSpec, truth: SpeedTruth) -> ResourcePlan:
-    def measure(rows: np.ndarray) -> np.ndarray:
-        plans = (_row_plan(spec, row) for row in rows)
-        return np.array([truth.speed(plan, spec.batch_size) for plan in plans])
-
-    world = SimulatedWorld(MACHINES, rng=np.random.default_rng(0))
-    state = JobState(spec.plan, (), 1, spec.bounds, world.cluster.capacity, spec.batch_size)
-    return well_tuned(state, measure=measure) or spec.plan
-
-
-def _row_plan(spec: JobSpec, row: np.ndarray) -> ResourcePlan:
-    w, p, worker_cpu, ps_cpu = row
-    return ResourcePlan(
-        RolePlan(int(w), float(worker_cpu), spec.plan.worker.memory_mib),
-        RolePlan(int(p), float(ps_cpu), spec.plan.ps.memory_mib),
-    )
-
-
-def make_case(kind: str, job: SimulatedJob, hours: float) -> Case:
-    best = best_plan(job.spec, job.truth)
-    n_sample = int(job.truth.speed(best, job.spec.batch_size) * hours * 3600)
-    return Case(kind, job.spec.name, replace(job, n_sample=n_sample), best)
-
-
-def terms_cases(n: int, hours: float) -> list[Case]:
-    grid = replace(BOUNDS, max_workers=32, max_ps=12)
-    start = ResourcePlan(RolePlan(2, 4.0, 4096), RolePlan(1, 4.0, 8192))
-    cases = []
-    for i in range(n):
-        bounds = replace(grid, quota_cpu=QUOTAS[i % len(QUOTAS)])
-        spec = JobSpec(name=f"terms-{i + 1}", plan=start, bounds=bounds, mode=Mode.AUTO, batch_size=BATCH)
-        truth = random_truth(np.random.default_rng(1000 + i), contention=False)
-        cases.append(make_case("terms", SimulatedJob(spec, truth, 1), hours))
-    return cases
-
-
-def table_cases(path: Path, hours: float) -> list[Case]:
-    cases = []
-    for name, measured in read_tables(path).items():
-        plans = measured.truth.plans
-        bounds = PlanBounds(
-            max(w for _, w in plans), max(p for p, _ in plans), (2.0,), (2.0,), quota_cpu=48.0
-        )
-        start = ResourcePlan(RolePlan(2, 2.0, 4096), RolePlan(2, 2.0, 4096))
-        spec = JobSpec(
-            name=f"table-{name}", plan=start, bounds=bounds, mode=Mode.AUTO, batch_size=measured.global_batch
-        )
-        job = SimulatedJob(
-            spec,
-            measured.truth,
-            1,
-            dense_bytes=int(measured.model_mib * 2**20),
-            global_batch=measured.global_batch,
-        )
-        cases.append(make_case("tables", job, hours))
-    return cases
+def n_returns(plans: Sequence[Axes]) -> int:
+    """Count the changes that led to a plan that was left before; memory alone is no other plan."""
+    changes = enumerate(itertools.pairwise(plans))
+    return sum(after != before and after in plans[:i] for i, (before, after) in changes)
 
 
 # the comparison
-
-
-def aimed(case: Case, objective: Objective) -> Case:
-    return replace(case, job=replace(case.job, spec=replace(case.job.spec, objective=objective)))
-
-
-def user_plans(case: Case, n: int) -> list[ResourcePlan]:
-    """Draw users' choices: each number of the best plan wrong by a factor of about two."""
-    rng, spec = np.random.default_rng(7), case.job.spec
-    into = into_space(spec.bounds, Capacity(MACHINES))
-    plans: list[ResourcePlan] = []
-    while len(plans) < n:
-        factors = rng.lognormal(0.0, math.log(2), 4)
-        w, p, worker_cpu, ps_cpu = (float(x) for x in axes_of([case.best])[0] * factors)
-        wanted = ResourcePlan(
-            replace(case.best.worker, count=max(round(w), 1), cpu=worker_cpu),
-            replace(case.best.ps, count=max(round(p), 1), cpu=ps_cpu),
-        )
-        plan = into(wanted)
-        if plan is not None:
-            plans.append(plan)
-    return plans
 
 
 def warm(case: Case, settings: ControllerSettings, n_past: int, noise: float) -> SimulatedJob:
@@ -327,7 +239,7 @@ def traits_of(job: SimulatedJob) -> JobTraits:
 def compare(
     case: Case, settings: ControllerSettings, n_user: int, n_past: int, seed: int, noise: float
 ) -> dict[str, list[Run]]:
-    batch = case.job.global_batch
+    batch = case.job.spec.global_batch
     runners: dict[str, Runner] = {
         "dlrover": Ours(settings),
         "optimus": Baseline(optimus, settings, batch),
@@ -358,6 +270,37 @@ def final_speed(rows: list[tuple[Case, dict[str, list[Run]]]], policy: str) -> f
     return math.exp(statistics.fmean(logs))
 
 
+def change_counts(rows: list[dict[str, list[Run]]]) -> dict[str, int]:
+    """Return the changes of plan of all jobs, and the returns among them, by policy."""
+    line = {}
+    for name in ("dlrover", "warm", "optimus", "es"):
+        own = [run for row in rows for run in row[name]]
+        line[f"n_change_{name}"] = sum(run.n_change for run in own)
+        line[f"n_return_{name}"] = sum(run.n_return for run in own)
+    return line
+
+
+def under_noise(
+    cases: list[Case], settings: ControllerSettings, noise: float, n_seed: int
+) -> dict[str, object]:
+    """Return JCT over the oracle's, begun small and on the best plan, and jobs that end slower than begun."""
+    line: dict[str, object] = {}
+    for mark, is_best in (("", False), ("_from_best", True)):
+        logs, n_slower = [], 0
+        for case, seed in itertools.product(cases, range(n_seed)):
+            job, truth, m = case.job, case.job.truth, case.job.spec.batch_size
+            if is_best:
+                job = replace(job, spec=replace(job.spec, plan=case.best))
+            run = simulate(job, Ours(settings), seed, noise)
+            oracle = simulate(case.on(case.best), Still(), seed, noise)
+            logs.append(math.log(run.jct_s / oracle.jct_s))
+            n_slower += truth.speed(run.last, m) < truth.speed(job.spec.plan, m) * (1 - 1e-9)
+        key = f"{mark}_noise_{noise:g}"
+        line[f"over_oracle{key}"] = round(math.exp(statistics.fmean(logs)), 4)
+        line[f"n_slower{key}"] = f"{n_slower} of {len(logs)}"
+    return line
+
+
 def show(case: Case, runs: dict[str, list[Run]]) -> None:
     truth = case.job.truth
     beyond = truth.n_clamped if isinstance(truth, TableTruth) else 0
@@ -384,6 +327,8 @@ def main() -> None:
     parser.add_argument("--no-day", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--noise", type=float, default=0.02, help="of windows and of nodes, in log speed")
+    parser.add_argument("--noises", type=float, nargs="*", default=[0.02, 0.15, 0.3], help="of DLRover alone")
+    parser.add_argument("--seeds", type=int, default=2, help="of each of these noises")
     options = parser.parse_args()
     settings = replace(SETTINGS, auto=replace(SETTINGS.auto, min_gain=options.min_gain))
     cases = terms_cases(options.jobs, options.hours)
@@ -410,6 +355,9 @@ def main() -> None:
         line[f"final_speed_{name}"] = round(final_speed(pairs, name), 4)
     for name in ("dlrover", "warm", "oracle", "optimus", "es", "static"):
         line[f"core_h_{name}"] = round(statistics.fmean(r.core_h for row in both for r in row[name]), 1)
+    line |= change_counts(both)
+    for noise in options.noises:
+        line |= under_noise(cases, settings, noise, options.seeds)
     if not options.no_day:
         arrivals = options.shared / "data" / "pollux_adaptdl" / "workloads.csv.gz"
         line |= day(100, SETTINGS, arrivals if arrivals.exists() else None, options.seed)

@@ -113,14 +113,18 @@ class RayJob:
 
 def run_master(folder: Path) -> None:
     """Begin or resume the job of a folder, and write its snapshots to a file."""
-    history, clock = f"sqlite:///{folder.with_suffix('.db')}", SystemClock()
-    backend = LocalBackend(folder, cpus=4.0, outlive=True)
+    setup = own_job.RunSetup(
+        LocalBackend(folder, cpus=4.0, outlive=True),
+        folder,
+        history_url=f"sqlite:///{folder.with_suffix('.db')}",
+        clock=SystemClock(),
+    )
     if (folder / JOB).exists():
-        driver = own_job.resume(backend, folder=folder, history_url=history, clock=clock)
+        driver = own_job.resume(setup)
     else:
         spec = from_json(folder.with_suffix(".spec").read_bytes(), JobSpec)
         features = make_features(spec.data, spec.model)
-        driver = own_job.begin(spec, features, backend, folder=folder, history_url=history, clock=clock)
+        driver = own_job.begin(spec, features, setup)
     driver.start()
     seen, is_over = folder.with_suffix(".new"), False
     while not is_over:

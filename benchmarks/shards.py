@@ -202,10 +202,12 @@ def run_master(n_worker: int, clients: Connection) -> None:
         driver = own_job.begin(
             spec,
             rows,
-            HandedOut(n_worker, clients),
-            folder=Path(folder) / "run",
-            history_url=f"sqlite:///{folder}/history.db",
-            clock=SystemClock(),
+            own_job.RunSetup(
+                HandedOut(n_worker, clients),
+                Path(folder) / "run",
+                history_url=f"sqlite:///{folder}/history.db",
+                clock=SystemClock(),
+            ),
         )
         driver.start()
         n_task, until_s = clients.recv(), time.monotonic() + PATIENCE_S

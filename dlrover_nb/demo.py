@@ -3,7 +3,7 @@
 Nothing is simulated: it starts a local Ray head and a job of real processes on real rows. Proposals come
 from the model that is fitted during training; each is accepted after a few seconds on the screen. Later a
 parameter server is added and removed while training continues. At the end it compares predicted with measured
-throughput, shows the pauses, and writes the plan as ElasticJob YAML beside a self-contained HTML report.
+throughput, shows the pauses, and writes the job as an ElasticJob beside a self-contained HTML report.
 """
 
 from __future__ import annotations

@@ -20,12 +20,15 @@ import dlrover_nb
 from dlrover_nb.core.structs.decisions import ProposalStatus
 
 if TYPE_CHECKING:
+    from playwright.sync_api import FloatRect, Page
+
     from dlrover_nb import Job
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking")
 LIVE = {"width": 1220, "height": 745}  # as wide as a view becomes, down to the charts
-PLANS = {"width": 1000, "height": 1250}  # its card
+PLANS = {"width": 1000, "height": 800}  # the picture is as high as the plans down to their last chart
+BOTTOMS = "() => [...document.querySelectorAll('svg')].map(svg => svg.getBoundingClientRect().bottom)"
 JOB = """
 name: quick-start
 epochs: 400
@@ -81,10 +84,15 @@ def photograph(job: Job, folder: Path) -> None:
             page.screenshot(path=str(folder / "live-view.png"))
             page.set_viewport_size(PLANS)
             page.set_content(f"<body style='margin:10px'>{job.plans().view().html()}</body>")
-            page.screenshot(path=str(folder / "plans.png"))
+            page.screenshot(path=str(folder / "plans.png"), full_page=True, clip=_charts(page))
             browser.close()
     finally:
         server.stop()
+
+
+def _charts(page: Page) -> FloatRect:
+    """Return the part of a page that ends below its last chart: a fixed height would cut one in two."""
+    return {"x": 0, "y": 0, "width": PLANS["width"], "height": max(page.evaluate(BOTTOMS)) + 10}
 
 
 if __name__ == "__main__":

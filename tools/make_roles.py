@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from dlrover_nb.core.manifests.rights import OPERATOR, SEE_NODES, USER, Right, master_rights, role
+from dlrover_nb.core.manifests.rights import (
+    OPERATOR,
+    SEE_NODES,
+    USER,
+    Right,
+    master_rights,
+    owner_rights,
+    role,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +40,13 @@ NODES_BINDING = {
         }
     ],
 }
-TABLES = {"user": USER, "operator": OPERATOR, "master": master_rights("JOB"), "nodes": (SEE_NODES,)}
+TABLES = {
+    "user": USER,
+    "operator": OPERATOR,
+    "master": master_rights("JOB"),
+    "master in an ElasticJob": owner_rights("JOB", "ElasticJob"),
+    "nodes": (SEE_NODES,),
+}
 
 
 def files() -> dict[str, str]:

@@ -197,7 +197,7 @@ def _facts(imported: Imported) -> tuple[tuple[str, str], ...]:
     if job is None:
         return facts
     data = f"{job.data.format} {job.data.path and job.data.place}".strip()
-    training = f"{job.model.name}, batch {job.batch_size:,}, {job.n_epoch:,} epochs"
+    training = f"{job.model.name}, {job.batch_words}, {job.n_epoch:,} epochs"
     return (*facts, ("data", data), ("training", training))
 
 

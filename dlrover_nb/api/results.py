@@ -97,7 +97,7 @@ class Results(Steering):
         ----------
         kind
             ``"elasticjob"``, ``"elasticjob-0"`` (the older schema), ``"scaleplan"``, ``"tfjob"``,
-            ``"pytorchjob"``, ``"rayjob"``, ``"jobset"`` or ``"pods"``.
+            ``"pytorchjob"``, ``"jobset"`` or ``"pods"``. What a kind cannot run is refused with the reason.
         plan
             A plan, ``"current"``, or the id of a proposal such as ``"p3"``.
         path
@@ -105,14 +105,14 @@ class Results(Steering):
         force
             Overwrite an existing file.
         auto_scale
-            Let DLRover change the plan later; by default the exported plan is fixed.
+            Let the job's master (of an external job: DLRover) change the plan later; by default it is fixed.
         check
             Show the result of the validation, and that of a dry run of the API server where the job runs on
             Kubernetes. Documents are validated against the real schema in any case.
         image
             Of the pods.
         namespace
-            Namespace; None leaves it to ``kubectl``.
+            Namespace; None leaves it to ``kubectl``, or is ``default`` where a file names a service account.
 
         Returns
         -------

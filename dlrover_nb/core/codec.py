@@ -7,6 +7,7 @@ else is refused, so no input can create an object of another type.
 
 from __future__ import annotations
 
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
 import msgspec
@@ -25,6 +26,22 @@ _REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, KeyError, DlroverE
 def to_json(record: object) -> bytes:
     """Encode one record as JSON."""
     return msgspec.json.encode(record)
+
+
+def to_short_json(record: object) -> bytes:
+    """Encode one record as JSON without the fields that have their default; `from_json` sets them again."""
+    return msgspec.json.encode(_without_defaults(record))
+
+
+def _without_defaults(value: object) -> object:
+    if not is_dataclass(value) or isinstance(value, type):
+        return [_without_defaults(each) for each in value] if isinstance(value, tuple) else value
+    told = ((each, getattr(value, each.name)) for each in fields(value))
+    return {each.name: _without_defaults(given) for each, given in told if given != _default(each)}
+
+
+def _default(field: Field[Any]) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def from_json(data: bytes | str, kind: type[T]) -> T:

@@ -29,6 +29,7 @@ _CARD = (
     f"{theme.INLINE};background:{theme.BG};color:{theme.INK};border:1px solid {theme.EDGE};border-radius:6px;"
     "padding:12px 16px;font:13px/1.45 system-ui,sans-serif;max-width:980px;box-sizing:border-box"
 )
+_LONG_NAME = re.compile(r"\w{25,}")
 _CELL = "padding:2px 10px 2px 0;border:0;vertical-align:top;"
 _CODE = f"background:{theme.SURFACE};color:{theme.INK}"
 _TABLE = f"border-collapse:collapse;font:inherit;background:{theme.BG}"
@@ -196,7 +197,8 @@ def _paragraph_html(block: Paragraph) -> str:
 def _facts_html(block: Facts) -> str:
     rows = "".join(
         f'<tr style="{_ROW}"><th scope="row" style="{_CELL}text-align:left;font-weight:600;'
-        f'white-space:nowrap">{escape(name)}</th><td style="{_CELL}text-align:left">{escape(value)}</td></tr>'
+        f'white-space:nowrap">{escape(name)}</th>'
+        f'<td style="{_CELL}text-align:left;overflow-wrap:anywhere">{escape(value)}</td></tr>'
         for name, value in block.rows
     )
     return f'<table style="{_TABLE};margin:4px 0">{rows}</table>'
@@ -228,9 +230,15 @@ def _empty_html(n_column: int) -> str:
 
 def _row_html(row: Sequence[str], right: Sequence[bool]) -> str:
     cells = "".join(
-        f'<td style="{_CELL}text-align:{_side(right[i])}">{escape(cell)}</td>' for i, cell in enumerate(row)
+        f'<td style="{_CELL}text-align:{_side(right[i])}">{_breakable(escape(cell))}</td>'
+        for i, cell in enumerate(row)
     )
     return f'<tr style="{_ROW}">{cells}</tr>'
+
+
+def _breakable(text: str) -> str:
+    """Let a long name break between its words: else it moves the other columns out of a narrow page."""
+    return _LONG_NAME.sub(lambda found: found[0].replace("_", "_<wbr>"), text)
 
 
 def _side(right: bool) -> str:  # noqa: FBT001 - its one meaning is its name

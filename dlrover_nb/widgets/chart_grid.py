@@ -18,6 +18,7 @@ from dlrover_nb.widgets.live_charts.legend import Entry
 from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.live_charts.live_plot import LivePlot
 from dlrover_nb.widgets.live_charts.sources import Source
+from dlrover_nb.widgets.marks import Points
 from dlrover_nb.widgets.palette import PURPLE, RED
 from dlrover_nb.widgets.parts import pane, select, text
 from dlrover_nb.widgets.status import first_steps_words
@@ -177,23 +178,19 @@ class Cross:
         assert isinstance(plot, LivePlot)
         self._plot, self._label = plot, label
         self._at = Source(x=[], y=[], low=[], high=[], color=[])
-        look = {"source": self._at.model, "line_color": "color", "line_width": 3, "level": "overlay"}
-        plot.root.segment("x", "low", "x", "high", **look, line_alpha=0.5)
-        plot.root.scatter("x", "y", marker="x", size=15, **look)
+        look = {"source": self._at.model, "line_color": "color", "line_width": 3}
+        plot.root.segment(
+            "x", "low", "x", "high", **look, line_alpha=0.5
+        )  # an overlay is not cut at the edge
+        plot.root.scatter("x", "y", marker="x", size=15, **look, level="overlay")
 
     def show(self, candidate: Candidate | None, x: float) -> None:
         """Place it at a plan, or hide it."""
         drawn = (candidate.prediction,) if candidate else ()
         colors = [RED if p.extrapolates else PURPLE for p in drawn]
-        self._plot.reach([x for _ in drawn], [p.samples_per_s for p in drawn])
-        self._at.show(
-            {
-                "x": [x for _ in drawn],
-                "y": [p.samples_per_s for p in drawn],
-                "low": [p.low for p in drawn],
-                "high": [p.high for p in drawn],
-                "color": colors,
-            }
-        )
+        xs, ys = [x for _ in drawn], [p.samples_per_s for p in drawn]
+        low, high = [p.low for p in drawn], [p.high for p in drawn]
+        self._plot.reach(Points(xs, ys, low=low, high=high))
+        self._at.show({"x": xs, "y": ys, "low": low, "high": high, "color": colors})
         if self._label:
             self._plot.legend.show_also(Entry(self._label, "x", color) for color in colors)

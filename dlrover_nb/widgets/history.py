@@ -83,7 +83,7 @@ def _run_facts(run: JobRun) -> tuple[tuple[str, str], ...]:
         ("ended", f"{units.clock(run.ended_at_s)}, {ended_words(run)}{message}"),
         ("plan at first", str(run.spec.plan)),
         ("data", f"{run.spec.data.format} {run.spec.data.path and run.spec.data.place}".strip()),
-        ("training", f"{run.spec.model.name}, batch {run.spec.batch_size:,}, {run.spec.n_epoch} epochs"),
+        ("training", f"{run.spec.model.name}, {run.spec.batch_words}, {run.spec.n_epoch} epochs"),
         *((("began from", began),) if began else ()),
     )
 

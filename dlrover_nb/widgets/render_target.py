@@ -89,6 +89,7 @@ class RenderTarget:
         self._doc = pn.state.curdoc if pn.state.curdoc and pn.state.curdoc.session_context else None
         self._is_connected = False  # a notebook's page has rendered the view, and is not gone
         if self._doc is not None:
+            self._soon = _soon(self._doc)
             self._doc.on_session_destroyed(lambda _context: on_close())
             _take_style_sheets_from_here(self._doc)
         self._unseen = pn.pane.Bokeh(Div(text=theme.REPAINT, height=0, margin=0)), Slider(visible=False)
@@ -104,7 +105,7 @@ class RenderTarget:
             self._flush_notebook()
         elif not self._queued:
             self._queued = True
-            self._doc.add_next_tick_callback(self._flush_page)
+            self._soon(self._schedule, self._doc)
 
     def push(self) -> None:
         """Send changes that were made outside of `flush`."""
@@ -132,6 +133,18 @@ class RenderTarget:
                 for model in root.select({"type": UIElement}):
                     patch_inline_stylesheets(model)
         self.push()
+
+    def _schedule(self, doc: Document) -> None:
+        """Have the page drawn on the next tick of its session, unless that has just ended.
+
+        Only on the server's own thread, where sessions end: Bokeh takes a document apart before it reports
+        that, and whoever draws in between finds parts of it missing. Nor may two threads call Bokeh here at
+        a time: it keeps the current document of all of them in one list.
+        """
+        if doc.session_context is None:
+            self._on_close()
+        else:
+            doc.add_next_tick_callback(self._flush_page)
 
     def _flush_page(self) -> None:
         self._queued = False
@@ -191,6 +204,12 @@ class RenderTarget:
             self.layout.css_classes = ["dlrover-live", "dlrover-live-on"]
         self._is_connected = True
         self._on_connect()
+
+
+def _soon(doc: Document) -> Callable[..., object]:
+    """Return what calls a function on the thread of the server of a session; at once if it has no server."""
+    server = doc.session_context.server_context
+    return server.application_context.io_loop.add_callback if server else lambda call, *values: call(*values)
 
 
 def _take_style_sheets_from_here(doc: Document) -> None:

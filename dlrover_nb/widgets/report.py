@@ -98,7 +98,7 @@ def _setting_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         ("data", f"{spec.data.format} {spec.data.path and spec.data.place}".strip()),
         (
             "training set-up",
-            f"{spec.model.name}, batch {spec.batch_size:,}, {spec.n_epoch} epochs, seed {spec.seed}",
+            f"{spec.model.name}, {spec.batch_words}, {spec.n_epoch} epochs, seed {spec.seed}",
         ),
         ("prices", _price_words(spec.prices)),
         ("started", units.clock(snapshot.started_at_s)),

@@ -38,6 +38,7 @@ def granted(rights):
 def test_a_user_holds_all_that_his_jobs_master_is_given():
     needed = [right for right in USER if not right.optional]
     assert granted(master_rights("ads")) <= granted(needed), "nobody may grant more than he has"
+    assert granted(master_rights("ads", owner="ElasticJob")) <= granted(USER)
 
 
 def test_a_user_holds_what_a_job_under_dlrovers_operator_takes_and_its_master_makes_no_pods():

@@ -290,7 +290,8 @@ def test_zero_nodes_are_refused_with_what_a_job_needs() -> None:
 def test_flags_of_the_model_and_the_runtime_become_the_job() -> None:
     line = (
         "submit x --model xdeepfm --cin 8,4 --hidden 16 --optimizer adam --beta1 0.8 --sync ssp --staleness 2 "
-        "--overlap no --migration restart --checkpoint-url file:///c --early-stopping log_loss --patience 3"
+        "--overlap no --migration restart --checkpoint-url file:///c --early-stopping log_loss --patience 3 "
+        "--global-batch 4096"
     )
     settings = GRAMMAR.parse_line(line).values["settings"]
     spec = spec_of(None, settings, None, {})
@@ -301,6 +302,7 @@ def test_flags_of_the_model_and_the_runtime_become_the_job() -> None:
         model=model,
         sync=Sync.SSP,
         staleness=2,
+        global_batch=4096,
         overlap=False,
         migration=Migration.RESTART,
         checkpoint_url="file:///c",

@@ -96,7 +96,10 @@ def test_the_new_verbs_are_there_in_a_shell_too(
     code, out, _ = run("import", "job.yaml", "--check")
     assert (code, out.splitlines()[-1]) == (
         0,
-        "Valid against the real schemas, unknown fields refused: 1 ElasticJob.",
+        (
+            "Valid against the real schemas, unknown fields refused: "
+            "1 ConfigMap, 1 Secret, 1 ServiceAccount, 1 Role, 1 RoleBinding, 1 ElasticJob."
+        ),
     )
     assert run("import", "job.yaml", "--apply")[0] == 0
     assert memory.links["ctr"].decisions[-1].verdict == "scale"

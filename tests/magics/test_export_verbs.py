@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from cluster_double import BETTER
+from exports import WRITTEN
 from IPython.core.error import UsageError
 
-from dlrover_nb.core.export import EXPORTERS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import ModelSpec
@@ -41,7 +41,7 @@ def exported(run: Callable[..., Any], tmp_path: Path) -> Path:
     return tmp_path / "job.yaml"
 
 
-@pytest.mark.parametrize("kind", EXPORTERS)
+@pytest.mark.parametrize("kind", WRITTEN)
 def test_every_kind_comes_back_with_its_plan(run, memory: MemoryCluster, kind: str) -> None:
     shown = run(f"export ctr --kind {kind} --plan p1 -o a.yaml --check")
     assert "Valid against the real schemas" in str(shown)
@@ -53,7 +53,8 @@ def test_every_kind_comes_back_with_its_plan(run, memory: MemoryCluster, kind: s
 
 def test_whether_dlrover_plans_again_is_an_explicit_choice(run) -> None:
     def scales(line: str) -> bool:
-        return yaml.safe_load(run(line).text)["spec"]["replicaSpecs"]["worker"]["autoScale"]
+        *_, job = yaml.safe_load_all(run(line).text)
+        return job["spec"]["replicaSpecs"]["worker"]["autoScale"]
 
     assert (scales("export"), scales("export --auto-scale")) == (False, True)
 
@@ -133,7 +134,9 @@ def test_own_code_is_given_again_with_an_import(run, memory: MemoryCluster, shel
     link = memory.links["ctr"]
     own = ModelSpec(name=CUSTOM, code=f"pickle:{'a' * 64}")
     link.state = replace(link.state, spec=replace(link.state.spec, name="mine", model=own))
-    run("export ctr -o mine.yaml")
+    with pytest.raises(UsageError, match="only in the notebook that made it"):
+        run("export ctr -o mine.yaml")
+    run("export ctr --kind scaleplan -o mine.yaml")
     with pytest.raises(UsageError, match="the user's own model is not in"):
         run("import mine.yaml --submit")
     assert "mine" not in memory.links

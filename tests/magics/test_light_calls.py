@@ -49,7 +49,7 @@ WITH_RAY = pytest.mark.skipif("ray" not in packages_distributions(), reason="the
 
 @pytest.mark.parametrize(
     ("kind", "needs"),
-    [pytest.param("ray", {"ray", "fsspec"}, marks=WITH_RAY), ("local", {"fsspec"})],
+    [pytest.param("ray", {"ray"}, marks=WITH_RAY), ("local", set())],
     ids=["ray", "local"],
 )
 def test_a_client_of_running_jobs_loads_neither_data_nor_history_nor_models(

@@ -66,10 +66,12 @@ class HereCluster:
         driver = own_job.begin(
             prepared.spec,
             prepared.features,
-            LocalBackend(folder, cpus=4),
-            folder=folder,
-            history_url=f"sqlite:///{self._folder / 'history.db'}",
-            clock=SystemClock(),
+            own_job.RunSetup(
+                LocalBackend(folder, cpus=4),
+                folder,
+                history_url=f"sqlite:///{self._folder / 'history.db'}",
+                clock=SystemClock(),
+            ),
         )
         driver.start()
         self._drivers[spec.name] = driver
@@ -127,7 +129,7 @@ def test_a_job_is_submitted_scaled_exported_and_stopped_by_magics(
     until(lambda: (r := job.snapshot().running) is not None and r.worker.count == 2, "the second worker")
     assert "2 x 0.5 cpu" in str(dlrover("status"))
     dlrover("export -o job.yaml")
-    document = yaml.safe_load((tmp_path / "job.yaml").read_text())
+    *_, document = yaml.safe_load_all((tmp_path / "job.yaml").read_text())
     assert document["spec"]["replicaSpecs"]["worker"]["replicas"] == 2
     assert document["metadata"]["annotations"]["dlrover-nb/why"] == "try two"
     assert dlrover("stop").snapshot.phase is JobPhase.STOPPED

@@ -266,17 +266,23 @@ def test_reject_override_scale_and_mode_make_their_decisions(magic: Magic) -> No
     assert mode.mode is Mode.AUTO
 
 
+def elastic_job(text: str) -> dict[str, Any]:
+    """Return the ElasticJob of an exported file."""
+    (found,) = [each for each in yaml.safe_load_all(text) if each["kind"] == "ElasticJob"]
+    return found
+
+
 def test_export_shows_or_writes_the_plan(magic: Magic, tmp_path: Path) -> None:
     magic.link.propose(1)
     shown = magic("export")
     assert isinstance(shown, ExportView)
     assert shown.path is None
-    assert yaml.safe_load(shown.text)["spec"]["replicaSpecs"]["worker"]["replicas"] == 1
+    assert elastic_job(shown.text)["spec"]["replicaSpecs"]["worker"]["replicas"] == 1
     magic("export ctr --plan p1 -o job.yaml --image r/i:2 --namespace ads")
-    document = yaml.safe_load((tmp_path / "job.yaml").read_text())
-    worker = document["spec"]["replicaSpecs"]["worker"]
-    assert worker["replicas"] == BETTER.worker.count
-    assert worker["template"]["spec"]["containers"][0]["image"] == "r/i:2"
+    document = elastic_job((tmp_path / "job.yaml").read_text())
+    roles = document["spec"]["replicaSpecs"]
+    assert roles["worker"]["replicas"] == BETTER.worker.count
+    assert roles["dlrover-master"]["template"]["spec"]["containers"][0]["image"] == "r/i:2"
     assert document["metadata"]["namespace"] == "ads"
     assert "90 % band" in document["metadata"]["annotations"]["dlrover-nb/predicted-samples-per-s"]
     assert "exists already; use --force" in magic.refused("export -o job.yaml")
@@ -288,7 +294,7 @@ def test_the_exported_decision_is_the_one_for_that_plan(magic: Magic) -> None:
     magic.link.propose(1)
     magic("accept p1 --why go")
     magic.link.state = replace(magic.link.state, decisions=tuple(magic.link.decisions), target=BETTER)
-    notes = yaml.safe_load(magic("export").text)["metadata"]["annotations"]
+    notes = elastic_job(magic("export").text)["metadata"]["annotations"]
     assert (notes["dlrover-nb/decision"], notes["dlrover-nb/why"]) == ("d1 accept", "go")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import builders as b
@@ -37,12 +38,21 @@ def view(master) -> LiveView:
 
 
 @pytest.fixture
-def session() -> Document:
-    """Give the document of a new session of a server that has written no page for it."""
-    doc = Document()
-    context = MockSessionContext(document=doc)
-    doc._session_context = lambda: context
-    return doc
+def new_session() -> Callable[[], Document]:
+    """Make documents of new sessions of a server that has written no page for them."""
+
+    def made() -> Document:
+        doc = Document()
+        context = MockSessionContext(document=doc)
+        doc._session_context = lambda: context
+        return doc
+
+    return made
+
+
+@pytest.fixture
+def session(new_session) -> Document:
+    return new_session()
 
 
 def test_a_session_that_no_page_was_written_for_names_no_outside_host(view, session):
@@ -53,6 +63,26 @@ def test_a_session_that_no_page_was_written_for_names_no_outside_host(view, sess
     assert any("button.css" in url for url in urls)
     absolute = [url for url in urls if "://" in url]
     assert not outside(absolute)
+
+
+def drawn(view: LiveView, doc: Document) -> None:
+    """Have a page of the view, and let it draw what was scheduled."""
+    view._poller.forget(view)  # here a test draws
+    doc.on_change_dispatch_to(doc)  # the session, which removes itself at its end
+    with set_curdoc(doc):
+        view.panel()
+    while doc.session_callbacks:
+        doc.session_callbacks[0].callback()
+
+
+def test_a_page_whose_session_has_just_ended_is_dropped_and_the_others_go_on(view, session, new_session):
+    """Bokeh takes the document apart first and tells of the end afterwards."""
+    drawn(view, other := new_session())
+    drawn(view, session)
+    session.destroy(session)
+    view.flush()
+    assert view.n_screen == 1
+    assert other.session_callbacks
 
 
 class Page:

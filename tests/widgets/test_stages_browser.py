@@ -7,13 +7,22 @@ import pytest
 from chromium import broken_rules, picture
 from looks import cut_off, is_painted, legends, overlapping
 from masters import Master
+from test_deadline_views import HOPELESS
 from test_first_steps import STARTING
 from test_themes_browser import SWITCH, THEMES
 from waiting import until
 
+from dlrover_nb.api.connection_view import ConnectionView
+from dlrover_nb.api.views import SubmittedView
 from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.manifests.rights import USER, role_text
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.status import status_view
@@ -46,13 +55,72 @@ STAGES = {
         ),
         "ZeroDivisionError",
     ),
+    "what-if": (b.snapshot(), "Extrapolated: no similar plan was measured"),
 }  # fmt: skip
+ACCESS = ClusterAccess(
+    (("API server", "https://kubernetes.training.example.com:6443, v1.31.2"), ("you are", "ada@example.com")),
+    tuple(
+        Allowed(
+            right.why, right.resource, ("create", "delete") if i % 4 == 2 else (), optional=right.optional
+        )
+        for i, right in enumerate(USER)
+    ),
+    role_text(USER[:4], "ada@example.com", "click-models"),
+)
+SPEC = replace(b.snapshot().spec, deadline_s=3600.0, bounds=PlanBounds())
+COLUMNS = (
+    ColumnSchema("clicked", Use.LABEL, "int8", 0.0, 2),
+    ColumnSchema(
+        "seconds_since_the_last_session_of_this_user_on_any_device", Use.NUMERIC, "float64", 0.031, 19_211
+    ),
+    ColumnSchema("user_id", Use.NUMERIC, "int64", 0.0, 20_000),
+    *(ColumnSchema(f"ad_{i}", Use.CATEGORICAL, "dictionary<string>", 0.1 * i, 7**i) for i in range(1, 6)),
+)
+WARNING = "column user_id looks like ids, taken as numbers; name it in categorical"
+SCHEMA = DataSchema(
+    COLUMNS,
+    ("url", "shown_at"),
+    110_000,
+    99_000,
+    11_000,
+    20_000,
+    4096,
+    0.064,
+    (WARNING,),
+    (("categorical", ("user_id",)),),
+)
+SAVED = {
+    stage: status_view(snapshot, b.series()) for stage, (snapshot, _) in STAGES.items() if stage != "what-if"
+} | {
+    "connect": ConnectionView(
+        "local Ray (our own head) at 127.0.0.1:6379", Capacity((NodeShape(2, 8192, 1),))
+    ).view(),
+    "connect-rights": ConnectionView(
+        "Kubernetes (context training, namespace click-models)",
+        Capacity((NodeShape(32.0, 131_072, 4), NodeShape(3.92, 15_872, 12))),
+        ACCESS,
+    ).view(),
+    "connect-unknown": ConnectionView(
+        "Kubernetes (context training, namespace click-models)",
+        BackendError("the capacity of the cluster cannot be read: nodes is forbidden"),
+        ACCESS,
+    ).view(),
+    "submit": SubmittedView(
+        SPEC,
+        "%dlrover watch quick-start follows it",
+        SCHEMA,
+        PlanBounds(16, 4, (0.5, 1.0, 2.0), (0.25, 0.5, 1.0)),
+        HOPELESS,
+    ).view(),
+}
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_of_the_live_view(stage, serve, page, axe):
     snapshot, words = STAGES[stage]
     page.goto(serve(LiveView(JobHandle("quick-start", Master(snapshot), user="ada"), Poller()).panel))
+    if stage == "what-if":
+        page.get_by_role("slider", name="Workers").press("ArrowRight")
     page.get_by_text(words).first.wait_for()
     view = page.locator(".dlrover-live").first
     for theme, widths in WIDTHS_PX.items():
@@ -67,18 +135,20 @@ def test_a_stage_of_the_live_view(stage, serve, page, axe):
         assert broken_rules(page, axe, ".dlrover-live") == []
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_as_it_is_saved(stage, page, axe):
-    snapshot, _ = STAGES[stage]
-    html = status_view(snapshot, b.series()).html()
-    page.set_content(f'<html lang="en"><title>saved</title><main><h1>saved</h1>{html}</main></html>')
-    for theme, widths in WIDTHS_PX.items():
-        page.evaluate(SWITCH, THEMES[theme])
-        for width in widths:
-            page.set_viewport_size({"width": width, "height": 1500})
-            until(lambda: not cut_off(page.locator("main")), "a whole view")
-            picture(page, f"stage-saved-{stage}-{theme}-{width}", full_page=True)
-        assert broken_rules(page, axe) == []
+def test_every_stage_as_it_is_saved(page, axe):
+    """On one page: each stage takes moments, a browser seconds."""
+    for stage, view in SAVED.items():
+        page.set_content(
+            f'<html lang="en"><title>saved</title><main><h1>saved</h1>{view.html()}</main></html>'
+        )
+        for theme, widths in WIDTHS_PX.items():
+            page.evaluate(SWITCH, THEMES[theme])
+            for width in widths:
+                page.set_viewport_size({"width": width, "height": 1500})
+                until(lambda: not cut_off(page.locator("main")), f"all of {stage} at {width} px")
+                picture(page, f"stage-saved-{stage}-{theme}-{width}", full_page=True)
+                assert not overlapping(page.locator("main")), stage
+            assert broken_rules(page, axe) == [], stage
 
 
 def test_the_arrow_of_a_choice_has_the_color_of_its_text(serve, page):

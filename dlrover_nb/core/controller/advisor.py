@@ -106,7 +106,7 @@ class Advisor:
 
     @property
     def n_explored(self) -> int:
-        """Experiments in a row, where that is the maximum; else 0."""
+        """Experiments in a row, where that is the maximum; else 0, as in auto mode: their value ends them."""
         return 0 if self._may_explore else self._n_explored
 
     def allow_experiments(self) -> None:
@@ -171,7 +171,7 @@ class Advisor:
 
     @property
     def _may_explore(self) -> bool:
-        return self._n_explored < self._settings.max_explore
+        return self._auto.is_on or self._n_explored < self._settings.max_explore
 
     def explain(self, at_s: float) -> Remembered:
         """Add to the newest proposal what would change the advice, once."""

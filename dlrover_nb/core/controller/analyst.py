@@ -61,7 +61,7 @@ class Analyst:
         self._situation: Situation | None = None
         self._seen: frozenset[ResourcePlan] = frozenset()  # plans with samples in it
         self._cache: Analysis | None = None
-        self._n_observed = 0
+        self._n_observed = self._n_change = 0
         self._published: Analysis | None = None
         self._observed_at_s = self._since_s = self._published_at_s = state.job.at_s
 
@@ -71,6 +71,7 @@ class Analyst:
         return (
             self._situation is None
             or plan not in self._seen
+            or self._measured.n_change > self._n_change
             or self._measured.n_seen >= self._n_observed * (1 + growth)
             or at_s >= self._observed_at_s + max(self._settings.refit_s, growth * (at_s - self._since_s))
         )
@@ -80,12 +81,13 @@ class Analyst:
 
         With fits of similar jobs that is possible before anything was measured.
         """
-        samples, job = self._measured.samples, self._state.job
+        samples, job = self._measured.evidence, self._state.job
         if self._situation is None or self._situation.plan != plan:
             self._since_s = at_s
         if not samples and job.prior is None:
             return
         self._observed_at_s, self._n_observed = at_s, self._measured.n_seen
+        self._n_change = self._measured.n_change
         self._seen = frozenset(sample.plan for sample in samples)
         self._protection.forecast(at_s)
         deadline_s, pins = job.spec.deadline_s, self._state.pins

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.auto_policy import AutoContext, Refusal, limits, may_apply
+from dlrover_nb.core.planner import axes_key
 from dlrover_nb.core.structs.job import Mode
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ class AutoMode:
             calm_at_s=rollouts.changed_at_s + self._settings.cool_down_s,
             changes=self._decided_at_s,
             left=rollouts.left,
+            replaced=rollouts.replaced,
+            experiments=rollouts.experiments,
+            ran=frozenset(axes_key(marker.plan) for marker in rollouts.markers),
             outcomes=rollouts.outcomes,
             quota=self._state.quota,
         )

@@ -5,14 +5,17 @@ Auto mode acts without supervision, so its conditions are stricter than a user's
 - break a pin, or spend more per hour than the budget; with a budget, a plan of unknown price is too dear;
 - exceed its quota, where a cluster sets one: other jobs on the same machines use the rest better;
 - change again before the last change has been measured (cool-down), or too often in an hour;
-- oscillate: a plan that was replaced by a better one is returned to only for a gain that grows with each
-  replacement, or for the deadline. Returning from a bad experiment is not oscillation: it needs no extra
+- oscillate: a plan that a user replaced is returned to only for a gain that grows with each replacement, or
+  for the deadline. One that a proposal replaced needs some gain of the measured means, as it was left for a
+  prediction that may have been wrong. Returning from a bad experiment is not oscillation: it needs no extra
   gain, and an experiment is never repeated;
 - use a model whose recent predictions were wrong. Where `track_missed` or more of the last `track_last`
   predictions missed, the gate is closed, and the proposal stays open for the user. A prediction missed when
   the measured speed was outside its band and off by more than `small_error`, or far off although the plan was
   within the tried range. The gate opens again after correct outcomes (of the user's own decisions), or once
-  the misses are older than `track_s`: by then the model has been fitted to them.
+  the misses are older than `track_s`: by then the model has been fitted to them. Experiments are not counted,
+  as they are made because the model is not sure. A plan that ran before is known by its windows: to refuse
+  it would leave the job on the plan that missed.
 
 With fewer than `track_first` scored predictions one step reaches at most `first_step` times the cores of now:
 the model then rests on one plan. Rejected: no step at all (without a user there would never be a record) and
@@ -37,7 +40,7 @@ from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.decisions import ProposalKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from dlrover_nb.core.planner import Axes
     from dlrover_nb.core.structs.bounds import Pins
@@ -64,7 +67,9 @@ class AutoSettings:
     max_changes_per_hour
         Changes of its own within any hour.
     return_gain
-        Predicted gain required to return to a plan, per time that it was replaced by a better one.
+        Sure gain required to return to a plan, per time that a user replaced it.
+    replaced_gain
+        Gain of the means required to return to a plan, per time that a proposed one replaced it.
     track_last, track_missed
         The gate is closed when `track_missed` of the last `track_last` predictions missed.
     track_s
@@ -80,6 +85,7 @@ class AutoSettings:
     min_gain: float = 0.03
     max_changes_per_hour: int = 20
     return_gain: float = 0.25
+    replaced_gain: float = 0.01
     track_last: int = 3
     track_missed: int = 2
     track_s: float = HOUR_S
@@ -89,7 +95,7 @@ class AutoSettings:
     large_error: float = 0.3
 
     def __post_init__(self) -> None:
-        for name in ("min_gain", "return_gain", "small_error"):
+        for name in ("min_gain", "return_gain", "replaced_gain", "small_error"):
             _check.at_least(name, getattr(self, name), 0)
         for name in ("max_changes_per_hour", "track_missed", "first_step"):
             _check.at_least(name, getattr(self, name), 1)
@@ -112,7 +118,13 @@ class AutoContext:
     changes
         When auto mode itself decided, oldest first, the last `max_changes_per_hour` of them.
     left
-        How often each plan was replaced by a better one.
+        How often users replaced each plan by one of their own.
+    replaced
+        How often each plan was replaced by a proposed one.
+    ran
+        Plans that ran before.
+    experiments
+        Decisions that began an experiment.
     outcomes
         Of all applied plans, oldest first.
     quota
@@ -128,6 +140,14 @@ class AutoContext:
     left: Mapping[Axes, int]
     outcomes: Sequence[Outcome]
     quota: Quota = field(default_factory=Quota)
+    replaced: Mapping[Axes, int] = field(default_factory=dict)
+    ran: Collection[Axes] = frozenset()
+    experiments: Collection[str] = frozenset()
+
+    def return_gain(self, plan: Axes, settings: AutoSettings) -> float:
+        """Return the gain that the return to a plan requires."""
+        own = settings.replaced_gain * self.replaced.get(plan, 0)
+        return settings.return_gain * self.left.get(plan, 0) + own
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +198,7 @@ def limits(now: AutoContext, settings: AutoSettings) -> Limits:
     few = track(now.outcomes, now.at_s, settings).n < settings.track_first
     return Limits(
         budget_per_hour=now.spec.budget_per_hour,
-        returns={plan: n * settings.return_gain for plan, n in now.left.items()},
+        returns={plan: now.return_gain(plan, settings) for plan in {**now.left, **now.replaced}},
         step=settings.first_step if few else inf,
         quota=now.quota,
         min_gain=settings.min_gain,
@@ -219,15 +239,15 @@ def _pace(now: AutoContext, settings: AutoSettings) -> Refusal | None:
 
 
 def _hysteresis(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> Refusal | None:
-    n_left = now.left.get(axes_key(proposal.candidate.plan), 0)
-    least = settings.return_gain * n_left
-    if (
-        not n_left
-        or rescues_deadline(proposal.candidate, proposal.baseline)
-        or gain(proposal.candidate, proposal.baseline) >= least
-    ):
+    plan, to, baseline = axes_key(proposal.candidate.plan), proposal.candidate, proposal.baseline
+    n_left, least = now.left.get(plan, 0), now.return_gain(plan, settings)
+    if not least or rescues_deadline(to, baseline) or gain(to, baseline) >= least:
         return None
-    times = "before" if n_left == 1 else f"{n_left} times"
+    faster = to.prediction.samples_per_s / baseline.prediction.samples_per_s - 1
+    if not n_left and faster >= least:
+        return None
+    n_times = n_left + now.replaced.get(plan, 0)
+    times = "before" if n_times == 1 else f"{n_times} times"
     return Refusal(
         "hysteresis",
         f"the plan was left for a better one {times}; to return to it takes a gain of {least:.0%}",
@@ -236,8 +256,9 @@ def _hysteresis(proposal: Proposal, now: AutoContext, settings: AutoSettings) ->
 
 def _gate(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> Refusal | None:
     record = track(now.outcomes, now.at_s, settings)
-    if record.missed >= settings.track_missed:
-        return Refusal("calibration", f"{record.missed} of the last {record.n} predictions missed their band")
+    judged = track([o for o in now.outcomes if o.decision not in now.experiments], now.at_s, settings)
+    if judged.missed >= settings.track_missed and axes_key(proposal.candidate.plan) not in now.ran:
+        return Refusal("calibration", f"{judged.missed} of the last {judged.n} predictions missed their band")
     cpu, most = proposal.candidate.plan.total_cpu, settings.first_step * now.plan.total_cpu
     if record.n < settings.track_first and cpu > most + 1e-9:
         return Refusal(

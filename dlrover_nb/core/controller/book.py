@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.controller.newest import N_NEWEST, next_id
 from dlrover_nb.core.controller.proposals import check_move, move
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.decisions import Proposal, ProposalStatus
@@ -34,7 +35,7 @@ class ProposalBook:
 
     @property
     def all(self) -> tuple[Proposal, ...]:
-        """All proposals, oldest first."""
+        """The newest proposals, oldest first."""
         return tuple(self._proposals.values())
 
     @property
@@ -82,7 +83,7 @@ class ProposalBook:
         """Open a proposal with advice; no other may be open."""
         assert self.open is None
         proposal = Proposal(
-            id=f"p{len(self._proposals) + 1}",
+            id=next_id("p", [*self._proposals][-1:]),
             job=self._job,
             kind=advice.kind,
             candidate=advice.candidate,
@@ -93,6 +94,9 @@ class ProposalBook:
         )
         self._proposals[proposal.id] = proposal
         self._open = proposal.id
+        self._noted.clear()
+        if len(self._proposals) > N_NEWEST:
+            del self._proposals[next(iter(self._proposals))]
         self._story.add(
             at_s,
             f"{proposal.id} proposed ({advice.kind}): {advice.candidate.plan.short}. {advice.why}"

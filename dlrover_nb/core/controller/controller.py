@@ -167,10 +167,11 @@ class Controller:
         orders = self._dispatch(event)
         self.at_s = at_s = event.at_s
         orders += self._rollup.close(self._rollouts.target, at_s)
+        if self._measured.publish_memory(at_s):
+            self._protection.hasten(at_s)
         orders += self._decisions.protect(at_s) + self._decisions.decide_alone(at_s)
         self._analyst.publish()
         self._tell_deadline(at_s)
-        self._measured.publish_memory(at_s)
         return orders
 
     def _dispatch(self, event: Event) -> Orders:  # noqa: C901, PLR0911 - one case per event

@@ -15,6 +15,7 @@ from dlrover_nb.core import pricing
 from dlrover_nb.core.controller.auto_policy import COOL_DOWN, over_budget
 from dlrover_nb.core.controller.book import NEVER_AGAIN
 from dlrover_nb.core.controller.checks import DecisionContext, check_decision
+from dlrover_nb.core.controller.newest import append, next_id
 from dlrover_nb.core.controller.rollouts import Rollout
 from dlrover_nb.core.planner import Frame, axes_key, protect_why, protected
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
@@ -75,7 +76,7 @@ class DecisionHandler:
 
     @property
     def all(self) -> tuple[Decision, ...]:
-        """All decisions, oldest first."""
+        """The newest decisions, oldest first."""
         return tuple(self._decisions)
 
     @property
@@ -97,8 +98,8 @@ class DecisionHandler:
     def decided(self, decision: Decision, at_s: float) -> Orders:
         """Handle a decision, or refuse it without any change; raises as `check_decision` does."""
         check_decision(decision, self._book, self.context)
-        decision = replace(decision, id=f"d{len(self._decisions) + 1}")
-        self._decisions.append(decision)
+        decision = replace(decision, id=next_id("d", (known.id for known in self._decisions[-1:])))
+        append(self._decisions, decision)
         self._narrate(decision, at_s)
         mode, pins = self._state.mode, self._state.pins
         running, is_replacing = self._rollouts.running, self._rollouts.current is not None

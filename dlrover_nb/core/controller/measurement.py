@@ -7,6 +7,8 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.controller.last_reports import LastReports
+from dlrover_nb.core.controller.older_windows import OlderWindows
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.memory import MemorySeries, Outlook, Report, memory_line, needed_mib
 from dlrover_nb.core.planner import transition_kind
@@ -21,11 +23,18 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import MemoryLine
 
 PLANNED_SPAN_S = 60.0  # of memory reports before they enlarge a plan: start-up growth is no trend
+RESERVE_S = 30.0  # before a limit is reached: for another forecast, and nodes with more memory to start
+N_PAUSE = 100  # pauses of each kind of transition that are kept: their median is used
 MAX_RAISE = 1.5  # of a node's memory at once
 PUBLISH_S, PUBLISH_SHARE = (
     2.0,
     0.2,
 )  # between forecasts for views: at least, and as a share of the plan's time
+
+
+def is_full_within(line: MemoryLine, wait_s: float) -> bool:
+    """Whether it would be too late to give nodes more memory after a wait: by then they run out of it."""
+    return line.full_in_s is not None and line.full_in_s < wait_s + RESERVE_S
 
 
 class Measurement:
@@ -37,6 +46,8 @@ class Measurement:
         What runs; None while nodes are missing.
     n_seen
         Steady samples so far, including those no longer kept.
+    n_change
+        How often the job's speed changed under the same plan.
     """
 
     def __init__(self, settings: ControllerSettings, spec: JobSpec, n_sample_total: int) -> None:
@@ -44,24 +55,25 @@ class Measurement:
         self._n_sample_total = n_sample_total
         self._n_epoch = spec.n_epoch
         self._n_sample_done = 0
-        self._windows = SteadyWindows(settings, spec.batch_size)
+        self._windows = SteadyWindows(settings, spec)
         self._samples: dict[ResourcePlan, deque[ProfileSample]] = {}
+        self._older = OlderWindows()
         self._memory: dict[Role, MemorySeries] = {}
-        self._node_mib: dict[Role, dict[str, float]] = {}
+        self._last_mib = {role: LastReports() for role in Role}
         self._pauses: list[tuple[str, float]] = []
-        self._worker_samples_per_s: dict[str, float] = {}
+        self._last_speed = LastReports()
         self._published: tuple[MemoryLine, ...] = ()
         self._restarted_s, self._publish_s = 0.0, -inf
         self.plan: ResourcePlan | None = None
-        self.n_seen = 0
+        self.n_seen = self.n_change = 0
 
     def restart(self, plan: ResourcePlan | None, at_s: float) -> None:
         """Record that another plan (None: none) is in place from now on."""
         self.plan = plan
         self._windows.restart(plan, at_s)
-        self._node_mib = {role: {} for role in Role}
+        self._last_mib = {role: LastReports() for role in Role}
         self._memory = {role: MemorySeries() for role in Role}
-        self._worker_samples_per_s = {}
+        self._last_speed = LastReports()
         self._published, self._restarted_s, self._publish_s = (), at_s, -inf
 
     def progress(self, n_sample_done: int) -> None:
@@ -75,27 +87,47 @@ class Measurement:
 
     def paused(self, before: ResourcePlan, after: ResourcePlan, pause_s: float) -> None:
         """Record how long a transition stopped the training."""
-        self._pauses.append((transition_kind(diff(before, after)), pause_s))
+        kind = transition_kind(diff(before, after))
+        alike = [i for i, (known, _) in enumerate(self._pauses) if known == kind]
+        if len(alike) >= N_PAUSE:
+            del self._pauses[alike[0]]
+        self._pauses.append((kind, pause_s))
 
     def add(self, sample: NodeSample, at_s: float) -> tuple[ProfileSample, ...]:
         """Add a report; return the steady samples that it completes."""
-        if self._memory and sample.memory_mib > 0:  # 0: not known, as of an external job
-            nodes = self._node_mib[sample.role]
-            nodes[sample.node] = sample.memory_mib
-            self._memory[sample.role].add(Report(at_s, self._n_sample_done, max(nodes.values())))
-        if sample.role is Role.WORKER and sample.window_s > 0:
-            self._worker_samples_per_s[sample.node] = sample.n_sample / sample.window_s
+        if self.plan is not None:
+            self._note(sample, at_s, self.plan.role(sample.role).count)
         new = self._windows.add(sample, at_s)
+        if len(new) > 1:  # the plan has become steady: its memory can be forecast to the end of the job
+            self._publish_s = at_s
         for window in new:
-            kept = self._samples.setdefault(window.plan, deque(maxlen=self._settings.n_kept))
-            kept.append(window)
-            self.n_seen += 1
+            self._keep(window)
         return new
+
+    def _note(self, sample: NodeSample, at_s: float, n_node: int) -> None:
+        """Note the memory of a node, and the speed of a worker; that of lost nodes counts no longer."""
+        if sample.memory_mib > 0:  # 0: not known, as of an external job
+            last = self._last_mib[sample.role]
+            last.add(sample.node, sample.memory_mib, at_s, n_node=n_node)
+            largest_mib = max(last.figures.values())
+            self._memory[sample.role].add(Report(at_s, self._n_sample_done, largest_mib))
+        if sample.role is Role.WORKER and sample.window_s > 0:
+            self._last_speed.add(sample.node, sample.n_sample / sample.window_s, at_s, n_node=n_node)
+
+    def _keep(self, window: ProfileSample) -> None:
+        """Keep a steady window; the oldest one of its plan goes into the sums where there are enough."""
+        kept = self._samples.setdefault(window.plan, deque(maxlen=self._settings.n_kept))
+        if len(kept) == self._settings.n_kept:
+            self._older.leave(kept[0], kept)
+        kept.append(window)
+        self.n_seen += 1
+        if self._older.compare(kept, self._samples.values()):
+            self.n_change += 1
 
     @property
     def worker_samples_per_s(self) -> Mapping[str, float]:
         """Speed of each worker of the present plan in its last report; a copy."""
-        return dict(self._worker_samples_per_s)
+        return dict(self._last_speed.figures)
 
     @property
     def n_waiting(self) -> int:
@@ -108,8 +140,13 @@ class Measurement:
         return tuple(sample for kept in self._samples.values() for sample in kept)
 
     @property
+    def evidence(self) -> tuple[ProfileSample, ...]:
+        """All that the fit may use: older windows of each plan in one row, at the job's present speed."""
+        return self._older.evidence(self._samples)
+
+    @property
     def pauses(self) -> tuple[tuple[str, float], ...]:
-        """Kind and seconds of each transition so far."""
+        """Kind and seconds of the last transitions of each kind."""
         return tuple(self._pauses)
 
     def samples_per_s(self, plan: ResourcePlan | None) -> float | None:
@@ -122,10 +159,12 @@ class Measurement:
         """The memory line of each role that reported under the present plan, by the last forecast."""
         return self._published
 
-    def publish_memory(self, at_s: float) -> None:
-        """Forecast memory for views, if that is due: rarely enough to cost little."""
-        if at_s >= self._publish_s:
+    def publish_memory(self, at_s: float) -> bool:
+        """Forecast memory for views, if that is due (rarely enough to cost little); return whether it was."""
+        is_due = at_s >= self._publish_s
+        if is_due:
             self.forecast_memory(at_s)
+        return is_due
 
     def forecast_memory(self, at_s: float) -> tuple[MemoryLine, ...]:
         """Forecast the memory of each role that reported under the present plan; publish and return it."""
@@ -158,8 +197,13 @@ class Measurement:
         return tuple(
             (line.role, min(mib, int(line.limit_mib * MAX_RAISE)))
             for line, mib in needed
-            if self._memory[line.role].span_s >= PLANNED_SPAN_S and mib > line.limit_mib
+            if mib > line.limit_mib and not self._may_wait(line)
         )
+
+    def _may_wait(self, line: MemoryLine) -> bool:
+        """Whether growth may be that of a start, and the limit is so far that time will tell."""
+        rest_s = PLANNED_SPAN_S - self._memory[line.role].span_s
+        return rest_s > 0 and not is_full_within(line, rest_s)
 
     def _growth_end(self, role: Role) -> int:
         """Return the samples at which the growth of a role ends.

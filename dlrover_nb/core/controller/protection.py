@@ -6,7 +6,10 @@ half of it, so that a fluctuating probability does not open and close proposals.
 rejected is not proposed again until it has grown by a fifth, or until a node was killed because of it.
 
 Forecasts are made every half minute at first and less often as a plan runs on (a tenth of its time, ten
-minutes at the most): memory that has grown slowly for hours is not expected to jump.
+minutes at the most): memory that has grown slowly for hours is not expected to jump. Where it does, the
+forecasts for views tell, which are made every few seconds: a limit that would be reached before the next
+forecast, or before growth has lasted long enough to be a trend, is acted upon at once. Rejected: acting upon
+every one of those forecasts; with thousands of them in a job, some would find growth by chance.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.controller.measurement import is_full_within
 from dlrover_nb.core.memory import after_oom_mib
 from dlrover_nb.core.planner import MemoryNeed
 from dlrover_nb.core.structs.resources import Role
@@ -94,6 +98,12 @@ class Protection:
     def is_due(self, at_s: float) -> bool:
         """Whether advice on memory is due."""
         return self._is_news or at_s >= self._forecast_s
+
+    def hasten(self, at_s: float) -> None:
+        """Make a forecast due where the next one would come too late, by those that were just published."""
+        wait_s = self._forecast_s - at_s
+        if any(is_full_within(line, wait_s) for line in self._measured.published_memory):
+            self._forecast_s = at_s
 
     def advised(self) -> None:
         """Record that advice on all evidence was given."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.controller.newest import append
 from dlrover_nb.core.planner import axes_key
 from dlrover_nb.core.structs.decisions import Outcome, Prediction, ProposalKind
 from dlrover_nb.core.structs.events import Remember
@@ -59,9 +60,13 @@ class Rollouts:
     changed_at_s
         When the last change was decided, applied or given up.
     markers, outcomes
-        When each plan started to run; the outcome of each decided change.
+        When each plan started to run, and the outcome of each decided change: the newest of both.
     left
-        How often each plan was replaced by a better one; experiments and changes of memory do not count.
+        How often users replaced each plan by one of their own.
+    replaced
+        How often each plan was replaced by a proposed one; experiments and changes of memory do not count.
+    experiments
+        Decisions that began an experiment.
     """
 
     def __init__(self, plan: ResourcePlan, story: Story) -> None:
@@ -73,6 +78,8 @@ class Rollouts:
         self.markers: list[PlanMarker] = []
         self.outcomes: list[Outcome] = []
         self.left: Counter[Axes] = Counter()
+        self.replaced: Counter[Axes] = Counter()
+        self.experiments: set[str] = set()
 
     @property
     def running(self) -> ResourcePlan:
@@ -102,9 +109,11 @@ class Rollouts:
             return rollout
         self._trial = _Trial(rollout, at_s, pause_s)
         before = axes_key(rollout.before)
+        if rollout.kind is ProposalKind.EXPLORE:
+            self.experiments.add(rollout.decision)
         is_try = rollout.kind in (ProposalKind.EXPLORE, ProposalKind.PROTECT)
         if before != axes_key(rollout.target) and not is_try:
-            self.left[before] += 1
+            (self.left if rollout.kind is None else self.replaced)[before] += 1
         return rollout
 
     def failed(self, at_s: float) -> Rollout:
@@ -121,7 +130,7 @@ class Rollouts:
         """Record that a plan started to run; a repetition is ignored."""
         if self.markers and self.markers[-1].plan == marker.plan:
             return
-        self.markers.append(marker)
+        append(self.markers, marker)
         self._story.add(marker.at_s, f"plan {marker.plan.short} runs")
 
     def measured(self, samples: Iterable[ProfileSample]) -> None:
@@ -146,7 +155,7 @@ class Rollouts:
             applied_at_s=trial.applied_at_s,
             pause_s=trial.pause_s,
         )
-        self.outcomes.append(outcome)
+        append(self.outcomes, outcome)
         self._story.add(at_s, _format_outcome(outcome), about=trial.rollout.proposal or "")
         return (Remember(at_s, outcome),)
 

@@ -36,7 +36,7 @@ class ControllerSettings:
         Time between two published analyses of one plan in manual mode, where nothing is decided by them; 0:
         each is published.
     max_explore
-        Experiments proposed in a row.
+        Experiments proposed to a user in a row; in auto mode they end by the value of information.
     cool_down_s
         Time that auto mode leaves between two changes.
     supersede_gain

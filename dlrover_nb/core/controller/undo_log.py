@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.controller.newest import append
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 
@@ -41,7 +42,7 @@ class UndoLog:
 
     @property
     def all(self) -> tuple[UndoableChange, ...]:
-        """All recorded changes, oldest first; the last one can be undone."""
+        """The newest changes, oldest first; the last one can be undone."""
         return tuple(self._all)
 
     @property
@@ -60,7 +61,7 @@ class UndoLog:
                 back = Decision(Verdict.PIN, "", decision.at_s, pins=pins, undoes=decision.id)
             case _:
                 back = Decision(Verdict.SCALE, "", decision.at_s, plan=plan, undoes=decision.id)
-        self._all.append(UndoableChange(decision, back))
+        append(self._all, UndoableChange(decision, back))
 
     def fell_through(self, decision: str) -> None:
         """Remove a change of plan that could not be applied: there is nothing to undo."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.structs.job import JobSpec
 
 
 @dataclass(slots=True)
@@ -51,13 +52,14 @@ class SteadyWindows:
     ----------
     settings
         Durations and the stability test.
-    batch_size
-        m of Eq. 1.
+    spec
+        The job, of which m of Eq. 1 follows for so many workers. The record and not its method, as a snapshot
+        must hold it.
     """
 
-    def __init__(self, settings: ControllerSettings, batch_size: int) -> None:
+    def __init__(self, settings: ControllerSettings, spec: JobSpec) -> None:
         self._settings = settings
-        self._batch_size = batch_size
+        self._spec = spec
         self._plan: ResourcePlan | None = None
         self._from_s = 0.0
         self._tallies: dict[str, _Tally] = {}
@@ -112,7 +114,8 @@ class SteadyWindows:
         if len(tallies) != plan.worker.count or any(t.n_sample == 0 for t in tallies.values()):
             return None
         speed = sum(t.n_sample / t.window_s for t in tallies.values() if t.window_s > 0)
-        return ProfileSample(at_s, at_s - opened_s, plan, self._batch_size, speed, *_shares(tallies.values()))
+        batch = self._spec.batch_of(plan.worker.count)
+        return ProfileSample(at_s, at_s - opened_s, plan, batch, speed, *_shares(tallies.values()))
 
     def _judge(self, window: ProfileSample) -> tuple[ProfileSample, ...]:
         if self._steady:

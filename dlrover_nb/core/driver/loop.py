@@ -152,6 +152,11 @@ class JobLoop(Generic[ActionT]):
         if not self.snapshot().phase.is_final:
             self._commands.ask(lambda: self._executor.carry_out(self._master.stop(by, why, self._now_s())))
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has ended, though its nodes may still end and its last snapshot be to come."""
+        return self._master.phase.is_final
+
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait until the job has ended and everything is closed; return whether it has."""
         self._thread.join(timeout_s)

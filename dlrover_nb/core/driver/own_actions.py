@@ -34,12 +34,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+RETRY_KEEPS = 5  # seconds, one `keep` each, between two attempts to write a log that was lost
+
 
 class WriteAheadPersistence:
     """The write-ahead log of one master; fits `core.driver.parts.Persistence`."""
 
     def __init__(self, master: JobMaster, folder: Path) -> None:
         self._log, self._file = WriteAheadLog(master), WriteAheadLogFile(folder)
+        self._n_keep = 0
 
     def begin(self) -> None:
         """Write everything, replacing the earlier state."""
@@ -51,8 +54,9 @@ class WriteAheadPersistence:
             self._file.append(entry)
 
     def keep(self) -> None:
-        """Write changes without an order, and compact a long log."""
-        if self._file.is_long:
+        """Write changes without an order, compact a long log, and begin a lost one again."""
+        self._n_keep += 1
+        if self._file.is_long or (self._file.is_lost and self._n_keep % RETRY_KEEPS == 0):
             self.begin()
         elif entry := self._log.entry(check_state=True):
             self._file.append(entry)

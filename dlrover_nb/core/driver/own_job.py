@@ -8,7 +8,7 @@ same nodes (`resume`).
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.driver.checkpoint_thread import CheckpointThread
@@ -47,31 +47,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dlrover_nb.core.clock import Clock, SystemClock
+    from dlrover_nb.core.clock import SystemClock
     from dlrover_nb.core.driver.backend import Backend
+    from dlrover_nb.core.rundir.origin import Origin
+    from dlrover_nb.core.runtime.recovery_record import StateRecord
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
 
 OwnJob = JobLoop[Action]
 
 
-def begin(  # noqa: PLR0913 - parts of a job, all but the first three by keyword
-    spec: JobSpec,
-    features: FeatureSpec,
-    backend: Backend,
-    *,
-    folder: Path,
-    history_url: str | None,
-    clock: SystemClock,
-    keys: JobKeys | None = None,
-    on_planned: Callable[[JobSpec, FeatureSpec], None] = lambda _spec, _features: None,
-) -> OwnJob:
-    """Return the loop of a new job; its `start` lets it run.
+@dataclass(frozen=True, slots=True)
+class RunSetup:
+    """What a run is opened with, by its first master and by each one that continues it.
 
     Parameters
     ----------
-    spec, features
-        The job, and the encoding of its rows.
     backend
         Where nodes run; the loop closes it at the end of the job.
     folder
@@ -80,6 +71,41 @@ def begin(  # noqa: PLR0913 - parts of a job, all but the first three by keyword
         Of the history; None for the user's own file.
     clock
         The time.
+    """
+
+    backend: Backend
+    folder: Path
+    _: KW_ONLY
+    history_url: str | None
+    clock: SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """An opened run: its file, its master, and what feeds and records the master."""
+
+    job: JobFile
+    capacity: Capacity
+    master: JobMaster
+    socket: MasterSocket
+    recorded: RecordedController
+    logs: NodeLogs
+
+
+def begin(
+    spec: JobSpec,
+    features: FeatureSpec,
+    setup: RunSetup,
+    *,
+    keys: JobKeys | None = None,
+    on_planned: Callable[[JobSpec, FeatureSpec], None] = lambda _spec, _features: None,
+) -> OwnJob:
+    """Return the loop of a new job; its `start` lets it run.
+
+    Parameters
+    ----------
+    spec, features, setup
+        The job, the encoding of its rows, and what its run is opened with.
     keys
         Those that the nodes have already; None: made here.
     on_planned
@@ -95,54 +121,28 @@ def begin(  # noqa: PLR0913 - parts of a job, all but the first three by keyword
     NotFoundError, CheckpointError, InvalidValueError
         As `rundir.origin.origin_of`, of a job that begins from a checkpoint.
     """
-    capacity, at_s = backend.capacity(), clock.now_s()
-    plan = initial_plan(spec, traits_of(spec, features, folder), capacity, examples(history_url))
+    folder, clock = setup.folder, setup.clock
+    capacity, at_s = setup.backend.capacity(), clock.now_s()
+    traits = traits_of(spec, features, folder)
+    plan = initial_plan(spec, traits, capacity, examples(setup.history_url))
     check_fits(plan.spec.plan, capacity)
-    keys = keys or new_keys()
     with contextlib.ExitStack() as held:
         _hold(plan.spec, folder, held)
         origin = origin_of(plan.spec, features, folder=folder)
         features = features if origin is None else origin.features
         on_planned(plan.spec, features)
-        socket = _bound(backend.listen(), folder, keys, held)
+        socket = _bound(setup.backend.listen(), folder, keys := keys or new_keys(), held)
         began_from = None if origin is None else origin.began_from
         job = JobFile(
             plan.spec, features, at_s, socket.endpoint, keys.public, keys.secret, began_from, clock.anchor
         )
         write_job(folder, job)
-        master = JobMaster(
-            plan.spec,
-            features,
-            capacity,
-            folder=str(folder),
-            evaluate=ScoreSums.evaluate,
-            origin=None if origin is None else origin.checkpoint,
-        )
-        recorded = RecordedController(plan.spec.name, folder, history_url)
-        held.callback(recorded.close)
-        parts = _parts(
-            job,
-            folder,
-            backend,
-            capacity=capacity,
-            master=master,
-            socket=socket,
-            recorded=recorded,
-            logs=_logs(job, folder),
-            clock=clock,
-            held=held,
-        )
+        master, recorded = _master(job, setup, capacity, origin), _recorded(job.spec, setup, held)
+        parts = _parts(_Run(job, capacity, master, socket, recorded, _logs(job, folder)), setup, held)
         return opened(parts, submitted(plan, capacity, clock.now_s(), folder=str(folder)), master.start, held)
 
 
-def resume(
-    backend: Backend,
-    *,
-    folder: Path,
-    history_url: str | None,
-    clock: SystemClock,
-    on_progress: Callable[[str], None] = unheard,
-) -> OwnJob:
+def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> OwnJob:
     """Return the loop that continues the job of a run folder, whose master died; `start` lets it run.
 
     The endpoint is bound first: reconnected nodes wait as long as needed. Where this host has another
@@ -150,6 +150,8 @@ def resume(
 
     Parameters
     ----------
+    setup
+        What the run is opened with; its clock continues the job's time.
     on_progress
         Called with what is done until the loop is returned, in words.
 
@@ -160,45 +162,23 @@ def resume(
     BackendError, InvalidValueError
         As for `begin`.
     """
-    job = read_job(folder)
-    spec, features, capacity = job.spec, job.features, backend.capacity()
+    folder = setup.folder
+    job, capacity = read_job(folder), setup.backend.capacity()
     with contextlib.ExitStack() as held:
-        _hold(spec, folder, held)
-        master = JobMaster(spec, features, capacity, folder=str(folder), evaluate=ScoreSums.evaluate)
+        _hold(job.spec, folder, held)
+        master = _master(job, setup, capacity)
         record, kept = read_back(master, read_write_ahead_log(folder))
         keys = JobKeys(job.public_key, job.secret_key)
-        socket = _bound(listen_again(job, backend.listen()), folder, keys, held)
-        recorded = RecordedController(spec.name, folder, history_url)
-        held.callback(recorded.close)
+        socket = _bound(listen_again(job, setup.backend.listen()), folder, keys, held)
+        recorded = _recorded(job.spec, setup, held)
         recorded.replay(on_progress)
-        clock = clock.continued(job.anchor, max(job.started_at_s, recorded.at_s, latest_s(record)))
-        if (job.endpoint, job.anchor) != (socket.endpoint, clock.anchor):
-            job = replace(job, endpoint=socket.endpoint, anchor=clock.anchor)
-            write_job(folder, job)
-        nodes, logs = {node.id: (node.cpu, node.memory_mib) for node in record.nodes}, _logs(job, folder)
-        logs.reload(nodes)
-        backend.adopt(nodes)
-        backend.set_master_endpoint(
-            socket.endpoint
-        )  # also when unchanged: an earlier master may have died before it
-        parts = _parts(
-            job,
-            folder,
-            backend,
-            capacity=capacity,
-            master=master,
-            socket=socket,
-            recorded=recorded,
-            logs=logs,
-            clock=clock,
-            held=held,
-        )
-        fact = submitted(
-            InitialPlan(spec, traits_of(spec, features, folder), None, ""),
-            capacity,
-            clock.now_s(),
-            folder=str(folder),
-        )
+        latest = max(job.started_at_s, recorded.at_s, latest_s(record))
+        setup = replace(setup, clock=setup.clock.continued(job.anchor, latest))
+        job, logs = _moved(job, setup, socket.endpoint), _logs(job, folder)
+        _adopt(record, setup.backend, logs, socket.endpoint)
+        parts = _parts(_Run(job, capacity, master, socket, recorded, logs), setup, held)
+        plan = InitialPlan(job.spec, traits_of(job.spec, job.features, folder), None, "")
+        fact = submitted(plan, capacity, setup.clock.now_s(), folder=str(folder))
         return opened(parts, fact, lambda at_s: master.resume(record, kept, at_s), held)
 
 
@@ -213,50 +193,77 @@ def _bound(listen: str, folder: Path, keys: JobKeys, held: contextlib.ExitStack)
     return socket
 
 
+def _master(job: JobFile, setup: RunSetup, capacity: Capacity, origin: Origin | None = None) -> JobMaster:
+    return JobMaster(
+        job.spec,
+        job.features,
+        capacity,
+        folder=str(setup.folder),
+        evaluate=ScoreSums.evaluate,
+        origin=None if origin is None else origin.checkpoint,
+    )
+
+
+def _recorded(spec: JobSpec, setup: RunSetup, held: contextlib.ExitStack) -> RecordedController:
+    recorded = RecordedController(spec.name, setup.folder, setup.history_url)
+    held.callback(recorded.close)
+    return recorded
+
+
 def _logs(job: JobFile, folder: Path) -> NodeLogs:
     return NodeLogs(folder, secrets=(job.secret_key, job.public_key, *secret_values(job.spec)))
 
 
-def _parts(  # noqa: PLR0913 - as `begin`
-    job: JobFile,
-    folder: Path,
-    backend: Backend,
-    *,
-    capacity: Capacity,
-    master: JobMaster,
-    socket: MasterSocket,
-    recorded: RecordedController,
-    logs: NodeLogs,
-    clock: Clock,
-    held: contextlib.ExitStack,
-) -> Parts[Action]:
-    spec = job.spec
-    data = replace(spec.data, path=redact(spec.data.path))
-    kept = CheckpointFolder(folder, spec.checkpoint_url, trained=Trained(spec.model, data, job.features))
-    checkpoints = CheckpointThread(kept, socket.wake)
+def _moved(job: JobFile, setup: RunSetup, endpoint: str) -> JobFile:
+    """Return the job at its endpoint and anchor of now, written where they changed."""
+    now = replace(job, endpoint=endpoint, anchor=setup.clock.anchor)
+    if now != job:
+        write_job(setup.folder, now)
+    return now
+
+
+def _adopt(record: StateRecord, backend: Backend, logs: NodeLogs, endpoint: str) -> None:
+    """Take over the nodes of the earlier master, with what is known of their logs."""
+    nodes = {node.id: (node.cpu, node.memory_mib) for node in record.nodes}
+    logs.reload(nodes)
+    backend.adopt(nodes)
+    backend.set_master_endpoint(endpoint)  # also when unchanged: an earlier master may have died before it
+
+
+def _parts(run: _Run, setup: RunSetup, held: contextlib.ExitStack) -> Parts[Action]:
+    job, folder, clock = run.job, setup.folder, setup.clock
+    trained = Trained(job.spec.model, replace(job.spec.data, path=redact(job.spec.data.path)), job.features)
+    kept = CheckpointFolder(folder, job.spec.checkpoint_url, trained=trained)
+    checkpoints = CheckpointThread(kept, run.socket.wake)
     held.callback(checkpoints.close)
     actions = OwnActions(
-        job, folder, master=master, backend=backend, socket=socket, checkpoints=checkpoints, clock=clock
+        job,
+        folder,
+        master=run.master,
+        backend=setup.backend,
+        socket=run.socket,
+        checkpoints=checkpoints,
+        clock=clock,
     )
     return Parts(
         spec=job.spec,
-        capacity=capacity,
+        capacity=run.capacity,
         started_at_s=job.started_at_s,
         folder=folder,
-        backend=backend,
-        master=master,
+        backend=setup.backend,
+        master=run.master,
         inputs=WireInputs(
             job.spec.name,
             folder,
-            master=master,
-            socket=socket,
-            logs=logs,
+            master=run.master,
+            socket=run.socket,
+            logs=run.logs,
             told=actions.told,
             clock=clock,
         ),
-        persistence=WriteAheadPersistence(master, folder),
+        persistence=WriteAheadPersistence(run.master, folder),
         perform=actions.perform,
-        recorded=recorded,
+        recorded=run.recorded,
         clock=clock,
         began_from=job.began_from,
     )

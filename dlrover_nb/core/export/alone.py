@@ -2,10 +2,11 @@
 
 Our nodes find each other through their master and its keys, not through ``TF_CONFIG`` or ``MASTER_ADDR``,
 and no export holds keys. So a TFJob, PyTorchJob or JobSet of our own job has one replica, in which the job
-runs as on a notebook's machine: the command line submits its job file to a Ray of its own, makes the keys,
-and waits for the end. Parameter servers and workers are processes there, each with its resources of the plan.
-The pod requests all of the plan together, so a queue admits or refuses the job as a whole; it needs a machine
-of that size. To run on several machines, export to `pods` or `rayjob`.
+runs as local processes (`backends.local`): the command line submits its job file, makes the keys, and waits
+for the end; meanwhile it restarts a master that was killed. A Ray in the pod was rejected: the image of a
+job's pods has none, and it took 2 GiB and most of a core beside the nodes. The pod requests all of the plan
+together, so a queue admits or refuses the job as a whole; it needs a machine of that size. To run on several
+machines, export to `pods`.
 
 The job file is in a ConfigMap beside it. It is the same that ``submit --file`` accepts, and edits of it take
 effect.
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 
 PICKLED = "pickle:"  # code in the run folder of its job
 FOLDER, JOB_FILE = "/dlrover-nb/file", "job.yaml"
-RAY_MIB, RAY_CPU = 2048, 0.75  # of a Ray head and its command line, beside the nodes' resources
+CLIENT_MIB, CLIENT_CPU = 512, 0.1  # of the command line, beside the nodes' and the master's resources
 _PLACES: tuple[dict[str, object], ...] = (
     {"name": "job", "mountPath": FOLDER, "readOnly": True},
     {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the pod alone
+    {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - as above
 )
-_SHM: dict[str, object] = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 - as above, for Ray's object store
 
 
 def job_file(told: Context, options: Options) -> dict[str, object]:
@@ -51,7 +52,7 @@ def job_file(told: Context, options: Options) -> dict[str, object]:
         if place.startswith(PICKLED):
             raise InvalidValueError(
                 f"the user's own {what} of job {told.job.name} is only in the notebook that made it; put it "
-                f"into a module of the image and name it as module:name, or export an elasticjob"
+                f"into a module of the image, name it as module:name, and export again"
             )
     return {
         "apiVersion": "v1",
@@ -61,13 +62,13 @@ def job_file(told: Context, options: Options) -> dict[str, object]:
             "labels": labels_of(told.job),
             "annotations": notes_of(told),
         },
-        "data": {JOB_FILE: dump_job(fixed(told.job, told.plan))},
+        "data": {JOB_FILE: dump_job(fixed(told.job, told.plan, is_free=told.auto_scale))},
     }
 
 
-def fixed(job: JobSpec, plan: ResourcePlan) -> JobSpec:
-    """Return the job on `plan` in manual mode, so that it stays on it."""
-    mode = Mode.SUGGEST if job.mode is Mode.AUTO else job.mode
+def fixed(job: JobSpec, plan: ResourcePlan, *, is_free: bool = False) -> JobSpec:
+    """Return the job on `plan`, not in auto mode, so that it stays on it; `is_free`: in auto mode."""
+    mode = Mode.AUTO if is_free else Mode.SUGGEST if job.mode is Mode.AUTO else job.mode
     return replace(job, plan=plan, warm_start=False, mode=mode)
 
 
@@ -76,7 +77,7 @@ def config_name(job: str) -> str:
     return f"{job}-job"
 
 
-def command(job: JobSpec) -> list[str]:
+def _command(job: JobSpec) -> list[str]:
     """Return the words that submit the job file and wait for the job's end."""
     python = job.kubernetes.python or "python"
     return [python, "-m", "dlrover_nb.cli", "submit", "--file", f"{FOLDER}/{JOB_FILE}", "--wait"]
@@ -84,31 +85,25 @@ def command(job: JobSpec) -> list[str]:
 
 def whole(told: Context, options: Options, *, name: str) -> dict[str, object]:
     """Return the spec of the pod that runs all of a job; `name` is the container's."""
-    main = submitter(told, options, name=name, quantities=need(told.plan, told.job))
-    return secured(told.job, pod_spec(told.job, main, beside=volumes(told.job)))
-
-
-def submitter(
-    told: Context, options: Options, *, name: str, quantities: dict[str, str], starts: bool = True
-) -> dict[str, object]:
-    """Return a container with the job file; `starts` is whether it submits by itself."""
     fields: dict[str, object] = {
         "name": name,
         "image": image_of(told.job, options.image),
-        **({"command": command(told.job)} if starts else {}),
-        "env": environment(told.job),
-        "resources": guaranteed(quantities),
+        "command": _command(told.job),
+        "env": _environment(told.job),
+        "resources": guaranteed(need(told.plan, told.job)),
     }
-    return container_of(told.job, fields, mounts=(*_PLACES, _SHM))
+    main = container_of(told.job, fields, mounts=_PLACES)
+    return pod_spec(told.job, main, beside=_volumes(told.job))
 
 
-def environment(job: JobSpec) -> list[dict[str, object]]:
-    """Return the variables of a user without a name: where its home and its jobs' folders lie."""
+def _environment(job: JobSpec) -> list[dict[str, object]]:
+    """Return the variables of a user without a name: its home, and where its jobs run."""
     state = {"XDG_STATE_HOME": STATE} if job.kubernetes.keeps_state else {}
-    return [{"name": k, "value": v} for k, v in {"HOME": "/tmp", "USER": "dlrover-nb", **state}.items()]  # noqa: S108
+    told = {"HOME": "/tmp", "USER": "dlrover-nb", "DLROVER_NB_ADDRESS": "local", **state}  # noqa: S108
+    return [{"name": name, "value": value} for name, value in told.items()]
 
 
-def volumes(job: JobSpec) -> list[dict[str, object]]:
+def _volumes(job: JobSpec) -> list[dict[str, object]]:
     """Return the volumes that a submitter mounts."""
     return [
         {"name": "job", "configMap": {"name": config_name(job.name)}},
@@ -117,19 +112,9 @@ def volumes(job: JobSpec) -> list[dict[str, object]]:
     ]
 
 
-def secured(job: JobSpec, pod: dict[str, object]) -> dict[str, object]:
-    """Return a pod's spec without what our programs do not need."""
-    context = {
-        "runAsNonRoot": True,
-        "runAsUser": job.kubernetes.run_as_user,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    return {**pod, "automountServiceAccountToken": False, "securityContext": context}
-
-
 def need(plan: ResourcePlan, job: JobSpec) -> dict[str, str]:
     """Return what a pod needs to hold a whole job, as quantities."""
-    cpu = plan.worker.total_cpu + plan.ps.total_cpu + job.kubernetes.master_cpu + RAY_CPU
+    cpu = plan.worker.total_cpu + plan.ps.total_cpu + job.kubernetes.master_cpu + CLIENT_CPU
     nodes_mib = plan.worker.total_memory_mib + plan.ps.total_memory_mib
-    memory_mib = nodes_mib + job.kubernetes.master_memory_mib + RAY_MIB
+    memory_mib = nodes_mib + job.kubernetes.master_memory_mib + CLIENT_MIB
     return {"cpu": f"{round(cpu * 1000)}m", "memory": f"{memory_mib}Mi"}

@@ -14,8 +14,9 @@ Two generations of the schema are in circulation, under one name and version:
     `autoScale`), `enableDynamicSharding` whether its master distributes the data (no: ours does). An API
     server with the present schema refuses both under strict validation.
 
-An external job's roles run their own image and command, which find DLRover's master and each other by the
-variables that DLRover sets. Torch has no parameter servers, only workers.
+A job of our own comes with our master (`own_elasticjob`). An external job's roles run their own image and
+command, which find DLRover's master and each other by the variables that DLRover sets. Torch has no parameter
+servers, only workers.
 
 No label is put on pod templates: in the older schema their metadata has no fields, and the API server would
 drop them silently.
@@ -25,7 +26,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.export.nodes import Options, container, head
+from dlrover_nb.core.export.nodes import MAIN, Options, head, program
+from dlrover_nb.core.export.own_elasticjob import documents
 from dlrover_nb.core.export.provenance import (
     PREFIX,
     Context,
@@ -52,22 +54,28 @@ def present(
     job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
     """Return the ElasticJob that runs `job` on `plan`, for the present operator."""
-    return (_document("elasticjob", job, plan, provenance, options),)
+    return _documents("elasticjob", job, plan, provenance, options)
 
 
 def older(
     job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
     """Return the ElasticJob that runs `job` on `plan`, for the older operator."""
-    document = _document("elasticjob-0", job, plan, provenance, options)
-    switches = {"enableElasticScheduling": options.auto_scale, "enableDynamicSharding": False}
-    return ({**document, "spec": {**switches, **_group(document["spec"])}},)
+    *rest, document = _documents("elasticjob-0", job, plan, provenance, options)
+    plans = options.auto_scale and job.foreign is not None  # our master does that for a job of our own
+    switches = {"enableElasticScheduling": plans, "enableDynamicSharding": False}
+    return (*rest, {**document, "spec": {**switches, **_group(document["spec"])}})
 
 
-def _document(
+def _documents(
     kind: str, job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
-) -> dict[str, object]:
+) -> tuple[dict[str, object], ...]:
     told = context(kind, job, plan, provenance, auto_scale=options.auto_scale)
+    return documents(told, options) if job.foreign is None else (_external(told, options),)
+
+
+def _external(told: Context, options: Options) -> dict[str, object]:
+    job = told.job
     chosen = {f"{PREFIX}auto-scale": FREE if options.auto_scale else FIXED}
     torch = told.job.foreign is not None and told.job.foreign.framework is Framework.TORCH
     spec: dict[str, object] = {"distributionStrategy": ALL_REDUCE if torch else PARAMETER_SERVER}
@@ -97,7 +105,7 @@ def _replica(told: Context, role: Role, options: Options) -> dict[str, object]:
         "replicas": told.plan.role(role).count,
         "autoScale": options.auto_scale,
         "restartCount": RESTARTS,
-        "template": {"spec": pod_spec(told.job, container(told, role, options))},
+        "template": {"spec": pod_spec(told.job, program(told, role, options, name=MAIN))},
     }
 
 

@@ -14,6 +14,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import JOB_FILE
 from dlrover_nb.core.export.groups import Group, child, group, items
 from dlrover_nb.core.export.nodes import JOB_LABEL, JOB_VARIABLE, ROLE_LABEL
+from dlrover_nb.core.export.own_elasticjob import MASTER
 from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.export.replicas import misfits
 from dlrover_nb.core.export.scaleplan import JOB_LABELS
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 JOBS = tuple(READERS)
+ELASTIC_JOB = "ElasticJob"  # the plan that its master takes is its own, not that of the job file
 KINDS = {  # resource -> kind of export; of several the first names the file's kind
     **{resource: BY_RESOURCE[resource][0] for resource in JOBS},
     "ScalePlan": "scaleplan",
@@ -157,12 +159,14 @@ def plan_fields(plan: ResourcePlan) -> tuple[int, float, int, int, float, int]:
 
 
 def _job(document: Group, said: Said) -> None:
-    if said.filed is not None:
+    if said.filed is not None and document["kind"] != ELASTIC_JOB:
         said.differs += misfits(document, said.filed)
         return
     said.names.append(str(metadata(document).get("name") or ""))
     flags, by_role = [], dict[Role, list[Nodes]]()
     for key, replica, template in READERS[document["kind"]](document):
+        if key == MASTER:
+            continue
         if (role := _role_of(key)) is None:
             said.unknown.append(f"{key}: not a role in this product")
             continue

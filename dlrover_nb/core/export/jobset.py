@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file, whole
 from dlrover_nb.core.export.groups import child, group, items
 from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, head, program
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 API_VERSION = "jobset.x-k8s.io/v1alpha2"
 CHIEF = "chief"
+_WHOLE = "job"  # the replicated Job of a job of ours
+_LONGEST = 63  # of a pod's name, which JobSet checks before it makes any
 RESTARTS = 3  # of the whole set: one restarted program alone could not rejoin the others
 _INDEX = "DLROVER_NB_INDEX"
 _OWN_NUMBER: dict[str, object] = {
@@ -55,9 +58,11 @@ def jobset(
     told = context("jobset", job, plan, provenance, auto_scale=False)
     external = told.job.foreign
     if external is None:
-        jobs = [_job("job", 1, whole(told, options, name=MAIN))]
+        _check_name(job.name, {_WHOLE: 1})
+        jobs = [_job(_WHOLE, 1, whole(told, options, name=MAIN))]
         return job_file(told, options), _document(told, options, {"replicatedJobs": jobs})
     counts = _counts(external, plan)
+    _check_name(job.name, counts)
     jobs = [_job(name, n, _pod(told, name, counts, options)) for name, n in counts.items()]
     last = CHIEF if CHIEF in counts else str(Role.WORKER)
     spec: dict[str, object] = {
@@ -67,6 +72,16 @@ def jobset(
         "replicatedJobs": jobs,
     }
     return (_document(told, options, spec),)
+
+
+def _check_name(job: str, counts: dict[str, int]) -> None:
+    """Refuse a name with which JobSet would refuse the set, for the names of its pods."""
+    beside = max(len(f"-{name}-0-{n - 1}-xxxxx") for name, n in counts.items())
+    if len(job) + beside > _LONGEST:
+        raise InvalidValueError(
+            f"a JobSet of this plan needs a job name of at most {_LONGEST - beside} characters, got {job} "
+            f"({len(job)}); submit it under a shorter one, or export pods"
+        )
 
 
 def _counts(external: ExternalSpec, plan: ResourcePlan) -> dict[str, int]:

@@ -140,6 +140,8 @@ def _document(
     kind: _Kind, told: Context, options: Options, replicas: dict[str, dict[str, object]]
 ) -> dict[str, object]:
     spec: dict[str, object] = {"runPolicy": {"cleanPodPolicy": "Running"}, kind.replicas: replicas}
+    if kind.first not in replicas:
+        spec["successPolicy"] = "AllWorkers"  # by default the first worker's end would end the others
     external = told.job.foreign
     if kind is _TORCH and external is not None:
         spec["nprocPerNode"] = str(external.n_process)

@@ -16,7 +16,7 @@ from importlib import metadata
 from sys import float_info
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.codec import to_json, to_short_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.job import JobSpec  # noqa: TC001 - the context is decoded by its annotations
@@ -145,7 +145,7 @@ def notes_of(told: Context) -> dict[str, str]:
     notes["left-out"] = "; ".join(told.left_out)
     return {
         **{f"{PREFIX}{key}": text[:MAX_NOTE] for key, text in notes.items() if text},
-        CONTEXT: to_json(told).decode(),
+        CONTEXT: to_short_json(told).decode(),
     }
 
 

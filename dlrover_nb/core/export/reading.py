@@ -158,7 +158,7 @@ def _job(said: Said, told: Context | None) -> JobSpec | None:
         return told.job if told else _job_of_nodes(said)
     if told is None:
         return said.filed
-    exported = fixed(told.job, said.filed.plan)
+    exported = fixed(told.job, said.filed.plan, is_free=told.auto_scale)
     changed = dict(_changed(exported, said.filed))
     said.differs += changed.values()
     kept = {name: getattr(told.job, name) for name in ("plan", "mode", "warm_start") if name not in changed}

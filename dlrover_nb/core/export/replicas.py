@@ -49,4 +49,7 @@ def _found(replica: Group, template: Group) -> Iterator[tuple[str, object]]:
 
 
 def _differs(got: object, wanted: object, what: str) -> bool:
-    return amount(got, what) != amount(wanted, what)
+    """Whether it is less than needed, or another number of pods; larger pods do."""
+    if what == "replicas":
+        return got != wanted
+    return amount(got, what) < amount(wanted, what)

@@ -4,6 +4,10 @@ They wait for the variables that the master writes into the pod (`core.external.
 with them, and restart it when they change, so that a job is re-scaled without moving the pods that stay.
 Shell, since users' images have a shell and need not contain this package.
 
+The variables come from an annotation, which somebody may change who may not run programs in the pod. So they
+are data, a line ``NAME=VALUE`` each, and only those of `rendezvous.NAMES` are set: others (``PATH``,
+``LD_PRELOAD``) run code.
+
 After a program fails, its pod waits a little before failing too: usually another program was lost, and this
 one restarts once that is replaced. If the program was killed (137, as when out of memory), the pod fails at
 once.
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.external.rendezvous import NAMES
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
@@ -30,7 +35,15 @@ trap '[ -z "$p" ] || {{ kill $p 2>/dev/null; wait $p; }}; exit 143' TERM INT
 while :; do
   while [ ! -s "$f" ]; do sleep 1; done
   t=$(cat "$f")
-  eval "$t"
+  set -f; IFS='
+'
+  for v in $t; do
+    case $v in
+      {"|".join(f"{name}=*" for name in NAMES)}) export "$v" ;;
+      *) echo "dlrover-nb: unknown variable ${{v%%=*}} is not set" >&2 ;;
+    esac
+  done
+  unset IFS; set +f
   echo "{BEGINS}" >&2
   "$@" & p=$!
   while kill -0 $p 2>/dev/null && is; do sleep 1; done

@@ -16,7 +16,6 @@ and keeps running, with variables that never change.
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,26 @@ from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+NAMES = (
+    "TF_CONFIG",
+    "DLROVER_NB_STORE_PORT",
+    "PET_NNODES",
+    "PET_NPROC_PER_NODE",
+    "PET_RDZV_BACKEND",
+    "PET_RDZV_ENDPOINT",
+    "PET_RDZV_ID",
+    "PET_RDZV_CONF",
+    "PET_LOCAL_ADDR",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "WORLD_SIZE",
+    "RANK",
+    "NODE_RANK",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+)  # all variables that a member may be told
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +56,7 @@ class Member:
 
 
 def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, rendezvous_id: str) -> str:
-    """Return shell text that sets the variables of one member.
+    """Return the variables of one member, a line ``NAME=VALUE`` each.
 
     Parameters
     ----------
@@ -50,10 +69,10 @@ def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, ren
     """
     own = next(member for member in members if member.node == node)
     if spec.framework is Framework.TENSORFLOW:
-        return _exports({"TF_CONFIG": json.dumps(_tf_config(spec, members, own), separators=(",", ":"))})
+        return _lines({"TF_CONFIG": json.dumps(_tf_config(spec, members, own), separators=(",", ":"))})
     if own.role is Role.PS:
-        return _exports({"DLROVER_NB_STORE_PORT": str(spec.port)})
-    return _exports(_torch(spec, members, own, rendezvous_id))
+        return _lines({"DLROVER_NB_STORE_PORT": str(spec.port)})
+    return _lines(_torch(spec, members, own, rendezvous_id))
 
 
 def _tf_config(spec: ExternalSpec, members: Sequence[Member], own: Member) -> dict[str, object]:
@@ -100,5 +119,6 @@ def _endpoint(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def _exports(variables: Mapping[str, str]) -> str:
-    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+def _lines(variables: Mapping[str, str]) -> str:
+    assert variables.keys() <= set(NAMES)
+    return "\n".join(f"{name}={value}" for name, value in variables.items())

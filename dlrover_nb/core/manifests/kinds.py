@@ -77,3 +77,5 @@ TF_JOB = Kind("TFJob", "tfjobs", "kubeflow.org")
 PYTORCH_JOB = Kind("PyTorchJob", "pytorchjobs", "kubeflow.org")
 RAY_JOB = Kind("RayJob", "rayjobs", "ray.io")
 JOB_SET = Kind("JobSet", "jobsets", "jobset.x-k8s.io", "v1alpha2")
+
+OWNERS = {kind.name: kind for kind in (JOB, ELASTIC_JOB)}  # of a master's pod and all else of a job

@@ -91,7 +91,7 @@ def master_job(job: PodJob, *, namespace: str) -> Doc:
             "parallelism": 0,
             "completions": 1,
             "backoffLimit": N_RETRY,
-            "template": {"metadata": {"labels": pod}, "spec": _master_pod(job)},
+            "template": {"metadata": {"labels": pod}, "spec": master_pod(job)},
         },
     }
 
@@ -150,7 +150,10 @@ def _rights(job: PodJob, namespace: str) -> tuple[Doc, ...]:
     name = master_name(job.spec.name)
     head = _head(job, name, namespace)
     rights = master_rights(
-        job.spec.name, reads_logs=job.spec.foreign is not None, is_operated=is_operated(job.spec)
+        job.spec.name,
+        reads_logs=job.spec.foreign is not None,
+        is_operated=is_operated(job.spec),
+        owner=job.owner,
     )
     given = role(name, rights)
     return (
@@ -166,7 +169,8 @@ def _rights(job: PodJob, namespace: str) -> tuple[Doc, ...]:
     )
 
 
-def _master_pod(job: PodJob) -> Doc:
+def master_pod(job: PodJob) -> Doc:
+    """Return the ``spec`` of the pod of a job's master."""
     kube = job.spec.kubernetes
     found, mounts = volumes(job)
     container = container_frame(kube, MASTER_ROLE, MASTER_MODULE)

@@ -6,11 +6,12 @@ seccomp profile, no token of a service account. Writable paths are volumes.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.manifests.podspec import source_of, toleration
+from dlrover_nb.core.manifests.podspec import closed_container, closed_pod, source_of, toleration
 from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, DLROVER, STATE
 from dlrover_nb.core.structs.pods import CODE_FOLDER, JOB_FOLDER, POD_ENV, POD_FOLDER, PodJob
 from dlrover_nb.core.usercode import file_of
@@ -26,6 +27,7 @@ PREFIX = "dlrover-nb/"
 JOB_LABEL, RUN_LABEL = f"{PREFIX}job", f"{PREFIX}run"
 ROLE_LABEL, NODE_LABEL = f"{PREFIX}role", f"{PREFIX}node"
 MASTER_ROLE = "master"
+RUN_LETTERS = 8  # of the name of a run
 
 REPORT_KEY = "report"  # of a job's Secret: the token of `report_token`
 
@@ -70,44 +72,46 @@ def end_name(job: str) -> str:
 
 
 def run_of(document: Mapping[str, Any]) -> str:
-    """Return the run of an object; empty: of none of ours, whatever its name is."""
-    return str((document["metadata"].get("labels") or {}).get(RUN_LABEL, ""))
+    """Return the run of an object; empty: of none of ours, whatever its name is.
+
+    An exported file names no run, since it is another one each time that the file is applied: there it is
+    the identity that the API server gave the Job or ElasticJob, which owns all else. A hash of the file was
+    rejected: applied again, it found the run folder of the time before and had ended at once.
+    """
+    head = document["metadata"]
+    labels = head.get("labels") or {}
+    if RUN_LABEL in labels or JOB_LABEL not in labels:
+        return str(labels.get(RUN_LABEL, ""))
+    uids = [owner["uid"] for owner in head.get("ownerReferences") or ()] or [head.get("uid", "")]
+    return hashlib.sha256(uids[0].encode()).hexdigest()[:RUN_LETTERS] if uids[0] else ""
 
 
 def labels(job: str, run: str, role: str = "", node: str = "") -> dict[str, str]:
-    """Return the labels of an object of a job."""
-    told = {ROLE_LABEL: role, NODE_LABEL: node}
+    """Return the labels of an object of a job; of an exported file, `run` is empty (`run_of`)."""
+    told = {RUN_LABEL: run, ROLE_LABEL: role, NODE_LABEL: node}
     return {
         "app.kubernetes.io/managed-by": "dlrover-nb",
         "app.kubernetes.io/part-of": job,
         JOB_LABEL: job,
-        RUN_LABEL: run,
         **{key: value for key, value in told.items() if value},
     }
 
 
-def owned_by(job: Mapping[str, Any]) -> list[Doc]:
-    """Return the owner references of objects that are deleted with a Job.
+def owned_by(owner: Mapping[str, Any]) -> list[Doc]:
+    """Return the owner references of objects that are deleted with a Job or an ElasticJob.
 
     It is no controller: the Job controller counts the pods that it controls.
     """
-    head = job["metadata"]
-    return [{"apiVersion": "batch/v1", "kind": "Job", "name": head["name"], "uid": head["uid"]}]
+    head = owner["metadata"]
+    version, kind = owner.get("apiVersion", "batch/v1"), owner.get("kind", "Job")  # lists leave them out
+    return [{"apiVersion": version, "kind": kind, "name": head["name"], "uid": head["uid"]}]
 
 
 def pod_frame(kube: KubernetesSpec) -> Doc:
     """Return the common part of a job's pod specs; containers and volumes are added to it."""
     frame: Doc = {
-        "automountServiceAccountToken": False,
+        **closed_pod(kube),
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": kube.run_as_user,
-            "runAsGroup": kube.run_as_user,
-            "fsGroup": kube.run_as_user,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
         "tolerations": [
             *(_gone(taint) for taint in ("not-ready", "unreachable")),
             *map(toleration, kube.tolerations),
@@ -128,11 +132,7 @@ def container_frame(kube: KubernetesSpec, name: str, module: str) -> Doc:
         "name": name,
         "image": kube.image or DEFAULT_IMAGE,
         "command": [kube.python or "python", "-m", module],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": {**closed_container(), "readOnlyRootFilesystem": True},
     }
     if kube.pull_policy:
         frame["imagePullPolicy"] = kube.pull_policy

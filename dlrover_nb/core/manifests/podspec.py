@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.kubernetes import Volume
+    from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 
 Group = dict[str, object]
 _SOURCES = {  # field of `Volume` -> kind of a pod's volume, key of its name
@@ -53,7 +53,26 @@ def pod_spec(job: JobSpec, main: Group, *, restart: str = "Never", beside: Itera
         "priorityClassName": said.priority_class,
         "imagePullSecrets": [{"name": name} for name in said.pull_secrets],
     }
-    return {key: value for key, value in fields.items() if value}
+    return {key: value for key, value in fields.items() if value} | closed_pod(said)
+
+
+def closed_pod(kube: KubernetesSpec) -> Group:
+    """Return the fields of a pod without rights, as the standard ``restricted`` of Kubernetes asks for."""
+    user = kube.run_as_user
+    context = {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "fsGroup": user,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    return {"automountServiceAccountToken": False, "securityContext": context}
+
+
+def closed_container() -> Group:
+    """Return the security context of a container without rights; see `closed_pod`."""
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def container_of(job: JobSpec, fields: Group, *, mounts: Iterable[Group] = ()) -> Group:
@@ -68,6 +87,7 @@ def container_of(job: JobSpec, fields: Group, *, mounts: Iterable[Group] = ()) -
         "env": env,
         "envFrom": [{"secretRef": {"name": name}} for name in said.env_secrets],
         "volumeMounts": [*(_mount(i, volume) for i, volume in enumerate(said.volumes)), *mounts],
+        "securityContext": closed_container(),
     }
     return {key: value for key, value in {**fields, **more}.items() if value}
 

@@ -97,8 +97,15 @@ USER = (
     ),
     Right(
         "scaleplans",
-        ("create", "delete", "get", "list", "watch"),
+        ("create", "delete", "get", "list", "patch", "watch"),
         "apply accepted plans to them",
+        _DLROVER,
+        optional=True,
+    ),
+    Right(
+        "scaleplans/status",
+        ("patch",),
+        "let the master of an exported ElasticJob say what became of them",
         _DLROVER,
         optional=True,
     ),
@@ -131,7 +138,22 @@ _OPERATED = (
 )
 
 
-def master_rights(job: str, *, reads_logs: bool = False, is_operated: bool = False) -> tuple[Right, ...]:
+def owner_rights(job: str, owner: str) -> tuple[Right, ...]:
+    """Return the rights to the object that keeps the master's pod, and to what asks that job for plans."""
+    named = ("get", "patch")
+    if owner == "Job":
+        return (Right("jobs", named, "own the objects that it creates", "batch", names=(job,)),)
+    return (
+        Right("elasticjobs", named, "own the objects that it creates", _DLROVER, names=(job,)),
+        Right("elasticjobs", ("list", "watch"), "take the plan of its own", _DLROVER),
+        Right("scaleplans", ("get", "list", "patch", "watch"), "take the plans that name it", _DLROVER),
+        Right("scaleplans/status", ("patch",), "say what became of them", _DLROVER),
+    )
+
+
+def master_rights(
+    job: str, *, reads_logs: bool = False, is_operated: bool = False, owner: str = "Job"
+) -> tuple[Right, ...]:
     """Return the rights of a job's master: on its own objects by name, and on pods of its namespace.
 
     Parameters
@@ -140,13 +162,15 @@ def master_rights(job: str, *, reads_logs: bool = False, is_operated: bool = Fal
         Whether it reads the logs of its pods, as that of an external job does.
     is_operated
         Whether DLRover's operator makes the job's pods: then its master only reads them.
+    owner
+        Kind of the object that keeps the master's pod.
     """
     logs = (Right("pods/log", ("get",), "read the output of external programs"),) if reads_logs else ()
     return (
         *logs,
         *(_OPERATED if is_operated else _OWN_PODS),
         Right("secrets", ("get", "patch"), "read its keys", names=(f"{job}-job",)),
-        Right("jobs", ("get", "patch"), "own the objects that it creates", "batch", names=(job,)),
+        *owner_rights(job, owner),
         Right("configmaps", ("create",), "record how the job ended"),
         Right("configmaps", ("get", "patch"), "record how the job ended", names=(f"{job}-end",)),
         Right("events", ("list", "watch"), "say why a pod waits"),

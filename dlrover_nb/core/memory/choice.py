@@ -251,6 +251,13 @@ def choose_growth(data: Blocks, *, floor: float) -> Choice | None:
     return _growth(_Fits(data, floor), floor)
 
 
+def choose_level(data: Blocks, *, floor: float) -> Choice:
+    """Return "as now" without a walk, for levels that return to the same place."""
+    fits = _Fits(data, floor)
+    level = fits.as_now(0.0, 0)
+    return Choice(AS_NOW, fits.log_odds, (level,), fits.course(level))
+
+
 def _growth(fits: _Fits, floor: float) -> Choice | None:
     if len(fits.data) < MIN_BLOCK or fits.log_odds < SURE or not _holds_out(fits.data, floor):
         return None

@@ -27,15 +27,19 @@ from dlrover_nb.core.memory.choice import (
     blocks,
     choose,
     choose_growth,
+    choose_level,
     level_at,
     variance_at,
 )
+from dlrover_nb.core.memory.crest import crest_of
 from dlrover_nb.core.memory.laws import AS_NOW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
+
+    from dlrover_nb.core.memory.crest import Crest
 
     Floats = npt.NDArray[np.float64]
 
@@ -138,7 +142,7 @@ def forecast(
         return _not_known(y, limit_mib)
     far = LOOK_SPANS * float(x[-1] - x[0]) if end is None else max(end - float(x[-1]), 0.0)
     ahead = far * np.linspace(0, 1, N_FAN) ** 2  # denser near now
-    return _read(stretch, _courses(stretch, ahead), limit_mib, has_end=end is not None)
+    return _read(stretch, _courses(stretch, ahead), limit_mib, now=float(y[-1]), has_end=end is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,8 @@ class _Stretch:
 
     reports: _Reports
     choice: Choice
+    height: float = 0.0  # of the teeth, where the reports are their crest
+    since: float = 0.0  # work from the last of these reports until now
 
 
 def _stretch(x: Floats, y: Floats, start: float) -> _Stretch | None:
@@ -168,6 +174,10 @@ def _stretch(x: Floats, y: Floats, start: float) -> _Stretch | None:
     whole = _reports(x, y, start)
     if whole is None:
         return None
+    found = crest_of(x, y)
+    teeth = _teeth(found, x, start) if found is not None else None
+    if teeth is not None:
+        return teeth
     choice = choose(whole.data, floor=EXACT)
     if choice.law != AS_NOW:
         return _Stretch(whole, choice)
@@ -178,6 +188,24 @@ def _stretch(x: Floats, y: Floats, start: float) -> _Stretch | None:
         if recent is not None and lately is not None:
             return _Stretch(recent, lately)
     return _Stretch(whole, choice)
+
+
+def _teeth(crest: Crest, x: Floats, start: float) -> _Stretch | None:
+    """Return the crest of a saw-tooth and its law; None where it rises by no law that it shows yet.
+
+    A crest that does not rise stays: memory that was released again and again has no random walk.
+    """
+    if crest.x[-1] <= crest.x[0]:
+        return None
+    scale = float(crest.x[-1]) - start
+    u = (crest.x - start) / scale
+    data = blocks(u, crest.y)
+    growth = choose_growth(data, floor=EXACT)
+    if growth is None and crest.is_rising:
+        return None
+    choice = growth or choose_level(data, floor=EXACT)
+    since = float(x[-1] - crest.x[-1])
+    return _Stretch(_Reports(u, crest.y, scale, data), choice, crest.height, since)
 
 
 def _reports(x: Floats, y: Floats, start: float) -> _Reports | None:
@@ -228,7 +256,7 @@ def _courses(stretch: _Stretch, ahead: Floats) -> _Courses:
     faded = neighbours ** (ahead / step)
     nodes = stdtrit(max(len(reports.data) - 2, 1), _NODES)
     now, sd = float(reports.y[-1]), float(np.sqrt(rest @ rest / len(rest)))
-    u = 1 + ahead / reports.scale
+    u = 1 + (stretch.since + ahead) / reports.scale
     levels = _levels(choice, u, faded, now=now, nodes=nodes, held=_held(faded, sd))
     scatter = sd * np.sqrt(1 - faded**2)
     return _Courses(ahead, *levels, scatter, (1 - neighbours) / (1 + neighbours) / step)
@@ -258,10 +286,15 @@ def _levels(
     return np.maximum(np.concatenate(levels), 0.0), weight / weight.sum()
 
 
-def _read(stretch: _Stretch, courses: _Courses, limit_mib: float, *, has_end: bool) -> MemoryForecast:
+def _read(
+    stretch: _Stretch, courses: _Courses, limit_mib: float, *, now: float, has_end: bool
+) -> MemoryForecast:
     """Compute the figures from the courses."""
     low, mid, high = _quantiles(courses)
-    now = float(stretch.reports.y[-1])
+    if stretch.height:  # readings lie between the troughs and the crest
+        low = np.maximum(low - stretch.height, 0.0)
+        is_level = stretch.choice.law == AS_NOW
+        mid = np.clip(now, low, high) if is_level else np.maximum(mid - stretch.height / 2, 0.0)
     is_full = now >= limit_mib
     met = _met(courses, limit_mib)
     return MemoryForecast(

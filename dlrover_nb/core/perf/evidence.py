@@ -80,38 +80,43 @@ def condense(windows: Windows) -> Evidence:
     for i, row in enumerate(keys):
         groups.setdefault(row.tobytes(), []).append(i)
     log_iter = windows.log_iter
-    values = [_clipped(log_iter[members]) for members in groups.values()]
+    groups_of = [(log_iter[m], windows.n_window[m], windows.log_scatter[m]) for m in groups.values()]
+    means, n, squares = np.array([_moments(*group) for group in groups_of]).reshape(-1, 3).T
     first = np.array([members[0] for members in groups.values()], dtype=np.intp)
-    n = np.array([len(v) for v in values], dtype=np.float64)
-    scatter = _scatter(values, n)
-    half_width = np.asarray(stdtrit(PRIOR_WINDOWS + n - 1, 0.95) * scatter)
+    scatter = np.sqrt((PRIOR_WINDOWS * PRIOR_SCATTER**2 + squares) / (PRIOR_WINDOWS + n - 1))
+    half_width = np.asarray(stdtrit(PRIOR_WINDOWS + n - 1, 0.95) * scatter, dtype=np.float64)
     return Evidence(
         axes=keys[first, :4],
         batch_size=keys[first, 4],
-        log_iter=np.array([v.mean() for v in values], dtype=np.float64),
+        log_iter=means,
         n_window=n,
         scatter=scatter,
         half_width=half_width * np.sqrt(1 + 1 / n),
         mean_half_width=half_width / np.sqrt(n),
         first_at_s=np.array([windows.at_s[members].min() for members in groups.values()], dtype=np.float64),
-        shares=np.array([_mean_shares(windows.shares[members]) for members in groups.values()]).reshape(
-            -1, 2
-        ),
+        shares=np.array(
+            [_mean_shares(windows.shares[m], windows.n_window[m]) for m in groups.values()]
+        ).reshape(-1, 2),
     )
 
 
-def _mean_shares(shares: Array) -> Array:
-    known = shares[~np.isnan(shares).any(axis=1)]
-    return known.mean(axis=0) if len(known) else np.full(shares.shape[1], np.nan)
+def _mean_shares(shares: Array, n_window: Array) -> Array:
+    known = ~np.isnan(shares).any(axis=1)
+    if not known.any():
+        return np.full(shares.shape[1], np.nan)
+    return np.asarray(np.average(shares[known], axis=0, weights=n_window[known]))
 
 
-def _clipped(values: Array) -> Array:
-    """Return log T_iter of the windows of one configuration with outliers drawn to the rest."""
-    centre = np.median(values)
-    usual = max(float(np.median(np.abs(values - centre))) / MAD_OF_NORMAL, PRIOR_SCATTER)
+def _moments(values: Array, n_window: Array, scatter: Array) -> tuple[float, float, float]:
+    """Return the mean log T_iter of one configuration, its windows, and their squares around the mean."""
+    drawn, n = np.where(n_window > 1, values, _clipped(values, n_window)), float(n_window.sum())
+    mean = float(n_window @ drawn) / n
+    return mean, n, float(n_window @ ((drawn - mean) ** 2 + scatter**2))
+
+
+def _clipped(values: Array, n_window: Array) -> Array:
+    """Return log T_iter of the rows of one configuration with outliers drawn to the single windows."""
+    single = values[n_window == 1] if (n_window == 1).any() else values
+    centre = np.median(single)
+    usual = max(float(np.median(np.abs(single - centre))) / MAD_OF_NORMAL, PRIOR_SCATTER)
     return np.clip(values, centre - OUTLIER * usual, centre + OUTLIER * usual)
-
-
-def _scatter(values: list[Array], n: Array) -> Array:
-    squares = np.array([np.sum((v - v.mean()) ** 2) if len(v) > 1 else 0.0 for v in values])
-    return np.asarray(np.sqrt((PRIOR_WINDOWS * PRIOR_SCATTER**2 + squares) / (PRIOR_WINDOWS + n - 1)))

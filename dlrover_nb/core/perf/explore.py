@@ -16,11 +16,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from dlrover_nb.core.perf.model import ThroughputModel
 
     Array = NDArray[np.float64]
+    BatchOf = Callable[[Array], Array]
+
+
+N_VAIN = 2.0  # trials in vain that halve the promised value
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class Effort:
 
 def next_experiment(
     model: ThroughputModel,
-    batch_size: int,
+    batch_of: BatchOf,
     trials: Options,
     *,
     targets: Options,
@@ -69,6 +75,8 @@ def next_experiment(
 
     Parameters
     ----------
+    batch_of
+        Returns the mini-batches of plans given as rows, m of Eq. 1.
     trials
         Plans that may be tried, cheap to reach from the present one.
     targets
@@ -79,18 +87,21 @@ def next_experiment(
     Only trials whose plausible worth is at least half of the best one's count: an experiment costs the user
     time and money, so it should be able to pay for itself. It must: the value of its share of the uncertainty
     over the rest of the job, or the possible gain of staying with the trial, must exceed the training lost
-    meanwhile, both transitions included. Near the best plan little can be gained, so experiments end by
-    themselves.
+    meanwhile, both transitions included. Trials in vain since the best plan was found are evidence that the
+    model promises too much (`_trust`). So experiments end by themselves, the later the more is at stake, and
+    begin again where a better plan is found. Rejected: to choose by the expected gain of the trial itself,
+    which takes the plans that the model is most wrong about (on measured tables twice as many trials).
     """
     if not len(trials.axes):
         return None
-    removes = _removed_shares(model, batch_size, trials.axes, targets, now)
-    worth = plausible_worth(model, batch_size, trials, now)
-    speed = model.predict(trials.axes, batch_size).samples_per_s
+    after_s = now.left_s - effort.measure_s - 2 * effort.pause_s
+    removes = _removed_shares(model, batch_of, trials.axes, targets, now)
+    worth = plausible_worth(model, batch_of, trials, now)
+    speed = model.predict(trials.axes, batch_of(trials.axes)).samples_per_s
     lost_s = effort.measure_s * np.maximum(1 - speed / now.samples_per_s, 0) + 2 * effort.pause_s
-    stake = _drawn_worth(model, batch_size, targets, now).max(axis=0).mean()
-    itself = _drawn_worth(model, batch_size, trials, now).mean(axis=1)
-    pays = np.maximum(removes * stake, itself) * now.left_s > lost_s
+    stake = _drawn_worth(model, batch_of, targets, now).max(axis=0).mean()
+    itself = _drawn_worth(model, batch_of, trials, now).mean(axis=1)
+    pays = _trust(model) * np.maximum(removes * stake, itself) * after_s > lost_s
     longer = 1 + effort.pause_s / effort.measure_s
     value = removes * speed / (trials.cost * longer)  # per money of a sample trained on trial
     value = np.where(pays & (worth > 0) & (worth >= worth.max() / 2), value, 0.0)
@@ -98,9 +109,19 @@ def next_experiment(
     return Experiment(best, float(removes[best])) if value[best] > 0 else None
 
 
-def plausible_worth(model: ThroughputModel, batch_size: int, plans: Options, now: Present) -> Array:
+def _trust(model: ThroughputModel) -> float:
+    """Return which part of the promised value counts, by the trials since the best plan was found."""
+    known = model.evidence_
+    if not len(known):
+        return 1.0
+    sure = np.log(known.axes[:, 0]) + np.log(known.batch_size) - known.log_iter - known.mean_half_width
+    n_vain = int((known.first_at_s > known.first_at_s[np.argmax(sure)]).sum())
+    return float(0.5 ** (n_vain / N_VAIN))
+
+
+def plausible_worth(model: ThroughputModel, batch_of: BatchOf, plans: Options, now: Present) -> Array:
     """Return the best plausible worth of each plan: speed gained, or half the cost saved at equal speed."""
-    return _worth(model.predict(plans.axes, batch_size).mean_high, plans.cost, now)
+    return _worth(model.predict(plans.axes, batch_of(plans.axes)).mean_high, plans.cost, now)
 
 
 def _worth(samples_per_s: Array, cost: Array, now: Present) -> Array:
@@ -109,18 +130,19 @@ def _worth(samples_per_s: Array, cost: Array, now: Present) -> Array:
     return np.maximum(np.maximum(faster, cheaper), 0)
 
 
-def _drawn_worth(model: ThroughputModel, batch_size: int, plans: Options, now: Present) -> Array:
+def _drawn_worth(model: ThroughputModel, batch_of: BatchOf, plans: Options, now: Present) -> Array:
     """Return the worth of each plan in each draw: shape (n_plans, n_draw)."""
-    speed = plans.axes[:, :1] * batch_size / np.exp(model.log_draws(plans.axes, batch_size))
+    batch = batch_of(plans.axes)
+    speed = (plans.axes[:, 0] * batch)[:, None] / np.exp(model.log_draws(plans.axes, batch))
     return _worth(speed, plans.cost[:, None], now)
 
 
 def _removed_shares(
-    model: ThroughputModel, batch_size: int, trials: Array, targets: Options, now: Present
+    model: ThroughputModel, batch_of: BatchOf, trials: Array, targets: Options, now: Present
 ) -> Array:
     """Return, per trial, the worth-weighted share of the targets' variance that measuring it explains."""
-    worth = plausible_worth(model, batch_size, targets, now)
-    tried, aimed = (_centred(model.log_draws(axes, batch_size)) for axes in (trials, targets.axes))
+    worth = plausible_worth(model, batch_of, targets, now)
+    tried, aimed = (_centred(model.log_draws(axes, batch_of(axes))) for axes in (trials, targets.axes))
     covariance = aimed @ tried.T / model.n_draw  # (n_targets, n_trials)
     error = model.error_**2 + model.evidence_.noise**2
     explained = covariance**2 / (np.mean(tried**2, axis=1) + error)

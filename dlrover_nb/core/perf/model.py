@@ -204,7 +204,7 @@ class ThroughputModel:
         return self.breakdowns(axes, batch_size, self.predict(axes, batch_size).samples_per_s)[0]
 
     def breakdowns(
-        self, axes: NDArray[np.float64], batch_size: float, samples_per_s: NDArray[np.float64]
+        self, axes: Array, batch_size: Array | float, samples_per_s: Array
     ) -> tuple[tuple[TermShare, ...], ...]:
         """Split T_iter of plans whose throughput is predicted already into terms, plan by plan.
 

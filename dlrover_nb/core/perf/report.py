@@ -79,7 +79,7 @@ def report(fit: Fitted, windows: Windows) -> FitReport:
     off = _in_sample(fit, windows)
     return FitReport(
         coefficients=_coefficients(fit),
-        n_sample=len(windows),
+        n_sample=int(windows.n_window.sum()),
         n_plan=len(fit.evidence),
         rmsle=float(np.sqrt(np.mean(off**2))) if len(off) else 0.0,
         mape=float(np.mean(np.abs(np.expm1(-off)))) if len(off) else 0.0,

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 COLUMNS = (*AXES, "batch_size", "samples_per_s")
 SHARES = ("compute_share", "wait_share")  # optional
+SUMS = ("n_window", "log_scatter")  # optional: of rows that stand for many windows
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
     """Steady windows as columns of length n_window; `axes` has shape (n_window, 4).
 
-    `shares` of shape (n_window, 2) are the parts of T_iter in the order of `SHARES`, NaN where not known.
+    `shares` of shape (n_window, 2) are the parts of T_iter in the order of `SHARES`, NaN where not known. A
+    row may stand for `n_window` windows, whose log speeds have the standard deviation `log_scatter`.
     """
 
     axes: NDArray[np.float64]
@@ -35,6 +37,8 @@ class Windows:
     samples_per_s: NDArray[np.float64]
     at_s: NDArray[np.float64]
     shares: NDArray[np.float64]
+    n_window: NDArray[np.float64]
+    log_scatter: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.at_s)
@@ -47,7 +51,7 @@ class Windows:
 
 
 def read(samples: Samples) -> Windows:
-    """Read records or a table with the columns `COLUMNS`, and optionally `SHARES` and `at_s`, their order.
+    """Read records or a table with the columns `COLUMNS`, and optionally `SHARES`, `SUMS` and `at_s`.
 
     Raises
     ------
@@ -74,10 +78,11 @@ def read(samples: Samples) -> Windows:
 
 
 def _records(samples: Sequence[ProfileSample]) -> Windows:
-    rows = [(s.batch_size, s.samples_per_s, s.at_s, s.compute_share, s.wait_share) for s in samples]
-    columns = np.array(rows, dtype=np.float64).reshape(-1, 5)
-    batch, speed, at_s = columns[:, :3].T
-    return Windows(axes_of([s.plan for s in samples]), batch, speed, at_s, columns[:, 3:])
+    names = ("batch_size", "samples_per_s", "at_s", *SHARES, *SUMS)
+    rows = [[getattr(s, name) for name in names] for s in samples]
+    columns = np.array(rows, dtype=np.float64).reshape(-1, len(names))
+    batch, speed, at_s, _, _, n_window, scatter = columns.T
+    return Windows(axes_of([s.plan for s in samples]), batch, speed, at_s, columns[:, 3:5], n_window, scatter)
 
 
 def _table(frame: pd.DataFrame) -> Windows:
@@ -89,8 +94,10 @@ def _table(frame: pd.DataFrame) -> Windows:
     try:
         values = frame[list(COLUMNS)].to_numpy(dtype=np.float64)
         shares = frame.reindex(columns=list(SHARES)).to_numpy(dtype=np.float64)
+        sums = frame.reindex(columns=list(SUMS)).to_numpy(dtype=np.float64)
         times = frame["at_s"].to_numpy(dtype=np.float64) if "at_s" in frame.columns else None
     except (TypeError, ValueError) as error:
         raise InvalidValueError(f"the columns of a table of samples must be numbers; {error}") from error
     order = np.arange(len(frame), dtype=np.float64) if times is None else times
-    return Windows(values[:, : len(AXES)], values[:, -2], values[:, -1], order, shares)
+    n_window, scatter = np.where(np.isnan(sums), (1.0, 0.0), sums).T
+    return Windows(values[:, : len(AXES)], values[:, -2], values[:, -1], order, shares, n_window, scatter)

@@ -14,6 +14,7 @@ from dlrover_nb.core.pareto.picks import Wishes, named_picks, thinned
 from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_left, plan_grid
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
+from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.completion import Completion
 from dlrover_nb.core.planner.deadline import Due, chances, most_probable
 from dlrover_nb.core.planner.feasibility import reachable
@@ -119,6 +120,12 @@ class Analysis:
         return np.asarray(self.situation.n_sample_left / self.predictions.samples_per_s + pause_s)
 
     @cached_property
+    def measured(self) -> NDArray[np.bool_]:
+        """Of which plans of the space there are measurements: shape (n_plans,)."""
+        batch = batch_sizes(self.situation.spec, self.space.axes)
+        return np.asarray(self.model.evidence_.index_of(self.space.axes, batch) >= 0)
+
+    @cached_property
     def in_time(self) -> Array | None:
         """Probability of each plan of the space to finish by the deadline; None without one."""
         s = self.situation
@@ -210,7 +217,8 @@ def analyse(
     space, n_plan = plans_to_weigh(rough, rng=rng or np.random.default_rng(0))
     if situation.beside is not None:
         space = reachable(space, situation.capacity, situation.beside)
-    predictions, cost = known.predict(space.axes, situation.spec.batch_size), rough.cost(space.axes)
+    predictions = known.predict(space.axes, batch_sizes(situation.spec, space.axes))
+    cost = rough.cost(space.axes)
     return Analysis(
         situation=situation,
         model=known,
@@ -236,7 +244,7 @@ def _curve(situation: Situation, model: ThroughputModel, axis: int) -> Curve:
         worker_memory_mib=situation.plan.worker.memory_mib,
         ps_memory_mib=situation.plan.ps.memory_mib,
     ) | (values == here[axis])
-    predictions = model.predict(rows[held], spec.batch_size)
+    predictions = model.predict(rows[held], batch_sizes(spec, rows[held]))
     seen = axes_of([s.plan for s in situation.samples])
     others = np.delete(seen == here, axis, axis=1).all(axis=1)
     return Curve(

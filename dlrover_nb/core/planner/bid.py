@@ -19,6 +19,7 @@ from dlrover_nb.core.pareto.picks import most_efficient, resource_efficiency
 from dlrover_nb.core.pareto.space import PlanSpace, list_plans
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.analysis import grid_of
+from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.completion import bare_candidate
 from dlrover_nb.core.planner.shortlist import Rough
 from dlrover_nb.core.planner.situation import gains, transitions_s
@@ -131,7 +132,8 @@ def bid(situation: Situation, model: ThroughputModel, *, enough: int = ENOUGH) -
     rough = Rough(grid_of(situation), model, situation)
     space, here = list_plans(rough.grid), axes_of([situation.plan])
     axes = space.axes[layers(*rough(space.axes), enough)]
-    found = model.predict(np.concatenate((axes, here)), situation.spec.batch_size)
+    weighed = np.concatenate((axes, here))
+    found = model.predict(weighed, batch_sizes(situation.spec, weighed))
     cost, now = rough.cost(axes), found[len(axes)]
     best = non_dominated(cost, found.samples_per_s[:-1])
     memory_mib, speed = (space.worker_memory_mib, space.ps_memory_mib), found.samples_per_s[best]

@@ -14,6 +14,7 @@ import numpy as np
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.reasons import reason
 from dlrover_nb.core.perf.terms import axes_of
+from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.deadline import Due, chances
 from dlrover_nb.core.planner.situation import Situation, gains, transition_s, transitions_s
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
@@ -51,7 +52,8 @@ class Completion:
     identified: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        plan, batch = self.situation.plan, self.situation.spec.batch_size
+        plan = self.situation.plan
+        batch = self.situation.spec.batch_of(plan.worker.count)
         object.__setattr__(self, "now", self.predict(axes_of([plan]))[0])
         object.__setattr__(self, "now_breakdown", self.model.breakdown(plan, batch))
         known = (c.term for c in self.model.report_.coefficients if c.identified)
@@ -59,7 +61,7 @@ class Completion:
 
     def predict(self, axes: Array) -> Predictions:
         """Predict plans given as rows."""
-        return scaled(self.model.predict(axes, self.situation.spec.batch_size), axes, self.factors)
+        return scaled(self.model.predict(axes, batch_sizes(self.situation.spec, axes)), axes, self.factors)
 
     def gains(self, space: PlanSpace, samples_per_s: Array) -> Array:
         """Return TG of plans with these predicted throughputs (Eq. 8): shape (n_plans,)."""
@@ -92,7 +94,7 @@ class Completion:
             return ()
         speed = np.array([candidate.prediction.samples_per_s for candidate in bare])
         axes = axes_of([candidate.plan for candidate in bare])
-        breakdowns = self.model.breakdowns(axes, self.situation.spec.batch_size, speed)
+        breakdowns = self.model.breakdowns(axes, batch_sizes(self.situation.spec, axes), speed)
         return tuple(self._reasoned(*row) for row in zip(bare, breakdowns, strict=True))
 
     def _reasoned(self, bare: Candidate, breakdown: tuple[TermShare, ...]) -> Candidate:

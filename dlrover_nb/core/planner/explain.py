@@ -105,9 +105,15 @@ def evidence(analysis: Analysis, plan: ResourcePlan) -> tuple[Measured, ...]:
     told = analysis.completion.predict(axes)
     windows_of = list(groups.values())
     return tuple(
-        Measured(plans[i], median(w.samples_per_s for w in windows_of[i]), len(windows_of[i]), told[i])
+        Measured(plans[i], _median_speed(windows_of[i]), sum(w.n_window for w in windows_of[i]), told[i])
         for i in np.argsort(away, kind="stable").tolist()
     )
+
+
+def _median_speed(rows: Sequence[ProfileSample]) -> float:
+    """Return the median over single windows; a row that stands for many counts where there is no other."""
+    single = [row.samples_per_s for row in rows if row.n_window == 1]
+    return median(single or [row.samples_per_s for row in rows])
 
 
 def runner_up(analysis: Analysis, plan: ResourcePlan, grounds: AdviceContext) -> tuple[Candidate | None, str]:

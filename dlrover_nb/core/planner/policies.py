@@ -88,7 +88,15 @@ def by_baseline(name: str, decide: BaselinePolicy) -> Policy:
             return keep_pins(analysis, context.rejected_plans)
         if now.finish_s is not None and now.finish_s < settings.min_left_s:
             return None
-        state = JobState(s.plan, s.samples, s.n_sample_left, s.spec.bounds, s.capacity, s.spec.batch_size)
+        state = JobState(
+            s.plan,
+            s.samples,
+            s.n_sample_left,
+            s.spec.bounds,
+            s.capacity,
+            s.spec.batch_size,
+            global_batch=s.spec.global_batch,
+        )
         plan = decide(state)
         if plan is None or plan in context.rejected_plans or not s.pins.allows(plan):
             return None

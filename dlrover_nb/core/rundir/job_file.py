@@ -6,7 +6,8 @@ state: others act on it, or it tells of a checkpoint that outlives the parameter
 are leases and acknowledged rows, and those end with the nodes.
 
 A full disk does not stop training. The log is deleted then, since a master restarted from an incomplete one
-would grant leases and epochs twice.
+would grant leases and epochs twice. Once there is room again, a new log with the complete state takes its
+place: a disk that was full for a moment must not cost the job hours later, when its master is lost.
 """
 
 from __future__ import annotations
@@ -150,26 +151,46 @@ class WriteAheadLogFile:
         self._path = folder / WRITE_AHEAD_LOG
         self._file: BinaryIO | None = None
         self._n_byte = 0
+        self._has_failed = False
 
     @property
     def is_long(self) -> bool:
         """Whether it should be compacted, so that a restarted master has little to read."""
         return self._n_byte > LONG_BYTES
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it could not be written, so that no other master can continue the job until `begin`."""
+        return self._has_failed
+
     def begin(self, first: Entry) -> None:
-        """Replace the log by one with a single entry."""
-        frame = _frame(first)
+        """Replace the log by one with a single entry.
+
+        Raises
+        ------
+        BackendError
+            When the first log of this master cannot be written. That of its predecessor is left as it is:
+            no order was sent since, so a later master can still continue from there.
+        """
+        frame, is_first = _frame(first), self._file is None and not self._has_failed
         try:
             old, self._file = self._file, _replace(self._path, frame)
         except OSError as error:
+            if is_first:
+                raise BackendError(
+                    f"cannot write {self._path}: {error.strerror}; make room on its disk, and try again"
+                ) from error
             self._give_up(error)
             return
         self._n_byte = len(frame)
         if old is not None:
             old.close()
+        if self._has_failed:
+            logger.warning("the write-ahead log %s is complete again", self._path)
+        self._has_failed = False
 
     def append(self, entry: Entry) -> None:
-        """Add an entry; nothing happens after a failure."""
+        """Add an entry; nothing happens between a failure and the next `begin`."""
         if self._file is None:
             return
         frame = _frame(entry)
@@ -188,12 +209,14 @@ class WriteAheadLogFile:
             self._file.close()
 
     def _give_up(self, error: OSError) -> None:
-        logger.warning(
-            "the write-ahead log %s is incomplete from here on; the job continues, "
-            "but cannot outlive this master: %s",
-            self._path,
-            error,
-        )
+        if not self._has_failed:
+            logger.warning(
+                "the write-ahead log %s cannot be written; the job continues, but cannot outlive this master "
+                "until that is possible again: %s",
+                self._path,
+                error,
+            )
+        self._has_failed, self._n_byte = True, 0
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
         if self._file is not None:

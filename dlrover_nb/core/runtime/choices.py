@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.runtime import quarantine
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.messages import Adjust
+from dlrover_nb.core.runtime.batch_sizes import set_sizes
 from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardChoice
 
 if TYPE_CHECKING:
@@ -39,18 +38,11 @@ def apply_choice(state: JobState, choice: UserChoice, at_s: float) -> None:
 
 
 def _adjust(state: JobState, choice: BatchChoice, at_s: float) -> None:
-    """Set batch sizes of workers; in synchronous training all change in the same round."""
     sizes = dict(choice.sizes)
     _check(state, sizes)
     text = ", ".join(f"{worker} {size}" for worker, size in sorted(sizes.items()))
     state.note(f"{choice.by} sets batch sizes: {text}" + (f": {choice.why}" if choice.why else ""), at_s)
-    state.batch_sizes |= sizes
-    order = Adjust(tuple(sorted(sizes.items())))
-    state.coordinate(order)
-    if state.spec.sync is Sync.ASP:
-        for node in state.roster.workers:
-            if node.id in sizes:
-                state.send(node, order)
+    set_sizes(state, sizes)
 
 
 def _finish(state: JobState, choice: FinishChoice, at_s: float) -> None:

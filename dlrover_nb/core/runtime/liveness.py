@@ -39,6 +39,7 @@ SWITCH_LIMIT_S = 60.0  # for the last parameters of a move
 PLAN_LIMIT_S = 120.0  # without any node coming a step further
 STOP_LIMIT_S = 20.0
 ROOM_PATIENCE_S = 5.0  # that capacity which was just released takes to reach a new node
+LONGEST_TURN_S = 5.0  # of the master: it was away if it takes longer
 
 
 def record_message(state: JobState, node: Node, message: FromNode, at_s: float) -> None:
@@ -128,8 +129,27 @@ def _emit_loss(state: JobState, text: str, at_s: float) -> None:
         state.note(text, at_s)
 
 
+def _excuse_absence(state: JobState, at_s: float) -> None:
+    """Extend the limits of time by one in which the master itself did nothing.
+
+    A master that was stopped, swapped out or waited for a disk has not read what its nodes sent meanwhile.
+    Who was silent then is not known, and all of them must not be replaced for it.
+    """
+    absent_s, state.ticked_s = at_s - state.ticked_s, at_s
+    if absent_s <= LONGEST_TURN_S or state.is_ended:
+        return
+    for node in state.roster.nodes:
+        node.last_message_s = min(node.last_message_s + absent_s, at_s)
+        node.progressed_s = min(node.progressed_s + absent_s, at_s)
+        node.asked_s = min(node.asked_s + absent_s, at_s)
+    state.stage_since_s = min(state.stage_since_s + absent_s, at_s)
+    state.last_step_s = min(state.last_step_s + absent_s, at_s)
+    state.note(f"the master did nothing for {absent_s:.0f} s; no node counts as silent for that", at_s)
+
+
 def check_time(state: JobState, at_s: float) -> None:
     """Give up nodes, stages and plans that exceed their limits of time."""
+    _excuse_absence(state, at_s)
     for node in state.roster.nodes:
         why = _overdue(state, node, at_s)
         if why and state.roster.get(node.id) is node:

@@ -29,6 +29,7 @@ from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.flash import MemoryClaim, sweep_memory
 from dlrover_nb.core.runtime.last_words import place_of
+from dlrover_nb.core.runtime.lasting_imports import lasting_imports
 from dlrover_nb.core.runtime.limits import ControlGroupLimits, thread_count, thread_variables
 from dlrover_nb.core.runtime.output import captured
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting, own_memory
@@ -110,7 +111,8 @@ def _serve(
 def _serve_ps(
     context: Context, config: NodeConfig, agent: Agent, accounting: TimeAccounting, limit: AnyLimits
 ) -> None:
-    from dlrover_nb.core.runtime.ps import ParameterServer  # noqa: PLC0415 - a worker needs none
+    with lasting_imports():
+        from dlrover_nb.core.runtime.ps import ParameterServer  # noqa: PLC0415 - a worker needs none
 
     sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
     server = ParameterServer(context, config, agent, accounting)
@@ -127,10 +129,11 @@ def _serve_worker(
     clock: Clock,
     limit: AnyLimits,
 ) -> None:
-    from dlrover_nb.core.data import ShardReader  # noqa: PLC0415 - a PS takes no pyarrow
-    from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch
-    from dlrover_nb.core.runtime.trainer import Trainer  # noqa: PLC0415 - the same
-    from dlrover_nb.core.runtime.worker import Worker  # noqa: PLC0415 - nor pandas
+    with lasting_imports():
+        from dlrover_nb.core.data import ShardReader  # noqa: PLC0415 - a PS takes no pyarrow
+        from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch
+        from dlrover_nb.core.runtime.trainer import Trainer  # noqa: PLC0415 - the same
+        from dlrover_nb.core.runtime.worker import Worker  # noqa: PLC0415 - nor pandas
 
     set_threads(thread_count(config.cpu))
     folder = Path(config.folder)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, migration_coordinator
+from dlrover_nb.core.runtime.batch_sizes import share_global_batch
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.state import PsGroup, Stage
@@ -164,6 +165,7 @@ def _serve(state: JobState, at_s: float) -> None:
     _let_train(state)
     if not state.roster.is_complete:
         return  # the state of an adopted node is unknown until its Hello
+    share_global_batch(state)
     if _wanted(state, at_s) is not None:
         assert state.group is not None
         state.n_pause += 1

@@ -262,6 +262,7 @@ class JobState:
     waits_for: str = ""  # text: what keeps nodes from starting; empty: nothing
     made_room_s: float = float("-inf")  # when a worker was last stopped for a PS without room
     last_step_s: float = 0.0  # time of the last progress of any node; limits of time count from here
+    ticked_s: float = float("inf")  # when this master last checked limits of time; infinite: not yet
     batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers with a size other than the job's
     silent: dict[str, Node] = field(
         default_factory=dict

@@ -162,7 +162,7 @@ class Trainer:
     ) -> None:
         self.read, self._accounting, self._on_loss = reader.read, accounting, on_loss
         self._overlap = spec.overlap and spec.sync is not Sync.BSP  # a barrier leaves nothing to overlap
-        self.batch_size, self._n_taken = spec.batch_size, 0
+        self.batch_size, self._n_taken = spec.batch_of(spec.plan.worker.count), 0
         self._clip_norm = spec.gradient_clip_norm
         self.between: Callable[[], None] = _nothing
         self._is_warm = False

@@ -125,9 +125,6 @@ class SimulatedJob:
         How memory grows; the PS share the growing part of `ps_memory`.
     hot_ps
         How much more than its even share the fullest PS holds: 0.1 is a tenth more.
-    global_batch
-        Samples of one iteration of all workers of a job that trains synchronously; None: the workers train
-        asynchronously, `spec.batch_size` samples at a time.
     traits, prior, why
         What is known of it before it runs, and the reason of its first plan.
     schema
@@ -142,7 +139,6 @@ class SimulatedJob:
     worker_memory: MemoryGrowth = field(default_factory=lambda: MemoryGrowth(256.0))
     ps_memory: MemoryGrowth = field(default_factory=lambda: MemoryGrowth(256.0))
     hot_ps: float = 0.05
-    global_batch: int | None = None
     traits: JobTraits | None = None
     prior: FitSummary | None = None
     why: str = ""
@@ -151,8 +147,6 @@ class SimulatedJob:
     def __post_init__(self) -> None:
         _check.at_least("n_sample", self.n_sample, 1)
         _check.fraction("hot_ps", self.hot_ps)
-        if self.global_batch is not None:
-            _check.at_least("global_batch", self.global_batch, 1)
 
     def submitted(self, at_s: float, capacity: Capacity) -> JobSubmitted:
         """Return the first event of the job: what its controller knows of it."""

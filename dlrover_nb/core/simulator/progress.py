@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.simulator.reports import RunRate, ps_sample, worker_sample
 from dlrover_nb.core.structs.events import NodeReported, ProgressMade
+from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.shards import ShardCounts
 
@@ -130,7 +131,7 @@ class Progress:
         factors = [n.factor for n in workers]
         weights = [n.factor * self._jitter.get(n.id, 1.0) for n in workers]
         slowed = sum(factors) / len(factors)
-        if self._job.global_batch is not None:  # synchronous: all wait for the slowest
+        if self._job.spec.sync is Sync.BSP:  # all wait for the slowest
             weights, slowed = [1.0] * len(workers), min(factors)
         total = sum(weights)
         self._workers = [(n, x / total) for n, x in zip(workers, weights, strict=True)]
@@ -141,10 +142,9 @@ class Progress:
         plan = serving
         if n_worker != size.count:
             plan = ResourcePlan(RolePlan(n_worker, size.cpu, size.memory_mib), serving.ps)
-        m = job.spec.batch_size
-        batch = m if job.global_batch is None else job.global_batch / n_worker
-        slowest = None if job.global_batch is None else slowed
-        self._rate = RunRate(batch, job.truth.split(plan, m), n_worker, plan.ps.count, ps_factor, slowest)
+        m = job.spec.batch_of(n_worker)
+        slowest = slowed if job.spec.sync is Sync.BSP else None
+        self._rate = RunRate(m, job.truth.split(plan, m), n_worker, plan.ps.count, ps_factor, slowest)
         self.speed = job.truth.speed(plan, m) * slowed * ps_factor * self._noise
 
     def _ps_share(self, node: SimNode, n_ps: int) -> float:

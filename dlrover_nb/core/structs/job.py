@@ -229,6 +229,10 @@ class JobSpec:
         The first plan.
     batch_size
         Samples of one worker's mini-batch (the m of Eq. 1).
+    global_batch
+        Samples of one mini-batch of all workers together (the B of m = B/w): the workers that train share it,
+        however many there are, and `batch_size` is the unit of shards alone. None: `batch_size` holds for
+        each worker, so more workers make a larger step.
     n_epoch
         Passes over the training rows.
     shard_batches
@@ -286,6 +290,7 @@ class JobSpec:
     prices: PriceTable = field(default_factory=PriceTable)
     mode: Mode = Mode.SUGGEST
     batch_size: int = 512
+    global_batch: int | None = None
     n_epoch: int = 1
     shard_batches: int = 20
     seed: int = 0
@@ -314,6 +319,8 @@ class JobSpec:
         _check.at_least("staleness", self.staleness, 1)
         _check.job_name(self.name)
         _check.at_least("batch_size", self.batch_size, 1)
+        if self.global_batch is not None:
+            _check.at_least("global_batch", self.global_batch, 1)
         _check.at_least("epochs", self.n_epoch, 1)
         _check.seed(self.seed)
         _check.at_least("shard_batches", self.shard_batches, 1)
@@ -328,6 +335,17 @@ class JobSpec:
             raise InvalidValueError(
                 "start_from.source must name a run or the URL of a checkpoint, got none; set it (--from RUN)"
             )
+
+    @property
+    def batch_words(self) -> str:
+        """The batch for people: ``batch 512``."""
+        if self.global_batch is None:
+            return f"batch {self.batch_size:,}"
+        return f"batch {self.global_batch:,} of all workers"
+
+    def batch_of(self, n_worker: int) -> int:
+        """Return m of Eq. 1: the samples of one worker's mini-batch where so many train."""
+        return self.batch_size if self.global_batch is None else max(round(self.global_batch / n_worker), 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,9 @@ class PodJob:
         Folder with the user's own code; empty: it is in `CODE_FOLDER`, if there is any.
     capacity
         The capacity that the client read; None: unknown. It is used where the master may not read it.
+    owner
+        Kind of the object that keeps the master's pod and owns all others: ``Job``, or ``ElasticJob`` where
+        DLRover's operator does that.
     """
 
     spec: JobSpec
@@ -62,6 +65,7 @@ class PodJob:
     access: str = field(repr=False)
     code_url: str = ""
     capacity: Capacity | None = None
+    owner: str = "Job"
 
 
 def run_name(job: str, run: str) -> str:

@@ -76,6 +76,9 @@ class ProfileSample:
     `iter_s` is T_iter of Eq. 1, the mean iteration of one worker: w*m/throughput. `compute_share` and
     `wait_share` are the parts of it that workers computed and waited for PS; None: not known, as where a job
     reports no parts.
+
+    A row may stand for many windows: `n_window` of them, whose log speeds differ by `log_scatter` (standard
+    deviation) from the mean that `samples_per_s` then is.
     """
 
     at_s: float
@@ -85,11 +88,14 @@ class ProfileSample:
     samples_per_s: float
     compute_share: float | None = None
     wait_share: float | None = None
+    n_window: int = 1
+    log_scatter: float = 0.0
 
     def __post_init__(self) -> None:
         _check.above_zero("samples_per_s", self.samples_per_s)
         _check.above_zero("window_s", self.window_s)
         _check.at_least("batch_size", self.batch_size, 1)
+        _check.at_least("n_window", self.n_window, 1)
 
     @property
     def iter_s(self) -> float:

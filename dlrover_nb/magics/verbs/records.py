@@ -45,7 +45,7 @@ EXPORT = (
     argument("-o", "--output", metavar="FILE", help=OUTPUT_HELP),
     FORCE,
     argument(
-        "--auto-scale", action="store_true", help="let DLRover change the plan; default: the plan is fixed"
+        "--auto-scale", action="store_true", help="let the master change the plan; default: the plan is fixed"
     ),
     argument("--check", action="store_true", help="report the validation against the real schemas"),
     argument("--image", metavar="IMAGE", help="image of the pods"),
@@ -169,7 +169,7 @@ VERBS = (
     Verb("score", "show how good predictions were", score, SCORE, "--days 30"),
     Verb(
         "export",
-        "write a plan as YAML: ElasticJob, ScalePlan, TFJob, RayJob or others",
+        "write a plan as YAML: ElasticJob, ScalePlan, TFJob, JobSet or others",
         export,
         EXPORT,
         "quick-start -o elasticjob.yaml",

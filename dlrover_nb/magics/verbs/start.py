@@ -59,6 +59,13 @@ SUBMIT_FLAGS: FlagTable = (
     ("--holdout", "data.holdout", number, "SHARE", "share of rows kept for evaluation"),
     ("--mode", "mode", one_of("mode", Mode), "MODE", "who decides: manual, suggest or auto"),
     ("--batch-size", "batch_size", whole, "N", "samples of one mini-batch"),
+    (
+        "--global-batch",
+        "global_batch",
+        whole,
+        "N",
+        "samples that the workers share; default: each has its own batch",
+    ),
     ("--epochs", "epochs", whole, "N", "passes over the rows"),
     ("--seed", "seed", whole, "N", "seed of the order of rows"),
     ("--model", "model.name", str, "MODEL", "wide_deep, dcn_v2, xdeepfm, or the name of your own"),

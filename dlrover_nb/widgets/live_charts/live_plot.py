@@ -17,7 +17,7 @@ from dlrover_nb.widgets.marks import Line, Points, Rule, has_rows
 from dlrover_nb.widgets.plot_labels import Axes, level, of_markers, upright
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from dlrover_nb.widgets.live_charts.legend import Entry
@@ -69,10 +69,10 @@ class LivePlot:
         self._show_legend(plot)
         return any(changed)
 
-    def reach(self, x: Sequence[float], y: Sequence[float]) -> None:
-        """Have the axes reach to these points too, which are drawn by another one."""
-        if (self._also.x, self._also.y) != (x, y):
-            self._also = Points(x, y)
+    def reach(self, points: Points) -> None:
+        """Have the axes reach to these points too, and near to their bars, which are drawn by another one."""
+        if self._also != points:
+            self._also = points
             self.show(self._plot)
 
     def _ranges(self, plot: Plot) -> tuple[tuple[float, float], tuple[float, float]]:

@@ -53,7 +53,7 @@ class Way:
         return {"data": {key: base64.b64encode(data).decode() for key, data in files.items()}}
 
     def list(self, _kind, *, selector):
-        assert f"dlrover-nb/run={self.job.run}" in selector
+        assert f"dlrover-nb/job={self.job.spec.name}" in selector
         told = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         head = {
             "name": "m-1",

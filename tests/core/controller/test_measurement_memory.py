@@ -84,10 +84,17 @@ def test_a_role_that_stays_needs_nothing():
     assert needs_of(run(300)) == ()
 
 
-def test_growth_of_the_first_minute_makes_no_plan_larger():
-    found = run(50, ps_mib=grows(8.0))
-    assert line(found, Role.PS).now_mib == 500
+def test_growth_of_the_first_minute_makes_no_plan_larger_while_the_limit_is_far():
+    found = run(30, ps_mib=grows(4.0))
+    assert line(found, Role.PS).oom_probability > 0.9
+    assert line(found, Role.PS).full_in_s > 60
     assert needs_of(found) == ()
+
+
+def test_growth_of_the_first_minute_counts_where_waiting_would_end_at_the_limit():
+    found = run(30, ps_mib=grows(8.0))
+    assert line(found, Role.PS).now_mib == 340
+    assert dict(needs_of(found)) == {Role.PS: int(512 * MAX_RAISE)}
 
 
 def test_a_new_plan_begins_anew():

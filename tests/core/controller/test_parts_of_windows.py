@@ -6,6 +6,7 @@ import pytest
 
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.windows import SteadyWindows
+from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
@@ -14,7 +15,7 @@ PLAN = ResourcePlan(RolePlan(2, 1.0, 1024), RolePlan(1, 1.0, 512))
 
 def shares(*splits):
     """Return the parts of all windows in which each worker reports one of these each second."""
-    windows, found = SteadyWindows(ControllerSettings(), 512), []
+    windows, found = SteadyWindows(ControllerSettings(), JobSpec("parts", plan=PLAN, batch_size=512)), []
     windows.restart(PLAN, 0.0)
     for second in range(1, 40):
         for i, split in enumerate(splits):

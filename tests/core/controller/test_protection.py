@@ -231,6 +231,31 @@ def test_forecast_protects_by_itself_in_auto_mode(make_job):
     assert {d.by for d in job.view.decisions} == {"auto"}
 
 
+def test_a_climb_of_the_first_minute_is_met_before_it_ends_at_the_limit(make_job):
+    def memory(role, at_s):
+        assert role is Role.WORKER or at_s < 30, "it was killed before the second regular forecast"
+        return 200.0 + 10 * at_s if role is Role.PS else 300.0
+
+    job = make_job(memory=memory, n_sample_total=40_000_000, mode=Mode.AUTO)
+    while job.plan.ps.memory_mib == 512:
+        job.train(1)
+    assert job.view.proposals[-1].kind is ProposalKind.PROTECT
+
+
+def test_a_climb_that_begins_late_is_met_between_two_regular_forecasts(make_job):
+    began_s, plan = 1500.0, make_job().spec.plan
+
+    def memory(role, at_s):
+        assert role is Role.WORKER or at_s < began_s + 150, "it was killed"
+        return 212.0 + 2 * max(0.0, at_s - began_s) if role is Role.PS else 300.0
+
+    bounds = PlanBounds(1, 1, (plan.worker.cpu,), (plan.ps.cpu,))
+    job = make_job(memory=memory, n_sample_total=400_000_000, mode=Mode.AUTO, bounds=bounds)
+    while job.plan.ps.memory_mib == 512:
+        job.train(10)
+    assert job.at_s > began_s
+
+
 def test_steady_memory_is_left_alone(make_job):
     def memory(role, at_s):
         return 250.0 + 3 * ((at_s * 7) % 5)

@@ -51,10 +51,7 @@ class Job:
         self.driver = own_job.begin(
             self.spec,
             features,
-            self.backend,
-            folder=self.folder,
-            history_url=self.history,
-            clock=SystemClock(),
+            own_job.RunSetup(self.backend, self.folder, history_url=self.history, clock=SystemClock()),
         )
         self.pids: set[int] = set()
 

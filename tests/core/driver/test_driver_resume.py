@@ -59,7 +59,9 @@ folder, spec, features, history, listen = sys.argv[1:]
 kind = LocalBackend if listen == "ipc" else Tcp
 driver = own_job.begin(
     from_json(Path(spec).read_bytes(), JobSpec), from_json(Path(features).read_bytes(), FeatureSpec),
-    kind(Path(folder), cpus=3.0, outlive=True), folder=Path(folder), history_url=history, clock=SystemClock(),
+    own_job.RunSetup(
+        kind(Path(folder), cpus=3.0, outlive=True), Path(folder), history_url=history, clock=SystemClock()
+    ),
 )
 driver.start()
 while not driver.join(0.05):
@@ -108,7 +110,7 @@ class Comeback:
     def come_back(self, backend: LocalBackend | None = None) -> None:
         backend = backend or LocalBackend(self.folder, cpus=3.0, outlive=True)
         self.driver = own_job.resume(
-            backend, folder=self.folder, history_url=self.history, clock=SystemClock()
+            own_job.RunSetup(backend, self.folder, history_url=self.history, clock=SystemClock())
         )
         self.driver.start()
 
@@ -247,7 +249,9 @@ def test_the_files_of_a_master_are_its_owners_alone_and_a_folder_without_them_is
     assert stat.S_IMODE((job.folder / JOB).stat().st_mode) == 0o600
     assert stat.S_IMODE((job.folder / WRITE_AHEAD_LOG).stat().st_mode) == 0o600
     with pytest.raises(CheckpointError, match="not a run folder of a job"):
-        own_job.resume(LocalBackend(tmp_path), folder=tmp_path, history_url=job.history, clock=SystemClock())
+        own_job.resume(
+            own_job.RunSetup(LocalBackend(tmp_path), tmp_path, history_url=job.history, clock=SystemClock())
+        )
 
 
 class Elsewhere(LocalBackend):
@@ -302,10 +306,9 @@ def test_a_job_uses_the_keys_that_its_nodes_have_already(features: FeatureSpec, 
     driver = own_job.begin(
         JobSpec("keyed", plan=plan()),
         features,
-        backend,
-        folder=folder,
-        history_url=f"sqlite:///{tmp_path / 'history.db'}",
-        clock=SystemClock(),
+        own_job.RunSetup(
+            backend, folder, history_url=f"sqlite:///{tmp_path / 'history.db'}", clock=SystemClock()
+        ),
         keys=keys,
     )
     driver.start()

@@ -30,7 +30,7 @@ class Api:
         return {"metadata": {"labels": {"dlrover-nb/run": "0a1b2c3d"}, "uid": "1"}, "spec": {}, "status": {}}
 
     def list(self, _kind, *, selector):
-        assert "dlrover-nb/run=0a1b2c3d" in selector
+        assert "dlrover-nb/role=master" in selector
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         head = {"ownerReferences": [{"uid": "1"}], "creationTimestamp": "2026-01-01T00:00:00Z", "name": "m-1"}
         return type("Listing", (), {"items": [{"metadata": head, "status": status}]})

@@ -8,12 +8,12 @@ import string
 import warnings
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import strategies as st
 
-from dlrover_nb.core.export import Options, Provenance
+from dlrover_nb.core.export import EXPORTERS, Options, Provenance
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
@@ -203,6 +203,7 @@ jobs = st.builds(
     prices=prices,
     mode=st.sampled_from(Mode),
     batch_size=st.integers(1, 1 << 20),
+    global_batch=st.none() | st.integers(1, 10**6),
     n_epoch=st.integers(1, 99),
     shard_batches=st.integers(1, 999),
     seed=st.integers(-5, 1 << 40),
@@ -233,13 +234,16 @@ jobs = st.builds(
 )
 
 
+WRITTEN = tuple(kind for kind in EXPORTERS if kind != "rayjob")  # which is only read
+
+
 def fits(kind: str, job: JobSpec) -> bool:
     """Whether a kind of export can say what a job runs."""
     framework = None if job.foreign is None else job.foreign.framework
     return {
         "tfjob": framework is not Framework.TORCH,
         "pytorchjob": framework is not Framework.TENSORFLOW,
-        "rayjob": framework is None,
+        "jobset": len(job.name) <= 44,
     }.get(kind, True)
 
 
@@ -259,7 +263,7 @@ BEFORE = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.2, 512))
 PLAN = ResourcePlan(worker=RolePlan(2, 0.5, 1024), ps=RolePlan(1, 0.4, 1024))
 DECISION = Decision(Verdict.ACCEPT, "ada", 1_750_000_000.0, proposal="p2", why="faster", id="d4")
 TOLD = Provenance(DECISION, Prediction(21_000, 19_500.4, 23_000, extrapolates=True), "p2", BEFORE)
-OPTIONS = Options("registry/ctr:7", ("run-node",))
+OPTIONS = Options("registry/ctr:7")
 
 
 @contextmanager
@@ -268,6 +272,15 @@ def no_resource_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         yield
+
+
+def readable(part: Any) -> Any:
+    """Return a definition that the test server takes: it reads an empty text as nothing at all."""
+    if isinstance(part, list):
+        return [readable(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    return {k: "none" if (k, v) == ("default", "") else readable(v) for k, v in part.items()}
 
 
 def real_schemas() -> ModuleType:

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from exports import BEFORE, DECISION, JOB, OPTIONS, PLAN, TOLD
+from exports import BEFORE, DECISION, JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, WRITTEN
 
-from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yaml
 from dlrover_nb.core.export.provenance import Context
+from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.resources import RolePlan
 from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
@@ -34,22 +34,13 @@ NOTES = """\
     dlrover-nb/context: 'CONTEXT'
 """
 REPLICA = """\
+    worker:
       replicas: 2
       autoScale: false
-      restartCount: 3
       template:
         spec:
-          restartPolicy: Never
           containers:
           - name: main
-            image: registry/ctr:7
-            command:
-            - run-node
-            env:
-            - name: DLROVER_NB_ROLE
-              value: worker
-            - name: DLROVER_NB_JOB
-              value: 'JOB'
             resources:
               requests:
                 cpu: 500m
@@ -59,16 +50,9 @@ REPLICA = """\
                 memory: 1024Mi
 """
 ELASTICJOB = f"""\
-apiVersion: elastic.iml.github.io/v1alpha1
-kind: ElasticJob
-metadata:
-  name: ctr-daily
-  annotations:
-    dlrover-nb/auto-scale: 'off: replicas and resources are those of the plan, DLRover plans nothing by itself'
 {NOTES}spec:
   distributionStrategy: ParameterServerStrategy
   replicaSpecs:
-    worker:
 {REPLICA}    ps:
 """
 SCALEPLAN = f"""\
@@ -108,13 +92,12 @@ def _notes(document: Any) -> dict[str, str]:
 
 
 def _shown(kind: str) -> str:
-    """Return an export with what is long by its name."""
+    """Return the resource of an export with what is long by its name."""
     documents = EXPORTERS[kind](JOB, PLAN, TOLD, OPTIONS)
-    notes = _notes(documents[0])
-    text = to_yaml(*documents)
+    notes = _notes(documents[-1])
+    text = to_yaml(documents[-1])
     for long, name in (
         (notes["dlrover-nb/context"], "CONTEXT"),
-        (to_json(replace(JOB, plan=PLAN)).decode(), "JOB"),
         (f"version: {notes['dlrover-nb/version']}", "version: VERSION"),
         (f"kind: {kind}", "kind: KIND"),
     ):
@@ -123,7 +106,41 @@ def _shown(kind: str) -> str:
 
 
 def test_an_elasticjob_is_what_dlrovers_operator_reads() -> None:
-    assert _shown("elasticjob").startswith(ELASTICJOB)
+    assert ELASTICJOB in _shown("elasticjob")
+
+
+def test_an_elasticjob_comes_with_all_that_its_master_needs_and_no_key() -> None:
+    *rest, job = _any(EXPORTERS["elasticjob"](JOB, PLAN, TOLD, Options("registry/ctr:7", namespace="ads")))
+    file, secret, account, role, binding = rest
+    assert [d["kind"] for d in rest] == ["ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding"]
+    assert {d["metadata"]["namespace"] for d in (*rest, job)} == {"ads"}
+    assert not {"data", "stringData"} & secret.keys()
+    assert {rule["resources"][0] for rule in role["rules"]} >= {"pods", "elasticjobs", "scaleplans/status"}
+    assert binding["subjects"][0]["name"] == account["metadata"]["name"]
+    assert job["metadata"]["labels"]["dlrover-nb/role"] == "master", "the operator copies them to the pod"
+    master = job["spec"]["replicaSpecs"]["dlrover-master"]
+    pod = master["template"]["spec"]
+    assert (master["restartCount"], pod["restartPolicy"]) == (20, "Never")
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    (main,) = pod["containers"]
+    assert main["image"] == "registry/ctr:7"
+    assert main["command"][-2:] == ["dlrover_nb.core.backends.kubernetes.exported_master", "ElasticJob"]
+    filed = parse_job(file["data"]["job.yaml"])
+    assert (filed.plan, filed.mode) == (PLAN, JOB.mode)
+
+
+def _any(documents: Any) -> Any:
+    return documents
+
+
+def test_an_elasticjob_says_the_job_once_and_its_context_in_one_short_line() -> None:
+    documents = EXPORTERS["elasticjob"](JOB, PLAN, TOLD, OPTIONS)
+    text = to_yaml(*documents)
+    context = _notes(documents[-1])["dlrover-nb/context"]
+    assert text.count("/data/day1.parquet") == 2, "in the job file, and in the annotation"
+    assert text.count('{"') == 1 + context.count(":{"), "no other JSON"
+    assert len(context) < 700
+    assert max(len(line) for line in text.splitlines() if context not in line) <= 130
 
 
 def test_a_scaleplan_is_what_dlrovers_master_reads() -> None:
@@ -131,7 +148,7 @@ def test_a_scaleplan_is_what_dlrovers_master_reads() -> None:
 
 
 def test_the_older_elasticjob_switches_off_what_plans_there() -> None:
-    (old,), (new,) = (EXPORTERS[kind](JOB, PLAN, TOLD, OPTIONS) for kind in ("elasticjob-0", "elasticjob"))
+    old, new = (EXPORTERS[kind](JOB, PLAN, TOLD, OPTIONS)[-1] for kind in ("elasticjob-0", "elasticjob"))
     spec: Any = old["spec"]
     switches = {"enableElasticScheduling": False, "enableDynamicSharding": False}
     assert spec == switches | new["spec"]  # type: ignore[operator]  # a group
@@ -142,13 +159,15 @@ def test_who_may_change_the_plan_is_said_and_annotated(kind: str) -> None:
     fixed, free = (to_yaml(*EXPORTERS[kind](JOB, PLAN, TOLD, Options(auto_scale=on))) for on in (False, True))
     assert (fixed.count("autoScale: false"), fixed.count("autoScale: true")) == (2, 0)
     assert (free.count("autoScale: false"), free.count("autoScale: true")) == (0, 2)
-    assert "auto-scale: 'off: replicas and resources are those of the plan" in fixed
-    assert "auto-scale: 'on: DLRover begins with this plan and may change it'" in free
+    assert "auto-scale: 'off: the master keeps to replicas and resources below" in fixed
+    assert "auto-scale: 'on: the master begins with replicas and resources below and may" in free
+    assert ("mode: suggest" in fixed, "mode: auto" in free) == (True, True)
     assert "suspend" not in fixed + free
 
 
 def test_where_dlrover_plans_it_keeps_to_the_quota() -> None:
-    job = replace(JOB, bounds=PlanBounds(quota_cpu=15, quota_memory_mib=30_000))
+    quota = PlanBounds(quota_cpu=15, quota_memory_mib=30_000)
+    job = replace(JOB, bounds=quota, foreign=TENSORFLOW)
     free: Any = EXPORTERS["elasticjob"](job, PLAN, TOLD, Options(auto_scale=True))[0]
     assert free["spec"]["resourceLimits"] == {"cpu": "15", "memory": "30000Mi"}
     fixed: Any = EXPORTERS["elasticjob"](job, PLAN, TOLD, Options())[0]
@@ -193,25 +212,7 @@ def test_an_account_that_is_there_already_is_taken() -> None:
     assert documents[-1]["spec"]["template"]["spec"]["serviceAccountName"] == "trainer"
 
 
-@pytest.mark.parametrize("kind", ["elasticjob", "elasticjob-0"])
-def test_nodes_get_the_job_with_the_exported_plan_and_nothing_in_it_is_expanded(kind: str) -> None:
-    job = replace(JOB, data=DataSpec(DataFormat.PARQUET, "/data/$(HOME).parquet"))
-    containers = [*_containers(list(EXPORTERS[kind](job, PLAN, TOLD, OPTIONS)))]
-    assert len(containers) == 2
-    for container in containers:
-        text = next(e["value"] for e in container["env"] if e["name"] == "DLROVER_NB_JOB")
-        assert "$$(HOME)" in text
-        assert from_json(text.replace("$$(", "$("), JobSpec) == replace(job, plan=PLAN)
-
-
-def _containers(tree: Any):
-    if isinstance(tree, dict):
-        yield from tree.get("containers", ())
-    for inner in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _containers(inner)
-
-
-@pytest.mark.parametrize("kind", EXPORTERS)
+@pytest.mark.parametrize("kind", WRITTEN)
 @pytest.mark.parametrize(
     ("url", "bare"),
     [
@@ -225,7 +226,7 @@ def test_no_export_holds_a_secret(kind: str, url: str, bare: str) -> None:
     text = to_yaml(*documents)
     assert "SECRET" not in text
     assert bare in text
-    assert _notes(documents[0])["dlrover-nb/left-out"] == "the credentials of checkpoint_url"
+    assert _notes(documents[-1])["dlrover-nb/left-out"] == "the credentials of checkpoint_url"
 
 
 def test_a_scaleplan_has_a_name_of_its_own_each_time() -> None:
@@ -273,7 +274,7 @@ FIT = FitReport(
 
 def test_the_model_behind_a_prediction_goes_along_unless_it_is_large() -> None:
     told = replace(TOLD, fit=FIT)
-    notes = _notes(EXPORTERS["elasticjob"](JOB, PLAN, told, OPTIONS)[0])
+    notes = _notes(EXPORTERS["elasticjob"](JOB, PLAN, told, OPTIONS)[-1])
     assert notes["dlrover-nb/predicted-by"] == "fit of 12 windows of 3 plans, error 3.5%: ernest 100%"
     kept = from_json(notes["dlrover-nb/context"], Context).provenance.fit
     assert kept is not None
@@ -281,4 +282,4 @@ def test_the_model_behind_a_prediction_goes_along_unless_it_is_large() -> None:
     large = replace(told, fit=replace(FIT, note="x" * 100_000))
     documents = EXPORTERS["elasticjob"](JOB, PLAN, large, OPTIONS)
     assert check(documents) == ()
-    assert from_json(_notes(documents[0])["dlrover-nb/context"], Context).provenance.fit is None
+    assert from_json(_notes(documents[-1])["dlrover-nb/context"], Context).provenance.fit is None

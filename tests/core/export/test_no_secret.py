@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from exports import JOB, PLAN, TENSORFLOW, TOLD, TORCH, fits
+from exports import JOB, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
 from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
@@ -43,7 +43,7 @@ def _leaky(foreign: ExternalSpec) -> JobSpec:
 
 
 JOBS = (LEAKY, _leaky(TENSORFLOW), _leaky(TORCH))
-CASES = [(kind, job) for kind in EXPORTERS for job in JOBS if fits(kind, job)]
+CASES = [(kind, job) for kind in WRITTEN for job in JOBS if fits(kind, job)]
 
 
 @pytest.mark.parametrize(("kind", "job"), CASES)

@@ -17,9 +17,7 @@ MEMBERS = (
 
 
 def read(text):
-    """Let a real shell read the variables."""
-    done = subprocess.run(["/bin/sh", "-c", f"{text}\nenv -0"], capture_output=True, text=True, check=True)
-    return dict(item.split("=", 1) for item in done.stdout.split("\0") if item)
+    return dict(line.split("=", 1) for line in text.splitlines())
 
 
 def tf_config(node, **fields):
@@ -72,6 +70,7 @@ def pod(tmp_path):
         cluster = tmp_path / "cluster"
         process = subprocess.Popen(
             program(spec, Role.WORKER),
+            cwd=tmp_path,
             env={"PATH": "/usr/bin:/bin", "DLROVER_NB_CLUSTER": str(cluster)},
             stdout=subprocess.PIPE,
             text=True,
@@ -93,48 +92,57 @@ def tell(cluster, text):
 
 
 def test_a_program_runs_with_what_it_is_told_and_its_end_is_the_pods(pod):
-    cluster, process = pod("sh", "-c", 'echo "$A"; exit 0')
-    tell(cluster, "export A='b c'")
+    cluster, process = pod("sh", "-c", 'echo "$RANK"; exit 0')
+    tell(cluster, "RANK=b  c")
     assert process.wait(LIMIT_S) == 0
-    assert process.stdout.read() == "b c\n"
+    assert process.stdout.read() == "b  c\n"
+
+
+def test_whatever_the_variables_hold_is_data(pod, tmp_path):
+    hostile = "$(touch x) `touch x` ; touch x # ' \" \\ * ~ ${HOME} é"
+    cluster, process = pod("sh", "-c", 'printf "%s|%s|%s" "$TF_CONFIG" "$LD_X" "$PATH"; ls')
+    tell(cluster, f"TF_CONFIG={hostile}\nLD_X=1\nPATH=/evil\ntouch x\n$(touch x)\n")
+    assert process.wait(LIMIT_S) == 0
+    assert process.stdout.read().splitlines() == [f"{hostile}||/usr/bin:/bin" + "cluster"]
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_program_begins_anew_when_it_is_told_something_else(pod):
-    cluster, process = pod("sh", "-c", 'echo "$A"; [ "$A" = 2 ] || exec sleep 60')
-    tell(cluster, "export A=1")
+    cluster, process = pod("sh", "-c", 'echo "$RANK"; [ "$RANK" = 2 ] || exec sleep 60')
+    tell(cluster, "RANK=1")
     assert process.stdout.readline() == "1\n"
-    tell(cluster, "export A=2")
+    tell(cluster, "RANK=2")
     assert process.wait(LIMIT_S) == 0
     assert process.stdout.read() == "2\n"
 
 
 def test_a_program_that_is_told_nothing_any_more_is_ended_and_waits(pod):
     cluster, process = pod("sh", "-c", 'sleep 60 & trap "kill $!; echo ended; exit 1" TERM; echo up; wait')
-    tell(cluster, "export A=1")
+    tell(cluster, "RANK=1")
     assert process.stdout.readline() == "up\n"
     tell(cluster, "")
     assert process.stdout.readline() == "ended\n"
-    tell(cluster, "export A=1")
+    tell(cluster, "RANK=1")
     assert process.stdout.readline() == "up\n"
 
 
 def test_a_program_that_failed_begins_anew_with_the_next_meeting(pod):
-    cluster, process = pod("sh", "-c", 'echo "$A"; [ "$A" = 2 ]')
-    tell(cluster, "export A=1")
+    cluster, process = pod("sh", "-c", 'echo "$RANK"; [ "$RANK" = 2 ]')
+    tell(cluster, "RANK=1")
     assert process.stdout.readline() == "1\n"
-    tell(cluster, "export A=2")
+    tell(cluster, "RANK=2")
     assert process.wait(LIMIT_S) == 0
 
 
 def test_a_program_that_was_killed_ends_its_pod_at_once_as_killed(pod):
     cluster, process = pod("sh", "-c", "kill -9 $$")
-    tell(cluster, "export A=1")
+    tell(cluster, "RANK=1")
     assert process.wait(LIMIT_S) == 137
 
 
 def test_a_pod_that_is_asked_to_end_asks_its_program(pod):
     cluster, process = pod("sh", "-c", 'sleep 60 & trap "kill $!; echo saved; exit 0" TERM; echo up; wait')
-    tell(cluster, "export A=1")
+    tell(cluster, "RANK=1")
     assert process.stdout.readline() == "up\n"
     process.terminate()
     assert process.wait(LIMIT_S) == 143

@@ -22,6 +22,10 @@ def options(*rows: list[float]) -> Options:
     return Options(axes, axes[:, 0] * axes[:, 2] + axes[:, 1] * axes[:, 3])
 
 
+def batch_of(axes: np.ndarray) -> np.ndarray:
+    return np.full(len(axes), 512.0)
+
+
 HERE = Present(10_000.0, 1.0, 3600.0)
 
 
@@ -31,7 +35,7 @@ def effort(n: int, pause_s: float = 0.0) -> Effort:
 
 def choose(trials: Options, targets: Options, now: Present = HERE, pause_s: float = 0.0):
     n = len(trials.axes)
-    return next_experiment(fitted(), 512, trials, targets=targets, now=now, effort=effort(n, pause_s))
+    return next_experiment(fitted(), batch_of, trials, targets=targets, now=now, effort=effort(n, pause_s))
 
 
 def test_experiment_that_tells_about_better_plans_wins():
@@ -51,7 +55,7 @@ def test_nothing_to_try_or_nothing_at_stake_gives_none():
     slow = ResourcePlan(RolePlan(1, 0.25, 512), RolePlan(1, 0.5, 512))
     model = fitted([ProfileSample(0, 2, slow, 512, 5_000)] * 5)
     slow_and_dear = Options(np.array([[1.0, 1, 0.25, 0.5]]), np.array([2.0]))
-    found = next_experiment(model, 512, slow_and_dear, targets=slow_and_dear, now=HERE, effort=effort(1))
+    found = next_experiment(model, batch_of, slow_and_dear, targets=slow_and_dear, now=HERE, effort=effort(1))
     assert found is None
 
 
@@ -59,7 +63,7 @@ def test_experiment_that_stops_the_training_for_long_loses():
     trials = Options(np.array([[2.0, 1, 0.5, 0.5]] * 2), np.ones(2))
     found = next_experiment(
         fitted(),
-        512,
+        batch_of,
         trials,
         targets=options(*TARGETS.tolist()),
         now=HERE,
@@ -70,7 +74,7 @@ def test_experiment_that_stops_the_training_for_long_loses():
 
 def test_worth_counts_speed_and_half_of_a_saving():
     worth = plausible_worth(
-        fitted(), 512, Options(np.array([[2.0, 1, 0.5, 0.5], NOW]), np.array([1.5, 0.5])), HERE
+        fitted(), batch_of, Options(np.array([[2.0, 1, 0.5, 0.5], NOW]), np.array([1.5, 0.5])), HERE
     )
     assert worth[0] > 0.9
     assert worth[1] >= 0.25

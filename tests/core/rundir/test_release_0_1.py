@@ -81,10 +81,12 @@ def test_an_interrupted_job_is_resumed_and_trains_every_row_once(unpacked: Path)
         assert (then.name, then.mean, then.std) == (now.name, pytest.approx(now.mean), pytest.approx(now.std))
     n_event = len(list(read_events(folder)))
     loop = own_job.resume(
-        LocalBackend(folder, cpus=3.0, outlive=True),
-        folder=folder,
-        history_url=f"sqlite:///{folder / 'history.db'}",
-        clock=SystemClock(),
+        own_job.RunSetup(
+            LocalBackend(folder, cpus=3.0, outlive=True),
+            folder,
+            history_url=f"sqlite:///{folder / 'history.db'}",
+            clock=SystemClock(),
+        )
     )
     n_before = loop.snapshot().train.n_sample_done
     loop.start()

@@ -48,6 +48,12 @@ class Processes(ExitStack):
         return process
 
 
+def test_a_ps_imports_neither_torch_nor_readers_nor_file_systems():
+    code = f"import sys, {MODULE}, dlrover_nb.core.runtime.ps; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not {"torch", "pandas", "pyarrow", "fsspec", "asyncio"} & set(done.stdout.split())
+
+
 def test_node_processes_train_and_end_when_told():
     with World() as world, Processes(world) as processes:
         ps, worker = processes.start("ps0", Role.PS, cpu=0.5), processes.start("w0", Role.WORKER)

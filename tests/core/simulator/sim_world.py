@@ -33,9 +33,10 @@ def make_plan(workers: int = 2, ps: int = 1, *, cpu: float = 4.0, ps_mib: int = 
 def make_job(
     name: str = "job", plan: ResourcePlan | None = None, *, n_sample: int = N_SAMPLE, **rest: Any
 ) -> SimulatedJob:
+    own = {name: rest.pop(name) for name in ("global_batch", "sync") if name in rest}
     mode = rest.pop("mode", Mode.MANUAL)
     bounds = PlanBounds(16, 4, SIZES, SIZES)
-    spec = JobSpec(name=name, plan=plan or make_plan(), bounds=bounds, mode=mode, batch_size=512)
+    spec = JobSpec(name=name, plan=plan or make_plan(), bounds=bounds, mode=mode, batch_size=512, **own)
     return SimulatedJob(spec, rest.pop("truth", TRUTH), n_sample, **rest)
 
 

@@ -14,6 +14,7 @@ from dlrover_nb.core.simulator.reports import RunRate, ps_sample, worker_sample
 from dlrover_nb.core.simulator.sim_nodes import SimNode
 from dlrover_nb.core.simulator.truth import TermsTruth
 from dlrover_nb.core.structs.events import NodeReported
+from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import TimeSplit
 
@@ -85,12 +86,15 @@ def test_in_step_a_fast_worker_waits_for_the_slow_one_which_waits_for_nobody(slo
 
 
 @pytest.mark.parametrize("global_batch", [None, 2048])
-def test_all_reports_of_a_world_with_slow_nodes_sum_to_their_iterations(global_batch: int | None) -> None:
+@pytest.mark.parametrize("sync", [Sync.ASP, Sync.BSP])
+def test_all_reports_of_a_world_with_slow_nodes_sum_to_their_iterations(
+    global_batch: int | None, sync: Sync
+) -> None:
     world = make_world(faults=Faults(slow_per_day=500.0, slow_s=200.0))
-    world.submit(make_job(plan=make_plan(4, 2), global_batch=global_batch))
+    world.submit(make_job(plan=make_plan(4, 2), global_batch=global_batch, sync=sync))
     played = [event.sample for _, _, event in play(world, until_s=3000.0) if isinstance(event, NodeReported)]
     assert len(played) > 100
     for sample in played:
         assert sample.split.total_s == pytest.approx(sample.iter_s, rel=1e-9)
     waits = [sample.split.peers_s for sample in played if sample.role is Role.WORKER]
-    assert (max(waits) > 0) == (global_batch is not None)
+    assert (max(waits) > 0) == (sync is Sync.BSP)

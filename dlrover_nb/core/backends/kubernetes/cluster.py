@@ -1,11 +1,12 @@
 """Client side of a namespace of a Kubernetes cluster: submit, list, find and delete jobs.
 
 Only jobs run there, no service, so everyone with read access to the namespace finds all of them. A list of
-jobs costs three requests, and one per master that answers.
+jobs costs four requests, and one per master that answers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -22,8 +23,15 @@ from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.elastic import operator_facts, refuse_operator, settled
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of
-from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, read_job
-from dlrover_nb.core.backends.kubernetes.master_status import Answering, Beginning, Over, master_status
+from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, SecretGoneError, read_job
+from dlrover_nb.core.backends.kubernetes.master_status import (
+    Answering,
+    Beginning,
+    Over,
+    end_of_job,
+    has_begun,
+    master_status,
+)
 from dlrover_nb.core.backends.kubernetes.submission import (
     create,
     delete_job,
@@ -31,13 +39,14 @@ from dlrover_nb.core.backends.kubernetes.submission import (
     make_room,
     namespaced,
     new_pod_job,
+    owner_of,
 )
 from dlrover_nb.core.client.cluster import no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
-from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, NODE, POD, QUOTA
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, NODE, OWNERS, POD, QUOTA
 from dlrover_nb.core.manifests.objects import OWNER_NOTE
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
 from dlrover_nb.core.paths import HISTORY_VAR
@@ -169,11 +178,21 @@ class KubernetesCluster:
         return f"disconnected from {self.api.host}; the cluster and its jobs keep running"
 
     def _phase(self, job: Doc) -> JobPhase:
-        """Return the phase of a job from its Secret, its master or its last snapshot."""
+        """Return the phase of a job from its Secret, its master or its last snapshot.
+
+        Raises
+        ------
+        SecretGoneError
+            When that is all that would tell, and the job may train.
+        """
         try:
             return self._link(name_of(job), run_of(job)).snapshot().phase
-        except (NotThere, NotFoundError):  # its submission was never completed
-            return JobPhase.FAILED
+        except SecretGoneError:
+            if has_begun(job) and end_of_job(job) is None:
+                raise
+        except (NotThere, NotFoundError):
+            pass
+        return JobPhase.FAILED  # its submission was never completed
 
     def _offer(self) -> str:
         try:
@@ -208,15 +227,22 @@ class KubernetesCluster:
         return self.api.list(kind, selector=f"{selector},{ROLE_LABEL}={role}" if role else selector).items
 
     def _here(self) -> dict[str, _Found]:
-        """Return the Jobs of the namespace with their masters' pods, by name."""
+        """Return the Jobs and ElasticJobs of the namespace with their masters' pods, by name."""
         masters = self._list(POD, role=MASTER_ROLE)
-        return {name_of(job): _Found(job, masters) for job in self._list(JOB)}
+        return {name_of(job): _Found(job, masters) for job in self._owners()}
+
+    def _owners(self) -> list[Doc]:
+        """Return what keeps masters' pods: Jobs, and ElasticJobs where the cluster and the user have them."""
+        owners = self._list(JOB)
+        with contextlib.suppress(NotThere, Forbidden):
+            owners += self._list(ELASTIC_JOB, role=MASTER_ROLE)
+        return owners
 
     def _answers(self, here: dict[str, _Found]) -> list[JobSummary]:
         """Query all masters in parallel; those that do not answer in time are left out."""
         asked = [
-            self._pool.submit(self._summary, name, found.run, found.where.pod)
-            for name, found in here.items()
+            self._pool.submit(self._summary, found, found.where.pod)
+            for found in here.values()
             if isinstance(found.where, Answering)
         ]
         done, late = wait_for(asked, timeout=ANSWER_LIMIT_S)
@@ -224,10 +250,13 @@ class KubernetesCluster:
             future.cancel()
         return [summary for future in asked if future in done and (summary := future.result()) is not None]
 
-    def _summary(self, name: str, run: str, pod: str) -> JobSummary | None:
+    def _summary(self, found: _Found, pod: str) -> JobSummary | None:
+        name = found.name
         try:
-            link = self._link(name, run)
+            link = self._link(name, found.run)
             return link.ask_summary(pod, timeout_s=ANSWER_LIMIT_S)
+        except SecretGoneError as error:
+            return found.summary(JobPhase.TRAINING, str(error))
         except (BackendError, NotFoundError, WireError) as error:
             logger.info("job %s does not answer: %s", name, error)
             return None
@@ -255,13 +284,11 @@ class KubernetesCluster:
         return self._links[name, run]
 
     def _job(self, name: str) -> Doc:
-        try:
-            document = self.api.get(JOB, name)
-            if document["metadata"].get("labels", {}).get(JOB_LABEL) == name:
+        for kind in OWNERS.values():
+            document = owner_of(self.api, kind, name)
+            if document is not None and document["metadata"].get("labels", {}).get(JOB_LABEL) == name:
                 return document
-        except NotThere:
-            pass
-        names = [name_of(job) for job in self._list(JOB)]
+        names = [name_of(job) for job in self._owners()]
         past = {job.name for job in past_jobs()} if os.environ.get(HISTORY_VAR) else set()
         raise NotFoundError(no_job(name, f"in namespace {self.api.namespace}", names, past))
 
@@ -287,7 +314,7 @@ def connect_kubernetes(context: str | None = None, namespace: str | None = None)
 
 
 class _Found:
-    """A Job of ours with its master's location."""
+    """A Job or an ElasticJob of ours with its master's location."""
 
     def __init__(self, job: Doc, masters: Iterable[Doc]) -> None:
         self._job = job

@@ -17,7 +17,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import Conflict, Forbidden, 
 from dlrover_nb.core.backends.kubernetes.elastic_desired import elastic_job
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import CRD, ELASTIC_JOB, SCALE_PLAN
-from dlrover_nb.core.manifests.parts import RUN_LABEL
+from dlrover_nb.core.manifests.parts import JOB_LABEL
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.kubernetes import AUTO, DLROVER, NONE
 
@@ -85,7 +85,7 @@ def create(api: Api, job: PodJob, owner: Doc) -> Doc:
         return api.create(ELASTIC_JOB, document)
     except Conflict as error:
         there = api.get(ELASTIC_JOB, name)["metadata"]
-        if there.get("labels", {}).get(RUN_LABEL) is None:
+        if there.get("labels", {}).get(JOB_LABEL) is None:
             raise InvalidValueError(
                 f"namespace {api.namespace} has an ElasticJob {name} that was not created by this product; "
                 "delete it, or choose another name"

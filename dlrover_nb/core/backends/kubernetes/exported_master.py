@@ -12,25 +12,28 @@ import logging
 import os
 import secrets
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.capacity import assumed
-from dlrover_nb.core.backends.kubernetes.master import PodMaster
+from dlrover_nb.core.backends.kubernetes.elastic_plan import plan_in
+from dlrover_nb.core.backends.kubernetes.master import PodMaster, exit_code_of
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.errors import DlroverError, InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import FOLDER, JOB_FILE
+from dlrover_nb.core.export.own_elasticjob import MASTER
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.core.manifests.kinds import JOB, SECRET
+from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, JOB, OWNERS, SECRET
 from dlrover_nb.core.manifests.objects import NAMESPACE_VAR, companions
 from dlrover_nb.core.manifests.parts import owned_by, run_of, secret_name
-from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.structs.pods import IP_VAR, PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.manifests.kinds import Kind
     from dlrover_nb.core.structs.job import JobSpec
 
 logger = logging.getLogger(__name__)
@@ -38,21 +41,32 @@ logger = logging.getLogger(__name__)
 KEY = "job.json"  # of the Secret
 
 
-def founded(api: Api, spec: JobSpec) -> PodJob:
+def founded(api: Api, spec: JobSpec, kind: Kind = JOB) -> PodJob:
     """Return the job from its Secret; write the Secret first where it is empty.
+
+    Parameters
+    ----------
+    kind
+        Of the object that keeps this pod. An ElasticJob's replicas and resources win over the job file's.
 
     Raises
     ------
     NotThere
-        When the Job of the file's name, or its Secret, does not exist.
+        When that object of the file's name, or the Secret, does not exist.
     """
-    owner = api.get(JOB, spec.name)
+    owner = api.get(kind, spec.name)
     found = api.get(SECRET, secret_name(spec.name)).get("data") or {}
     if KEY in found:
         return from_json(base64.b64decode(found[KEY]), PodJob)
+    template = owner["spec"]
+    if kind is ELASTIC_JOB:
+        spec = replace(spec, plan=plan_in(owner, spec.plan))
+        template = template["replicaSpecs"][MASTER]
+    image = template["template"]["spec"]["containers"][0]["image"]
+    spec = replace(spec, kubernetes=replace(spec.kubernetes, image=image))  # nodes run what their master runs
     keys = new_keys()
     access = secrets.token_urlsafe(32)
-    job = PodJob(spec, None, run_of(owner), keys.public, keys.secret, access, capacity=assumed(spec))
+    job = PodJob(spec, None, run_of(owner), keys.public, keys.secret, access, "", assumed(spec), kind.name)
     (secret, *_) = companions(job, code={}, namespace=api.namespace)
     change = {"metadata": {"ownerReferences": owned_by(owner)}, "data": secret["data"]}
     api.patch(SECRET, secret_name(spec.name), change)
@@ -68,17 +82,16 @@ def job_in_file(path: Path) -> JobSpec:
         raise InvalidValueError(f"no job file {path}: {error.strerror}; mount its ConfigMap there") from error
 
 
-def main() -> int:
-    """Run this pod's master; return the exit code."""
-    log_lines()
-    try:
+def main(kind: str = JOB.name) -> int:
+    """Run this pod's master, which an object of this kind keeps; return the exit code."""
+
+    def start() -> int:
         api = connect_api(namespace=os.environ[NAMESPACE_VAR])
-        job = founded(api, job_in_file(Path(FOLDER) / JOB_FILE))
+        job = founded(api, job_in_file(Path(FOLDER) / JOB_FILE), OWNERS[kind])
         return PodMaster(job, api, ip=os.environ[IP_VAR]).run()
-    except DlroverError as error:
-        logger.error("%s", error)  # noqa: TRY400 - one line for people
-        return 1
+
+    return exit_code_of(start, owner=kind)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

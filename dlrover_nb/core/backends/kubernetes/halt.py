@@ -1,7 +1,7 @@
 """Saves a job's last snapshot, and ends a job whose master never began.
 
 Its image cannot be pulled, no machine has room, or its data are being inspected: no master can take the
-command. So the client acts in its place: it saves the last snapshot, pauses the Job, and deletes its pods.
+command. So the client acts in its place: it saves the last snapshot, pauses the owner, and deletes its pods.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dlrover_nb.core.manifests.pods import node_selector
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.manifests.kinds import Doc
+    from dlrover_nb.core.manifests.kinds import Doc, Kind
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 
-def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str) -> None:
+def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str, kind: Kind = JOB) -> None:
     """End a run that has not begun.
 
     Parameters
@@ -31,6 +31,8 @@ def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str) -> None:
         Its last snapshot.
     why_not
         What its master waits for.
+    kind
+        Of the object that keeps the master's pod. A pod that DLRover's operator still makes ends at once.
 
     Raises
     ------
@@ -38,13 +40,12 @@ def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str) -> None:
         When it had begun: its master restarts, and must end it without losing training.
     """
     name = last.spec.name
-    owner = api.get(JOB, name)
+    owner = api.get(kind, name)
     if has_begun(owner):
         raise BackendError(f"the master of job {name} is restarting ({why_not}); try again when it is ready")
     leave_end(api, last, run=run, owner=owner)
-    api.patch(
-        JOB, name, {"metadata": {"annotations": {ENDED_NOTE: str(last.phase)}}, "spec": {"parallelism": 0}}
-    )
+    pause = {"parallelism": 0} if kind is JOB else {"suspend": True}  # dropped by the older ElasticJob
+    api.patch(kind, name, {"metadata": {"annotations": {ENDED_NOTE: str(last.phase)}}, "spec": pause})
     for pod in api.list(POD, selector=node_selector(name, run)).items:
         api.delete(POD, pod["metadata"]["name"])
 

@@ -1,9 +1,9 @@
 """Client link to a job's master: calls through the API server's proxy of the master's pod.
 
 The pod has no fixed name. It is looked up by its labels when unknown, or when it no longer answers. The
-status of the Job and its pods then decides: a starting master (its image is pulled, no machine has room) is
-no error but a job that has not begun, a replaced master is waited for, and for an ended job its last snapshot
-is returned.
+status of its owner (a Job, or an ElasticJob) and its pods then decides: a starting master (its image is
+pulled, no machine has room) is no error but a job that has not begun, a replaced master is waited for, and
+for an ended job its last snapshot is returned.
 """
 
 from __future__ import annotations
@@ -45,13 +45,12 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.manifests.kinds import CONFIG_MAP, EVENT, JOB, POD, SECRET
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, EVENT, OWNERS, POD, SECRET
 from dlrover_nb.core.manifests.objects import HTTP_PORT
 from dlrover_nb.core.manifests.parts import (
     JOB_LABEL,
     MASTER_ROLE,
     ROLE_LABEL,
-    RUN_LABEL,
     end_name,
     run_of,
     secret_name,
@@ -161,7 +160,8 @@ class KubernetesLink(CallLink):
             case Stop(by, why):
                 message = f"stopped by {by}{f': {why}' if why else ''}, before it began"
                 last = self._without_master(JobPhase.STOPPED, message)
-                halt(self._api, last, run=self._job.run, why_not=not_begun.why)
+                kind = OWNERS[self._job.owner]
+                halt(self._api, last, run=self._job.run, why_not=not_begun.why, kind=kind)
                 return Done()
             case _:
                 return not_begun
@@ -228,9 +228,9 @@ class KubernetesLink(CallLink):
 
     def _find(self, call: Call) -> str | Answer:
         """Return the master's pod, or a local answer in its place."""
-        selector = f"{JOB_LABEL}={self._name},{RUN_LABEL}={self._job.run},{ROLE_LABEL}={MASTER_ROLE}"
+        selector = f"{JOB_LABEL}={self._name},{ROLE_LABEL}={MASTER_ROLE}"
         try:
-            job = self._api.get(JOB, self._name)
+            job = self._api.get(OWNERS[self._job.owner], self._name)
         except NotThere as error:
             raise NotFoundError(
                 f"job {self._name} was deleted from namespace {self._api.namespace}; submit it again"
@@ -250,7 +250,7 @@ class KubernetesLink(CallLink):
                 )
 
     def _why_not_made(self, job: Doc) -> str:
-        fields = f"involvedObject.kind=Job,involvedObject.uid={job['metadata']['uid']}"
+        fields = f"involvedObject.kind={self._job.owner},involvedObject.uid={job['metadata']['uid']}"
         try:
             return why_not_made(self._api.list(EVENT, fields=fields).items)
         except Forbidden:
@@ -282,17 +282,30 @@ class KubernetesLink(CallLink):
         )
 
 
+class SecretGoneError(BackendError):
+    """The Secret of a job does not exist: its submission was not completed, or somebody deleted it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the Secret {secret_name(name)} of job {name} is gone, without which nobody can ask its master; "
+            f"a job that trains goes on until a node of it must start. delete {name} --force ends it"
+        )
+
+
 def read_job(api: Api, name: str) -> PodJob:
     """Return the job that its Secret holds.
 
     Raises
     ------
-    NotThere
+    SecretGoneError
         When there is none of that name.
     BackendError
         When its master has not written it yet.
     """
-    encoded = (api.get(SECRET, secret_name(name)).get("data") or {}).get("job.json")
+    try:
+        encoded = (api.get(SECRET, secret_name(name)).get("data") or {}).get("job.json")
+    except NotThere as error:
+        raise SecretGoneError(name) from error
     if encoded is None:  # it was started from an exported file
         raise BackendError(
             f"job {name} has not begun: its master is still creating its keys; try again in a moment"

@@ -12,6 +12,7 @@ still holds the run folder) end this process, and the kubelet restarts it.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import queue
@@ -31,15 +32,16 @@ from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, NotThere, U
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
 from dlrover_nb.core.backends.kubernetes.external_pods import ExternalPods
 from dlrover_nb.core.backends.kubernetes.halt import leave_end
-from dlrover_nb.core.backends.kubernetes.last_snapshot import without_master
+from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of, without_master
 from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE, begun_s, has_begun
 from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
+from dlrover_nb.core.backends.kubernetes.plan_follower import PlanFollower
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver import external_job, operator_managed_job, own_job
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
-from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD, SECRET
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, OWNERS, POD, SECRET
 from dlrover_nb.core.manifests.objects import HTTP_PORT, NAMESPACE_VAR, WIRE_PORT, companions
 from dlrover_nb.core.manifests.parts import end_name, is_operated, report_token, run_of, secret_name
 from dlrover_nb.core.manifests.pods import node_selector
@@ -55,6 +57,7 @@ from dlrover_nb.core.structs.kubernetes import STATE
 from dlrover_nb.core.structs.pods import IP_VAR, PodJob, state_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
     from dlrover_nb.core.backends.kubernetes.api import Api
@@ -89,7 +92,7 @@ class PodMaster:
 
     def __init__(self, job: PodJob, api: Api, *, ip: str) -> None:
         self._job, self._api, self._ip = job, api, ip
-        self._name = job.spec.name
+        self._name, self._owner = job.spec.name, OWNERS[job.owner]
         self._folder = Path(state_folder(self._name, job.run))
         self._service = MasterService(job.access)
         self._may_go, self._has_ended = threading.Event(), False
@@ -99,17 +102,17 @@ class PodMaster:
         signal.signal(signal.SIGTERM, self._leave)
         server = create_server(self._service, host=self._ip, port=HTTP_PORT, **SERVER)
         threading.Thread(target=server.run, name="http", daemon=True).start()
-        owner = self._api.get(JOB, self._name)
-        if self._is_over():
+        owner = self._api.get(self._owner, self._name)
+        if (end := self._end()) is not None:
             logger.info("job %s has ended before: nothing to do", self._name)
-            return 0
+            return self._code(end)
         last = self._driven(owner)
         self._has_ended = True
         self._service.serve(FinishedJob(last))
         self._leave_end(last, owner)
         logger.info("job %s has %s: %s", self._name, last.phase, last.message)
         self._may_go.wait(self._job.spec.kubernetes.linger_s)
-        return 0
+        return self._code(last)
 
     def _driven(self, owner: Doc) -> JobSnapshot:
         """Drive the job; return its last snapshot."""
@@ -127,12 +130,17 @@ class PodMaster:
             return self._failed(no_state(error, os.getuid()), owner)
         self._service.serve(driver)
         self._note_begin(owner)
-        driver.join()
+        follower = PlanFollower(self._job, self._api, driver) if self._owner is ELASTIC_JOB else None
+        try:
+            driver.join()
+        finally:
+            if follower is not None:
+                follower.close()
         return driver.snapshot()
 
     def _driver(self, owner: Doc) -> own_job.OwnJob | external_job.ExternalJob:
         history = None if os.environ.get(HISTORY_VAR) else f"sqlite:///{self._folder / 'history.db'}"
-        clock, site = SystemClock(), Site(self._api, owner, f"{_host(self._ip)}:{WIRE_PORT}")
+        site = Site(self._api, owner, f"{_host(self._ip)}:{WIRE_PORT}")
         is_known = (self._folder / job_file.JOB).exists()
         if is_known:
             logger.info("a master of job %s ran before: this one continues", self._name)
@@ -141,26 +149,20 @@ class PodMaster:
         if self._job.spec.foreign is not None:
             return self._external_driver(site, history, is_known=is_known)
         if is_known:
-            backend = KubernetesBackend(self._job, site)
-            return own_job.resume(
-                backend,
-                folder=self._folder,
-                history_url=history,
-                clock=clock,
-                on_progress=self._service.set_resuming,
-            )
+            setup = self._setup(KubernetesBackend(self._job, site), history)
+            return own_job.resume(setup, on_progress=self._service.set_resuming)
         job = self._prepared()
         assert job.features is not None
         return own_job.begin(
             job.spec,
             job.features,
-            KubernetesBackend(job, site),
-            folder=self._folder,
-            history_url=history,
-            clock=clock,
+            self._setup(KubernetesBackend(job, site), history),
             keys=JobKeys(job.public_key, job.secret_key),
             on_planned=lambda spec, features: self._tell_nodes(replace(job, spec=spec, features=features)),
         )
+
+    def _setup(self, backend: KubernetesBackend, history: str | None) -> own_job.RunSetup:
+        return own_job.RunSetup(backend, self._folder, history_url=history, clock=SystemClock())
 
     def _external_driver(
         self, site: Site, history: str | None, *, is_known: bool
@@ -214,12 +216,12 @@ class PodMaster:
         self._api.patch(SECRET, secret_name(self._name), {"data": secret["data"]})
 
     def _note_begin(self, owner: Doc) -> None:
-        """Annotate the Job that it began; without that a lost run folder would not be noticed."""
+        """Annotate the owner that the job began; without that a lost run folder would not be noticed."""
         if has_begun(owner):
             return
         note = {"metadata": {"annotations": {BEGUN_NOTE: f"{time.time():.3f}"}}}
         try:
-            self._api.patch(JOB, self._name, note)
+            self._api.patch(self._owner, self._name, note)
         except ApiError as error:
             logger.warning("job %s could not be marked as begun: %s", self._name, error)
 
@@ -228,12 +230,17 @@ class PodMaster:
         started_s = begun_s(owner) or now_s
         return without_master(self._job, JobPhase.FAILED, why, at_s=now_s, started_at_s=started_s)
 
-    def _is_over(self) -> bool:
+    def _end(self) -> JobSnapshot | None:
+        """Return the last snapshot of this run; None: it has not ended."""
         try:
             end = self._api.get(CONFIG_MAP, end_name(self._name))
         except NotThere:
-            return False
-        return run_of(end) == self._job.run
+            return None
+        return end_of(end) if run_of(end) == self._job.run else None
+
+    def _code(self, last: JobSnapshot) -> int:
+        """Return the exit code: a Job starts failed masters again, an ElasticJob fails by the code 1."""
+        return int(self._owner is ELASTIC_JOB and last.phase is JobPhase.FAILED)
 
     def _leave_end(self, last: JobSnapshot, owner: Doc) -> None:
         """Save the last snapshot in the cluster."""
@@ -263,19 +270,38 @@ def _host(ip: str) -> str:
 
 def main() -> int:
     """Run this pod's master; return the exit code."""
-    log_lines()
-    try:
+
+    def start() -> int:
         job = read_pod_job()
         api = connect_api(namespace=os.environ[NAMESPACE_VAR])
         return PodMaster(job, api, ip=os.environ[IP_VAR]).run()
-    except DlroverError as error:
+
+    return exit_code_of(start)
+
+
+def exit_code_of(start: Callable[[], int], *, owner: str = JOB.name) -> int:
+    """Return the exit code of a master's program.
+
+    An error of the cluster, or of a volume, may pass: the code says that another master should begin.
+    DLRover's operator fails its job at once by the code 1, a Job begins again by any but 0.
+    """
+    gc.freeze()  # what imports made, which lasts as long as this process: see `runtime.lasting_imports`
+    log_lines()
+    again = TERMINATED if owner == ELASTIC_JOB.name else 1
+    try:
+        return start()
+    except BackendError as error:
         logger.error("%s", error)  # noqa: TRY400 - one line for people
+        return again
+    except DlroverError as error:
+        logger.error("%s", error)  # noqa: TRY400 - as above
         return 1
     except OSError as error:
-        if not is_of_state(error):
-            raise
-        logger.error("%s", no_state(error, os.getuid()))  # noqa: TRY400 - as above
-        return 1
+        if is_of_state(error):
+            logger.error("%s", no_state(error, os.getuid()))  # noqa: TRY400 - as above
+        else:
+            logger.exception("the master's program failed")
+        return again
 
 
 def is_of_state(error: OSError) -> bool:

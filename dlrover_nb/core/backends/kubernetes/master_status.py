@@ -1,4 +1,4 @@
-"""Status of a job's master, derived from its Job and its pods: pure, on documents."""
+"""Status of a job's master, derived from its Job or ElasticJob and its pods: pure, on documents."""
 
 from __future__ import annotations
 
@@ -84,8 +84,12 @@ def why_not_made(events: Iterable[Doc]) -> str:
 
 
 def end_of_job(job: Mapping[str, Any]) -> str | None:
-    """Return why a Job failed, empty when it is complete; None while it is neither."""
-    for condition in job.get("status", {}).get("conditions") or ():
+    """Return why a Job or an ElasticJob failed, empty when it is complete; None while it is neither."""
+    status = job.get("status", {})
+    if status.get("phase") in {"Succeeded", "Failed"}:  # DLRover's operator says it so
+        conditions: list[Doc] = (status.get("status") or {}).get("conditions") or [{}]
+        return _told(conditions[-1]) if status["phase"] == "Failed" else ""
+    for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition["type"] in {"Complete", "Failed"}:
             return _told(condition) if condition["type"] == "Failed" else ""
     return None

@@ -28,6 +28,7 @@ from dlrover_nb.core.external import planned
 from dlrover_nb.core.manifests.kinds import (
     CONFIG_MAP,
     JOB,
+    OWNERS,
     POD,
     ROLE,
     ROLE_BINDING,
@@ -43,7 +44,7 @@ from dlrover_nb.core.manifests.objects import (
     with_defaults,
     with_owner,
 )
-from dlrover_nb.core.manifests.parts import JOB_LABEL, end_name, is_operated, run_of
+from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, is_operated, run_of
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.runtime.pod_staging import sees_rows, send
 from dlrover_nb.core.runtime.wire import new_keys
@@ -128,6 +129,23 @@ def new_pod_job(
     return job, delivery.files
 
 
+def owner_of(api: Api, kind: Kind, name: str) -> Doc | None:
+    """Return the Job or ElasticJob of a name that keeps a master's pod; None where there is none.
+
+    The ElasticJob of an external job belongs to its Job, and DLRover's own master runs it.
+    """
+    try:
+        found = api.get(kind, name)
+    except NotThere:
+        return None
+    except Forbidden:
+        if kind is JOB:
+            raise
+        return None  # rights to it are optional
+    is_ours = kind is JOB or found["metadata"].get("labels", {}).get(ROLE_LABEL) == MASTER_ROLE
+    return found if is_ours else None
+
+
 def make_room(api: Api, name: str) -> None:
     """Refuse a name that is taken; delete what an ended job, or a client that died, left under it.
 
@@ -136,13 +154,17 @@ def make_room(api: Api, name: str) -> None:
     InvalidValueError
         When a job of that name runs, or another object has its name.
     """
-    try:
-        there = api.get(JOB, name)
-    except NotThere:
+    for kind in OWNERS.values():
+        _make_room(api, kind, name)
+
+
+def _make_room(api: Api, kind: Kind, name: str) -> None:
+    there = owner_of(api, kind, name)
+    if there is None:
         return
     if there["metadata"].get("labels", {}).get(JOB_LABEL) != name:
         raise InvalidValueError(
-            f"namespace {api.namespace} has a Job {name} that was not created by this product; "
+            f"namespace {api.namespace} has {kind.name} {name} that was not created by this product; "
             "choose another name"
         )
     if (
@@ -187,9 +209,10 @@ def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
 
 
 def delete_job(api: Api, job: Doc) -> None:
-    """Delete a Job, that very one; the cluster deletes all that belongs to it."""
+    """Delete a Job or an ElasticJob, that very one; the cluster deletes all that belongs to it."""
     head = job["metadata"]
-    api.delete(JOB, head["name"], propagation="Background", uid=head["uid"])
+    kind = OWNERS[job.get("kind", JOB.name)]
+    api.delete(kind, head["name"], propagation="Background", uid=head["uid"])
 
 
 def _create_anew(api: Api, document: Doc) -> None:
@@ -260,9 +283,10 @@ def _has_told_its_end(api: Api, job: Doc) -> bool:
 
 def _await_gone(api: Api, job: Doc) -> None:
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    kind = OWNERS[job.get("kind", JOB.name)]
     for _ in range(round(GONE_LIMIT_S / GONE_EVERY_S)):
         try:
-            if api.get(JOB, name)["metadata"]["uid"] != uid:
+            if api.get(kind, name)["metadata"]["uid"] != uid:
                 return  # another client was faster: the name decides
         except NotThere:
             return

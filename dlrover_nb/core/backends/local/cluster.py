@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SUMMARY_LIMIT_S = 2.0  # a training master answers in milliseconds
-END_LIMIT_S = 10.0
+END_LIMIT_S = 60.0  # of a master that puts an ended job away: its nodes, its journal
 _AT_ONCE = 16  # masters called in parallel
 
 

@@ -13,6 +13,7 @@ every installation: here one user's few processes call. A Unix socket was reject
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import secrets
@@ -40,6 +41,7 @@ from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.driver.detached import start_time
 from dlrover_nb.core.driver.service import MasterService
 from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.runtime.output import log_lines
@@ -83,34 +85,37 @@ class _Handler(WSGIRequestHandler):
 def driver_of(folder: Path) -> own_job.OwnJob:
     """Return the loop of the job in a run folder: a new one, or one that resumes it."""
     submission = from_json((folder / SUBMISSION).read_bytes(), Submission)
-    backend, clock = LocalBackend(folder, cpus=submission.cpus, outlive=True), SystemClock()
+    backend = LocalBackend(folder, cpus=submission.cpus, outlive=True)
+    setup = own_job.RunSetup(backend, folder, history_url=None, clock=SystemClock())
     if (folder / JOB).exists():
-        return _resumed(backend, folder, clock)
-    spec, features = submission.spec, submission.features
-    return own_job.begin(spec, features, backend, folder=folder, history_url=None, clock=clock)
+        return _resumed(setup)
+    return own_job.begin(submission.spec, submission.features, setup)
 
 
-def _resumed(backend: LocalBackend, folder: Path, clock: SystemClock) -> own_job.OwnJob:
+def _resumed(setup: own_job.RunSetup) -> own_job.OwnJob:
     """Continue a job; meanwhile a file tells the client that waits what is done."""
-    progress = folder / PROGRESS
+    progress = setup.folder / PROGRESS
 
     def on_progress(what: str) -> None:
         with contextlib.suppress(OSError):  # a full disk keeps no master from resuming
             progress.write_text(what)
 
     try:
-        return own_job.resume(backend, folder=folder, history_url=None, clock=clock, on_progress=on_progress)
+        return own_job.resume(setup, on_progress=on_progress)
     finally:
         progress.unlink(missing_ok=True)
 
 
 def run(folder: Path) -> int:
     """Drive the job of a run folder to its end, and answer calls; return the exit code."""
-    has_ended, may_leave = threading.Event(), threading.Event()
+    may_leave = threading.Event()
 
     def leave(_signal: int, _frame: FrameType | None) -> None:
-        """Exit; at once while the job runs, as if killed, so that the next master resumes it."""
-        if not has_ended.is_set():
+        """Exit; at once while the job runs, as if killed, so that the next master resumes it.
+
+        A job that has just ended is put away first: its last snapshot, and its memory on this machine.
+        """
+        if not driver.has_ended:
             os._exit(TERMINATED)
         may_leave.set()
 
@@ -123,16 +128,17 @@ def run(folder: Path) -> int:
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     threading.Thread(target=prune, args=(folder.parent, time.time()), name="prune", daemon=True).start()
     pid = os.getpid()
-    write_master(folder, MasterRecord(pid, start_time(pid), server.server_port, access))
+    with writing_to(folder):
+        write_master(folder, MasterRecord(pid, start_time(pid), server.server_port, access))
     driver.join()
     write_end(folder, driver.snapshot())
-    has_ended.set()
     may_leave.wait(LINGER_S)
     return 0
 
 
 def main() -> int:
     """Run the master of the run folder that the command line names."""
+    gc.freeze()  # what imports made, which lasts as long as this process: see `runtime.lasting_imports`
     log_lines()
     try:
         return run(Path(sys.argv[1]))

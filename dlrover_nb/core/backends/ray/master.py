@@ -55,13 +55,13 @@ class RayMaster:
         from dlrover_nb.core.backends.ray.backend import RayBackend  # noqa: PLC0415 - see above
         from dlrover_nb.core.driver import own_job  # noqa: PLC0415 - see above
 
-        spec, path, clock = from_json(spec_json, JobSpec), Path(folder), SystemClock()
+        spec, path = from_json(spec_json, JobSpec), Path(folder)
         backend = RayBackend(spec.name, one_host=one_host)
+        setup = own_job.RunSetup(backend, path, history_url=None, clock=SystemClock())
         if (path / JOB).exists():  # Ray restarted this actor after its process was killed
-            self._driver = own_job.resume(backend, folder=path, history_url=None, clock=clock)
+            self._driver = own_job.resume(setup)
         else:
-            features = from_json(features_json, FeatureSpec)
-            self._driver = own_job.begin(spec, features, backend, folder=path, history_url=None, clock=clock)
+            self._driver = own_job.begin(spec, from_json(features_json, FeatureSpec), setup)
         self._driver.start()
         self._calls = CallHandler(self._driver)
         threading.Thread(target=prune, args=(path.parent, time.time()), name="prune", daemon=True).start()

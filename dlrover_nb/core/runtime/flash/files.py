@@ -20,9 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import fsspec
 import numpy as np
-from fsspec.implementations.local import LocalFileSystem
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.files import make_folder, sync_folder
@@ -66,7 +64,7 @@ def write_url(
     """
     advice = "the last good one is unchanged; free space there or choose another place"
     with as_checkpoint_error(f"cannot write the checkpoint {url}", advice):
-        fs, path, is_local = place_of(url)
+        fs, path, is_local = _place_to_open(url)
         if is_local:
             return _write_local(Path(path), chunks, between)
         return _write_remote(fs, path, chunks, between)
@@ -81,7 +79,7 @@ def read_url(url: str, sha256: str, *, between: Callable[[], None] = nothing) ->
         When the file is missing, changed, or of another format.
     """
     with as_checkpoint_error(f"cannot read the checkpoint {url}", "use an earlier one"):
-        fs, path, is_local = place_of(url)
+        fs, path, is_local = _place_to_open(url)
         data = _mapped(path) if is_local else _download(fs, path, between)
     found = sha256_of(data, between).hex()
     if found != sha256:
@@ -97,8 +95,16 @@ def place_of(url: str) -> tuple[Any, str, bool]:
 
     Without a scheme it is a local path.
     """
+    import fsspec  # noqa: PLC0415 - a fourth of a parameter server's imports; most never need it
+    from fsspec.implementations.local import LocalFileSystem  # noqa: PLC0415 - the same
+
     fs, path = fsspec.core.url_to_fs(url) if "://" in url else (LocalFileSystem(), url)
     return fs, path, isinstance(fs, LocalFileSystem)
+
+
+def _place_to_open(url: str) -> tuple[Any, str, bool]:
+    """Return the same, with no file system for a path, which is opened without one."""
+    return place_of(url) if "://" in url else (None, url, True)
 
 
 @contextlib.contextmanager

@@ -8,46 +8,12 @@ labels, and an owner in each ScalePlan that it takes up).
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
-from exports import CRDS
-from waiting import until
+from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN
 
-from dlrover_nb.core.backends.kubernetes.api import Api, NotThere
-from dlrover_nb.core.manifests.kinds import CRD, ELASTIC_JOB, POD, SCALE_PLAN
-
-OLDER, PRESENT = "manifests_bases_crd.HEAD.yaml", "elasticjobs.HEAD.yaml"  # the latter has no ScalePlans
-
-
-def installed(api: Api, file: str):
-    """Install the definitions of a file of the real ones; generator of one, which removes them."""
-    documents = yaml.load_all((CRDS / "dlrover" / file).read_text("utf-8"), yaml.CSafeLoader)
-    wanted = [d for d in documents if d and d["kind"] == "CustomResourceDefinition"]
-    names = [document["metadata"]["name"] for document in wanted]
-    for document in wanted:
-        api.create(CRD, document)
-    kinds = [kind for kind in (ELASTIC_JOB, SCALE_PLAN) if f"{kind.plural}.{kind.group}" in names]
-    until(lambda: all(_is_served(api, name) for name in names))
-    until(lambda: all(map(api.has, kinds)))  # discovery follows a little later
-    yield file
-    for name in names:
-        api.delete(CRD, name)
-    until(lambda: not any(is_there(api, name) for name in names))
-
-
-def _is_served(api: Api, name: str) -> bool:
-    conditions = api.get(CRD, name)["status"].get("conditions") or []
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
-
-
-def is_there(api: Api, name: str) -> bool:
-    """Whether there is a definition of that name."""
-    try:
-        api.get(CRD, name)
-    except NotThere:
-        return False
-    return True
+if TYPE_CHECKING:
+    from dlrover_nb.core.backends.kubernetes.api import Api
 
 
 def pod(job: str, role: str, number: int, spec: Any, owner: Any) -> Any:

@@ -7,7 +7,8 @@ import queue
 from dataclasses import replace
 
 import pytest
-from dlrover_played import OLDER, PRESENT, Dlrover, installed
+from dlrover_crds import OLDER, PRESENT, installed
+from dlrover_played import Dlrover
 from exports import JOB, PLAN, TENSORFLOW, TORCH
 from waiting import LIMIT_S, until
 

@@ -28,6 +28,7 @@ from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.halt import leave_end
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.link import read_job
+from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE
 from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import (
@@ -253,6 +254,20 @@ def test_a_job_from_a_file_has_no_keys_at_first_and_can_be_deleted_by_force_alon
             ask("clicks")
     assert [line.phase for line in cluster.jobs()] == [JobPhase.STARTING]
     assert "is deleted" in cluster.delete("clicks", force=True)
+    until_nothing_is_left(admin)
+
+
+def test_a_job_that_trains_is_not_deleted_by_mistake_when_its_secret_is_gone(control_plane, admin, cluster):
+    cluster.submit(SPEC)
+    admin.patch(JOB, "clicks", {"metadata": {"annotations": {BEGUN_NOTE: "1.0"}}})
+    admin.delete(SECRET, "clicks-job")
+    other = KubernetesCluster(connect_api(namespace=admin.namespace, kubeconfig=control_plane.alice))
+    for ask in (other.job, other.delete):
+        with pytest.raises(BackendError, match="Secret clicks-job of job clicks is gone"):
+            ask("clicks")
+    assert admin.get(JOB, "clicks")
+    assert "is deleted" in other.delete("clicks", force=True)
+    other.shutdown()
     until_nothing_is_left(admin)
 
 

@@ -107,7 +107,7 @@ class Way:
         if kind.name == "Event":
             assert fields == "involvedObject.kind=Job,involvedObject.uid=1-2-3"
             return type("Listing", (), {"items": list(self.events)})
-        assert selector == "dlrover-nb/job=quick-start,dlrover-nb/run=0123abcd,dlrover-nb/role=master"
+        assert selector == "dlrover-nb/job=quick-start,dlrover-nb/role=master"
         return type("Listing", (), {"items": list(self.pods)})
 
     def proxy(self, name, port, path, body, headers, timeout_s):  # noqa: ARG002 - its own port

@@ -7,7 +7,8 @@ import sys
 import time
 
 import pytest
-from dlrover_played import OLDER, Dlrover, installed
+from dlrover_crds import OLDER, installed
+from dlrover_played import Dlrover
 from kube import host_files
 from waiting import LIMIT_S, until
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from exports import CRDS, JOB, PLAN, TENSORFLOW, TOLD, TORCH
+from exports import CRDS, JOB, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, readable
 from waiting import LIMIT_S
 
 from dlrover_nb.api.cluster import Cluster
@@ -26,7 +26,6 @@ FILES = (
     "dlrover/manifests_bases_crd.HEAD.yaml",
     "kubeflow/kubeflow.org_tfjobs.v1.9.0.yaml",
     "kubeflow/kubeflow.org_pytorchjobs.v1.9.0.yaml",
-    "kuberay/ray.io_rayjobs.v1.7.0.yaml",
     "jobset/jobset.x-k8s.io_jobsets.v0.12.0.yaml",
 )
 EVERYTHING = KubernetesSpec(
@@ -40,7 +39,7 @@ EVERYTHING = KubernetesSpec(
 )
 OURS = replace(JOB, kubernetes=EVERYTHING)
 CASES = [
-    *((kind, OURS) for kind in EXPORTERS if kind != "elasticjob"),
+    *((kind, OURS) for kind in WRITTEN if kind != "elasticjob"),
     *((kind, replace(OURS, foreign=TENSORFLOW)) for kind in ("tfjob", "jobset", "elasticjob-0")),
     *((kind, replace(OURS, foreign=TORCH)) for kind in ("pytorchjob", "jobset", "elasticjob-0")),
 ]
@@ -54,7 +53,7 @@ def installed(control_plane):
         for document in yaml.load_all((CRDS / file).read_text("utf-8"), yaml.CSafeLoader):
             if document and document["kind"] == "CustomResourceDefinition":
                 names.append(document["metadata"]["name"])
-                api.create(CRD, _readable(document))
+                api.create(CRD, readable(document))
     end = time.monotonic() + LIMIT_S
     while not all(_is_served(api, name) for name in names):
         assert time.monotonic() < end, names
@@ -65,15 +64,6 @@ def installed(control_plane):
         api.delete(CRD, name)
     while {doc["metadata"]["name"] for doc in api.list(CRD).items}.intersection(of_dlrover):
         time.sleep(0.05)
-
-
-def _readable(part: Any) -> Any:
-    """Return a definition that the test server takes: it reads an empty text as nothing at all."""
-    if isinstance(part, list):
-        return [_readable(each) for each in part]
-    if not isinstance(part, dict):
-        return part
-    return {k: "none" if (k, v) == ("default", "") else _readable(v) for k, v in part.items()}
 
 
 def _is_served(api: Any, name: str) -> bool:
@@ -91,9 +81,9 @@ def _documents(kind: str, job: Any, api: Any) -> Any:
 
 
 def test_without_its_definition_a_kind_is_not_judged_and_that_is_no_mistake(api) -> None:
-    file, document = judge(api, _documents("rayjob", JOB, api))
+    file, document = judge(api, _documents("tfjob", JOB, api))
     assert (file.is_wrong, file.words) == (False, "")
-    assert (document.what, document.is_wrong) == ("RayJob ctr-daily", False)
+    assert (document.what, document.is_wrong) == ("TFJob ctr-daily", False)
     assert "not installed" in document.words
 
 
@@ -108,9 +98,9 @@ def test_export_and_import_ask_the_server_where_one_is_connected(api, tmp_path) 
     path.write_text(to_yaml(*documents).replace("completions: 1", "completions: -1"), encoding="utf-8")
     with pytest.raises(InvalidValueError, match=r"Job ctr-daily: .*completions"):
         check_file(path, cluster.core)
-    rayjob = EXPORTERS["rayjob"](JOB, PLAN, Provenance(), Options(namespace=api.namespace))
-    path.write_text(to_yaml(*rayjob), encoding="utf-8")
-    assert "RayJob is not installed" in str(check_file(path, cluster.core))
+    tfjob = EXPORTERS["tfjob"](JOB, PLAN, Provenance(), Options(namespace=api.namespace))
+    path.write_text(to_yaml(*tfjob), encoding="utf-8")
+    assert "TFJob is not installed" in str(check_file(path, cluster.core))
 
 
 @pytest.mark.parametrize(("kind", "job"), CASES)

@@ -7,64 +7,15 @@ import signal
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import torch
-from torch import nn
+from noted_rows import N_TRAIN, Numbered, noting_model, rows_in
 from waiting import until
 
-from dlrover_nb import trainable
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.start_from import StartFrom
-
-N_ROW, HOLDOUT = 20_000, 0.1
-N_TRAIN = round(N_ROW * (1 - HOLDOUT))
-
-
-class Numbered:
-    """Rows that carry their number, in a column that the model sees."""
-
-    n_row = N_ROW
-
-    def read(self, start, stop):
-        row = np.arange(start, stop)
-        site = row * 7919 % 13
-        return {
-            "label": (site % 2 == row % 3 % 2).astype(int),
-            "row": row.astype(float),
-            "site": site.astype(str),
-        }
-
-
-def noting_model(notes):
-    """Return a model whose every training step on a node appends the first dense input of its rows to a file."""
-    here = os.getpid()  # where a submit tries the model on invented rows
-
-    @trainable(loss=nn.functional.binary_cross_entropy_with_logits)
-    class Noting(nn.Module):
-        def __init__(self, columns):
-            super().__init__()
-            self.out = nn.Linear(columns.n_categorical * columns.row_width + columns.n_numeric, 1)
-
-        def forward(self, embedded, dense):
-            if torch.is_grad_enabled() and os.getpid() != here:
-                file = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-                os.write(file, dense[:, 0].detach().numpy().astype(np.float64).tobytes())
-                os.close(file)
-            return self.out(torch.cat([embedded.flatten(1), dense], 1)).squeeze(1)
-
-    return Noting
-
-
-def rows_in(notes, folder):
-    """Return how often each row was trained, by what the model noted and the scale of its job."""
-    (column,) = read_job(folder).features.numeric
-    seen = np.fromfile(notes) * column.std + column.mean
-    return Counter(np.rint(np.expm1(seen)).astype(int).tolist())
 
 
 def plan(ps=1):

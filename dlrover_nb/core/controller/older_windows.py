@@ -1,0 +1,169 @@
+"""Windows that are no longer kept one by one, and the present worth of all that were measured before.
+
+A mean is known the better the more windows are behind it, also after hours. So a window that leaves the kept
+ones enters the sums of its plan, in constant memory. It enters as `perf.evidence` would count it: where it is
+an outlier among the windows that were kept with it, at the distance of three usual deviations.
+
+The speed of a job may change under the same plan: a machine is shared, the rows of later days are longer.
+Then plans that were left before look better, or worse, than they are. A change point is where the newest
+windows of the running plan differ from its earlier ones by more than chance. All that was measured before it
+is scaled by the factor of that change. What touches every plan alike, and that is what there is to measure,
+then moves no comparison. Rejected: to drop what was measured before, as every plan would have to be tried
+anew; to let windows fade with age, as most jobs are steady for hours and a mean needs all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import exp, log, sqrt
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.samples import ProfileSample
+
+OUTLIER = 3.0  # usual deviations from the median
+LEAST_SCATTER = 0.02  # of log speed: the usual noise of a steady window
+MAD_OF_NORMAL = 0.6745
+MEAN_OFF_OF_NORMAL = 0.7979
+MEDIAN_ERROR = 1.25  # standard error of a median over that of a mean
+NEWEST = (8, 20)  # windows that are compared with those before them
+LEAST_BEFORE = 12
+CHANGE_Z, LEAST_CHANGE = 5.0, 0.05  # standard errors, and log speed: less is no change
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSums:
+    """Windows of one plan as one: their number, the mean of their log speeds, and squares around it."""
+
+    n: int
+    log_mean: float
+    squares: float
+    last: ProfileSample
+    first_at_s: float
+
+    def plus(self, window: ProfileSample, log_speed: float) -> WindowSums:
+        """Return the sums with one more window."""
+        n = self.n + 1
+        off = log_speed - self.log_mean
+        mean = self.log_mean + off / n
+        last = replace(
+            window,
+            compute_share=_running(self.last.compute_share, window.compute_share, n),
+            wait_share=_running(self.last.wait_share, window.wait_share, n),
+        )
+        return WindowSums(n, mean, self.squares + off * (log_speed - mean), last, self.first_at_s)
+
+    def sample(self) -> ProfileSample:
+        """Return the windows as one row of the fit."""
+        return replace(
+            self.last,
+            at_s=self.first_at_s,
+            samples_per_s=exp(self.log_mean),
+            n_window=self.n,
+            log_scatter=sqrt(self.squares / self.n),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedChange:
+    """All that was measured until then counts at this many times its speed, as a logarithm."""
+
+    until_s: float
+    log_factor: float
+
+
+class OlderWindows:
+    """Sums of the windows of one job that are no longer kept, and the changes of its speed."""
+
+    def __init__(self) -> None:
+        self._sums: dict[ResourcePlan, WindowSums] = {}
+        self._changes: list[SpeedChange] = []
+
+    def leave(self, window: ProfileSample, kept: Collection[ProfileSample]) -> None:
+        """Add a window that leaves the kept ones of its plan."""
+        value = self._log_speed(window)
+        others = [self._log_speed(other) for other in kept]
+        centre, usual = _centre(others or [value])
+        value = min(max(value, centre - OUTLIER * usual), centre + OUTLIER * usual)
+        sums = self._sums.get(window.plan)
+        new = sums.plus(window, value) if sums else WindowSums(1, value, 0.0, window, window.at_s)
+        self._sums[window.plan] = new
+
+    def compare(self, kept: Sequence[ProfileSample], every: Iterable[Collection[ProfileSample]]) -> bool:
+        """Look for a change of speed among the kept windows of the running plan; return whether there is one.
+
+        Parameters
+        ----------
+        every
+            The kept windows of each plan: changes older than all of them are in the sums already.
+        """
+        found = _change([(w.at_s, self._log_speed(w)) for w in kept])
+        if found is None:
+            return False
+        for plan, sums in self._sums.items():
+            self._sums[plan] = replace(sums, log_mean=sums.log_mean + found.log_factor)
+        oldest_s = min(next(iter(windows)).at_s for windows in every if windows)
+        self._changes = [c for c in self._changes if c.until_s >= oldest_s] + [found]
+        return True
+
+    def evidence(
+        self, samples: Mapping[ResourcePlan, Collection[ProfileSample]]
+    ) -> tuple[ProfileSample, ...]:
+        """Return all that is known of each plan at the present speed of the job, as rows of a fit."""
+        rows: list[ProfileSample] = []
+        for plan, kept in samples.items():
+            sums = self._sums.get(plan)
+            rows += [sums.sample()] if sums else []
+            rows += [self._scaled(window) for window in kept]
+        return tuple(rows)
+
+    def _scaled(self, window: ProfileSample) -> ProfileSample:
+        by = self._log_factor(window.at_s)
+        return replace(window, samples_per_s=window.samples_per_s * exp(by)) if by else window
+
+    def _log_speed(self, window: ProfileSample) -> float:
+        return log(window.samples_per_s) + self._log_factor(window.at_s)
+
+    def _log_factor(self, at_s: float) -> float:
+        return sum(c.log_factor for c in self._changes if at_s <= c.until_s)
+
+
+def _change(points: Sequence[tuple[float, float]]) -> SpeedChange | None:
+    """Return the change of speed that the newest windows (time, log speed) show; None where they do not."""
+    values = [value for _, value in points]
+    if not any(_differ(values[:-n], values[-n:]) for n in NEWEST):
+        return None
+    at = min(range(LEAST_BEFORE, len(values) - 3), key=lambda i: _cost(values[:i]) + _cost(values[i:]))
+    return SpeedChange(points[at - 1][0], median(values[at:]) - median(values[:at]))
+
+
+def _differ(before: Sequence[float], newest: Sequence[float]) -> bool:
+    if len(before) < LEAST_BEFORE or not newest:
+        return False
+    middle, now = median(before), median(newest)
+    off = [abs(v - middle) for v in before] + [abs(v - now) for v in newest]
+    usual = max(median(off) / MAD_OF_NORMAL, fmean(off) / MEAN_OFF_OF_NORMAL, LEAST_SCATTER)
+    error = MEDIAN_ERROR * usual * sqrt(1 / len(before) + 1 / len(newest))
+    return abs(now - middle) > max(CHANGE_Z * error, LEAST_CHANGE)
+
+
+def _cost(values: Sequence[float]) -> float:
+    middle = median(values)
+    return sum(abs(v - middle) for v in values)
+
+
+def _centre(values: Sequence[float]) -> tuple[float, float]:
+    middle = median(values)
+    usual = median(abs(v - middle) for v in values) / MAD_OF_NORMAL
+    return middle, max(usual, LEAST_SCATTER)
+
+
+def _running(mean: float | None, new: float | None, n: int) -> float | None:
+    """Return the mean of n values, `mean` being that of all but the new one; unknown ones are skipped."""
+    if mean is None or new is None:
+        return new if mean is None else mean
+    return mean + (new - mean) / n

@@ -1,0 +1,104 @@
+"""Which experiment is proposed: the plan within reach whose trial is worth most over the rest of the job."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.pareto.reasons import change_words
+from dlrover_nb.core.pareto.space import neighbours, plan_of
+from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment
+from dlrover_nb.core.perf.terms import axes_of
+from dlrover_nb.core.planner.batch import batch_sizes
+from dlrover_nb.core.planner.situation import HORIZON_S, transition_s
+from dlrover_nb.core.structs.job import Objective
+from dlrover_nb.core.structs.resources import diff
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.planner.analysis import Analysis
+    from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+MOST_TRIALS = 200  # evaluated as experiments
+MOST_TARGETS = 500  # whose uncertainty an experiment is to reduce: each takes some hundred draws
+
+
+def experiment(
+    analysis: Analysis, free: NDArray[np.bool_], undecided: NDArray[np.bool_], measure_s: float
+) -> tuple[Candidate, str] | None:
+    """Return the plan to try and the reason; None where no trial is worth what it costs.
+
+    Parameters
+    ----------
+    free, undecided
+        Which plans of the space may be tried, and which of them may be better than the present one.
+    measure_s
+        Seconds that measuring a plan takes.
+    """
+    s, now = analysis.situation, analysis.current
+    trials = _open_trials(analysis, free)
+    if not undecided.any() or not len(trials.axes):
+        return None
+    aims = _most_promising(analysis, np.flatnonzero(undecided), MOST_TARGETS)
+    memory = analysis.space.worker_memory_mib, analysis.space.ps_memory_mib
+    plans = [plan_of(row, *memory) for row in trials.axes]
+    pauses = np.array([transition_s(diff(s.plan, plan), s.pauses, s.spec.migration) for plan in plans])
+    left_s = HORIZON_S if now.finish_s is None else now.finish_s
+    found = next_experiment(
+        analysis.model,
+        partial(batch_sizes, s.spec),
+        trials,
+        targets=_options(analysis, aims),
+        now=Present(now.prediction.samples_per_s, now.cost, left_s),
+        effort=Effort(measure_s, pauses),
+    )
+    if found is None:
+        return None
+    candidate = analysis.candidate(plans[found.index])
+    return candidate, _explore_why(analysis, candidate, found.removes, s.plan)
+
+
+def _options(analysis: Analysis, index: NDArray[np.intp]) -> Options:
+    """Return plans of the space; where speed is the objective all cost the same, as no saving is sought."""
+    is_speed = analysis.situation.spec.objective is Objective.SPEED
+    cost = np.full(len(index), analysis.current.cost) if is_speed else analysis.cost[index]
+    return Options(analysis.space.axes[index], cost)
+
+
+def _open_trials(analysis: Analysis, free: NDArray[np.bool_]) -> Options:
+    """Return the free plans within reach that are not measured yet, at most the most promising ones.
+
+    Within reach is what at most halves or doubles each number of the present plan, and the next allowed value
+    where that is farther. Plans beyond give more information, but their speed cannot be predicted.
+    """
+    s, axes = analysis.situation, analysis.space.axes
+    here = axes_of([s.plan])[0]
+    near = (np.abs(np.log2(axes / here)) <= 1 + 1e-9).all(axis=1)
+    for row in neighbours(here, s.spec.bounds, s.pins):
+        near = near | (axes == row).all(axis=1)
+    for row in analysis.model.evidence_.axes:
+        near = near & (axes != row).any(axis=1)
+    best = _most_promising(analysis, np.flatnonzero(near & free), MOST_TRIALS)
+    return _options(analysis, best)
+
+
+def _most_promising(analysis: Analysis, index: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    return index[np.argsort(-analysis.predictions.mean_high[index], kind="stable")[:most]]
+
+
+def _explore_why(analysis: Analysis, candidate: Candidate, removes: float, plan: ResourcePlan) -> str:
+    change = change_words(plan, candidate.plan)
+    p = candidate.prediction
+    if analysis.model.report_.n_plan == 1:
+        known = "only this plan's own iteration time is known"
+    else:
+        known = f"{analysis.model.report_.n_plan} plans are measured and do not determine which is better"
+    return (
+        f"Experiment: {known}. With {change} the job would reach between {p.low:,.0f} and {p.high:,.0f} "
+        f"samples/s (now {analysis.current.prediction.samples_per_s:,.0f}); trying it removes about "
+        f"{removes:.0%} of the uncertainty about better plans."
+    )

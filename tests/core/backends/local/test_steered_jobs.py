@@ -1,0 +1,17 @@
+"""Auto mode, warm start and forecast memory on jobs of local processes."""
+
+from __future__ import annotations
+
+import pytest
+from steering_conformance import ClimbConformance
+
+from dlrover_nb.core.connect import connect
+
+
+class TestLocalSteering(ClimbConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def core(cls, own_home):  # noqa: ARG003 - where its jobs and their history lie
+        cluster = connect("local", cpus=3.0)
+        yield cluster
+        cluster.shutdown(force=True)

@@ -1,0 +1,70 @@
+"""Every pod of every export meets the standard ``restricted`` of Kubernetes' PodSecurity.
+
+The fields are those of https://kubernetes.io/docs/concepts/security/pod-security-standards/; volumes are the
+user's, so that a ``host_path`` of hers is left as it stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
+
+from dlrover_nb.core.export import EXPORTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JOBS = {"own": JOB, "tensorflow": replace(JOB, foreign=TENSORFLOW), "torch": replace(JOB, foreign=TORCH)}
+WITH_PODS = [kind for kind in WRITTEN if kind != "scaleplan"]  # which changes the plan of pods that are there
+CASES = [(kind, name) for kind in WITH_PODS for name, job in JOBS.items() if fits(kind, job)]
+
+
+def pods_in(document: Any) -> Iterator[dict[str, Any]]:
+    """Yield the specs of pods; those of an ElasticJob's roles without a program are never made."""
+    if isinstance(document, dict):
+        if "containers" in document and any("image" in each for each in document["containers"]):
+            yield document
+        for value in document.values():
+            yield from pods_in(value)
+    elif isinstance(document, (list, tuple)):
+        for value in document:
+            yield from pods_in(value)
+
+
+@pytest.mark.parametrize(("kind", "job"), CASES)
+def test_each_pod_is_restricted(kind: str, job: str) -> None:
+    pods = list(pods_in(EXPORTERS[kind](JOBS[job], PLAN, TOLD, OPTIONS)))
+    assert pods
+    for pod in pods:
+        context = pod["securityContext"]
+        assert context["runAsNonRoot"] is True
+        assert context["runAsUser"] > 0
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        for container in (*pod["containers"], *pod.get("initContainers", ())):
+            own = container["securityContext"]
+            assert own["allowPrivilegeEscalation"] is False
+            assert own["capabilities"] == {"drop": ["ALL"]}
+            assert not own.get("privileged")
+            assert all("hostPort" not in port for port in container.get("ports", ()))
+
+
+@pytest.mark.parametrize("kind", WITH_PODS)
+def test_our_own_programs_run_by_the_python_that_the_job_names(kind: str) -> None:
+    job = replace(JOB, kubernetes=replace(JOB.kubernetes, python="/opt/conda/bin/python"))
+    commands = [
+        container["command"]
+        for pod in pods_in(EXPORTERS[kind](job, PLAN, TOLD, OPTIONS))
+        for container in pod["containers"]
+    ]
+    assert commands
+    assert all(command[0] == "/opt/conda/bin/python" for command in commands)
+
+
+@pytest.mark.parametrize(("kind", "job"), CASES)
+def test_all_objects_go_to_the_namespace_that_was_asked_for(kind: str, job: str) -> None:
+    documents = EXPORTERS[kind](JOBS[job], PLAN, TOLD, replace(OPTIONS, namespace="ads"))
+    assert {document["metadata"]["namespace"] for document in documents} == {"ads"}
