@@ -25,6 +25,7 @@ import panel as pn
 from bokeh.models import Div, UIElement
 from panel.io.notebook import block_comm, patch_inline_stylesheets
 from panel.io.resources import LOCAL_DIST
+from panel.io.state import set_curdoc
 
 from dlrover_nb.widgets import theme
 from dlrover_nb.widgets.slider import Slider
@@ -86,7 +87,7 @@ class RenderTarget:
         self._root = self  # the target in the cell: this one, or the one that contains it
         self.lock = lock or threading.RLock()
         self._queued = False
-        self._doc = pn.state.curdoc if pn.state.curdoc and pn.state.curdoc.session_context else None
+        self._doc = _session()
         self._is_connected = False  # a notebook's page has rendered the view, and is not gone
         if self._doc is not None:
             self._soon = _soon(self._doc)
@@ -148,7 +149,8 @@ class RenderTarget:
 
     def _flush_page(self) -> None:
         self._queued = False
-        self._show()  # not held by Panel: it drops changes of sessions that it considers unconnected
+        with set_curdoc(self._doc):
+            self._show()  # not held by Panel: it drops changes of sessions that it considers unconnected
 
     def _flush_notebook(self) -> None:
         later: list[RenderTarget] | None = getattr(_TAKING_IN, "later", None)
@@ -204,6 +206,16 @@ class RenderTarget:
             self.layout.css_classes = ["dlrover-live", "dlrover-live-on"]
         self._is_connected = True
         self._on_connect()
+
+
+def _session() -> Document | None:
+    """Return the document of the session that this thread serves; None in a cell.
+
+    Panel's public `curdoc` falls back to Bokeh's, which is one list for all threads: while a server in
+    another thread of a kernel draws a page, a new cell would be taken for that page and stay blank.
+    """
+    doc = pn.state._curdoc.get()  # noqa: SLF001 - the public one falls back
+    return doc if doc and doc.session_context else None
 
 
 def _soon(doc: Document) -> Callable[..., object]:

@@ -2,12 +2,14 @@
 
 import json
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import builders as b
 import pytest
 from bokeh.document import Document
+from bokeh.io.doc import _PATCHED_CURDOCS
 from bokeh.models import Axis, Button, Div, ImportedStyleSheet, Plot
 from chromium import outside
 from masters import Master
@@ -139,6 +141,22 @@ def page(view, screen) -> Page:
     accept = page.doc.get_model_by_id(screen.buttons.accept.id)
     assert accept.label == "Accept p2", "the view is not in the page"
     return page
+
+
+@pytest.fixture
+def drawn_elsewhere(session) -> Iterator[None]:
+    """Have a served page drawn meanwhile by a server in another thread of this process, and broken off."""
+    _PATCHED_CURDOCS.append(weakref.ref(session))
+    yield
+    _PATCHED_CURDOCS.pop()
+
+
+def test_a_cell_is_not_taken_for_a_page_that_a_server_of_the_kernel_draws_meanwhile(
+    drawn_elsewhere, page, session
+):
+    """Bokeh keeps the current documents of all threads in one list, and one that failed stays in it."""
+    assert not page.differences()
+    assert not session.session_callbacks
 
 
 def answered(view) -> bool:

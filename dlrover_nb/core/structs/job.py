@@ -232,7 +232,8 @@ class JobSpec:
     global_batch
         Samples of one mini-batch of all workers together (the B of m = B/w): the workers that train share it,
         however many there are, and `batch_size` is the unit of shards alone. None: `batch_size` holds for
-        each worker, so more workers make a larger step.
+        each worker, so more workers make a larger step. A job of another program divides its batch itself:
+        there it counts in the model alone, and a step of unknown size counts as `batch_size`.
     n_epoch
         Passes over the training rows.
     shard_batches
