@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 make=${MAKE:-make}
 unset PYTHONDONTWRITEBYTECODE # images set it; here hundreds of processes import the same modules
+unset VIRTUAL_ENV # of an activated shell: IPython warns where another environment runs, and the second Python is one
 seconds=build/part-seconds
 mkdir -p build
 : >"$seconds"
