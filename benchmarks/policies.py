@@ -12,8 +12,10 @@ A job takes `--hours` on the oracle's plan. DLRover is the product's own control
 
     python benchmarks/policies.py --shared ../shared [--jobs 8 --hours 4 --objective speed]
 
-Beside it, DLRover alone under several noises and seeds: JCT over the oracle, begun small and on the best
-plan, and how many jobs end on a slower plan than they began with.
+Beside it, DLRover alone under several noises and seeds, begun small and on the best plan: time and core
+hours over the oracle's, speed of the last plan over the best plan's, changes of plan, returns to plans that
+were left, and how many jobs end on a slower plan than they began with. The same where all speeds halve on
+the way (`_drift`), as when other jobs fill the network: what was measured before looks twice as fast then.
 """
 
 from __future__ import annotations
@@ -23,183 +25,28 @@ import itertools
 import json
 import math
 import statistics
-from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from policy_cases import MACHINES, Case, aimed, table_cases, terms_cases, user_plans
+from policy_cases import MACHINES, Case, aimed, drifting, table_cases, terms_cases, user_plans
+from policy_runs import SETTINGS, Baseline, Ours, Run, Runner, Still, simulate
 from simulated_day import day
 
-from dlrover_nb.core.baselines import JobState, elastic_scheduling, optimus
-from dlrover_nb.core.controller import Controller, ControllerSettings
+from dlrover_nb.core.baselines import elastic_scheduling, optimus
 from dlrover_nb.core.controller.auto_policy import AutoSettings
-from dlrover_nb.core.controller.windows import SteadyWindows
-from dlrover_nb.core.planner import PlannerSettings, axes_key, warm_start
-from dlrover_nb.core.simulator import (
-    Faults,
-    SimulatedJob,
-    SimulatedWorld,
-    TableTruth,
-    TermsTruth,
-    WorldSettings,
-)
+from dlrover_nb.core.planner import warm_start
+from dlrover_nb.core.simulator import SimulatedJob, TableTruth, TermsTruth
 from dlrover_nb.core.structs.capacity import Capacity
-from dlrover_nb.core.structs.events import (
-    Event,
-    JobSubmitted,
-    NodeReported,
-    PlanApplied,
-    ProgressMade,
-    Scale,
-    Ticked,
-)
-from dlrover_nb.core.structs.job import JobPhase, Objective
-from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob
+from dlrover_nb.core.structs.job import Objective
+from dlrover_nb.core.structs.past import JobTraits, PastJob
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from dlrover_nb.core.controller import ControllerSettings
 
-    from dlrover_nb.core.baselines import Policy
-    from dlrover_nb.core.planner import Axes
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.samples import ProfileSample
-
-REPORT_S = 15.0
-DECIDE_S = 180.0  # "every three minutes" (DLRover-RM section 6.2)
-QUIET = Faults(failures_per_day=0, slow_per_day=0)
-SETTINGS = ControllerSettings(
-    window_s=REPORT_S,
-    max_window_s=8 * REPORT_S,
-    settle_s=REPORT_S,
-    refit_s=1200.0,
-    refit_growth=0.5,
-    cool_down_s=6 * REPORT_S,
-    memory_check_s=1200.0,
-    planner=PlannerSettings(experiment_s=8 * REPORT_S),
-)
-
-
-class Runner(Protocol):
-    """Decides for one job."""
-
-    def hear(self, event: Event) -> ResourcePlan | None: ...
-
-
-class Still:
-    """Leaves the job as it is."""
-
-    def hear(self, event: Event) -> ResourcePlan | None:
-        del event
-        return None
-
-
-class Ours:
-    """The product's controller."""
-
-    def __init__(self, settings: ControllerSettings) -> None:
-        self._settings = settings
-        self._controller: Controller | None = None
-        self.fit: FitSummary | None = None
-
-    def hear(self, event: Event) -> ResourcePlan | None:
-        target = None
-        if isinstance(event, JobSubmitted):
-            self._controller = Controller(event, self._settings)
-            return None
-        assert self._controller is not None
-        for order in self._controller.handle(event):
-            if isinstance(order, Scale):
-                target = order.target
-            elif isinstance(order.record, FitSummary):
-                self.fit = order.record
-        return target
-
-
-class Baseline:
-    """Calls a baseline policy at every decision interval, with the same steady windows as ours."""
-
-    def __init__(self, policy: Policy, settings: ControllerSettings, global_batch: int | None) -> None:
-        self._policy, self._settings, self._global_batch = policy, settings, global_batch
-        self._samples: dict[ResourcePlan, deque[ProfileSample]] = {}
-        self._n_done, self._decided_s = 0, 0.0
-        self._plan: ResourcePlan | None = None
-
-    def hear(self, event: Event) -> ResourcePlan | None:
-        match event:
-            case JobSubmitted():
-                self._job = event
-                self._windows = SteadyWindows(self._settings, event.spec)
-            case NodeReported():
-                if event.plan != self._plan:
-                    self._restart(event.plan, event.at_s)
-                for window in self._windows.add(event.sample, event.at_s):
-                    kept = self._samples.setdefault(window.plan, deque(maxlen=self._settings.n_kept))
-                    kept.append(window)
-            case PlanApplied():
-                self._restart(event.plan, event.at_s)
-            case ProgressMade():
-                self._n_done = event.n_sample_done
-            case Ticked() if self._plan is not None and event.at_s >= self._decided_s + DECIDE_S:
-                self._decided_s = event.at_s
-                return self._decide(self._plan)
-            case _:
-                pass
-        return None
-
-    def _restart(self, plan: ResourcePlan | None, at_s: float) -> None:
-        self._plan = plan
-        self._windows.restart(plan, at_s)
-
-    def _decide(self, plan: ResourcePlan) -> ResourcePlan | None:
-        if plan not in self._samples:
-            return None
-        spec = self._job.spec
-        state = JobState(
-            plan,
-            tuple(sample for kept in self._samples.values() for sample in kept),
-            max(self._job.n_sample_total - self._n_done, 0),
-            spec.bounds,
-            self._job.capacity,
-            spec.batch_size,
-            global_batch=self._global_batch,
-        )
-        return self._policy(state)
-
-
-@dataclass(frozen=True)
-class Run:
-    jct_s: float
-    core_h: float
-    n_change: int
-    n_return: int  # changes to a plan that ran before, ways back from experiments included
-    last: ResourcePlan
-
-
-def simulate(job: SimulatedJob, runner: Runner, seed: int, noise: float) -> Run:
-    """Run a job whose windows and nodes differ by `noise`, the standard deviation of log speed."""
-    settings = WorldSettings(report_s=REPORT_S, faults=replace(QUIET, speed_noise=noise, node_noise=noise))
-    world = SimulatedWorld(MACHINES, rng=np.random.default_rng(seed), settings=settings)
-    sim, plans = world.submit(job), [axes_key(job.spec.plan)]
-    while world.next_at_s < math.inf:
-        _, told = world.step()
-        for name, event in told:
-            target = runner.hear(event)
-            if target is not None:
-                plans.append(axes_key(target))
-                world.obey(name, Scale("policy", target))
-    if sim.phase is not JobPhase.SUCCEEDED or sim.ended_at_s is None:
-        raise RuntimeError(f"{job.spec.name} has {sim.phase}: {sim.message}")
-    jct_s, core_h = sim.ended_at_s - sim.started_at_s, sim.progress.core_s / 3600
-    return Run(jct_s, core_h, len(plans) - 1, n_returns(plans), sim.target)
-
-
-def n_returns(plans: Sequence[Axes]) -> int:
-    """Count the changes that led to a plan that was left before; memory alone is no other plan."""
-    changes = enumerate(itertools.pairwise(plans))
-    return sum(after != before and after in plans[:i] for i, (before, after) in changes)
+DRIFT, DRIFTS_AT = 0.5, 0.4  # of all speeds; after this part of the time that the oracle would take
 
 
 # the comparison
@@ -263,11 +110,9 @@ def ratio(rows: list[dict[str, list[Run]]], policy: str, ours_is: str) -> float:
 
 def final_speed(rows: list[tuple[Case, dict[str, list[Run]]]], policy: str) -> float:
     """Return the true speed of the plan that a policy ended on over that of the best: geometric mean."""
-    logs = []
-    for case, row in rows:
-        truth, m = case.job.truth, case.job.spec.batch_size
-        logs.append(math.log(truth.speed(row[policy][0].last, m) / truth.speed(case.best, m)))
-    return math.exp(statistics.fmean(logs))
+    return statistics.geometric_mean(
+        case.speed(row[policy][0].last) / case.speed(case.best) for case, row in rows
+    )
 
 
 def change_counts(rows: list[dict[str, list[Run]]]) -> dict[str, int]:
@@ -283,22 +128,35 @@ def change_counts(rows: list[dict[str, list[Run]]]) -> dict[str, int]:
 def under_noise(
     cases: list[Case], settings: ControllerSettings, noise: float, n_seed: int
 ) -> dict[str, object]:
-    """Return JCT over the oracle's, begun small and on the best plan, and jobs that end slower than begun."""
-    line: dict[str, object] = {}
-    for mark, is_best in (("", False), ("_from_best", True)):
-        logs, n_slower = [], 0
-        for case, seed in itertools.product(cases, range(n_seed)):
-            job, truth, m = case.job, case.job.truth, case.job.spec.batch_size
-            if is_best:
-                job = replace(job, spec=replace(job.spec, plan=case.best))
-            run = simulate(job, Ours(settings), seed, noise)
-            oracle = simulate(case.on(case.best), Still(), seed, noise)
-            logs.append(math.log(run.jct_s / oracle.jct_s))
-            n_slower += truth.speed(run.last, m) < truth.speed(job.spec.plan, m) * (1 - 1e-9)
-        key = f"{mark}_noise_{noise:g}"
-        line[f"over_oracle{key}"] = round(math.exp(statistics.fmean(logs)), 4)
-        line[f"n_slower{key}"] = f"{n_slower} of {len(logs)}"
-    return line
+    """Return the figures of DLRover alone, begun small and on the best plan, under one noise."""
+    line = alone(cases, settings, noise, n_seed, f"_noise_{noise:g}")
+    return line | alone(
+        [begun_best(case) for case in cases], settings, noise, n_seed, f"_from_best_noise_{noise:g}"
+    )
+
+
+def begun_best(case: Case) -> Case:
+    """Return a job that begins on its best plan."""
+    return replace(case, job=replace(case.job, spec=replace(case.job.spec, plan=case.best)))
+
+
+def alone(
+    cases: list[Case], settings: ControllerSettings, noise: float, n_seed: int, mark: str
+) -> dict[str, object]:
+    """Return what DLRover makes of the jobs, against their best plans: geometric means, and counts of all."""
+    time, speed, cores, n_change, n_return, n_slower = [], [], [], 0, 0, 0
+    for case, seed in itertools.product(cases, range(n_seed)):
+        run = simulate(case.job, Ours(settings), seed, noise)
+        oracle = simulate(case.on(case.best), Still(), seed, noise)
+        time.append(run.jct_s / oracle.jct_s)
+        cores.append(run.core_h / oracle.core_h)
+        speed.append(case.speed(run.last) / case.speed(case.best))
+        n_change, n_return = n_change + run.n_change, n_return + run.n_return
+        n_slower += case.speed(run.last) < case.speed(case.job.spec.plan) * (1 - 1e-9)
+    means = {"over_oracle": time, "final_speed": speed, "core_h_over_oracle": cores}
+    line: dict[str, object] = {f"{k}{mark}": round(statistics.geometric_mean(x), 4) for k, x in means.items()}
+    counts = {"n_change": n_change, "n_return": n_return, "n_slower": f"{n_slower} of {len(time)}"}
+    return line | {f"{key}{mark}": n for key, n in counts.items()}
 
 
 def show(case: Case, runs: dict[str, list[Run]]) -> None:
@@ -358,6 +216,8 @@ def main() -> None:
     line |= change_counts(both)
     for noise in options.noises:
         line |= under_noise(cases, settings, noise, options.seeds)
+    drifted = [drifting(case, DRIFT, DRIFTS_AT * options.hours * 3600) for case in cases]
+    line |= alone(drifted, settings, options.noise, options.seeds, "_drift")
     if not options.no_day:
         arrivals = options.shared / "data" / "pollux_adaptdl" / "workloads.csv.gz"
         line |= day(100, SETTINGS, arrivals if arrivals.exists() else None, options.seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job import JobSpec, Mode, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.samples import TimeSplit
 from dlrover_nb.core.warmstart import into_space
 
 if TYPE_CHECKING:
@@ -38,6 +39,34 @@ class Case:
 
     def on(self, plan: ResourcePlan) -> SimulatedJob:
         return replace(self.job, spec=replace(self.job.spec, plan=plan, mode=Mode.MANUAL))
+
+    def speed(self, plan: ResourcePlan) -> float:
+        """Return the true samples per second of a plan, now."""
+        return self.job.truth.speed(plan, self.job.spec.batch_of(plan.worker.count))
+
+
+class Drifting:
+    """The speeds of a truth, all multiplied by a factor from a moment on; the run sets `at_s`."""
+
+    def __init__(self, truth: SpeedTruth, factor: float, from_s: float) -> None:
+        self._truth, self._factor, self._from_s = truth, factor, from_s
+        self.at_s = 0.0
+
+    def speed(self, plan: ResourcePlan, batch_size: int) -> float:
+        return self._truth.speed(plan, batch_size) * self._now
+
+    def split(self, plan: ResourcePlan, batch_size: int) -> TimeSplit:
+        parts = self._truth.split(plan, batch_size)
+        return TimeSplit(**{f.name: getattr(parts, f.name) / self._now for f in fields(parts)})
+
+    @property
+    def _now(self) -> float:
+        return 1.0 if self.at_s < self._from_s else self._factor
+
+
+def drifting(case: Case, factor: float, from_s: float) -> Case:
+    """Return a job whose speeds change by a factor after so many seconds; the best plan stays the best."""
+    return replace(case, job=replace(case.job, truth=Drifting(case.job.truth, factor, from_s)))
 
 
 def best_plan(spec: JobSpec, truth: SpeedTruth) -> ResourcePlan:

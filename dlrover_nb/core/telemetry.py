@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -17,6 +17,8 @@ from dlrover_nb.core.structs.samples import TimeSplit
 from dlrover_nb.core.structs.snapshot import SeriesChunk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dlrover_nb.core.structs.samples import NodeSample
     from dlrover_nb.core.structs.shards import ShardCounts
 
@@ -108,6 +110,29 @@ class JobTelemetry:
     def _number(self) -> int:
         self._next += 1
         return self._next - 1
+
+
+def thinned(series: SeriesChunk, *, n_job_row: int = 600, n_node_row: int = 3000) -> SeriesChunk:
+    """Return the series with fewer rows, evenly over its time, ends included: what is kept of an ended job.
+
+    Each node keeps as many as the others, so that one that was there for a minute is still seen.
+    """
+    n_row = len(series.job.get("at_s", ()))
+    rows_of: dict[float | str, list[int]] = {}
+    for i, node in enumerate(series.node.get("node", ())):
+        rows_of.setdefault(node, []).append(i)
+    n_each = max(n_node_row // max(len(rows_of), 1), 2)
+    kept = sorted(rows[i] for rows in rows_of.values() for i in _evenly(len(rows), n_each))
+    return replace(
+        series,
+        job={name: [column[i] for i in _evenly(n_row, n_job_row)] for name, column in series.job.items()},
+        node={name: [column[i] for i in kept] for name, column in series.node.items()},
+    )
+
+
+def _evenly(n: int, most: int) -> Iterable[int]:
+    """Return indices below n, `most` at most, the first and the last among them."""
+    return range(n) if n <= most else sorted({round(i * (n - 1) / (most - 1)) for i in range(most)})
 
 
 def _since(rows: deque[tuple[int, Row]], cursor: int) -> list[Row]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.shards import ShardCounts
-from dlrover_nb.core.telemetry import JOB_COLUMNS, NODE_COLUMNS, SPLIT_COLUMNS, JobTelemetry
+from dlrover_nb.core.telemetry import JOB_COLUMNS, NODE_COLUMNS, SPLIT_COLUMNS, JobTelemetry, thinned
 
 
 def node(at_s: float) -> NodeSample:
@@ -80,3 +81,33 @@ def test_rows_carry_shards_rates_and_the_parts_of_an_iteration():
     assert sum(chunk.node[name][0] for name in SPLIT_COLUMNS) == pytest.approx(split.total_s)
     assert [chunk.job[name][0] for name in ("todo", "doing", "done")] == [3.0, 1.0, 2.0]
     assert math.isnan(chunk.job["todo"][1])
+
+
+@settings(deadline=None)
+@given(
+    lives=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 40)), max_size=8),
+    n_job_row=st.integers(2, 30),
+    n_node_row=st.integers(16, 60),
+)
+def test_thinned_rows_keep_the_ends_of_the_job_and_of_every_node_in_order(lives, n_job_row, n_node_row):
+    telemetry = JobTelemetry()
+    for at_s in range(60):
+        telemetry.record_job(float(at_s), 1000.0, 2, 1)
+        for i, (first, n) in enumerate(lives):
+            if first <= at_s < first + n:
+                telemetry.record_node(replace(node(float(at_s)), node=f"w{i}"))
+    whole = telemetry.read()
+    thin = thinned(whole, n_job_row=n_job_row, n_node_row=n_node_row)
+    assert len(thin.job["at_s"]) == min(n_job_row, 60)
+    assert (thin.job["at_s"][0], thin.job["at_s"][-1]) == (0.0, 59.0)
+    assert len(thin.node["at_s"]) <= n_node_row
+    assert thin.node["at_s"] == sorted(thin.node["at_s"])
+    assert thin.cursor == whole.cursor
+    for i in range(len(lives)):
+        own, kept = times(whole, f"w{i}"), times(thin, f"w{i}")
+        assert set(kept) <= set(own)
+        assert (kept[0], kept[-1]) == (own[0], own[-1])
+
+
+def times(chunk, name):
+    return [at_s for at_s, each in zip(chunk.node["at_s"], chunk.node["node"], strict=True) if each == name]

@@ -1,7 +1,7 @@
 """A job that ended and whose master is gone: its last snapshot answers the calls that it can.
 
-A saved snapshot is compressed; where it is still too large, parts that the history keeps too are dropped,
-oldest first.
+A saved snapshot is compressed; where it is still too large, its telemetry is dropped, and then parts that the
+history keeps too, oldest first.
 """
 
 from __future__ import annotations
@@ -40,15 +40,18 @@ _SNAPSHOTS: Tagged[JobSnapshot] = Tagged(JobSnapshot)
 class FinishedJob(CallLink):
     """Answers for a job whose master is gone; every call that needs a master is refused.
 
+    Telemetry is answered from its start alone: a reader with a cursor followed the job and has finer rows.
+
     Parameters
     ----------
     snapshot
-        The last one.
+        The last one, with the telemetry that is kept.
     """
 
     def __init__(self, snapshot: JobSnapshot) -> None:
         super().__init__()
-        self._last = snapshot
+        self._series = snapshot.series or SeriesChunk(0, {}, {})
+        self._last = replace(snapshot, series=None)
 
     def send(self, call: Call) -> Answer:
         """Answer from the last snapshot."""
@@ -58,7 +61,7 @@ class FinishedJob(CallLink):
             case AskSummary():
                 return replace(summarize(self._last), live=False)
             case AskSeries(cursor):
-                return SeriesChunk(cursor, {}, {})
+                return self._series if cursor == 0 else SeriesChunk(cursor, {}, {})
             case AskLogs():
                 return Lines(())
             case AskModel():
@@ -74,7 +77,10 @@ class FinishedJob(CallLink):
 
 
 def pack_snapshot(snapshot: JobSnapshot, *, most_bytes: int) -> bytes:
-    """Return a snapshot, compressed; where it is too large, without its oldest samples and lines."""
+    """Return a snapshot, compressed; where too large, without telemetry or its oldest samples and lines."""
+    if len(data := zlib.compress(_SNAPSHOTS.pack(snapshot), 6)) <= most_bytes:
+        return data
+    snapshot = replace(snapshot, series=None)
     keep = max(len(getattr(snapshot, name)) for name in _LONG)
     while len(data := zlib.compress(_SNAPSHOTS.pack(snapshot), 6)) > most_bytes and keep:
         keep //= 2

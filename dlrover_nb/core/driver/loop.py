@@ -31,6 +31,7 @@ from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import Decided, Remember, RoomChanged, Ticked
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.telemetry import thinned
 
 if TYPE_CHECKING:
     import contextlib
@@ -110,6 +111,10 @@ class JobLoop(Generic[ActionT]):
     def snapshot(self) -> JobSnapshot:
         """Return the newest snapshot of the job."""
         return self._published.snapshot
+
+    def last_snapshot(self) -> JobSnapshot:
+        """Return what is kept of a job that has ended: its snapshot, with its telemetry, thinned."""
+        return replace(self.snapshot(), series=thinned(self.series()))
 
     def summary(self) -> JobSummary:
         """Return the job's line in a list of jobs."""

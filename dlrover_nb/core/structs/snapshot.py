@@ -198,6 +198,22 @@ class PlanMarker:
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesChunk:
+    """Rows of telemetry since a cursor, as columns of equal length.
+
+    Job columns: at_s, samples_per_s, workers, ps, and of the shards to train todo, doing, done (NaN where
+    they were not counted). Node columns: at_s, node, role, memory_mib, cpu_cores, iter_s, samples_per_s (0
+    for a PS), and the parts of iter_s by the names of `TimeSplit`. Pass `cursor` to the next call; `lost`
+    counts rows that had left the ring.
+    """
+
+    cursor: int
+    job: dict[str, list[float]]
+    node: dict[str, list[float | str]]
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class JobSnapshot:
     """The state of a job at one moment."""
 
@@ -245,6 +261,7 @@ class JobSnapshot:
     began_from: BeganFrom | None = None  # None: the job began with untrained parameters
     measuring: str = ""  # id of the decision whose applied plan is compared with its prediction; empty: none
     deadline: DeadlineOutlook | None = None  # None: the job has none, or nothing is known of its speed
+    series: SeriesChunk | None = None  # of what is kept of an ended job: its telemetry, thinned; else None
 
     @property
     def ran(self) -> ResourcePlan | None:
@@ -265,19 +282,3 @@ class JobSnapshot:
     def open_proposal(self) -> Proposal | None:
         """The proposal that waits for a decision."""
         return next((p for p in reversed(self.proposals) if p.status == "pending"), None)
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesChunk:
-    """Rows of telemetry since a cursor, as columns of equal length.
-
-    Job columns: at_s, samples_per_s, workers, ps, and of the shards to train todo, doing, done (NaN where
-    they were not counted). Node columns: at_s, node, role, memory_mib, cpu_cores, iter_s, samples_per_s (0
-    for a PS), and the parts of iter_s by the names of `TimeSplit`. Pass `cursor` to the next call; `lost`
-    counts rows that had left the ring.
-    """
-
-    cursor: int
-    job: dict[str, list[float]]
-    node: dict[str, list[float | str]]
-    lost: int = 0

@@ -136,7 +136,7 @@ class PodMaster:
         finally:
             if follower is not None:
                 follower.close()
-        return driver.snapshot()
+        return driver.last_snapshot()
 
     def _driver(self, owner: Doc) -> own_job.OwnJob | external_job.ExternalJob:
         history = None if os.environ.get(HISTORY_VAR) else f"sqlite:///{self._folder / 'history.db'}"

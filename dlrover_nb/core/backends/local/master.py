@@ -131,7 +131,7 @@ def run(folder: Path) -> int:
     with writing_to(folder):
         write_master(folder, MasterRecord(pid, start_time(pid), server.server_port, access))
     driver.join()
-    write_end(folder, driver.snapshot())
+    write_end(folder, driver.last_snapshot())
     may_leave.wait(LINGER_S)
     return 0
 

@@ -438,7 +438,7 @@ def test_a_deleted_job_and_another_run_of_its_name_are_told_apart(served, way, l
 
 
 def test_a_last_picture_comes_back_whole_and_a_huge_one_loses_its_oldest_parts():
-    whole = builders.snapshot()
+    whole = replace(builders.snapshot(), series=builders.series(30))
     assert end_of(end_document(whole, run="r", namespace="n")) == whole
     story = tuple(f"{i:x} {hash(str(i)):x}" for i in range(20_000))
     huge = replace(whole, story=story)

@@ -141,13 +141,17 @@ def test_other_jobs_see_what_a_job_holds(running, tmp_path):
 
 def test_an_ended_job_answers_from_its_folder_and_its_name_is_free_again(local):
     handle = local.submit(replace(SPEC, name="again"))
+    until(lambda: handle.series().node.get("at_s"), what="first reports")
     handle.stop(why="enough")
     folder = handle.link.folder
     until(lambda: read_end(folder), what="the last snapshot")
     os.kill(read_master(folder).pid, signal.SIGTERM)
     until(lambda: not read_master(folder).is_alive, what="the master's end")
     assert handle.snapshot().message.startswith("stopped by")
-    assert local.job("again").snapshot().phase is JobPhase.STOPPED
+    again = local.job("again")
+    assert again.snapshot().phase is JobPhase.STOPPED
+    assert again.series().node["at_s"], "the charts of an ended job"
+    assert not again.series(again.series().cursor).node, "a view that followed it has finer rows"
     second = local.submit(replace(SPEC, name="again"))
     assert second.link.folder != folder
     assert "2 run folders" in local.delete("again", force=True)
