@@ -9,7 +9,9 @@ reach it. Only the job's owner may read the token: it is in a Secret, or in the 
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from dlrover_nb.core.client.calls import ANSWERS, CALLS, NotBegun
 from dlrover_nb.core.client.link import CallHandler
@@ -17,6 +19,7 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.manifests.objects import READY_PATH
 from dlrover_nb.core.structs.external import StepsDone
+from dlrover_nb.core.structs.pods import CHECK_HEADER, CHECK_PATH, CodeTried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,13 +28,14 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.calls import Answer, Call
     from dlrover_nb.core.client.link import Served
 
+T = TypeVar("T")
+
 CALL_PATH = "/call"
 ACCESS_HEADER = "X-Dlrover-Access"
 REPORT_PATH, REPORT_HEADER = "/v1/report", "X-Dlrover-Report"
 MOST_BYTES = 1 << 20  # of a request; the largest, many plans to weigh, has some KiB
 SERVER = {"threads": 8, "max_request_body_size": 4 * MOST_BYTES}  # larger ones are not received
 _ACCESS_KEY = "HTTP_" + ACCESS_HEADER.upper().replace("-", "_")
-_REPORT_KEY = "HTTP_" + REPORT_HEADER.upper().replace("-", "_")
 _BINARY, _TEXT = "application/octet-stream", "text/plain"
 
 
@@ -41,6 +45,16 @@ class Response(NamedTuple):
     status: str
     body: bytes
     kind: str = _TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Generic[T]):
+    """Reports that programs in pods may send: their kind, their token and its header, and who hears them."""
+
+    kind: type[T]
+    header: str
+    token: bytes
+    hear: Callable[[T], None]
 
 
 class MasterService:
@@ -53,7 +67,7 @@ class MasterService:
     """
 
     def __init__(self, access: str) -> None:
-        self._reports: tuple[bytes, Callable[[StepsDone], None]] | None = None
+        self._takers: dict[str, Callable[[Mapping[str, Any]], Response]] = {}
         self._access = access.encode()
         self._calls: CallHandler | None = None
         self._not_begun = NotBegun("its master is starting")
@@ -68,7 +82,13 @@ class MasterService:
 
     def take_reports(self, token: str, report: Callable[[StepsDone], None]) -> None:
         """Accept steps that external programs report with this token from now on."""
-        self._reports = token.encode(), report
+        taken = Taken(StepsDone, REPORT_HEADER, token.encode(), report)
+        self._takers[REPORT_PATH] = partial(take_report, taken=taken)
+
+    def take_check(self, token: str, hear: Callable[[CodeTried], None]) -> None:
+        """Accept what came of a user's code from the pod that tries it with this token, from now on."""
+        taken = Taken(CodeTried, CHECK_HEADER, token.encode(), hear)
+        self._takers[CHECK_PATH] = partial(take_report, taken=taken)
 
     def serve(self, served: Served) -> None:
         """Answer calls about this job from now on."""
@@ -78,10 +98,8 @@ class MasterService:
         self, environ: Mapping[str, Any], start_response: Callable[[str, list[tuple[str, str]]], object]
     ) -> Iterable[bytes]:
         """Answer one request; the WSGI entry point."""
-        if self._reports is not None and environ["PATH_INFO"] == REPORT_PATH:
-            response = take_report(environ, *self._reports)
-        else:
-            response = respond(environ, access=self._access, answer=self._answer)
+        take = self._takers.get(environ["PATH_INFO"])
+        response = take(environ) if take else respond(environ, access=self._access, answer=self._answer)
         head = [("Content-Type", response.kind), ("Content-Length", str(len(response.body)))]
         start_response(response.status, head)
         return [response.body]
@@ -121,15 +139,16 @@ def respond(environ: Mapping[str, Any], *, access: bytes, answer: Callable[[Call
     return Response("200 OK", ANSWERS.pack(answer(call)), _BINARY)
 
 
-def take_report(environ: Mapping[str, Any], token: bytes, report: Callable[[StepsDone], None]) -> Response:
-    """Return the answer to a program that reports its steps."""
-    if not hmac.compare_digest(str(environ.get(_REPORT_KEY, "")).encode(), token):
-        return Response("401 Unauthorized", b"this needs the report token of the job")
+def take_report(environ: Mapping[str, Any], taken: Taken[Any]) -> Response:
+    """Return the answer to a program that reports."""
+    token = environ.get("HTTP_" + taken.header.upper().replace("-", "_"), "")
+    if not hmac.compare_digest(str(token).encode(), taken.token):
+        return Response("401 Unauthorized", f"this needs the token of {taken.header}".encode())
     body = _body(environ) if environ["REQUEST_METHOD"] == "POST" else None
     if body is None:
         return Response("400 Bad Request", b"a report is a POST of some JSON")
     try:
-        report(from_json(body, StepsDone))
+        taken.hear(from_json(body, taken.kind))
     except WireError as error:
         return Response("400 Bad Request", str(error).encode())
     return Response("200 OK", b"heard")

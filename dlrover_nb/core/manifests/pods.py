@@ -39,14 +39,15 @@ from dlrover_nb.core.structs.pods import (
     run_name,
     state_folder,
 )
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.pods import PodJob
-    from dlrover_nb.core.structs.resources import Role
 
 MASTER_NOTE = f"{PREFIX}master"  # annotation: the endpoint of the job's master
 NODE_MODULE = "dlrover_nb.core.runtime.pod"
+CHECK_MODULE, CHECK_ROLE = "dlrover_nb.core.runtime.pod_check", "check"
 CONTAINER = "node"
 HOSTNAME = "kubernetes.io/hostname"
 SELF_END_S = 5  # grace period of a pod that others delete
@@ -72,6 +73,11 @@ def node_selector(job: str, run: str) -> str:
     return f"{JOB_LABEL}={job},{RUN_LABEL}={run},{NODE_LABEL}"
 
 
+def check_selector(job: str, run: str) -> str:
+    """Return the label selector of the pods that try the code of a run."""
+    return f"{JOB_LABEL}={job},{RUN_LABEL}={run},{ROLE_LABEL}={CHECK_ROLE}"
+
+
 def node_pod(job: PodJob, node: PodNode, *, master: str) -> Doc:
     """Return the pod of a node; the caller adds the owner.
 
@@ -94,6 +100,27 @@ def node_pod(job: PodJob, node: PodNode, *, master: str) -> Doc:
         },
         "spec": _pod_spec(job, node),
     }
+
+
+def check_pod(job: PodJob, *, mark: str, report_to: str) -> Doc:
+    """Return the pod in which a user's code is tried: a worker's, but for its program and its labels.
+
+    Parameters
+    ----------
+    mark
+        What tells it from those of other tries.
+    report_to
+        URL of the master that takes the result.
+    """
+    worker = job.spec.plan.worker
+    pod = node_pod(job, PodNode(CHECK_ROLE, Role.WORKER, worker.cpu, worker.memory_mib), master=report_to)
+    (program,) = pod["spec"]["containers"]
+    head = {
+        "name": pod_name(job.spec.name, job.run, f"{CHECK_ROLE}-{mark}"),
+        "labels": labels(job.spec.name, job.run, CHECK_ROLE),
+    }
+    program = program | {"command": [*program["command"][:-1], CHECK_MODULE]}
+    return pod | {"metadata": pod["metadata"] | head, "spec": pod["spec"] | {"containers": [program]}}
 
 
 def _pod_spec(job: PodJob, node: PodNode) -> Doc:

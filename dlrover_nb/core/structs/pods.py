@@ -6,6 +6,7 @@ change while they run are in a file that the kubelet updates. Kubernetes knows n
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass, field
 
 from dlrover_nb.core.structs.capacity import Capacity
@@ -26,6 +27,8 @@ MEMORY_VAR = "DLROVER_NB_MEMORY_MIB"
 FOLDER_VAR = "DLROVER_NB_FOLDER"
 IP_VAR = "POD_IP"
 POD_ENV = {"HOME": "/tmp", "USER": "dlrover-nb"}  # noqa: S108 - the user id has no name and no home in an image
+
+CHECK_PATH, CHECK_HEADER = "/v1/checked", "X-Dlrover-Check"  # of the master's HTTP: what came of a try
 
 CODE_BYTES = 900 << 10  # of code in a Secret; Kubernetes allows 1 MiB in total
 
@@ -66,6 +69,30 @@ class PodJob:
     code_url: str = ""
     capacity: Capacity | None = None
     owner: str = "Job"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTried:
+    """What came of a user's code in the pod that tried it.
+
+    Parameters
+    ----------
+    error
+        What is wrong with the data or the code, in one line; empty: nothing.
+    features
+        The encoding of rows; None where something is wrong.
+    n_dense
+        Number of dense parameters of the model.
+    """
+
+    error: str = ""
+    features: FeatureSpec | None = None
+    n_dense: int = 0
+
+
+def check_token(job: PodJob) -> str:
+    """Return the token with which that pod tells its master; it allows nothing else."""
+    return hmac.new(job.access.encode(), b"check", "sha256").hexdigest()
 
 
 def run_name(job: str, run: str) -> str:

@@ -14,7 +14,7 @@ from dlrover_nb.core.backends.kubernetes.master_status import ENDED_NOTE, has_be
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD
 from dlrover_nb.core.manifests.objects import with_owner
-from dlrover_nb.core.manifests.pods import node_selector
+from dlrover_nb.core.manifests.pods import check_selector, node_selector
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
@@ -46,8 +46,9 @@ def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str, kind: Kind = JO
     leave_end(api, last, run=run, owner=owner)
     pause = {"parallelism": 0} if kind is JOB else {"suspend": True}  # dropped by the older ElasticJob
     api.patch(kind, name, {"metadata": {"annotations": {ENDED_NOTE: str(last.phase)}}, "spec": pause})
-    for pod in api.list(POD, selector=node_selector(name, run)).items:
-        api.delete(POD, pod["metadata"]["name"])
+    for selector in (node_selector(name, run), check_selector(name, run)):
+        for pod in api.list(POD, selector=selector).items:
+            api.delete(POD, pod["metadata"]["name"])
 
 
 def leave_end(api: Api, last: JobSnapshot, *, run: str, owner: Doc) -> None:

@@ -30,6 +30,7 @@ from waitress.server import create_server
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, NotThere, Unreachable
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.code_check import checked_in_pod, runs_user_code
 from dlrover_nb.core.backends.kubernetes.external_pods import ExternalPods
 from dlrover_nb.core.backends.kubernetes.halt import leave_end
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of, without_master
@@ -54,7 +55,7 @@ from dlrover_nb.core.runtime.preflight import validate_packed_job
 from dlrover_nb.core.runtime.wire import JobKeys
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import STATE
-from dlrover_nb.core.structs.pods import IP_VAR, PodJob, state_folder
+from dlrover_nb.core.structs.pods import CHECK_PATH, IP_VAR, PodJob, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +152,7 @@ class PodMaster:
         if is_known:
             setup = self._setup(KubernetesBackend(self._job, site), history)
             return own_job.resume(setup, on_progress=self._service.set_resuming)
-        job = self._prepared()
+        job = self._prepared(owner)
         assert job.features is not None
         return own_job.begin(
             job.spec,
@@ -198,13 +199,16 @@ class PodMaster:
         for node in self._nodes():
             self._api.delete(POD, node["metadata"]["name"])
 
-    def _prepared(self) -> PodJob:
+    def _prepared(self, owner: Doc) -> PodJob:
         """Return the job with what its data determine, and its code in the run folder."""
         job = self._job
         self._service.set_activity("its master validates the data and the code")
         receive(job.spec, self._folder, url=job.code_url)
         if job.features is not None:
             return job
+        if runs_user_code(job.spec):
+            url = f"http://{_host(self._ip)}:{HTTP_PORT}{CHECK_PATH}"
+            return checked_in_pod(job, self._api, self._service, owner=owner, report_to=url)
         spec, features = validate_packed_job(job.spec, self._folder)
         return replace(job, spec=spec, features=features)
 

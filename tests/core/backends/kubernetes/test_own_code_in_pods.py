@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,8 +19,6 @@ from dlrover_nb.core.structs.kubernetes import STATE, Volume
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dlrover_nb.core.client.handle import JobHandle
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
@@ -42,6 +41,29 @@ def own_model(columns):
     return Net()
 
 
+def without_rights(columns):
+    """Make the model where no account is, and nowhere else."""
+    account = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+    if account.exists():
+        raise RuntimeError(f"found {account}")
+    return own_model(columns)
+
+
+def broken(columns):
+    """Make a model that takes another number of columns."""
+    from torch import nn  # noqa: PLC0415 - as above
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = nn.Linear(columns.n_numeric + 1, 1)
+
+        def forward(self, embedded, dense):
+            return self.out(dense).squeeze(1) + embedded.sum((1, 2))
+
+    return Net()
+
+
 def end_of(job: JobHandle):
     until = time.monotonic() + LIMIT_S
     while not (last := job.snapshot()).phase.is_final:
@@ -50,18 +72,28 @@ def end_of(job: JobHandle):
     return last
 
 
-def test_a_notebooks_model_is_trained_in_pods_and_predicts_here(
-    nodes, namespace, tmp_path: Path, monkeypatch
-) -> None:
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    return folder
+
+
+@pytest.fixture
+def cluster(nodes, namespace, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", nodes.kubeconfig)
-    state = tmp_path / "state"
-    state.mkdir(mode=0o777)
-    state.chmod(0o777)
-    spec = job_from({"name": "own", "kubernetes": host_files()})
-    kube = replace(spec.kubernetes, volumes=(*spec.kubernetes.volumes, Volume(STATE, host_path=str(state))))
-    spec = replace(spec, kubernetes=replace(kube, linger_s=60.0), plan=PLAN, mode=Mode.MANUAL)
-    cluster = connect_kubernetes(namespace=namespace(nodes))
-    job = cluster.submit(spec, model=own_model)
+    return connect_kubernetes(namespace=namespace(nodes))
+
+
+def described(*volumes: Volume, **fields: object):
+    spec = job_from({"name": "own", "kubernetes": host_files(), **fields})
+    kube = replace(spec.kubernetes, volumes=(*spec.kubernetes.volumes, *volumes), linger_s=60.0)
+    return replace(spec, kubernetes=kube, plan=PLAN, mode=Mode.MANUAL)
+
+
+def test_a_notebooks_model_is_trained_in_pods_and_predicts_here(cluster, state) -> None:
+    job = cluster.submit(described(Volume(STATE, host_path=str(state))), model=own_model)
     last = end_of(job)
     assert last.phase is JobPhase.SUCCEEDED, last.message
     assert last.evaluation is not None
@@ -69,3 +101,26 @@ def test_a_notebooks_model_is_trained_in_pods_and_predicts_here(
     assert folder.stat().st_mode & 0o777 == 0o700
     assert load_model(job).evaluate().auc == pytest.approx(last.evaluation.auc, abs=1e-5)
     cluster.delete("own")
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Volume:
+    """Give rows that pods alone can read, so that the client cannot try the code on them."""
+    folder = tmp_path / "rows"
+    folder.mkdir(mode=0o755)
+    for parent in (folder, *list(folder.parents)[:3]):
+        parent.chmod(0o755)
+    lines = [f"{i % 2},{i % 7},{i / 10}" for i in range(400)]
+    (folder / "rows.csv").write_text("\n".join(["label,kind,size", *lines]) + "\n")
+    return Volume("/data", host_path=str(folder), read_only=True)
+
+
+def test_code_that_only_pods_can_try_is_tried_without_an_account(cluster, rows) -> None:
+    data = {"path": "/data/rows.csv", "label": "label", "categorical": ["kind"], "numeric": ["size"]}
+    right = end_of(cluster.submit(described(rows, data=data), model=without_rights))
+    assert right.phase is JobPhase.SUCCEEDED, right.message
+    wrong = end_of(cluster.submit(replace(described(rows, data=data), name="wrong"), model=broken))
+    assert wrong.phase is JobPhase.FAILED
+    assert "mat1 and mat2 shapes cannot be multiplied" in wrong.message
+    for name in ("own", "wrong"):
+        cluster.delete(name)
