@@ -8,6 +8,9 @@ The variables come from an annotation, which somebody may change who may not run
 are data, a line ``NAME=VALUE`` each, and only those of `rendezvous.NAMES` are set: others (``PATH``,
 ``LD_PRELOAD``) run code.
 
+A file that cannot be read tells nothing, and the program goes on: the kubelet replaces the folder around it
+with each change of another annotation. An empty one tells it to end.
+
 After a program fails, its pod waits a little before failing too: usually another program was lost, and this
 one restarts once that is replaced. If the program was killed (137, as when out of memory), the pod fails at
 once.
@@ -30,11 +33,10 @@ LINGER_S, TERM_S = 15, 10
 
 SCRIPT = f"""\
 f=${CLUSTER_VAR}; p=
-is() {{ [ "$(cat "$f" 2>/dev/null)" = "$t" ]; }}
+is() {{ r=$(cat "$f" 2>/dev/null) || return 0; [ "$r" = "$t" ]; }}
 trap '[ -z "$p" ] || {{ kill $p 2>/dev/null; wait $p; }}; exit 143' TERM INT
 while :; do
-  while [ ! -s "$f" ]; do sleep 1; done
-  t=$(cat "$f")
+  until t=$(cat "$f" 2>/dev/null) && [ "$t" ]; do sleep 1; done
   set -f; IFS='
 '
   for v in $t; do

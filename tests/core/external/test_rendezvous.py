@@ -2,7 +2,7 @@ import json
 import subprocess
 
 import pytest
-from waiting import LIMIT_S
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.external import Member, environment, program
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
@@ -65,13 +65,13 @@ def pod(tmp_path):
     """Run the lines around a command as a pod does, with files in the place of its volume."""
     running = []
 
-    def start(*command):
+    def start(*command, path="/usr/bin:/bin"):
         spec = ExternalSpec(ExternalRole(command), 1000, ps=RUN)
         cluster = tmp_path / "cluster"
         process = subprocess.Popen(
             program(spec, Role.WORKER),
             cwd=tmp_path,
-            env={"PATH": "/usr/bin:/bin", "DLROVER_NB_CLUSTER": str(cluster)},
+            env={"PATH": path, "DLROVER_NB_CLUSTER": str(cluster)},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -124,6 +124,22 @@ def test_a_program_that_is_told_nothing_any_more_is_ended_and_waits(pod):
     assert process.stdout.readline() == "ended\n"
     tell(cluster, "RANK=1")
     assert process.stdout.readline() == "up\n"
+
+
+def test_a_program_goes_on_while_its_variables_cannot_be_read(pod, tmp_path):
+    tools, reads, fails = tmp_path / "bin", tmp_path / "reads", tmp_path / "fails"
+    tools.mkdir()
+    (tools / "cat").write_text(f'#!/bin/sh\necho >> {reads}\n[ ! -e {fails} ] && exec /bin/cat "$@"\n')
+    (tools / "cat").chmod(0o755)
+    cluster, process = pod("sh", "-c", 'echo "$RANK"; exec sleep 60', path=f"{tools}:/usr/bin:/bin")
+    tell(cluster, "RANK=1")
+    assert process.stdout.readline() == "1\n"
+    fails.touch()
+    n_read = len(reads.read_text())
+    until(lambda: len(reads.read_text()) >= n_read + 3, what="reads that fail")
+    fails.unlink()
+    tell(cluster, "RANK=2")
+    assert process.stdout.readline() == "2\n"
 
 
 def test_a_program_that_failed_begins_anew_with_the_next_meeting(pod):

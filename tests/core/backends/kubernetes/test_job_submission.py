@@ -12,7 +12,7 @@ from pathlib import Path
 import builders
 import pytest
 import yaml
-from waiting import LIMIT_S
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes import submission
 from dlrover_nb.core.backends.kubernetes.api import Api, connect_api
@@ -32,6 +32,7 @@ from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE
 from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import (
+    ACCESS_REVIEW,
     CONFIG_MAP,
     JOB,
     POD,
@@ -72,9 +73,18 @@ def admin(control_plane, namespace):
 @pytest.fixture
 def cluster(control_plane, admin):
     """The namespace as alice has it: she may see no machines, so that none are missing here."""
-    cluster = KubernetesCluster(connect_api(namespace=admin.namespace, kubeconfig=control_plane.alice))
+    alice = connect_api(namespace=admin.namespace, kubeconfig=control_plane.alice)
+    until(lambda: may_create_jobs(alice), what="the role that was just bound")
+    cluster = KubernetesCluster(alice)
     yield cluster
     cluster.shutdown()
+
+
+def may_create_jobs(api: Api) -> bool:
+    """Whether the API server's authorization knows of a new binding, which takes it a moment."""
+    asked = {"verb": "create", "group": "batch", "resource": "jobs", "namespace": api.namespace}
+    answer = api.create(ACCESS_REVIEW, {"spec": {"resourceAttributes": asked}})
+    return bool(answer["status"]["allowed"])
 
 
 def left(admin: Api) -> set[str]:
