@@ -29,8 +29,6 @@ STORE = "DLROVER_NB_STORE_NOTEBOOKS"  # set: the runs below store their outputs 
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 ON_RAY = {"00_quickstart", "04_own_model"}
 ON_KUBERNETES = {"05_kubernetes"}
-# `make notebooks ONLY=kubernetes` stores it, on a machine with nodes.
-WITHOUT_OUTPUTS = {"05_kubernetes"}
 MOST_BYTES = 1_200_000  # of a notebook in the repository, with its pictures
 STORED = {"text/plain", "text/html", "image/png"}
 VARIES = "nbval-ignore-output"
@@ -100,7 +98,7 @@ def processes_below(folder):
     return found
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - WITHOUT_OUTPUTS))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_is_stored_as_it_ran_from_top_to_bottom_with_static_outputs(name):
     path = NOTEBOOKS / f"{name}.ipynb"
     assert path.stat().st_size <= MOST_BYTES
@@ -121,13 +119,7 @@ def test_a_cell_whose_output_is_not_compared_says_why_and_stores_one(name):
         assert set(tags) <= {VARIES}, "no cell is skipped, and none may fail"
         assert "NBVAL" not in source, "the tag, and a reason for people"
         assert (VARIES in tags) == bool(REASON.search(source)), source
-        assert cell["outputs"] or VARIES not in tags or name in WITHOUT_OUTPUTS, source
-
-
-@pytest.mark.parametrize("name", sorted(WITHOUT_OUTPUTS))
-def test_a_notebook_without_outputs_claims_none(name):
-    for cell in code_cells(NOTEBOOKS / f"{name}.ipynb"):
-        assert (cell["outputs"], cell["execution_count"]) == ([], None), "take it out of WITHOUT_OUTPUTS"
+        assert cell["outputs"] or VARIES not in tags, source
 
 
 def test_mistakes_in_magics_and_charts_without_a_picture_are_noticed_wherever_they_are(home, tmp_path):
