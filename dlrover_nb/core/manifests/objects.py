@@ -33,6 +33,7 @@ from dlrover_nb.core.manifests.parts import (
     variables,
     volumes,
 )
+from dlrover_nb.core.manifests.podspec import with_own
 from dlrover_nb.core.manifests.rights import master_rights, role
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
@@ -81,17 +82,18 @@ def with_owner(document: Doc, owner: Mapping[str, Any]) -> Doc:
 
 def master_job(job: PodJob, *, namespace: str) -> Doc:
     """Return the Job that keeps a master's pod running, paused."""
-    head = _head(job, job.spec.name, namespace)
-    pod = labels(job.spec.name, job.run, MASTER_ROLE)
+    kube = job.spec.kubernetes
+    head = _head(job, job.spec.name, namespace) | {"annotations": {OWNER_NOTE: job.spec.owner}}
+    pod = {"labels": labels(job.spec.name, job.run, MASTER_ROLE)}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": head | {"annotations": {OWNER_NOTE: job.spec.owner}},
+        "metadata": with_own(head, kube),
         "spec": {
             "parallelism": 0,
             "completions": 1,
             "backoffLimit": N_RETRY,
-            "template": {"metadata": {"labels": pod}, "spec": master_pod(job)},
+            "template": {"metadata": with_own(pod, kube), "spec": master_pod(job)},
         },
     }
 

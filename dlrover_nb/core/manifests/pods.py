@@ -26,6 +26,7 @@ from dlrover_nb.core.manifests.parts import (
     variables,
     volumes,
 )
+from dlrover_nb.core.manifests.podspec import with_own
 from dlrover_nb.core.runtime.limits import thread_variables
 from dlrover_nb.core.structs.pods import (
     CPU_VAR,
@@ -84,14 +85,15 @@ def node_pod(job: PodJob, node: PodNode, *, master: str) -> Doc:
     master
         The endpoint of the job's master.
     """
+    head = {
+        "name": pod_name(job.spec.name, job.run, node.id),
+        "labels": labels(job.spec.name, job.run, str(node.role), node.id),
+        "annotations": {MASTER_NOTE: master},
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": pod_name(job.spec.name, job.run, node.id),
-            "labels": labels(job.spec.name, job.run, str(node.role), node.id),
-            "annotations": {MASTER_NOTE: master},
-        },
+        "metadata": with_own(head, job.spec.kubernetes),
         "spec": _pod_spec(job, node),
     }
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.kubernetes_labels import check_annotations, check_labels
 
 DEFAULT_IMAGE = "dlrover-nb:0.1.0"
 STATE = "/dlrover-nb/state"  # where run folders lie in pods; a volume here outlives them
@@ -78,6 +79,9 @@ class KubernetesSpec:
         (``DLROVER_NB_HISTORY``, a database URL).
     node_selector
         Labels of the machines to run on, ``KEY=VALUE`` each.
+    labels, annotations
+        Of the job's object and all its pods, ``NAME=VALUE`` each: the queue of an admission system, the name
+        of a cost centre, a word to a service mesh or an autoscaler.
     tolerations
         Tolerated taints, as ``kubectl taint`` writes them: ``KEY=VALUE:EFFECT``, ``KEY:EFFECT`` or ``KEY``.
     priority_class
@@ -110,6 +114,8 @@ class KubernetesSpec:
     env: tuple[str, ...] = ()
     env_secrets: tuple[str, ...] = ()
     node_selector: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
     tolerations: tuple[str, ...] = ()
     priority_class: str = ""
     spread: bool = True
@@ -132,6 +138,8 @@ class KubernetesSpec:
             for item in getattr(self, name):
                 if not item.partition("=")[1] or item.startswith("="):
                     raise InvalidValueError(f"{name} must hold NAME=VALUE, got {item!r}")
+        check_labels(self.labels)
+        check_annotations(self.annotations)
         for text in self.tolerations:
             _check_toleration(text)
         mounts = [volume.mount.rstrip("/") for volume in self.volumes]

@@ -257,11 +257,10 @@ def _try_pod(api: Api, pod: Doc) -> None:
 
 def _of_template(job: Doc) -> Doc:
     template = job["spec"]["template"]
-    name = f"{job['metadata']['name']}-try"
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": template["metadata"]["labels"]},
+        "metadata": template["metadata"] | {"name": f"{job['metadata']['name']}-try"},
         "spec": template["spec"],
     }
 

@@ -36,6 +36,8 @@ EVERYTHING = KubernetesSpec(
     env_secrets=("storage",),
     node_selector=("disk=ssd",),
     tolerations=("gpu=yes:NoSchedule",),
+    labels=("kueue.x-k8s.io/queue-name=ads", "team="),
+    annotations=("cluster-autoscaler.kubernetes.io/safe-to-evict=false",),
 )
 OURS = replace(JOB, kubernetes=EVERYTHING)
 CASES = [
