@@ -18,8 +18,9 @@ A job of our own comes with our master (`own_elasticjob`). An external job's rol
 command, which find DLRover's master and each other by the variables that DLRover sets. Torch has no parameter
 servers, only workers.
 
-The job's own labels and annotations (`kubernetes.labels`) stand on the ElasticJob, and on pod templates of the
-present schema alone: in the older one their metadata has no fields, and the API server would drop them silently.
+The job's own labels and annotations (`kubernetes.labels`) stand on the ElasticJob, and on pod templates of
+the present schema alone: in the older one their metadata has no fields, and the API server would drop them
+silently.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from dlrover_nb.core.export.provenance import (
     Context,
     Provenance,
     context,
-    notes_of,
 )
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template
 from dlrover_nb.core.structs.external import Framework

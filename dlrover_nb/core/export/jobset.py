@@ -18,7 +18,7 @@ from dlrover_nb.core.export.alone import job_file, whole
 from dlrover_nb.core.export.groups import child, group, items
 from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, program, top
 from dlrover_nb.core.export.provenance import Context, Provenance, context
-from dlrover_nb.core.manifests.podspec import pod_spec, pod_template
+from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
@@ -145,7 +145,7 @@ def _document(told: Context, options: Options, spec: dict[str, object]) -> dict[
         "apiVersion": API_VERSION,
         "kind": "JobSet",
         "metadata": top(told, options),
-        "spec": spec,
+        "spec": {**spec, **ttl(told.job.kubernetes)},
     }
 
 

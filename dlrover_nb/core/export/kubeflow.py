@@ -19,7 +19,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file, whole
 from dlrover_nb.core.export.nodes import Options, fixed_plan, program, top
 from dlrover_nb.core.export.provenance import Context, Provenance, context
-from dlrover_nb.core.manifests.podspec import pod_spec, pod_template
+from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
@@ -139,7 +139,8 @@ def _replica(job: JobSpec, count: int, pod: dict[str, object], restart: str) -> 
 def _document(
     kind: _Kind, told: Context, options: Options, replicas: dict[str, dict[str, object]]
 ) -> dict[str, object]:
-    spec: dict[str, object] = {"runPolicy": {"cleanPodPolicy": "Running"}, kind.replicas: replicas}
+    policy = {"cleanPodPolicy": "Running", **ttl(told.job.kubernetes)}
+    spec: dict[str, object] = {"runPolicy": policy, kind.replicas: replicas}
     if kind.first not in replicas:
         spec["successPolicy"] = "AllWorkers"  # by default the first worker's end would end the others
     external = told.job.foreign

@@ -33,7 +33,7 @@ from dlrover_nb.core.manifests.parts import (
     variables,
     volumes,
 )
-from dlrover_nb.core.manifests.podspec import with_own
+from dlrover_nb.core.manifests.podspec import ttl, with_own
 from dlrover_nb.core.manifests.rights import master_rights, role
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
@@ -93,6 +93,7 @@ def master_job(job: PodJob, *, namespace: str) -> Doc:
             "parallelism": 0,
             "completions": 1,
             "backoffLimit": N_RETRY,
+            **ttl(kube),
             "template": {"metadata": with_own(pod, kube), "spec": master_pod(job)},
         },
     }

@@ -69,6 +69,11 @@ def with_own(metadata: Mapping[str, Any], kube: KubernetesSpec) -> dict[str, Any
     return {**metadata, **told}
 
 
+def ttl(kube: KubernetesSpec) -> dict[str, object]:
+    """Return the field of a Job, and of kinds modelled on it, by which it goes away when it has ended."""
+    return {} if kube.ttl_s is None else {"ttlSecondsAfterFinished": kube.ttl_s}
+
+
 def closed_pod(kube: KubernetesSpec) -> Group:
     """Return the fields of a pod without rights, as the standard ``restricted`` of Kubernetes asks for."""
     user = kube.run_as_user

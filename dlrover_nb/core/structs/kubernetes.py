@@ -13,6 +13,7 @@ STATE = "/dlrover-nb/state"  # where run folders lie in pods; a volume here outl
 DLROVER, AUTO, NONE = "dlrover", "auto", "none"  # values of `KubernetesSpec.operator`
 _OPERATORS = ("", DLROVER, AUTO, NONE)
 _PULL_POLICIES = ("", "Always", "IfNotPresent", "Never")
+_LONGEST_TTL_S = (1 << 31) - 1  # an int32 of the API
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -104,6 +105,9 @@ class KubernetesSpec:
     linger_s
         How long the master answers after the job's end, > 0; then its pod ends, and its last snapshot is kept
         with the Job.
+    ttl_s
+        Seconds after the end of the master's pod until the cluster deletes the Job, and with it how the job
+        ended: what stays is on volumes, and in a history. None: never.
     """
 
     image: str = ""
@@ -126,6 +130,7 @@ class KubernetesSpec:
     run_as_user: int = 65532
     operator: str = ""
     linger_s: float = 600.0
+    ttl_s: int | None = None
 
     def __post_init__(self) -> None:
         if self.pull_policy not in _PULL_POLICIES:
@@ -149,6 +154,9 @@ class KubernetesSpec:
         _check.at_least("master_memory_mib", self.master_memory_mib, 128)
         _check.at_least("run_as_user", self.run_as_user, 1, hint="pods do not run as root")
         _check.above_zero("linger_s", self.linger_s)
+        if self.ttl_s is not None:
+            _check.at_least("ttl_s", self.ttl_s, 0, hint="null keeps ended jobs")
+            _check.at_most("ttl_s", self.ttl_s, _LONGEST_TTL_S)
 
     @property
     def keeps_state(self) -> bool:

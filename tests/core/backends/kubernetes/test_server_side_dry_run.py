@@ -38,6 +38,7 @@ EVERYTHING = KubernetesSpec(
     tolerations=("gpu=yes:NoSchedule",),
     labels=("kueue.x-k8s.io/queue-name=ads", "team="),
     annotations=("cluster-autoscaler.kubernetes.io/safe-to-evict=false",),
+    ttl_s=3600,
 )
 OURS = replace(JOB, kubernetes=EVERYTHING)
 CASES = [
