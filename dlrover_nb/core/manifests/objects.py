@@ -51,7 +51,9 @@ HTTP_PORT, WIRE_PORT = 8080, 7070
 READY_PATH = "/ready"
 BEGIN_CPU = 1.0  # cores that a master may use where free: its start is a second of imports
 # Failed pods and restarts of the master before its Job is given up: drained pods count on newer servers, and
-# a long job is drained often; a program that never begins is tried for an hour or two.
+# a long job is drained often; a program that never begins is tried for an hour or two. A podFailurePolicy
+# that counts no disruptions (Kubernetes 1.26) was rejected: it demands pods that are never restarted, and a
+# master's program that fails begins again in its pod, where the run folder of a job without a volume still is.
 N_RETRY = 20
 END_GRACE_S = 10
 POD_VAR, NAMESPACE_VAR = "POD_NAME", "POD_NAMESPACE"

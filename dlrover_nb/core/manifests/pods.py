@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 MASTER_NOTE = f"{PREFIX}master"  # annotation: the endpoint of the job's master
 NODE_MODULE = "dlrover_nb.core.runtime.pod"
 CONTAINER = "node"
-HOSTNAME = "kubernetes.io/hostname"
+HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 SELF_END_S = 5  # grace period of a pod that others delete
 
 
@@ -114,7 +114,7 @@ def _pod_spec(job: PodJob, node: PodNode) -> Doc:
         "containers": [program],
         "volumes": [*found, {"name": "pod", "downwardAPI": {"items": [_master_file()]}}],
     }
-    spec |= {"affinity": _apart(job, str(node.role))} if kube.spread else {}
+    spec |= _apart(job, str(node.role)) if kube.spread else {}
     return spec if job.spec.foreign is None else as_external(spec, job, job.spec.foreign, node.role)
 
 
@@ -141,8 +141,20 @@ def _master_file() -> Doc:
 
 
 def _apart(job: PodJob, role: str) -> Doc:
-    """Return the preference that pods of a role run on different machines."""
+    """Return the preference that pods of a role run on different machines, and evenly in all zones.
+
+    Machines without a zone are as good as others, and no pod waits for either.
+    """
     own = {JOB_LABEL: job.spec.name, RUN_LABEL: job.run, ROLE_LABEL: role}
     term = {"labelSelector": {"matchLabels": own}, "topologyKey": HOSTNAME}
     rather = [{"weight": 100, "podAffinityTerm": term}]
-    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": rather}}
+    evenly = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": own},
+    }
+    return {
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": rather}},
+        "topologySpreadConstraints": [evenly],
+    }

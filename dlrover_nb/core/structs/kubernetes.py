@@ -88,7 +88,7 @@ class KubernetesSpec:
     priority_class
         Priority class of all pods.
     spread
-        Whether to prefer different machines for parameter servers and for workers.
+        Whether to prefer different machines, and all zones evenly, for parameter servers and for workers.
     service_account
         An existing one for the master; empty: each job creates its own with minimal rights.
     code_url
