@@ -10,6 +10,7 @@ from kube import core_api
 from kubernetes.client.exceptions import ApiException
 from waiting import until
 
+from dlrover_nb.core.backends.kubernetes.access import check_access
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import (
     ApiError,
@@ -21,11 +22,12 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     Unreachable,
 )
 from dlrover_nb.core.backends.kubernetes.disruption_budget import LOWER_AFTER_S, DisruptionBudget
+from dlrover_nb.core.backends.kubernetes.submission import create
 from dlrover_nb.core.manifests.budget import budget
-from dlrover_nb.core.manifests.kinds import BUDGET, BUDGET_1_20, CONFIG_MAP, POD, Kind
+from dlrover_nb.core.manifests.kinds import BUDGET, BUDGET_1_20, CONFIG_MAP, POD, ROLE, ROLE_BINDING, Kind
 from dlrover_nb.core.manifests.objects import companions
 from dlrover_nb.core.manifests.parts import MASTER_ROLE, labels
-from dlrover_nb.core.manifests.rights import BUDGETS, USER
+from dlrover_nb.core.manifests.rights import BUDGETS, USER, binding, role
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.pods import PodJob
 
@@ -91,8 +93,8 @@ def test_of_the_master_and_the_parameter_servers_all_but_one_must_stay() -> None
     assert made["metadata"]["ownerReferences"][0]["uid"] == "1-2-3"
     chosen = made["spec"]["selector"]
     (roles,) = chosen["matchExpressions"]
-    for role, is_in in ((MASTER_ROLE, True), ("ps", True), ("worker", False)):
-        told = labels("clicks", RUN, role)
+    for part, is_in in ((MASTER_ROLE, True), ("ps", True), ("worker", False)):
+        told = labels("clicks", RUN, part)
         assert chosen["matchLabels"].items() <= told.items()
         assert (told[roles["key"]] in roles["values"]) is is_in
 
@@ -191,14 +193,14 @@ def test_a_server_that_does_not_answer_gets_it_later() -> None:
 
 def test_a_master_gets_the_right_only_where_its_user_may_grant_it() -> None:
     def rules(*, has_budget: bool) -> set[tuple[str, str, tuple[str, ...]]]:
-        (role,) = [
+        (made,) = [
             doc
             for doc in companions(JOB, code={}, namespace="team", has_budget=has_budget)
             if doc["kind"] == "Role"
         ]
         return {
             (rule["apiGroups"][0], verb, tuple(rule.get("resourceNames", ())))
-            for rule in role["rules"]
+            for rule in made["rules"]
             for verb in rule["verbs"]
             if rule["resources"] == [BUDGETS.resource]
         }
@@ -245,8 +247,8 @@ def test_a_real_server_evicts_one_parameter_server_and_then_waits(control_plane:
         "apiVersion": "v1",
         "kind": "ConfigMap",
     }
-    for role, node in ((MASTER_ROLE, "master"), ("ps", "ps-0"), ("ps", "ps-1"), ("worker", "worker-0")):
-        ready(core, place, role, node)
+    for part, node in ((MASTER_ROLE, "master"), ("ps", "ps-0"), ("ps", "ps-1"), ("worker", "worker-0")):
+        ready(core, place, part, node)
     followed = DisruptionBudget(api, JOB, owner)
 
     def allowed() -> Any:
@@ -261,6 +263,23 @@ def test_a_real_server_evicts_one_parameter_server_and_then_waits(control_plane:
     followed.end()
     until(lambda: (allowed() or 0) > 0)
     assert evict(core, place, "master") == 201
+
+
+@pytest.mark.kube
+@pytest.mark.parametrize("is_older", [True, False])
+def test_a_job_starts_in_an_older_installation_too(
+    control_plane: Any, namespace: Any, *, is_older: bool
+) -> None:
+    admin = connect_api(kubeconfig=control_plane.kubeconfig, namespace=namespace(control_plane))
+    alice = connect_api(kubeconfig=control_plane.alice, namespace=admin.namespace)
+    rights = tuple(right for right in USER if not (is_older and right is BUDGETS))
+    given = role("users", rights)
+    admin.create(ROLE, given)
+    admin.create(ROLE_BINDING, binding(given, "alice"))
+    until(lambda: not any(checked.missing for checked in check_access(alice, rights).checked))
+    create(alice, JOB, {})
+    rules = admin.get(ROLE, "clicks-master")["rules"]
+    assert any(rule["resources"] == [BUDGETS.resource] for rule in rules) is not is_older
 
 
 @pytest.mark.kube
