@@ -18,24 +18,24 @@ A job of our own comes with our master (`own_elasticjob`). An external job's rol
 command, which find DLRover's master and each other by the variables that DLRover sets. Torch has no parameter
 servers, only workers.
 
-No label is put on pod templates: in the older schema their metadata has no fields, and the API server would
-drop them silently.
+The job's own labels and annotations (`kubernetes.labels`) stand on the ElasticJob, and on pod templates of
+the present schema alone: in the older one their metadata has no fields, and the API server would drop them
+silently.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.export.nodes import MAIN, Options, head, program
+from dlrover_nb.core.export.nodes import MAIN, Options, program, top
 from dlrover_nb.core.export.own_elasticjob import documents
 from dlrover_nb.core.export.provenance import (
     PREFIX,
     Context,
     Provenance,
     context,
-    notes_of,
 )
-from dlrover_nb.core.manifests.podspec import pod_spec
+from dlrover_nb.core.manifests.podspec import pod_spec, pod_template
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 API_VERSION = "elastic.iml.github.io/v1alpha1"
 PARAMETER_SERVER, ALL_REDUCE = "ParameterServerStrategy", "AllreduceStrategy"
+OLDER = "elasticjob-0"
 RESTARTS = 3  # DLRover's default number of restarts of one replica
 FIXED = "off: replicas and resources are those of the plan, DLRover plans nothing by itself"
 FREE = "on: DLRover begins with this plan and may change it"
@@ -61,7 +62,7 @@ def older(
     job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
     """Return the ElasticJob that runs `job` on `plan`, for the older operator."""
-    *rest, document = _documents("elasticjob-0", job, plan, provenance, options)
+    *rest, document = _documents(OLDER, job, plan, provenance, options)
     plans = options.auto_scale and job.foreign is not None  # our master does that for a job of our own
     switches = {"enableElasticScheduling": plans, "enableDynamicSharding": False}
     return (*rest, {**document, "spec": {**switches, **_group(document["spec"])}})
@@ -87,7 +88,7 @@ def _external(told: Context, options: Options) -> dict[str, object]:
     return {
         "apiVersion": API_VERSION,
         "kind": "ElasticJob",
-        "metadata": {**head(job.name, options), "annotations": chosen | notes_of(told)},
+        "metadata": top(told, options, chosen),
         "spec": spec,
     }
 
@@ -101,11 +102,12 @@ def _limits(job: JobSpec) -> dict[str, str]:
 
 
 def _replica(told: Context, role: Role, options: Options) -> dict[str, object]:
+    pod = pod_spec(told.job, program(told, role, options, name=MAIN))
     return {
         "replicas": told.plan.role(role).count,
         "autoScale": options.auto_scale,
         "restartCount": RESTARTS,
-        "template": {"spec": pod_spec(told.job, program(told, role, options, name=MAIN))},
+        "template": {"spec": pod} if told.kind == OLDER else pod_template(told.job, pod),
     }
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file, whole
 from dlrover_nb.core.export.groups import child, group, items
-from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, head, program
-from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
-from dlrover_nb.core.manifests.podspec import pod_spec
+from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, program, top
+from dlrover_nb.core.export.provenance import Context, Provenance, context
+from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
@@ -59,11 +59,11 @@ def jobset(
     external = told.job.foreign
     if external is None:
         _check_name(job.name, {_WHOLE: 1})
-        jobs = [_job(_WHOLE, 1, whole(told, options, name=MAIN))]
+        jobs = [_job(told.job, _WHOLE, 1, whole(told, options, name=MAIN))]
         return job_file(told, options), _document(told, options, {"replicatedJobs": jobs})
     counts = _counts(external, plan)
     _check_name(job.name, counts)
-    jobs = [_job(name, n, _pod(told, name, counts, options)) for name, n in counts.items()]
+    jobs = [_job(told.job, name, n, _pod(told, name, counts, options)) for name, n in counts.items()]
     last = CHIEF if CHIEF in counts else str(Role.WORKER)
     spec: dict[str, object] = {
         "network": {"enableDNSHostnames": True, "subdomain": job.name},
@@ -135,17 +135,17 @@ def _rendezvous(
     return [{"name": "TF_CONFIG", "value": text.replace('"index": 0', f'"index": $({_INDEX})')}]
 
 
-def _job(name: str, n_pod: int, pod: dict[str, object]) -> dict[str, object]:
+def _job(told: JobSpec, name: str, n_pod: int, pod: dict[str, object]) -> dict[str, object]:
     job = {"parallelism": n_pod, "completions": n_pod, "completionMode": "Indexed", "backoffLimit": 0}
-    return {"name": name, "replicas": 1, "template": {"spec": {**job, "template": {"spec": pod}}}}
+    return {"name": name, "replicas": 1, "template": {"spec": {**job, "template": pod_template(told, pod)}}}
 
 
 def _document(told: Context, options: Options, spec: dict[str, object]) -> dict[str, object]:
     return {
         "apiVersion": API_VERSION,
         "kind": "JobSet",
-        "metadata": {**head(told.job.name, options), "annotations": notes_of(told)},
-        "spec": spec,
+        "metadata": top(told, options),
+        "spec": {**spec, **ttl(told.job.kubernetes)},
     }
 
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file, whole
-from dlrover_nb.core.export.nodes import Options, fixed_plan, head, program
-from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
-from dlrover_nb.core.manifests.podspec import pod_spec
+from dlrover_nb.core.export.nodes import Options, fixed_plan, program, top
+from dlrover_nb.core.export.provenance import Context, Provenance, context
+from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
@@ -96,7 +96,7 @@ def _exported(
     if external is None:
         pod = whole(told, options, name=kind.container)
         return job_file(told, options), _document(
-            kind, told, options, {kind.first: _replica(1, pod, "Never")}
+            kind, told, options, {kind.first: _replica(told.job, 1, pod, "Never")}
         )
     if external.framework is not kind.framework:
         raise InvalidValueError(
@@ -104,7 +104,7 @@ def _exported(
             f"does not do; export a {kind.instead}"
         )
     replicas = {
-        name: _replica(count, _program_pod(kind, told, role, options), "ExitCode")
+        name: _replica(told.job, count, _program_pod(kind, told, role, options), "ExitCode")
         for name, (role, count) in _replicas(kind, external, plan).items()
     }
     return (_document(kind, told, options, replicas),)
@@ -132,14 +132,15 @@ def _program_pod(kind: _Kind, told: Context, role: Role, options: Options) -> di
     }
 
 
-def _replica(count: int, pod: dict[str, object], restart: str) -> dict[str, object]:
-    return {"replicas": count, "restartPolicy": restart, "template": {"spec": pod}}
+def _replica(job: JobSpec, count: int, pod: dict[str, object], restart: str) -> dict[str, object]:
+    return {"replicas": count, "restartPolicy": restart, "template": pod_template(job, pod)}
 
 
 def _document(
     kind: _Kind, told: Context, options: Options, replicas: dict[str, dict[str, object]]
 ) -> dict[str, object]:
-    spec: dict[str, object] = {"runPolicy": {"cleanPodPolicy": "Running"}, kind.replicas: replicas}
+    policy = {"cleanPodPolicy": "Running", **ttl(told.job.kubernetes)}
+    spec: dict[str, object] = {"runPolicy": policy, kind.replicas: replicas}
     if kind.first not in replicas:
         spec["successPolicy"] = "AllWorkers"  # by default the first worker's end would end the others
     external = told.job.foreign
@@ -148,6 +149,6 @@ def _document(
     return {
         "apiVersion": API_VERSION,
         "kind": kind.resource,
-        "metadata": {**head(told.job.name, options), "annotations": notes_of(told)},
+        "metadata": top(told, options),
         "spec": spec,
     }

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export.provenance import PREFIX
+from dlrover_nb.core.export.provenance import PREFIX, notes_of
 from dlrover_nb.core.export.quantities import resources_of
-from dlrover_nb.core.manifests.podspec import container_of, image_of, variables
+from dlrover_nb.core.manifests.podspec import container_of, image_of, variables, with_own
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dlrover_nb.core.export.provenance import Context
 
 MAIN = "main"  # DLRover's operator looks for this name
@@ -85,6 +87,12 @@ def labels_of(job: JobSpec) -> dict[str, str]:
 def job_in(value: str) -> JobSpec:
     """Return the job in a container's variable; `WireError` when it is none."""
     return from_json(value.replace("$$(", "$("), JobSpec)
+
+
+def top(told: Context, options: Options, notes: Mapping[str, str] | None = None) -> dict[str, object]:
+    """Return the metadata of the object that is the job: with `notes`, and what the job says itself."""
+    said = {**head(told.job.name, options), "annotations": {**(notes or {}), **notes_of(told)}}
+    return with_own(said, told.job.kubernetes)
 
 
 def head(name: str, options: Options) -> dict[str, object]:

@@ -8,7 +8,8 @@ reads nothing else there. It follows later changes of them, and ScalePlans of th
 
 The pod is not restarted by the kubelet (``Never``): the operator counts pods. Exit code 1 of the master ends
 the job at once, so it says 1 of a job that has failed and something else where another master may go on.
-Labels stand on the ElasticJob, because the older schema drops those of a template.
+Labels and annotations, ours and the user's, stand on the ElasticJob alone: the older schema drops those of a
+template, and the operator copies them to the pod that it makes.
 
 Operators up to 0.4.9 take no more than image and variables of the template. They start DLRover's own master
 in our image, where it is not found; an annotation says so, as a file cannot know who reads it.
@@ -27,6 +28,7 @@ from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB
 from dlrover_nb.core.manifests.objects import N_RETRY, master_pod
 from dlrover_nb.core.manifests.parts import MASTER_ROLE, labels
+from dlrover_nb.core.manifests.podspec import with_own
 from dlrover_nb.core.structs.pods import storage_advice
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 
@@ -63,15 +65,16 @@ def _elastic_job(job: PodJob, told: Context, options: Options) -> dict[str, obje
     pod = {**reading_file(master_pod(job), name, ELASTIC_JOB.name), "restartPolicy": "Never"}
     master = {"replicas": 1, "restartCount": N_RETRY, "template": {"spec": pod}}
     replicas = {str(role): _replica(plan, role, is_free=told.auto_scale) for role in Role}
+    head = {
+        "name": name,
+        "namespace": options.namespace,
+        "labels": labels(name, job.run, MASTER_ROLE),
+        "annotations": _notes(job.spec, told),
+    }
     return {
         "apiVersion": ELASTIC_JOB.api_version,
         "kind": ELASTIC_JOB.name,
-        "metadata": {
-            "name": name,
-            "namespace": options.namespace,
-            "labels": labels(name, job.run, MASTER_ROLE),
-            "annotations": _notes(job.spec, told),
-        },
+        "metadata": with_own(head, job.spec.kubernetes),
         "spec": {"distributionStrategy": STRATEGY, "replicaSpecs": {**replicas, MASTER: master}},
     }
 

@@ -62,6 +62,8 @@ EVENT = Kind("Event", "events")
 NODE = Kind("Node", "nodes", namespaced=False)
 NAMESPACE = Kind("Namespace", "namespaces", namespaced=False)
 JOB = Kind("Job", "jobs", "batch")
+BUDGET = Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy")
+BUDGET_1_20 = Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy", "v1beta1")  # served until 1.24
 ROLE = Kind("Role", "roles", _RBAC)
 ROLE_BINDING = Kind("RoleBinding", "rolebindings", _RBAC)
 CLUSTER_ROLE = Kind("ClusterRole", "clusterroles", _RBAC, namespaced=False)

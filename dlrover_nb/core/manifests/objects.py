@@ -33,6 +33,7 @@ from dlrover_nb.core.manifests.parts import (
     variables,
     volumes,
 )
+from dlrover_nb.core.manifests.podspec import ttl, with_own
 from dlrover_nb.core.manifests.rights import master_rights, role
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
@@ -50,19 +51,25 @@ HTTP_PORT, WIRE_PORT = 8080, 7070
 READY_PATH = "/ready"
 BEGIN_CPU = 1.0  # cores that a master may use where free: its start is a second of imports
 # Failed pods and restarts of the master before its Job is given up: drained pods count on newer servers, and
-# a long job is drained often; a program that never begins is tried for an hour or two.
+# a long job is drained often; a program that never begins is tried for an hour or two. A podFailurePolicy
+# that counts no disruptions (Kubernetes 1.26) was rejected: it demands pods that are never restarted, and the
+# program of a master that fails begins again in its pod, where the run folder of a job without a volume is.
 N_RETRY = 20
 END_GRACE_S = 10
 POD_VAR, NAMESPACE_VAR = "POD_NAME", "POD_NAMESPACE"
 
 
-def companions(job: PodJob, *, code: Mapping[str, bytes], namespace: str) -> tuple[Doc, ...]:
+def companions(
+    job: PodJob, *, code: Mapping[str, bytes], namespace: str, has_budget: bool = False
+) -> tuple[Doc, ...]:
     """Return the objects that a job's master needs before it may begin, in order of creation.
 
     Parameters
     ----------
     code
         Files of the user's own code, by name.
+    has_budget
+        Whether its master may keep a disruption budget.
     """
     name = job.spec.name
     reports = {REPORT_KEY: report_token(job).encode()} if job.spec.foreign else {}
@@ -71,7 +78,7 @@ def companions(job: PodJob, *, code: Mapping[str, bytes], namespace: str) -> tup
         secrets.append(_secret(job, code_name(name), code, namespace))
     if job.spec.kubernetes.service_account:
         return tuple(secrets)
-    return (*secrets, *_rights(job, namespace))
+    return (*secrets, *_rights(job, namespace, has_budget=has_budget))
 
 
 def with_owner(document: Doc, owner: Mapping[str, Any]) -> Doc:
@@ -81,17 +88,19 @@ def with_owner(document: Doc, owner: Mapping[str, Any]) -> Doc:
 
 def master_job(job: PodJob, *, namespace: str) -> Doc:
     """Return the Job that keeps a master's pod running, paused."""
-    head = _head(job, job.spec.name, namespace)
-    pod = labels(job.spec.name, job.run, MASTER_ROLE)
+    kube = job.spec.kubernetes
+    head = _head(job, job.spec.name, namespace) | {"annotations": {OWNER_NOTE: job.spec.owner}}
+    pod = {"labels": labels(job.spec.name, job.run, MASTER_ROLE)}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": head | {"annotations": {OWNER_NOTE: job.spec.owner}},
+        "metadata": with_own(head, kube),
         "spec": {
             "parallelism": 0,
             "completions": 1,
             "backoffLimit": N_RETRY,
-            "template": {"metadata": {"labels": pod}, "spec": master_pod(job)},
+            **ttl(kube),
+            "template": {"metadata": with_own(pod, kube), "spec": master_pod(job)},
         },
     }
 
@@ -146,13 +155,14 @@ def _secret(job: PodJob, name: str, files: Mapping[str, bytes], namespace: str) 
     }
 
 
-def _rights(job: PodJob, namespace: str) -> tuple[Doc, ...]:
+def _rights(job: PodJob, namespace: str, *, has_budget: bool) -> tuple[Doc, ...]:
     name = master_name(job.spec.name)
     head = _head(job, name, namespace)
     rights = master_rights(
         job.spec.name,
         reads_logs=job.spec.foreign is not None,
         is_operated=is_operated(job.spec),
+        has_budget=has_budget and not is_operated(job.spec),
         owner=job.owner,
     )
     given = role(name, rights)

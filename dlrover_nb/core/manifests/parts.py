@@ -71,6 +71,11 @@ def end_name(job: str) -> str:
     return f"{job}-end"
 
 
+def budget_name(job: str) -> str:
+    """Return the name of the PodDisruptionBudget of a job's master and parameter servers."""
+    return f"{job}-budget"
+
+
 def run_of(document: Mapping[str, Any]) -> str:
     """Return the run of an object; empty: of none of ours, whatever its name is.
 

@@ -26,6 +26,7 @@ from dlrover_nb.core.manifests.parts import (
     variables,
     volumes,
 )
+from dlrover_nb.core.manifests.podspec import with_own
 from dlrover_nb.core.runtime.limits import thread_variables
 from dlrover_nb.core.structs.pods import (
     CPU_VAR,
@@ -49,7 +50,7 @@ MASTER_NOTE = f"{PREFIX}master"  # annotation: the endpoint of the job's master
 NODE_MODULE = "dlrover_nb.core.runtime.pod"
 CHECK_MODULE, CHECK_ROLE = "dlrover_nb.core.runtime.pod_check", "check"
 CONTAINER = "node"
-HOSTNAME = "kubernetes.io/hostname"
+HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 SELF_END_S = 5  # grace period of a pod that others delete
 
 
@@ -90,14 +91,15 @@ def node_pod(job: PodJob, node: PodNode, *, master: str) -> Doc:
     master
         The endpoint of the job's master.
     """
+    head = {
+        "name": pod_name(job.spec.name, job.run, node.id),
+        "labels": labels(job.spec.name, job.run, str(node.role), node.id),
+        "annotations": {MASTER_NOTE: master},
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": pod_name(job.spec.name, job.run, node.id),
-            "labels": labels(job.spec.name, job.run, str(node.role), node.id),
-            "annotations": {MASTER_NOTE: master},
-        },
+        "metadata": with_own(head, job.spec.kubernetes),
         "spec": _pod_spec(job, node),
     }
 
@@ -139,7 +141,7 @@ def _pod_spec(job: PodJob, node: PodNode) -> Doc:
         "containers": [program],
         "volumes": [*found, {"name": "pod", "downwardAPI": {"items": [_master_file()]}}],
     }
-    spec |= {"affinity": _apart(job, str(node.role))} if kube.spread else {}
+    spec |= _apart(job, str(node.role)) if kube.spread else {}
     return spec if job.spec.foreign is None else as_external(spec, job, job.spec.foreign, node.role)
 
 
@@ -166,8 +168,20 @@ def _master_file() -> Doc:
 
 
 def _apart(job: PodJob, role: str) -> Doc:
-    """Return the preference that pods of a role run on different machines."""
+    """Return the preference that pods of a role run on different machines, and evenly in all zones.
+
+    Machines without a zone are as good as others, and no pod waits for either.
+    """
     own = {JOB_LABEL: job.spec.name, RUN_LABEL: job.run, ROLE_LABEL: role}
     term = {"labelSelector": {"matchLabels": own}, "topologyKey": HOSTNAME}
     rather = [{"weight": 100, "podAffinityTerm": term}]
-    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": rather}}
+    evenly = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": own},
+    }
+    return {
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": rather}},
+        "topologySpreadConstraints": [evenly],
+    }

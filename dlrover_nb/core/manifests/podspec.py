@@ -6,12 +6,12 @@ everybody, so those that `structs.secrets.without_secrets` left out are not here
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
@@ -48,12 +48,30 @@ def pod_spec(job: JobSpec, main: Group, *, restart: str = "Never", beside: Itera
         "restartPolicy": restart,
         "containers": [main],
         "volumes": volumes,
-        "nodeSelector": dict(item.split("=", 1) for item in said.node_selector),
+        "nodeSelector": dict(_pairs(said.node_selector)),
         "tolerations": [toleration(text) for text in said.tolerations],
         "priorityClassName": said.priority_class,
         "imagePullSecrets": [{"name": name} for name in said.pull_secrets],
     }
     return {key: value for key, value in fields.items() if value} | closed_pod(said)
+
+
+def pod_template(job: JobSpec, pod: Group) -> Group:
+    """Return the template of a pod of `job` with this spec."""
+    told = with_own({}, job.kubernetes)
+    return {**({"metadata": told} if told else {}), "spec": pod}
+
+
+def with_own(metadata: Mapping[str, Any], kube: KubernetesSpec) -> dict[str, Any]:
+    """Return an object's metadata with the labels and annotations that the job says; those there win."""
+    given = {"labels": dict(_pairs(kube.labels)), "annotations": dict(_pairs(kube.annotations))}
+    told = {key: own | metadata.get(key, {}) for key, own in given.items() if own}
+    return {**metadata, **told}
+
+
+def ttl(kube: KubernetesSpec) -> dict[str, object]:
+    """Return the field of a Job, and of kinds modelled on it, by which it goes away when it has ended."""
+    return {} if kube.ttl_s is None else {"ttlSecondsAfterFinished": kube.ttl_s}
 
 
 def closed_pod(kube: KubernetesSpec) -> Group:
@@ -94,7 +112,7 @@ def container_of(job: JobSpec, fields: Group, *, mounts: Iterable[Group] = ()) -
 
 def variables(items: Iterable[str]) -> list[Group]:
     """Return ``NAME=VALUE`` texts as variables of a container; the last of equal names wins."""
-    return [{"name": k, "value": v} for k, v in dict(item.split("=", 1) for item in items).items()]
+    return [{"name": k, "value": v} for k, v in dict(_pairs(items)).items()]
 
 
 def toleration(text: str) -> Group:
@@ -113,6 +131,12 @@ def source_of(volume: Volume) -> dict[str, dict[str, object]]:
         if getattr(volume, field)
     )
     return {kind: {key: where}}
+
+
+def _pairs(items: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for item in items:
+        name, _, value = item.partition("=")
+        yield name, value
 
 
 def _volume(index: int, volume: Volume) -> Group:

@@ -1,8 +1,8 @@
 """Required rights in a namespace, by role and reason: the one table for Roles, checks and documents.
 
 Kubernetes lets users grant only rights that they have. Each job creates a Role for its master, so `USER` must
-contain all of `master_rights`, and none of these is optional; tests check that. `deploy/` and the output of
-`connect` are generated from here.
+contain all of `master_rights`, and none of these is optional but `BUDGETS`, which a master gets only where
+its user may grant it; tests check that. `deploy/` and the output of `connect` are generated from here.
 """
 
 from __future__ import annotations
@@ -67,6 +67,13 @@ SEE_NODES = Right(
     cluster=True,
     optional=True,
 )
+BUDGETS = Right(
+    "poddisruptionbudgets",
+    ("create", "patch"),
+    "let a drain evict one parameter server at a time; else it may take all of a job at once",
+    "policy",
+    optional=True,
+)
 USER = (
     Right("jobs", ("create", "delete", "get", "list", "patch", "watch"), "start, list and end jobs", "batch"),
     Right(
@@ -88,6 +95,7 @@ USER = (
     Right("events", ("get", "list", "watch"), "say why a pod waits"),
     Right("resourcequotas", ("get", "list"), "let a job plan within the namespace's quota"),
     Right("persistentvolumeclaims", ("get", "list"), "check a job's volumes before it starts", optional=True),
+    BUDGETS,
     Right(
         "elasticjobs",
         ("create", "delete", "get", "list", "patch", "watch"),
@@ -151,8 +159,21 @@ def owner_rights(job: str, owner: str) -> tuple[Right, ...]:
     )
 
 
+def _budget(job: str) -> tuple[Right, ...]:
+    why = "let a drain evict one parameter server at a time"
+    return (
+        Right(BUDGETS.resource, ("create",), why, BUDGETS.group),
+        Right(BUDGETS.resource, ("patch",), why, BUDGETS.group, names=(f"{job}-budget",)),
+    )
+
+
 def master_rights(
-    job: str, *, reads_logs: bool = False, is_operated: bool = False, owner: str = "Job"
+    job: str,
+    *,
+    reads_logs: bool = False,
+    is_operated: bool = False,
+    has_budget: bool = False,
+    owner: str = "Job",
 ) -> tuple[Right, ...]:
     """Return the rights of a job's master: on its own objects by name, and on pods of its namespace.
 
@@ -162,12 +183,15 @@ def master_rights(
         Whether it reads the logs of its pods, as that of an external job does.
     is_operated
         Whether DLRover's operator makes the job's pods: then its master only reads them.
+    has_budget
+        Whether it keeps a disruption budget: only where who starts the job may (`BUDGETS`).
     owner
         Kind of the object that keeps the master's pod.
     """
     logs = (Right("pods/log", ("get",), "read the output of external programs"),) if reads_logs else ()
     return (
         *logs,
+        *(_budget(job) if has_budget else ()),
         *(_OPERATED if is_operated else _OWN_PODS),
         Right("secrets", ("get", "patch"), "read its keys", names=(f"{job}-job",)),
         *owner_rights(job, owner),

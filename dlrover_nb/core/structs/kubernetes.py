@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.kubernetes_labels import check_annotations, check_labels
 
 DEFAULT_IMAGE = "dlrover-nb:0.1.0"
 STATE = "/dlrover-nb/state"  # where run folders lie in pods; a volume here outlives them
 DLROVER, AUTO, NONE = "dlrover", "auto", "none"  # values of `KubernetesSpec.operator`
 _OPERATORS = ("", DLROVER, AUTO, NONE)
 _PULL_POLICIES = ("", "Always", "IfNotPresent", "Never")
+_LONGEST_TTL_S = (1 << 31) - 1  # an int32 of the API
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -78,12 +80,15 @@ class KubernetesSpec:
         (``DLROVER_NB_HISTORY``, a database URL).
     node_selector
         Labels of the machines to run on, ``KEY=VALUE`` each.
+    labels, annotations
+        Of the job's object and all its pods, ``NAME=VALUE`` each: the queue of an admission system, the name
+        of a cost centre, a word to a service mesh or an autoscaler.
     tolerations
         Tolerated taints, as ``kubectl taint`` writes them: ``KEY=VALUE:EFFECT``, ``KEY:EFFECT`` or ``KEY``.
     priority_class
         Priority class of all pods.
     spread
-        Whether to prefer different machines for parameter servers and for workers.
+        Whether to prefer different machines, and all zones evenly, for parameter servers and for workers.
     service_account
         An existing one for the master; empty: each job creates its own with minimal rights.
     code_url
@@ -100,6 +105,9 @@ class KubernetesSpec:
     linger_s
         How long the master answers after the job's end, > 0; then its pod ends, and its last snapshot is kept
         with the Job.
+    ttl_s
+        Seconds after the end of the master's pod until the cluster deletes the Job, and with it how the job
+        ended: what stays is on volumes, and in a history. None: never.
     """
 
     image: str = ""
@@ -110,6 +118,8 @@ class KubernetesSpec:
     env: tuple[str, ...] = ()
     env_secrets: tuple[str, ...] = ()
     node_selector: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
     tolerations: tuple[str, ...] = ()
     priority_class: str = ""
     spread: bool = True
@@ -120,6 +130,7 @@ class KubernetesSpec:
     run_as_user: int = 65532
     operator: str = ""
     linger_s: float = 600.0
+    ttl_s: int | None = None
 
     def __post_init__(self) -> None:
         if self.pull_policy not in _PULL_POLICIES:
@@ -132,6 +143,8 @@ class KubernetesSpec:
             for item in getattr(self, name):
                 if not item.partition("=")[1] or item.startswith("="):
                     raise InvalidValueError(f"{name} must hold NAME=VALUE, got {item!r}")
+        check_labels(self.labels)
+        check_annotations(self.annotations)
         for text in self.tolerations:
             _check_toleration(text)
         mounts = [volume.mount.rstrip("/") for volume in self.volumes]
@@ -141,6 +154,9 @@ class KubernetesSpec:
         _check.at_least("master_memory_mib", self.master_memory_mib, 128)
         _check.at_least("run_as_user", self.run_as_user, 1, hint="pods do not run as root")
         _check.above_zero("linger_s", self.linger_s)
+        if self.ttl_s is not None:
+            _check.at_least("ttl_s", self.ttl_s, 0, hint="null keeps ended jobs")
+            _check.at_most("ttl_s", self.ttl_s, _LONGEST_TTL_S)
 
     @property
     def keeps_state(self) -> bool:

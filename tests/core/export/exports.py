@@ -168,6 +168,8 @@ pods = st.builds(
     env=pairs,
     env_secrets=words,
     node_selector=pairs,
+    labels=pairs,
+    annotations=pairs,
     tolerations=words,
     priority_class=texts,
     spread=st.booleans(),
@@ -178,6 +180,7 @@ pods = st.builds(
     run_as_user=st.integers(1, 65535),
     operator=st.sampled_from(["", "none", "auto", "dlrover"]),
     linger_s=st.floats(1, 3600),
+    ttl_s=st.none() | st.integers(0, 1 << 20),
 )
 programs = st.builds(ExternalRole, st.lists(texts, min_size=1, max_size=3).map(tuple), image=texts, env=pairs)
 foreigners = st.builds(

@@ -34,6 +34,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
 )
 from dlrover_nb.core.backends.kubernetes.capacity import Tenant
 from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
+from dlrover_nb.core.backends.kubernetes.disruption_budget import DisruptionBudget
 from dlrover_nb.core.backends.kubernetes.informer import Informer
 from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point
 from dlrover_nb.core.backends.kubernetes.pod_reconciler import PodReconciler
@@ -105,6 +106,7 @@ class KubernetesBackend:
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
         self._n_forbidden = 0
         self._forbidden_since_s: float | None = None
+        self._budget = site.owner and DisruptionBudget(site.api, job, site.owner)
         self._closed, self._given_up = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pods-{self._name}", daemon=True)
         self._thread.start()
@@ -196,8 +198,12 @@ class KubernetesBackend:
             self._informer.changed.clear()
             if self._informer.is_synced:
                 self._bring()
+                if self._budget and not self._closed.is_set():
+                    self._budget.follow(self._informer.items().values(), time.monotonic())
             else:
                 self._check_silent_nodes()
+        if self._budget:
+            self._budget.end()
 
     def _is_over(self) -> bool:
         with self._lock:

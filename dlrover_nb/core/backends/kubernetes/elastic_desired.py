@@ -16,6 +16,7 @@ from dlrover_nb.core.manifests.external_pod import REPORT_FILE_VAR, REPORT_TOKEN
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB
 from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, labels, owned_by, secret_name
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
+from dlrover_nb.core.manifests.podspec import with_own
 from dlrover_nb.core.structs.pods import MASTER_FILE, NODE_VAR, POD_FOLDER
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 
@@ -37,7 +38,7 @@ def elastic_job(job: PodJob, kind: str, owner: Doc) -> Doc:
     (document,) = EXPORTERS[kind](spec, spec.plan, Provenance(), Options())
     made: Doc = dict(document)
     told = {"labels": labels(spec.name, job.run), "ownerReferences": owned_by(owner)}
-    made["metadata"] = made["metadata"] | told
+    made["metadata"] = with_own(made["metadata"] | told, spec.kubernetes)
     for role, replica in made["spec"]["replicaSpecs"].items():
         program = external.worker if role == Role.WORKER else external.ps
         replica["template"]["spec"] = _reporting(replica["template"]["spec"], spec, program)

@@ -15,7 +15,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes import elastic
+from dlrover_nb.core.backends.kubernetes.access import check_access
 from dlrover_nb.core.backends.kubernetes.api_errors import (
+    ApiError,
     Conflict,
     Forbidden,
     NotThere,
@@ -46,6 +48,7 @@ from dlrover_nb.core.manifests.objects import (
 )
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, is_operated, run_of
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
+from dlrover_nb.core.manifests.rights import BUDGETS
 from dlrover_nb.core.runtime.pod_staging import sees_rows, send
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.structs.pods import PodJob, run_name, storage_advice
@@ -197,7 +200,8 @@ def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
             f"a job named {name} was submitted at the same moment; choose another name"
         ) from error
     try:
-        for document in companions(job, code=code, namespace=api.namespace):
+        may = _may_have_budget(api)
+        for document in companions(job, code=code, namespace=api.namespace, has_budget=may):
             _create_anew(api, with_owner(document, owner))
         _try_pods(api, job, owner)
         if is_operated(job.spec):
@@ -206,6 +210,19 @@ def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
     except BaseException:
         delete_job(api, owner)
         raise
+
+
+def _may_have_budget(api: Api) -> bool:
+    """Whether the user may grant a master the right to a disruption budget; older installations did not."""
+    try:
+        checked = check_access(api, (BUDGETS,)).checked
+    except ApiError as error:
+        logger.info("whether jobs may have disruption budgets is not known: %s", error)
+        return False
+    may = bool(checked) and not checked[0].missing
+    if not may:
+        logger.info("a drain may evict several pods of a job at once: %s are not allowed", BUDGETS.resource)
+    return may
 
 
 def delete_job(api: Api, job: Doc) -> None:
@@ -257,11 +274,10 @@ def _try_pod(api: Api, pod: Doc) -> None:
 
 def _of_template(job: Doc) -> Doc:
     template = job["spec"]["template"]
-    name = f"{job['metadata']['name']}-try"
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": template["metadata"]["labels"]},
+        "metadata": template["metadata"] | {"name": f"{job['metadata']['name']}-try"},
         "spec": template["spec"],
     }
 

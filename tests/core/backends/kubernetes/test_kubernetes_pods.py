@@ -156,7 +156,11 @@ def test_pods_of_a_role_rather_stand_apart_and_need_not(name, n):
     (rather,) = pod["spec"]["affinity"]["podAntiAffinity"].values()
     wanted = rather[0]["podAffinityTerm"]["labelSelector"]["matchLabels"]
     assert wanted.items() <= pod["metadata"]["labels"].items()
-    assert "affinity" not in made(KubernetesSpec(spread=False))["spec"]
+    (evenly,) = pod["spec"]["topologySpreadConstraints"]
+    assert (evenly["topologyKey"], evenly["maxSkew"]) == ("topology.kubernetes.io/zone", 1)
+    assert evenly["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert evenly["labelSelector"]["matchLabels"] == wanted
+    assert not {"affinity", "topologySpreadConstraints"} & made(KubernetesSpec(spread=False))["spec"].keys()
 
 
 @pytest.mark.kube

@@ -36,6 +36,8 @@ EVERYTHING = KubernetesSpec(
     env_secrets=("storage",),
     node_selector=("disk=ssd",),
     tolerations=("gpu=yes:NoSchedule",),
+    labels=("kueue.x-k8s.io/queue-name=ads", "team=ads"),
+    annotations=("cluster-autoscaler.kubernetes.io/safe-to-evict=false",),
 )
 OURS = replace(JOB, kubernetes=EVERYTHING)
 CASES = [
@@ -107,6 +109,18 @@ def test_export_and_import_ask_the_server_where_one_is_connected(api, tmp_path) 
 def test_a_real_server_takes_every_export_whole(installed, api, kind: str, job: Any) -> None:
     documents = _documents(kind, job, api)
     assert [judged for judged in judge(api, documents) if judged.words] == []
+
+
+def test_that_1_20_keeps_ended_jobs_is_told_and_is_no_mistake(installed, api) -> None:
+    job = replace(JOB, kubernetes=KubernetesSpec(ttl_s=3600))
+    *others, made = judge(api, _documents("pods", job, api))
+    assert not [judged for judged in others if judged.words]
+    assert (made.is_wrong, made.words) == (
+        False,
+        "the server does not know spec/ttlSecondsAfterFinished, and drops it",
+    )
+    for kind in ("tfjob", "pytorchjob", "jobset"):  # their operators do it
+        assert [judged for judged in judge(api, _documents(kind, job, api)) if judged.words] == []
 
 
 def test_nothing_was_made(installed, api) -> None:
