@@ -117,12 +117,14 @@ def check_pod(job: PodJob, *, mark: str, report_to: str) -> Doc:
     worker = job.spec.plan.worker
     pod = node_pod(job, PodNode(CHECK_ROLE, Role.WORKER, worker.cpu, worker.memory_mib), master=report_to)
     (program,) = pod["spec"]["containers"]
+    program = program | {"command": [*program["command"][:-1], CHECK_MODULE]}
     head = {
         "name": pod_name(job.spec.name, job.run, f"{CHECK_ROLE}-{mark}"),
         "labels": labels(job.spec.name, job.run, CHECK_ROLE),
+        "annotations": {MASTER_NOTE: report_to},
     }
-    program = program | {"command": [*program["command"][:-1], CHECK_MODULE]}
-    return pod | {"metadata": pod["metadata"] | head, "spec": pod["spec"] | {"containers": [program]}}
+    kube = job.spec.kubernetes
+    return pod | {"metadata": with_own(head, kube), "spec": pod["spec"] | {"containers": [program]}}
 
 
 def _pod_spec(job: PodJob, node: PodNode) -> Doc:
