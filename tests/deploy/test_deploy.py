@@ -12,7 +12,7 @@ from kubernetes import client, config, dynamic
 from kustomize_reader import build
 
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.core.manifests.rights import OPERATOR, SEE_NODES, USER, master_rights, role
+from dlrover_nb.core.manifests.rights import OPERATOR, SEE_NODES, USER, granted, master_rights, role
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
 ROOT = Path(__file__).parents[2]
@@ -29,10 +29,6 @@ def made_by_tool():
 @pytest.mark.parametrize("path", ["base/roles.yaml", "components/nodes/nodes.yaml", "README.md"])
 def test_files_say_what_the_table_of_rights_says(path):
     assert (DEPLOY / path).read_text() == made_by_tool()[path], "run python tools/make_roles.py"
-
-
-def granted(rights):
-    return {(r.group, r.resource, verb) for r in rights for verb in r.verbs}
 
 
 def test_a_user_holds_all_that_his_jobs_master_is_given():

@@ -21,6 +21,7 @@ from dlrover_nb.core.manifests.parts import (
     MASTER_ROLE,
     PREFIX,
     REPORT_KEY,
+    VIEW_NOTE,
     code_name,
     container_frame,
     is_operated,
@@ -31,6 +32,7 @@ from dlrover_nb.core.manifests.parts import (
     report_token,
     secret_name,
     variables,
+    view_token,
     volumes,
 )
 from dlrover_nb.core.manifests.rights import master_rights, role
@@ -83,10 +85,11 @@ def master_job(job: PodJob, *, namespace: str) -> Doc:
     """Return the Job that keeps a master's pod running, paused."""
     head = _head(job, job.spec.name, namespace)
     pod = labels(job.spec.name, job.run, MASTER_ROLE)
+    notes = {OWNER_NOTE: job.spec.owner} | ({VIEW_NOTE: view_token(job)} if job.access else {})
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": head | {"annotations": {OWNER_NOTE: job.spec.owner}},
+        "metadata": head | {"annotations": notes},
         "spec": {
             "parallelism": 0,
             "completions": 1,

@@ -3,6 +3,8 @@
 Kubernetes lets users grant only rights that they have. Each job creates a Role for its master, so `USER` must
 contain all of `master_rights`, and none of these is optional; tests check that. `deploy/` and the output of
 `connect` are generated from here.
+
+A verb on ``pods/proxy`` is a right to jobs: to view, to steer, to end them (`structs.call_rights`).
 """
 
 from __future__ import annotations
@@ -67,6 +69,10 @@ SEE_NODES = Right(
     cluster=True,
     optional=True,
 )
+_VIEW = Right("pods/proxy", ("get",), "view jobs: ask their masters")
+_STEER = Right("pods/proxy", ("create",), "steer jobs: answer proposals, change plans, take the model")
+_END = Right("pods/proxy", ("delete",), "end jobs: stop and finish them")
+_CALLS = (_VIEW, _STEER, _END)
 USER = (
     Right("jobs", ("create", "delete", "get", "list", "patch", "watch"), "start, list and end jobs", "batch"),
     Right(
@@ -78,7 +84,7 @@ USER = (
     Right("serviceaccounts", ("create", "delete", "get"), "give a job's master an account of its own"),
     Right("roles", ("create", "delete", "get"), "give that account its few rights", _RBAC),
     Right("rolebindings", ("create", "delete", "get"), "bind them to it", _RBAC),
-    Right("pods/proxy", ("create", "get"), "communicate with a job's master"),
+    *_CALLS,
     Right(
         "pods",
         ("create", "delete", "get", "list", "patch", "watch"),
@@ -110,13 +116,10 @@ USER = (
         optional=True,
     ),
 )
-OPERATOR = (
+VIEWER = (
     Right("jobs", ("get", "list", "watch"), "list jobs", "batch"),
-    Right("secrets", ("get",), "communicate with a job: its access token lies in its Secret"),
     Right("configmaps", ("get", "list"), "read how a job ended"),
-    Right(
-        "pods/proxy", ("create", "get"), "communicate with a job's master: follow it, answer its proposals"
-    ),
+    _VIEW,
     Right("pods", ("get", "list", "watch"), "see which pods a job has"),
     Right("pods/log", ("get",), "read what pods wrote"),
     Right("events", ("get", "list", "watch"), "say why a pod waits"),
@@ -126,6 +129,12 @@ OPERATOR = (
     ),
     Right("scaleplans", ("get", "list", "watch"), "show which plan they have", _DLROVER, optional=True),
 )
+OPERATOR = (
+    *VIEWER,
+    _STEER,
+    Right("secrets", ("get",), "steer a job: the token for that lies in its Secret"),
+)
+SHIPPED = {"dlrover-nb-viewer": VIEWER, "dlrover-nb-operator": OPERATOR, "dlrover-nb-user": USER}
 
 
 _OWN_PODS = (Right("pods", ("create", "delete", "get", "list", "patch", "watch"), "make the job's nodes"),)
@@ -229,6 +238,11 @@ def _role_name(rights: Iterable[Right], user: str) -> str:
     rules = json.dumps([user, *(right.rule for right in rights)])
     told = re.sub("[^a-z0-9]+", "-", user.lower()).strip("-")[:40]
     return f"dlrover-nb-{told}-{hashlib.sha256(rules.encode()).hexdigest()[:6]}"
+
+
+def granted(rights: Iterable[Right]) -> set[tuple[str, str, str]]:
+    """Return rights one by one: group, resource and verb."""
+    return {(right.group, right.resource, verb) for right in rights for verb in right.verbs}
 
 
 def right_to(resource: str, group: str, verb: str) -> Right:

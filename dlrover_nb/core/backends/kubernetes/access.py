@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.backends.kubernetes.api import Forbidden, NotThere, Refused
 from dlrover_nb.core.backends.kubernetes.contexts import kubernetes_address
-from dlrover_nb.core.manifests.kinds import ACCESS_REVIEW, NAMESPACE, QUOTA, RULES_REVIEW, SELF_REVIEW
+from dlrover_nb.core.manifests.kinds import ACCESS_REVIEW, NAMESPACE, QUOTA, RULES_REVIEW, SELF_REVIEWS
 from dlrover_nb.core.manifests.rights import SEE_NODES, USER, Right, role_text
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
 
@@ -121,17 +121,24 @@ def _allowed(api: Api, right: Right, verb: str) -> bool:
     return bool(answer.get("status", {}).get("allowed"))
 
 
+def user_of(api: Api) -> str:
+    """Return who the user is: the name in the cluster, or else that in the kubeconfig."""
+    return _who(api) or api.user
+
+
 def _who(api: Api) -> str:
     """Return the user's name in the cluster; empty when unknown.
 
-    Servers since 1.28 have a review for that. Older ones name the user when they refuse a request.
+    Servers since 1.26 may have a review for that. Older ones name the user when they refuse a request.
     """
-    try:
-        return str(api.create(SELF_REVIEW, {})["status"]["userInfo"]["username"])
-    except Forbidden as told:
-        return told.user
-    except (NotThere, Refused, KeyError):
-        return ""
+    for kind in SELF_REVIEWS:
+        try:
+            return str(api.create(kind, {})["status"]["userInfo"]["username"])
+        except Forbidden as told:
+            return told.user
+        except (NotThere, Refused, KeyError):
+            continue
+    return ""
 
 
 def standing(api: Api) -> ClusterAccess:
