@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 NOBODY = "NAME-OF-THE-USER"  # where the user's name in the cluster is unknown
 _RBAC = "rbac.authorization.k8s.io"
@@ -135,6 +135,11 @@ OPERATOR = (
     Right("secrets", ("get",), "steer a job: the token for that lies in its Secret"),
 )
 SHIPPED = {"dlrover-nb-viewer": VIEWER, "dlrover-nb-operator": OPERATOR, "dlrover-nb-user": USER}
+SHIPPED_WORDS = {
+    "dlrover-nb-viewer": "view jobs",
+    "dlrover-nb-operator": "view and steer jobs",
+    "dlrover-nb-user": "start, view, steer and end jobs",
+}
 
 
 _OWN_PODS = (Right("pods", ("create", "delete", "get", "list", "patch", "watch"), "make the job's nodes"),)
@@ -243,6 +248,14 @@ def _role_name(rights: Iterable[Right], user: str) -> str:
 def granted(rights: Iterable[Right]) -> set[tuple[str, str, str]]:
     """Return rights one by one: group, resource and verb."""
     return {(right.group, right.resource, verb) for right in rights for verb in right.verbs}
+
+
+def shipped_role(have: Collection[tuple[str, str, str]]) -> str:
+    """Return the strongest shipped role all of whose needed rights are among these; empty: none."""
+    held = [
+        name for name, rights in SHIPPED.items() if granted(r for r in rights if not r.optional) <= set(have)
+    ]
+    return held[-1] if held else ""
 
 
 def right_to(resource: str, group: str, verb: str) -> Right:

@@ -1,5 +1,6 @@
 """What somebody may do on a real API server, and the Role that gives the rest when an administrator applies it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,19 @@ from waiting import until
 from dlrover_nb.core.backends.kubernetes import access
 from dlrover_nb.core.backends.kubernetes.access import check_access, covered, quota_facts, standing
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status
-from dlrover_nb.core.manifests.kinds import POD, ROLE, SECRET
-from dlrover_nb.core.manifests.rights import SEE_NODES, USER, Right, master_rights, role, role_text
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status, error_of
+from dlrover_nb.core.manifests.kinds import POD, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
+from dlrover_nb.core.manifests.rights import (
+    SEE_NODES,
+    SHIPPED,
+    USER,
+    Right,
+    granted,
+    master_rights,
+    role,
+    role_text,
+    shipped_role,
+)
 
 PODS = Right("pods", ("get", "create"), "run pods")
 LOGS = Right("pods/log", ("get",), "read logs")
@@ -43,6 +54,38 @@ def test_a_quota_is_told_by_what_is_used_of_it():
     }
     assert quota_facts([quota]) == (("quota team", "cpu 3 of 8, pods 0 of 9"),)
     assert quota_facts([{"metadata": {"name": "new"}}]) == ()
+
+
+@pytest.mark.parametrize("kind", [SERVICE_ACCOUNT, ROLE, ROLE_BINDING])
+@pytest.mark.parametrize(
+    "message", ['User "alice" cannot create it', "alice is attempting to grant RBAC permissions not held"]
+)
+def test_who_may_make_no_account_for_a_master_is_told_to_name_one(kind, message):
+    body = json.dumps({"kind": "Status", "message": message}).encode()
+    assert str(error_of(Asked("create", kind, "team"), 403, body)).endswith(
+        "; or name an account that exists as kubernetes.service_account, and none is made"
+    )
+    assert "service_account" not in str(error_of(Asked("create", POD, "team"), 403, body))
+    assert "service_account" not in str(error_of(Asked("delete", kind, "team"), 403, body))
+
+
+@pytest.mark.parametrize(("verb", "right"), [("get", "view"), ("create", "steer"), ("delete", "end")])
+def test_a_refused_call_names_the_right_to_the_job(verb, right):
+    body = json.dumps({"kind": "Status", "message": f'User "al" cannot {verb} resource'}).encode()
+    error = error_of(Asked(verb, POD, "team", "m-1", "proxy"), 403, body)
+    assert f"al may not {verb} pods/proxy m-1 in namespace team, which is the right to {right} jobs" in str(
+        error
+    )
+    asked, _ = yaml.safe_load_all(error.text.partition("for:\n")[2])
+    assert [rule["verbs"] for rule in asked["rules"]] == [[verb]], "no more than is missing"
+
+
+@pytest.mark.parametrize("n_role", range(len(SHIPPED) + 1))
+def test_rights_amount_to_the_strongest_shipped_role_that_they_cover(n_role):
+    needed = [granted(r for r in rights if not r.optional) for rights in SHIPPED.values()]
+    have = needed[n_role - 1] if n_role else needed[0] - {("", "pods/proxy", "get")}
+    assert shipped_role(have) == ["", *SHIPPED][n_role]
+    assert shipped_role(set().union(*needed)) == list(SHIPPED)[-1]
 
 
 def test_a_refusal_brings_the_role_that_gives_the_right():
