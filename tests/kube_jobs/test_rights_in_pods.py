@@ -50,7 +50,7 @@ def test_a_viewer_sees_an_operator_steers_too_and_a_user_ends_a_job(place):
     seen = vic.job("ours")
     assert seen.snapshot().phase is JobPhase.TRAINING
     assert (vic.jobs()[0].phase, vic.jobs()[0].live) == (JobPhase.TRAINING, True)
-    assert seen.logs(n_line=5)
+    assert len(seen.logs(n_line=5)) <= 5
     assert seen.series().node
     assert len(seen.weigh(*[SMALL] * 50)) == 50
     for change in (lambda: seen.set_mode(Mode.SUGGEST), seen.finish, seen.stop):

@@ -76,9 +76,16 @@ def service():
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     yield box, server
+
+    def close():
+        for channel in [*server.active_channels.values()]:
+            channel.handle_close()  # the API server keeps its connections
+        server.close()
+
     with contextlib.suppress(OSError):  # it may be awake, and close before it is woken
-        server.trigger.pull_trigger(server.close)
+        server.trigger.pull_trigger(close)
     thread.join(LIMIT_S)
+    assert not thread.is_alive()
     server.task_dispatcher.shutdown()
 
 
