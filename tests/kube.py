@@ -21,13 +21,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes.access import check_access
-from dlrover_nb.core.manifests.rights import USER
+from dlrover_nb.core.manifests.kinds import ROLE, ROLE_BINDING
+from dlrover_nb.core.manifests.rights import USER, binding, role
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("DLROVER_NB_SHARED", ROOT.parent / "shared"))
@@ -55,6 +57,14 @@ class TestCluster:
     def alice(self) -> str:
         """Kubeconfig of a user without any rights."""
         return str(self.run / "alice.kubeconfig")
+
+    def acting_as(self, user: str) -> str:
+        """Write the kubeconfig of an administrator who acts as another user; return its path."""
+        told = yaml.safe_load(Path(self.kubeconfig).read_text())
+        told["users"][0]["user"]["as"] = user
+        path = self.run / f"{user}.acting.kubeconfig"
+        path.write_text(yaml.safe_dump(told))
+        return str(path)
 
     def script(self, name: str, *arguments: str) -> str:
         """Run one of the test cluster's scripts on it; return what it said."""
@@ -233,6 +243,13 @@ def await_account(core, name):
         return any(account.secrets for account in core.list_namespaced_service_account(name).items)
 
     until(has_token, what=f"the service account of namespace {name}")
+
+
+def grant(api, rights, user):
+    """Give a user these rights in a namespace, by a Role and a binding of the user's name."""
+    given = role(f"of-{user}", rights, namespace=api.namespace)
+    api.create(ROLE, given)
+    api.create(ROLE_BINDING, binding(given, user))
 
 
 def await_rights(api, rights=USER):

@@ -15,7 +15,9 @@ import yaml
 from dlrover_nb.core.manifests.rights import (
     OPERATOR,
     SEE_NODES,
+    SHIPPED,
     USER,
+    VIEWER,
     Right,
     master_rights,
     owner_rights,
@@ -43,6 +45,7 @@ NODES_BINDING = {
 TABLES = {
     "user": USER,
     "operator": OPERATOR,
+    "viewer": VIEWER,
     "master": master_rights("JOB"),
     "master in an ElasticJob": owner_rights("JOB", "ElasticJob"),
     "nodes": (SEE_NODES,),
@@ -51,7 +54,7 @@ TABLES = {
 
 def files() -> dict[str, str]:
     """Return what each file, by its path below deploy/, is to hold."""
-    roles = [role("dlrover-nb-user", USER), role("dlrover-nb-operator", OPERATOR)]
+    roles = [role(name, rights) for name, rights in SHIPPED.items()]
     return {
         "base/roles.yaml": HEAD
         + yaml.safe_dump_all(roles, sort_keys=False, default_flow_style=None, width=118),

@@ -6,7 +6,13 @@ There is no kustomize on a machine that only has Python; anything that this does
 import yaml
 
 KNOWN = {"apiVersion", "kind", "namespace", "resources", "components", "patches"}
-OF_CLUSTER = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+OF_CLUSTER = {
+    "Namespace",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 
 
 def build(folder):

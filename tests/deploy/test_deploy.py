@@ -11,10 +11,27 @@ import yaml
 from kubernetes import client, config, dynamic
 from kustomize_reader import build
 
+from dlrover_nb.core.backends.kubernetes.elastic_observed import JOB_LABEL as ELASTIC_LABEL
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.core.manifests.rights import OPERATOR, SEE_NODES, USER, master_rights, role
+from dlrover_nb.core.manifests.objects import HTTP_PORT, master_job
+from dlrover_nb.core.manifests.parts import JOB_LABEL, master_name
+from dlrover_nb.core.manifests.pods import PodNode, node_pod
+from dlrover_nb.core.manifests.rights import (
+    OPERATOR,
+    SEE_NODES,
+    USER,
+    VIEWER,
+    binding,
+    granted,
+    master_rights,
+    role,
+)
+from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.resources import Role
 
+ACCOUNT = "system:serviceaccount"
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
@@ -29,10 +46,6 @@ def made_by_tool():
 @pytest.mark.parametrize("path", ["base/roles.yaml", "components/nodes/nodes.yaml", "README.md"])
 def test_files_say_what_the_table_of_rights_says(path):
     assert (DEPLOY / path).read_text() == made_by_tool()[path], "run python tools/make_roles.py"
-
-
-def granted(rights):
-    return {(r.group, r.resource, verb) for r in rights for verb in r.verbs}
 
 
 def test_a_user_holds_all_that_his_jobs_master_is_given():
@@ -69,6 +82,43 @@ def test_every_key_of_a_jobs_pods_is_documented():
     }
     keys = {field.name for field in fields(KubernetesSpec)}
     assert keys <= told, keys - told
+
+
+def pods_of_a_job():
+    """Return the labels and ports of the pods that one job has."""
+    job = PodJob(JobSpec("ads"), None, "0a1b2c3d", "public", "secret-key", "the-token")
+    [master] = [master_job(job, namespace="n")["spec"]["template"]]
+    nodes = [node_pod(job, PodNode(f"{each}-0", each, 1.0, 512), master="") for each in Role]
+    return master, nodes
+
+
+def selected(policy, pod):
+    wanted = policy["spec"]["podSelector"]["matchLabels"].items()
+    return wanted <= (pod["metadata"]["labels"]).items()
+
+
+def test_every_pod_of_a_job_is_closed_but_for_the_masters_calls():
+    pods, calls = build(DEPLOY / "components" / "network")
+    master, nodes = pods_of_a_job()
+    assert all(selected(pods, pod) for pod in (master, *nodes))
+    assert [selected(calls, pod) for pod in (master, *nodes)] == [True, *(False for _ in nodes)]
+    [inside] = pods["spec"]["ingress"]
+    assert [one["podSelector"] for one in inside["from"]] == [pods["spec"]["podSelector"]]
+    [opened] = calls["spec"]["ingress"]
+    assert [port["port"] for port in opened["ports"]] == [HTTP_PORT]
+
+
+def test_the_admission_policy_names_accounts_and_labels_as_jobs_have_them():
+    policy, bound = build(DEPLOY / "components" / "admission")
+    text = yaml.safe_dump(policy, width=1000)
+    assert master_name("ads") == "ads-master"
+    assert text.count(f"''{JOB_LABEL}''") == text.count(f"''{ELASTIC_LABEL}''") == 2
+    [place] = [o for o in build(DEPLOY / "base") if o["kind"] == "Namespace"]
+    chosen = bound["spec"]["matchResources"]["namespaceSelector"]["matchLabels"]
+    assert chosen.items() <= place["metadata"]["labels"].items()
+    assert bound["spec"]["policyName"] == policy["metadata"]["name"]
+    _, nodes = pods_of_a_job()
+    assert all(node["spec"]["automountServiceAccountToken"] is False for node in nodes)
 
 
 # on a real API server
@@ -109,9 +159,12 @@ def renamed(obj, namespace, nodes):
 
 @pytest.fixture(scope="module")
 def team(control_plane):
-    """Install the example once; alice of group dev is a user, and the dashboard's account an operator."""
+    """Install the example once; alice is a user, the dashboard's account an operator, another one a viewer."""
     namespace = f"team-{uuid.uuid4().hex[:8]}"
     objects = installed(control_plane, namespace)
+    seen = binding(role("dlrover-nb-viewer", VIEWER, namespace=namespace), f"{ACCOUNT}:{namespace}:viewer")
+    created = config.new_client_from_config(control_plane.kubeconfig)
+    client.RbacAuthorizationV1Api(created).create_namespaced_role_binding(namespace, seen)
     yield control_plane, namespace
     api = config.new_client_from_config(control_plane.kubeconfig)
     client.CoreV1Api(api).delete_namespace(namespace)
@@ -149,13 +202,14 @@ EVERYTHING = sorted(
 
 
 @pytest.mark.kube
-@pytest.mark.parametrize("who", ["user", "operator", "master's account"])
+@pytest.mark.parametrize("who", ["user", "operator", "viewer", "master's account"])
 def test_each_role_may_do_what_its_table_says_and_nothing_else(team, who):
     cluster, namespace = team
-    account = f"system:serviceaccount:{namespace}"
+    account = f"{ACCOUNT}:{namespace}"
     api, rights = {
         "user": (lambda: config.new_client_from_config(cluster.alice), USER),
         "operator": (lambda: as_account(cluster, f"{account}:dlrover-nb-dashboard"), (*OPERATOR, SEE_NODES)),
+        "viewer": (lambda: as_account(cluster, f"{account}:viewer"), (*VIEWER, SEE_NODES)),
         "master's account": (lambda: as_account(cluster, f"{account}:ads-master"), (SEE_NODES,)),
     }[who]
     asks = api()

@@ -5,7 +5,7 @@ express (NaN). Pickles, Ray's default, were rejected too: a client and a master 
 releases could not read each other's, and a pickle can run code. Decoding builds these records only.
 
 `core.client.link` converts methods to calls on the client's side, and calls to methods on the master's. A new
-call needs a record here, a method and a case there, and a method of the driver.
+call needs a record here and its right in `RIGHTS`, a method and a case there, and a method of the driver.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.rundir.bundle import CheckpointBundle
+from dlrover_nb.core.structs.call_rights import CallRight
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.resources import ResourcePlan
@@ -95,6 +96,27 @@ class AskModel:
 Call = (
     AskSnapshot | AskModel | AskSummary | AskSeries | AskLogs | AskWeigh | AskExplain | Decide | Choose | Stop
 )
+
+# A model is what a job makes, and a viewer sees what the job does: it is for those who steer.
+RIGHTS = {
+    AskSnapshot: CallRight.VIEW,
+    AskSummary: CallRight.VIEW,
+    AskSeries: CallRight.VIEW,
+    AskLogs: CallRight.VIEW,
+    AskWeigh: CallRight.VIEW,
+    AskExplain: CallRight.VIEW,
+    AskModel: CallRight.STEER,
+    Decide: CallRight.STEER,
+    Choose: CallRight.STEER,
+    Stop: CallRight.END,
+}
+
+
+def right_of(call: Call) -> CallRight:
+    """Return the right that a call needs; the strongest where the table does not say."""
+    if isinstance(call, Choose) and call.finish is not None:  # it ends training, and cannot be taken back
+        return CallRight.END
+    return RIGHTS.get(type(call), CallRight.END)
 
 
 @dataclass(frozen=True, slots=True)

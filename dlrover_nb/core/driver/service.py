@@ -1,23 +1,31 @@
 """The master's HTTP: a WSGI application that answers the calls of `core.client.calls`.
 
-A request must carry the job's access token, and every call is the same kind of request, so there is one place
-that checks it. In a cluster of pods clients connect through the API server's pod proxy with their own
+A request must carry an access token of the job, and every call is the same kind of request, so there is one
+place that checks it. In a cluster of pods clients connect through the API server's pod proxy with their own
 credentials, which the proxy does not pass on, and other pods reach the port too; on one machine all its users
-reach it. Only the job's owner may read the token: it is in a Secret, or in the run folder.
+reach it. Only the job's owner may read the job's token: it is in a Secret, or in the run folder.
+
+Each call needs a right (`calls.RIGHTS`) that both method and token must give (`structs.call_rights`). A POST
+has its call in the body; a GET and a DELETE have it in the URL, since proxies on the way may drop their
+bodies. A header was rejected for it: caches may mix up the answers to GETs of one URL.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from urllib.parse import parse_qs
 
-from dlrover_nb.core.client.calls import ANSWERS, CALLS, NotBegun
+from dlrover_nb.core.client.calls import ANSWERS, CALLS, NotBegun, right_of
 from dlrover_nb.core.client.link import CallHandler
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.manifests.objects import READY_PATH
+from dlrover_nb.core.structs.call_rights import METHOD_OF, METHODS, CallRight, access_token
 from dlrover_nb.core.structs.external import StepsDone
 from dlrover_nb.core.structs.pods import CHECK_HEADER, CHECK_PATH, CodeTried
 
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CALL_PATH = "/call"
+CALL_FIELD = "call"  # of the URL
 ACCESS_HEADER = "X-Dlrover-Access"
 REPORT_PATH, REPORT_HEADER = "/v1/report", "X-Dlrover-Report"
 MOST_BYTES = 1 << 20  # of a request; the largest, many plans to weigh, has some KiB
@@ -57,18 +66,53 @@ class Taken(Generic[T]):
     hear: Callable[[T], None]
 
 
+class Gate:
+    """Decides which rights a request has: what both its token and its method give.
+
+    Parameters
+    ----------
+    access
+        The job's token; it gives all rights, and the tokens of the rights are derived from it.
+    methods
+        The right of each method that a call may have.
+    """
+
+    def __init__(self, access: str, methods: Mapping[str, CallRight]) -> None:
+        self.methods = methods
+        self._tokens = [(access_token(access, right).encode(), right) for right in CallRight]
+        self._tokens.append((access.encode(), CallRight.END))
+
+    def held(self, token: str) -> CallRight | None:
+        """Return the right of a token; None: it is none of the job's. All are compared, in constant time."""
+        given = token.encode()
+        found = [right for known, right in self._tokens if hmac.compare_digest(given, known)]
+        return found[0] if found else None
+
+    def refusal(self, call: Call, held: CallRight, method: str) -> str:
+        """Return why this method, and a token of the right `held`, may not send a call; empty: they may."""
+        needed = right_of(call)
+        head = f"a {type(call).__name__} needs the right to {needed.name.lower()}"
+        if self.methods[method] < needed:
+            return f"{head}, which a {METHOD_OF[needed]} has, got a {method}; use a newer dlrover-nb"
+        if held < needed:
+            return f"{head}, got the token to {held.name.lower()}; the job's Secret holds that to all"
+        return ""
+
+
 class MasterService:
     """The application; it answers from its start, before the job has begun.
 
     Parameters
     ----------
     access
-        The token that a request must carry.
+        The job's token.
+    methods
+        The right that each method of a call gives, as far as the token gives it too.
     """
 
-    def __init__(self, access: str) -> None:
+    def __init__(self, access: str, methods: Mapping[str, CallRight] = METHODS) -> None:
         self._takers: dict[str, Callable[[Mapping[str, Any]], Response]] = {}
-        self._access = access.encode()
+        self._gate = Gate(access, methods)
         self._calls: CallHandler | None = None
         self._not_begun = NotBegun("its master is starting")
 
@@ -99,8 +143,9 @@ class MasterService:
     ) -> Iterable[bytes]:
         """Answer one request; the WSGI entry point."""
         take = self._takers.get(environ["PATH_INFO"])
-        response = take(environ) if take else respond(environ, access=self._access, answer=self._answer)
-        head = [("Content-Type", response.kind), ("Content-Length", str(len(response.body)))]
+        response = take(environ) if take else respond(environ, gate=self._gate, answer=self._answer)
+        size = str(len(response.body))
+        head = [("Content-Type", response.kind), ("Content-Length", size), ("Cache-Control", "no-store")]
         start_response(response.status, head)
         return [response.body]
 
@@ -109,34 +154,52 @@ class MasterService:
         return self._not_begun if calls is None else calls.answer(call)
 
 
-def respond(environ: Mapping[str, Any], *, access: bytes, answer: Callable[[Call], Answer]) -> Response:  # noqa: PLR0911 - one per fault
+def respond(environ: Mapping[str, Any], *, gate: Gate, answer: Callable[[Call], Answer]) -> Response:  # noqa: PLR0911 - one per fault
     """Return the answer to one request.
 
     Parameters
     ----------
     environ
         The request, as in WSGI.
-    access
-        The token that it must carry; it is compared in constant time.
+    gate
+        Decides which rights it has.
     answer
         Returns the answer to a call.
     """
+    method = environ["REQUEST_METHOD"]
     if environ["PATH_INFO"] == READY_PATH:
         return Response("200 OK", b"ready")
-    if not hmac.compare_digest(str(environ.get(_ACCESS_KEY, "")).encode(), access):
-        return Response("401 Unauthorized", b"this needs the access token of the job")
+    held = gate.held(str(environ.get(_ACCESS_KEY, "")))
+    if held is None:
+        return Response("401 Unauthorized", b"this needs an access token of the job")
     if environ["PATH_INFO"] != CALL_PATH:
         return Response("404 Not Found", b"ask at " + CALL_PATH.encode())
-    if environ["REQUEST_METHOD"] != "POST":
-        return Response("405 Method Not Allowed", b"a call is a POST")
-    body = _body(environ)
-    if body is None:
+    if method not in gate.methods:
+        return Response("405 Method Not Allowed", f"a call is a {' or '.join(gate.methods)}".encode())
+    packed = _body(environ) if method == "POST" else _from_url(environ)
+    if packed is None:
         return Response("413 Content Too Large", f"a call has at most {MOST_BYTES >> 10} KiB".encode())
     try:
-        call = CALLS.unpack(body)
+        call = CALLS.unpack(packed)
     except WireError as error:
         return Response("400 Bad Request", str(error).encode())
+    if why := gate.refusal(call, held, method):
+        return Response("403 Forbidden", why.encode())
     return Response("200 OK", ANSWERS.pack(answer(call)), _BINARY)
+
+
+def call_url(packed: bytes) -> str:
+    """Return the URL of a call that is sent without a body."""
+    return f"{CALL_PATH}?{CALL_FIELD}={base64.urlsafe_b64encode(packed).decode()}"
+
+
+def _from_url(environ: Mapping[str, Any]) -> bytes:
+    """Return the call in the URL; empty, which is no call, where there is none."""
+    told = parse_qs(str(environ.get("QUERY_STRING", ""))).get(CALL_FIELD, [""])
+    try:
+        return base64.b64decode(told[0], altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def take_report(environ: Mapping[str, Any], taken: Taken[Any]) -> Response:

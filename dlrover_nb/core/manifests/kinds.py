@@ -72,7 +72,10 @@ PRIORITY_CLASS = Kind("PriorityClass", "priorityclasses", "scheduling.k8s.io", n
 CRD = Kind("CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io", namespaced=False)
 ACCESS_REVIEW = Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", _REVIEWS, namespaced=False)
 RULES_REVIEW = Kind("SelfSubjectRulesReview", "selfsubjectrulesreviews", _REVIEWS, namespaced=False)
-SELF_REVIEW = Kind("SelfSubjectReview", "selfsubjectreviews", "authentication.k8s.io", namespaced=False)
+SELF_REVIEWS = tuple(  # the newest first: of 1.28, 1.27 and 1.26
+    Kind("SelfSubjectReview", "selfsubjectreviews", "authentication.k8s.io", version, namespaced=False)
+    for version in ("v1", "v1beta1", "v1alpha1")
+)
 ELASTIC_JOB = Kind("ElasticJob", "elasticjobs", "elastic.iml.github.io", "v1alpha1")
 SCALE_PLAN = Kind("ScalePlan", "scaleplans", "elastic.iml.github.io", "v1alpha1")
 TF_JOB = Kind("TFJob", "tfjobs", "kubeflow.org")

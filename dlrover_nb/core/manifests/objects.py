@@ -21,6 +21,7 @@ from dlrover_nb.core.manifests.parts import (
     MASTER_ROLE,
     PREFIX,
     REPORT_KEY,
+    VIEW_NOTE,
     code_name,
     container_frame,
     is_operated,
@@ -31,6 +32,7 @@ from dlrover_nb.core.manifests.parts import (
     report_token,
     secret_name,
     variables,
+    view_token,
     volumes,
 )
 from dlrover_nb.core.manifests.podspec import ttl, with_own
@@ -89,7 +91,8 @@ def with_owner(document: Doc, owner: Mapping[str, Any]) -> Doc:
 def master_job(job: PodJob, *, namespace: str) -> Doc:
     """Return the Job that keeps a master's pod running, paused."""
     kube = job.spec.kubernetes
-    head = _head(job, job.spec.name, namespace) | {"annotations": {OWNER_NOTE: job.spec.owner}}
+    notes = {OWNER_NOTE: job.spec.owner} | ({VIEW_NOTE: view_token(job)} if job.access else {})
+    head = _head(job, job.spec.name, namespace) | {"annotations": notes}
     pod = {"labels": labels(job.spec.name, job.run, MASTER_ROLE)}
     return {
         "apiVersion": "batch/v1",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.manifests.podspec import closed_container, closed_pod, source_of, toleration
+from dlrover_nb.core.structs.call_rights import CallRight, access_token
 from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, DLROVER, STATE
 from dlrover_nb.core.structs.pods import CODE_FOLDER, JOB_FOLDER, POD_ENV, POD_FOLDER, PodJob
 from dlrover_nb.core.usercode import file_of
@@ -29,6 +30,7 @@ ROLE_LABEL, NODE_LABEL = f"{PREFIX}role", f"{PREFIX}node"
 MASTER_ROLE = "master"
 RUN_LETTERS = 8  # of the name of a run
 
+VIEW_NOTE = f"{PREFIX}view"  # annotation of a Job or an ElasticJob: the token of `view_token`
 REPORT_KEY = "report"  # of a job's Secret: the token of `report_token`
 
 GONE_S = 10  # a pod on an unreachable machine is evicted after so long; default: 300 s
@@ -49,6 +51,16 @@ def secret_name(job: str) -> str:
 def report_token(job: PodJob) -> str:
     """Return the token with which external programs report their steps; it allows nothing else."""
     return hmac.new(job.access.encode(), REPORT_KEY.encode(), "sha256").hexdigest()
+
+
+def view_token(job: PodJob) -> str:
+    """Return the token with which the job's master shows itself; it allows nothing else.
+
+    It lies in an annotation of the object that owns the job, since a viewer may not read the Secret: whoever
+    may read Jobs learns the job's state, which RBAC already guards by ``pods/proxy``. A ConfigMap of its own
+    was rejected: the same people may read it, and it is one object more to write, to own and to lose.
+    """
+    return access_token(job.access, CallRight.VIEW)
 
 
 def is_operated(spec: JobSpec) -> bool:

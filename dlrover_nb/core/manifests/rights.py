@@ -3,6 +3,8 @@
 Kubernetes lets users grant only rights that they have. Each job creates a Role for its master, so `USER` must
 contain all of `master_rights`, and none of these is optional but `BUDGETS`, which a master gets only where
 its user may grant it; tests check that. `deploy/` and the output of `connect` are generated from here.
+
+A verb on ``pods/proxy`` is a right to jobs: to view, to steer, to end them (`structs.call_rights`).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 NOBODY = "NAME-OF-THE-USER"  # where the user's name in the cluster is unknown
 _RBAC = "rbac.authorization.k8s.io"
@@ -74,6 +76,10 @@ BUDGETS = Right(
     "policy",
     optional=True,
 )
+_VIEW = Right("pods/proxy", ("get",), "view jobs: ask their masters")
+_STEER = Right("pods/proxy", ("create",), "steer jobs: answer proposals, change plans, take the model")
+_END = Right("pods/proxy", ("delete",), "end jobs: stop and finish them")
+_CALLS = (_VIEW, _STEER, _END)
 USER = (
     Right("jobs", ("create", "delete", "get", "list", "patch", "watch"), "start, list and end jobs", "batch"),
     Right(
@@ -85,7 +91,7 @@ USER = (
     Right("serviceaccounts", ("create", "delete", "get"), "give a job's master an account of its own"),
     Right("roles", ("create", "delete", "get"), "give that account its few rights", _RBAC),
     Right("rolebindings", ("create", "delete", "get"), "bind them to it", _RBAC),
-    Right("pods/proxy", ("create", "get"), "communicate with a job's master"),
+    *_CALLS,
     Right(
         "pods",
         ("create", "delete", "get", "list", "patch", "watch"),
@@ -118,13 +124,10 @@ USER = (
         optional=True,
     ),
 )
-OPERATOR = (
+VIEWER = (
     Right("jobs", ("get", "list", "watch"), "list jobs", "batch"),
-    Right("secrets", ("get",), "communicate with a job: its access token lies in its Secret"),
     Right("configmaps", ("get", "list"), "read how a job ended"),
-    Right(
-        "pods/proxy", ("create", "get"), "communicate with a job's master: follow it, answer its proposals"
-    ),
+    _VIEW,
     Right("pods", ("get", "list", "watch"), "see which pods a job has"),
     Right("pods/log", ("get",), "read what pods wrote"),
     Right("events", ("get", "list", "watch"), "say why a pod waits"),
@@ -134,6 +137,17 @@ OPERATOR = (
     ),
     Right("scaleplans", ("get", "list", "watch"), "show which plan they have", _DLROVER, optional=True),
 )
+OPERATOR = (
+    *VIEWER,
+    _STEER,
+    Right("secrets", ("get",), "steer a job: the token for that lies in its Secret"),
+)
+SHIPPED = {"dlrover-nb-viewer": VIEWER, "dlrover-nb-operator": OPERATOR, "dlrover-nb-user": USER}
+SHIPPED_WORDS = {
+    "dlrover-nb-viewer": "view jobs",
+    "dlrover-nb-operator": "view and steer jobs",
+    "dlrover-nb-user": "start, view, steer and end jobs",
+}
 
 
 _OWN_PODS = (Right("pods", ("create", "delete", "get", "list", "patch", "watch"), "make the job's nodes"),)
@@ -253,6 +267,19 @@ def _role_name(rights: Iterable[Right], user: str) -> str:
     rules = json.dumps([user, *(right.rule for right in rights)])
     told = re.sub("[^a-z0-9]+", "-", user.lower()).strip("-")[:40]
     return f"dlrover-nb-{told}-{hashlib.sha256(rules.encode()).hexdigest()[:6]}"
+
+
+def granted(rights: Iterable[Right]) -> set[tuple[str, str, str]]:
+    """Return rights one by one: group, resource and verb."""
+    return {(right.group, right.resource, verb) for right in rights for verb in right.verbs}
+
+
+def shipped_role(have: Collection[tuple[str, str, str]]) -> str:
+    """Return the strongest shipped role all of whose needed rights are among these; empty: none."""
+    held = [
+        name for name, rights in SHIPPED.items() if granted(r for r in rights if not r.optional) <= set(have)
+    ]
+    return held[-1] if held else ""
 
 
 def right_to(resource: str, group: str, verb: str) -> Right:

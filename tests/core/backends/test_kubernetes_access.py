@@ -1,6 +1,6 @@
 """What somebody may do on a real API server, and the Role that gives the rest when an administrator applies it."""
 
-from pathlib import Path
+import json
 
 import pytest
 import yaml
@@ -9,11 +9,21 @@ from kubernetes import client, config, dynamic
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes import access
-from dlrover_nb.core.backends.kubernetes.access import check_access, covered, quota_facts, standing
+from dlrover_nb.core.backends.kubernetes.access import check_access, covered, quota_facts, standing, user_of
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status
-from dlrover_nb.core.manifests.kinds import POD, ROLE, SECRET
-from dlrover_nb.core.manifests.rights import SEE_NODES, USER, Right, master_rights, role, role_text
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, NotThere, Status, error_of
+from dlrover_nb.core.manifests.kinds import POD, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
+from dlrover_nb.core.manifests.rights import (
+    SEE_NODES,
+    SHIPPED,
+    USER,
+    Right,
+    granted,
+    master_rights,
+    role,
+    role_text,
+    shipped_role,
+)
 
 PODS = Right("pods", ("get", "create"), "run pods")
 LOGS = Right("pods/log", ("get",), "read logs")
@@ -43,6 +53,38 @@ def test_a_quota_is_told_by_what_is_used_of_it():
     }
     assert quota_facts([quota]) == (("quota team", "cpu 3 of 8, pods 0 of 9"),)
     assert quota_facts([{"metadata": {"name": "new"}}]) == ()
+
+
+@pytest.mark.parametrize("kind", [SERVICE_ACCOUNT, ROLE, ROLE_BINDING])
+@pytest.mark.parametrize(
+    "message", ['User "alice" cannot create it', "alice is attempting to grant RBAC permissions not held"]
+)
+def test_who_may_make_no_account_for_a_master_is_told_to_name_one(kind, message):
+    body = json.dumps({"kind": "Status", "message": message}).encode()
+    assert str(error_of(Asked("create", kind, "team"), 403, body)).endswith(
+        "; or name an account that exists as kubernetes.service_account, and none is made"
+    )
+    assert "service_account" not in str(error_of(Asked("create", POD, "team"), 403, body))
+    assert "service_account" not in str(error_of(Asked("delete", kind, "team"), 403, body))
+
+
+@pytest.mark.parametrize(("verb", "right"), [("get", "view"), ("create", "steer"), ("delete", "end")])
+def test_a_refused_call_names_the_right_to_the_job(verb, right):
+    body = json.dumps({"kind": "Status", "message": f'User "al" cannot {verb} resource'}).encode()
+    error = error_of(Asked(verb, POD, "team", "m-1", "proxy"), 403, body)
+    assert f"al may not {verb} pods/proxy m-1 in namespace team, which is the right to {right} jobs" in str(
+        error
+    )
+    asked, _ = yaml.safe_load_all(error.text.partition("for:\n")[2])
+    assert [rule["verbs"] for rule in asked["rules"]] == [[verb]], "no more than is missing"
+
+
+@pytest.mark.parametrize("n_role", range(len(SHIPPED) + 1))
+def test_rights_amount_to_the_strongest_shipped_role_that_they_cover(n_role):
+    needed = [granted(r for r in rights if not r.optional) for rights in SHIPPED.values()]
+    have = needed[n_role - 1] if n_role else needed[0] - {("", "pods/proxy", "get")}
+    assert shipped_role(have) == ["", *SHIPPED][n_role]
+    assert shipped_role(set().union(*needed)) == list(SHIPPED)[-1]
 
 
 def test_a_refusal_brings_the_role_that_gives_the_right():
@@ -87,6 +129,30 @@ def test_what_is_asked_for_later_or_by_another_takes_nothing_away():
     assert role_text([PODS], "alice", "team") == role_text([PODS], "alice", "team")
 
 
+class Reviews:
+    """An API server with one version of the review of oneself."""
+
+    user = "of-the-kubeconfig"
+
+    def __init__(self, version, *, names=True):
+        self.version, self.names = version, names
+
+    def create(self, kind, _doc):
+        if kind.version != self.version:
+            raise NotThere("no such kind", Status(404), Asked("create", kind))
+        return {"status": {"userInfo": {"username": "sue"}}} if self.names else {}
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha1"])
+def test_a_server_since_1_26_says_who_somebody_is(version):
+    assert user_of(Reviews(version)) == "sue"
+
+
+def test_where_the_server_does_not_say_it_the_kubeconfig_does():
+    assert user_of(Reviews("")) == "of-the-kubeconfig"
+    assert user_of(Reviews("v1", names=False)) == "of-the-kubeconfig"
+
+
 # on a real API server
 
 
@@ -102,6 +168,8 @@ def test_the_role_that_is_asked_for_is_all_that_was_missing(control_plane, names
     api = connect_api(kubeconfig=control_plane.alice, namespace=team)
     before = check_access(api)
     assert before.user == "alice"
+    few = "fewer than those of the role dlrover-nb-viewer"
+    assert dict(standing(api).facts)["your rights"] == few
     assert {right.resource for right in before.missing} == {r.resource for r in USER if not r.optional}
     apply(control_plane, before.ask())
     await_rights(api)
@@ -180,12 +248,8 @@ def test_a_namespace_that_is_not_there_is_told_to_who_may_know(control_plane):
 
 
 @pytest.mark.kube
-def test_who_acts_as_another_is_told_what_the_other_may(control_plane, tmp_path):
-    kubeconfig = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
-    kubeconfig["users"][0]["user"]["as"] = "ann"
-    path = tmp_path / "config"
-    path.write_text(yaml.safe_dump(kubeconfig))
-    found = check_access(connect_api(kubeconfig=str(path)))
+def test_who_acts_as_another_is_told_what_the_other_may(control_plane):
+    found = check_access(connect_api(kubeconfig=control_plane.acting_as("ann")))
     assert found.user == "ann"
     assert len(found.missing) == len([right for right in USER if not right.optional])
 
@@ -210,6 +274,8 @@ def test_an_administrator_lacks_nothing_and_is_told_where_he_is(control_plane, n
     assert not any(each.missing for each in told.allowed)
     facts = dict(told.facts)
     assert facts["namespace"] == team
+    every = "those of the role dlrover-nb-user: to start, view, steer and end jobs"
+    assert facts["your rights"] == every
     assert facts["API server"].endswith(api.version())
     assert "in the kubeconfig" in facts["you are"], "this server does not say it, and refuses nothing"
 

@@ -35,9 +35,11 @@ class Api:
         head = {"ownerReferences": [{"uid": "1"}], "creationTimestamp": "2026-01-01T00:00:00Z", "name": "m-1"}
         return type("Listing", (), {"items": [{"metadata": head, "status": status}]})
 
-    def proxy(self, _name, _port, path, body, headers, _timeout_s):
-        environ = {"PATH_INFO": path, "REQUEST_METHOD": "POST", "CONTENT_LENGTH": str(len(body))}
-        environ["wsgi.input"] = io.BytesIO(body)
+    def proxy(self, _name, _port, path, body, headers, _timeout_s, *, method="POST"):
+        at, _, query = path.partition("?")
+        environ = {"PATH_INFO": at, "QUERY_STRING": query, "REQUEST_METHOD": method}
+        if body is not None:
+            environ |= {"CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body)}
         environ |= {"HTTP_" + name.upper().replace("-", "_"): value for name, value in headers.items()}
         statuses: list[str] = []
         answer = b"".join(self.application(environ, lambda status, _: statuses.append(status)))

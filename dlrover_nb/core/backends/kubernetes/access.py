@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.backends.kubernetes.api import Forbidden, NotThere, Refused
 from dlrover_nb.core.backends.kubernetes.contexts import kubernetes_address
-from dlrover_nb.core.manifests.kinds import ACCESS_REVIEW, NAMESPACE, QUOTA, RULES_REVIEW, SELF_REVIEW
-from dlrover_nb.core.manifests.rights import SEE_NODES, USER, Right, role_text
+from dlrover_nb.core.manifests.kinds import ACCESS_REVIEW, NAMESPACE, QUOTA, RULES_REVIEW, SELF_REVIEWS
+from dlrover_nb.core.manifests.rights import (
+    SEE_NODES,
+    SHIPPED,
+    SHIPPED_WORDS,
+    USER,
+    Right,
+    role_text,
+    shipped_role,
+)
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
 
 if TYPE_CHECKING:
@@ -121,17 +129,24 @@ def _allowed(api: Api, right: Right, verb: str) -> bool:
     return bool(answer.get("status", {}).get("allowed"))
 
 
+def user_of(api: Api) -> str:
+    """Return who the user is: the name in the cluster, or else that in the kubeconfig."""
+    return _who(api) or api.user
+
+
 def _who(api: Api) -> str:
     """Return the user's name in the cluster; empty when unknown.
 
-    Servers since 1.28 have a review for that. Older ones name the user when they refuse a request.
+    Servers since 1.26 may have a review for that. Older ones name the user when they refuse a request.
     """
-    try:
-        return str(api.create(SELF_REVIEW, {})["status"]["userInfo"]["username"])
-    except Forbidden as told:
-        return told.user
-    except (NotThere, Refused, KeyError):
-        return ""
+    for kind in SELF_REVIEWS:
+        try:
+            return str(api.create(kind, {})["status"]["userInfo"]["username"])
+        except Forbidden as told:
+            return told.user
+        except (NotThere, Refused, KeyError):
+            continue
+    return ""
 
 
 def standing(api: Api) -> ClusterAccess:
@@ -151,12 +166,25 @@ def standing(api: Api) -> ClusterAccess:
         ("you are", access.user or f"{api.user} in the kubeconfig"),
         *quota_facts(_quotas(api, access)),
     ]
-    if not access.checked:
-        facts.append(
-            ("your rights", "this cluster does not list them; a refused request names the missing right")
-        )
+    facts.append(("your rights", _in_words(access)))
     allowed = (Allowed(c.right.why, c.right.resource, c.missing, c.right.optional) for c in access.checked)
     return ClusterAccess(tuple(facts), tuple(allowed), access.ask())
+
+
+def _in_words(access: Access) -> str:
+    """Return which of the shipped roles the user's rights amount to."""
+    if not access.checked:
+        return "this cluster does not list them; a refused request names the missing right"
+    have = {
+        (c.right.group, c.right.resource, verb)
+        for c in access.checked
+        for verb in c.right.verbs
+        if verb not in c.missing
+    }
+    role = shipped_role(have)
+    if not role:
+        return f"fewer than those of the role {next(iter(SHIPPED))}"
+    return f"those of the role {role}: to {SHIPPED_WORDS[role]}"
 
 
 def _absent(api: Api) -> str:

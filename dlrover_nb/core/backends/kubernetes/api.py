@@ -30,6 +30,7 @@ from dlrover_nb.core.backends.kubernetes.connection import Connection, Request
 from dlrover_nb.core.backends.kubernetes.login import load_login
 from dlrover_nb.core.backends.kubernetes.stream import Lines, Watch, decode
 from dlrover_nb.core.manifests.kinds import POD, Doc, Kind
+from dlrover_nb.core.structs.call_rights import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -275,7 +276,7 @@ class Api:
             socket.settimeout(timeout_s + _SILENCE_S)
         return Watch(response, asked)
 
-    def proxy(
+    def proxy(  # noqa: PLR0913 - a whole HTTP request
         self,
         pod: str,
         port: int,
@@ -283,8 +284,15 @@ class Api:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float = CALL_LIMIT_S,
+        *,
+        method: str = "",
     ) -> bytes:
-        """Send an HTTP request to a program in a pod through the API server; POST with a body, else GET.
+        """Send an HTTP request to a program in a pod through the API server; only a GET is repeated.
+
+        Parameters
+        ----------
+        method
+            Decides which verb on ``pods/proxy`` the user needs. Empty: POST with a body, else GET.
 
         Raises
         ------
@@ -293,10 +301,11 @@ class Api:
         Unreachable
             When it, or the API server, does not answer.
         """
-        method = "GET" if body is None else "POST"
-        asked = self._asked("get" if body is None else "create", POD, pod, "proxy")
+        method = method or ("GET" if body is None else "POST")
+        asked = self._asked(VERBS[method], POD, pod, "proxy")
         at = f"{POD.path(self.namespace)}/http:{pod}:{port}/proxy/{path.lstrip('/')}"
-        request = Request(method, at, asked, (), body, tuple((headers or {}).items()), timeout_s)
+        told, once = tuple((headers or {}).items()), method != "GET"
+        request = Request(method, at, asked, (), body, told, timeout_s, once)
         answer = self._connection.send(request)
         if answer.code >= 300:
             raise proxy_error(asked, answer.code, answer.body)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.manifests.kinds import ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from dlrover_nb.core.manifests.rights import right_to, role_text
+from dlrover_nb.core.structs.call_rights import METHODS, VERBS
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc, Kind
@@ -276,7 +278,20 @@ def _forbidden(asked: Asked, status: Status, message: str) -> tuple[type[ApiErro
         if user == "system:anonymous":
             return Unauthorized, f"the API server received no credentials to {asked}; sign in again"
         ask = "`connect kubernetes` shows all that is allowed, and the Role to ask an administrator for"
-        return Forbidden, f"{user} may not {asked}; {ask}"
+        return Forbidden, f"{user} may not {asked}{_which(asked)}; {ask}{_way_out(asked)}"
     if _OVER_QUOTA.search(status.message):
         return OverQuota, f"the quota of the namespace has no room to {asked}: {message}"
-    return Refused, f"a policy of the cluster does not allow to {asked}: {message}"
+    return Refused, f"a policy of the cluster does not allow to {asked}: {message}{_way_out(asked)}"
+
+
+def _which(asked: Asked) -> str:
+    """Return which right to a job a verb of the proxy is."""
+    rights = {verb: METHODS[method].name.lower() for method, verb in VERBS.items()}
+    return f", which is the right to {rights[asked.verb]} jobs" if asked.resource == "pods/proxy" else ""
+
+
+def _way_out(asked: Asked) -> str:
+    """Return how to do without what was refused: only for what makes an account for a job's master."""
+    if asked.verb != "create" or asked.kind not in {SERVICE_ACCOUNT, ROLE, ROLE_BINDING}:
+        return ""
+    return "; or name an account that exists as kubernetes.service_account, and none is made"

@@ -14,16 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.access import standing
+from dlrover_nb.core.backends.kubernetes.access import standing, user_of
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed, capacity_of
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.elastic import operator_facts, refuse_operator, settled
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of
-from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, SecretGoneError, read_job
+from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, SecretGoneError, link_of
 from dlrover_nb.core.backends.kubernetes.master_status import (
     Answering,
     Beginning,
@@ -42,7 +43,7 @@ from dlrover_nb.core.backends.kubernetes.submission import (
     owner_of,
 )
 from dlrover_nb.core.client.cluster import no_job, still_runs
-from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.client.handle import JobHandle, user_name
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
@@ -90,6 +91,11 @@ class KubernetesCluster:
         """Whether the cluster is simulated."""
         return False
 
+    @cached_property
+    def user(self) -> str:
+        """The user as the API server knows it: the author of decisions, and the owner of jobs."""
+        return user_of(self.api)
+
     @property
     def description(self) -> str:
         """One line: kind, place and capacity."""
@@ -127,6 +133,8 @@ class KubernetesCluster:
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""
         refuse_operator(spec)
+        if spec.owner in {"", user_name()}:  # nobody else was named
+            spec = replace(spec, owner=self.user)
         spec = settled(namespaced(spec, self.api), self.api)
         spec, features, schema, packed = looked_at(spec, model=model, data=data)
         capacity = self._seen(spec.kubernetes)
@@ -137,7 +145,8 @@ class KubernetesCluster:
         job, code = new_pod_job(spec, features, packed, known)
         create(self.api, job, code)
         link = self._links[spec.name, job.run] = KubernetesLink(self.api, job)
-        return JobHandle(spec.name, link, schema=schema, bounds=completed(spec.bounds, known, spec.plan))
+        bounds = completed(spec.bounds, known, spec.plan)
+        return JobHandle(spec.name, link, schema=schema, bounds=bounds, user=self.user)
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first; deleted ones too, where the environment names a team's history."""
@@ -156,7 +165,7 @@ class KubernetesCluster:
     def job(self, name: str) -> JobHandle:
         """Find a job by name; `NotFoundError` names the nearest ones."""
         document = self._job(name)
-        return JobHandle(name, self._link(name, run_of(document)))
+        return JobHandle(name, self._link(document), user=self.user)
 
     def delete(self, name: str, *, force: bool = False) -> str:
         """Delete a job with all its objects; see `Cluster.delete`."""
@@ -186,7 +195,7 @@ class KubernetesCluster:
             When that is all that would tell, and the job may train.
         """
         try:
-            return self._link(name_of(job), run_of(job)).snapshot().phase
+            return self._link(job).snapshot().phase
         except SecretGoneError:
             if has_begun(job) and end_of_job(job) is None:
                 raise
@@ -253,8 +262,7 @@ class KubernetesCluster:
     def _summary(self, found: _Found, pod: str) -> JobSummary | None:
         name = found.name
         try:
-            link = self._link(name, found.run)
-            return link.ask_summary(pod, timeout_s=ANSWER_LIMIT_S)
+            return self._link(found.job).ask_summary(pod, timeout_s=ANSWER_LIMIT_S)
         except SecretGoneError as error:
             return found.summary(JobPhase.TRAINING, str(error))
         except (BackendError, NotFoundError, WireError) as error:
@@ -275,12 +283,10 @@ class KubernetesCluster:
         why = where.why if isinstance(where, Beginning) else "its master does not answer"
         return found.summary(JobPhase.STARTING, why)
 
-    def _link(self, name: str, run: str) -> KubernetesLink:
+    def _link(self, document: Doc) -> KubernetesLink:
+        name, run = name_of(document), run_of(document)
         if (name, run) not in self._links:
-            job = read_job(self.api, name)
-            self._links[name, job.run] = KubernetesLink(self.api, job)
-            if job.run != run:
-                raise NotFoundError(f"job {name} was submitted again just now; attach {name} again")
+            self._links[name, run] = link_of(self.api, document)
         return self._links[name, run]
 
     def _job(self, name: str) -> Doc:
@@ -317,14 +323,14 @@ class _Found:
     """A Job or an ElasticJob of ours with its master's location."""
 
     def __init__(self, job: Doc, masters: Iterable[Doc]) -> None:
-        self._job = job
+        self.job = job
         self.name, self.run = name_of(job), run_of(job)
         mine = (pod for pod in masters if run_of(pod) == self.run)
         self.where = master_status(job, mine, run=self.run)
 
     def summary(self, phase: JobPhase, message: str) -> JobSummary:
         """Return its line when its master does not answer."""
-        head = self._job["metadata"]
+        head = self.job["metadata"]
         began_s = datetime.fromisoformat(head["creationTimestamp"]).timestamp()
         owner = head.get("annotations", {}).get(OWNER_NOTE, "")
         return JobSummary(

@@ -35,7 +35,10 @@ _SAFE_TWICE = {"GET", "DELETE", "PATCH"}  # a create whose answer was lost may h
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; `limit_s` holds for all of it, in a stream for each pause between chunks."""
+    """One request; `limit_s` holds for all of it, in a stream for each pause between chunks.
+
+    One that is sent `once` is not repeated where it may have arrived, whatever its method is.
+    """
 
     method: str
     path: str
@@ -44,6 +47,7 @@ class Request:
     body: bytes | None = field(default=None, repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # some are secret
     limit_s: float = 20.0
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class Connection:
         try:
             return self._exchange(login, request)
         except ProtocolError as error:  # an idle connection, closed by a restarted server
-            if request.method not in _SAFE_TWICE:
+            if request.once or request.method not in _SAFE_TWICE:
                 raise _silence(login, request, error) from error
         except (HTTPError, OSError) as error:
             raise _silence(login, request, error) from error

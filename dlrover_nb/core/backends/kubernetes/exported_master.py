@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden, Refused
 from dlrover_nb.core.backends.kubernetes.capacity import assumed
 from dlrover_nb.core.backends.kubernetes.elastic_plan import plan_in
 from dlrover_nb.core.backends.kubernetes.master import PodMaster, exit_code_of
@@ -27,7 +28,7 @@ from dlrover_nb.core.export.own_elasticjob import MASTER
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, JOB, OWNERS, SECRET
 from dlrover_nb.core.manifests.objects import NAMESPACE_VAR, companions
-from dlrover_nb.core.manifests.parts import owned_by, run_of, secret_name
+from dlrover_nb.core.manifests.parts import VIEW_NOTE, owned_by, run_of, secret_name, view_token
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.structs.pods import IP_VAR, PodJob
 
@@ -67,11 +68,20 @@ def founded(api: Api, spec: JobSpec, kind: Kind = JOB) -> PodJob:
     keys = new_keys()
     access = secrets.token_urlsafe(32)
     job = PodJob(spec, None, run_of(owner), keys.public, keys.secret, access, "", assumed(spec), kind.name)
+    _let_view(api, kind, job)
     (secret, *_) = companions(job, code={}, namespace=api.namespace)
     change = {"metadata": {"ownerReferences": owned_by(owner)}, "data": secret["data"]}
     api.patch(SECRET, secret_name(spec.name), change)
     logger.info("job %s was started from a file: its keys are created", spec.name)
     return job
+
+
+def _let_view(api: Api, kind: Kind, job: PodJob) -> None:
+    """Note the token of viewers before the keys are written: a master that dies between notes another one."""
+    try:
+        api.patch(kind, job.spec.name, {"metadata": {"annotations": {VIEW_NOTE: view_token(job)}}})
+    except (Forbidden, Refused) as error:  # by an account of the user's own, it may not
+        logger.warning("job %s shows itself only to those who may read its Secret: %s", job.spec.name, error)
 
 
 def job_in_file(path: Path) -> JobSpec:

@@ -17,6 +17,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden, NotThere, 
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.halt import halt
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of, without_master
+from dlrover_nb.core.backends.kubernetes.master_door import MasterDoor
 from dlrover_nb.core.backends.kubernetes.master_status import (
     Answering,
     Beginning,
@@ -27,7 +28,6 @@ from dlrover_nb.core.backends.kubernetes.master_status import (
 )
 from dlrover_nb.core.backends.kubernetes.model import make_run_folder
 from dlrover_nb.core.client.calls import (
-    CALLS,
     ONCE,
     Answer,
     AskModel,
@@ -43,20 +43,20 @@ from dlrover_nb.core.client.calls import (
 from dlrover_nb.core.client.link import CallHandler, CallLink, expect, unpack_answer
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.finished_job import FinishedJob
-from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.manifests.kinds import CONFIG_MAP, EVENT, OWNERS, POD, SECRET
-from dlrover_nb.core.manifests.objects import HTTP_PORT
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, EVENT, JOB, OWNERS, POD, SECRET
+from dlrover_nb.core.manifests.objects import OWNER_NOTE
 from dlrover_nb.core.manifests.parts import (
     JOB_LABEL,
     MASTER_ROLE,
     ROLE_LABEL,
+    VIEW_NOTE,
     end_name,
     run_of,
     secret_name,
 )
 from dlrover_nb.core.rundir.bundle import CheckpointBundle
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.snapshot import SeriesChunk
 from dlrover_nb.core.structs.summary import JobSummary
@@ -87,7 +87,7 @@ class KubernetesLink(CallLink):
     api
         The API server, at the job's namespace.
     job
-        The job as its Secret holds it, with the token that a request must carry.
+        The job as its Secret holds it, with its token; without one, what anyone may see of it.
     back_limit_s, limit_s
         Seconds to wait for a master that restarts, or for the API server, and for one answer.
     sleep, monotonic
@@ -106,12 +106,20 @@ class KubernetesLink(CallLink):
     ) -> None:
         super().__init__()
         self._api, self._job, self._name = api, job, job.spec.name
+        self._door = MasterDoor(job.access)
         self._back_limit_s, self._limit_s = back_limit_s, limit_s
         self._sleep, self._monotonic = sleep, monotonic
         self._pod: str | None = None
         self._is_patient = True  # a view shows what the master does instead
         self._ended: CallHandler | None = None
         self._since_s = time.time()
+
+    @classmethod
+    def of_viewer(cls, api: Api, job: PodJob, view: str) -> KubernetesLink:
+        """Return the link of a client that may not read the Secret, with the token that shows the job."""
+        link = cls(api, job)
+        link._door = MasterDoor("", view)
+        return link
 
     def with_short_timeout(self) -> KubernetesLink:
         """Return a link for views: it reports within seconds that the master does not answer."""
@@ -124,7 +132,7 @@ class KubernetesLink(CallLink):
             monotonic=self._monotonic,
         )
         other._pod, other._reply, other._ended = self._pod, self._reply, self._ended
-        other._since_s, other._is_patient = self._since_s, False
+        other._since_s, other._is_patient, other._door = self._since_s, False, self._door
         return other
 
     def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
@@ -216,9 +224,8 @@ class KubernetesLink(CallLink):
             return NotBegun("its master's pod is gone")
 
     def _ask_pod(self, pod: str, call: Call, limit_s: float) -> Answer:
-        headers = {ACCESS_HEADER: self._job.access, "Content-Type": "application/octet-stream"}
         try:
-            answer = self._api.proxy(pod, HTTP_PORT, CALL_PATH, CALLS.pack(call), headers, limit_s)
+            answer = self._door.send(self._api, pod, call, limit_s)
         except PodAnswered as error:
             raise BackendError(self._refusal(error)) from None
         except (NotThere, Unreachable):
@@ -276,6 +283,8 @@ class KubernetesLink(CallLink):
                 f"the master of job {self._name} does not accept this client's access token, which is of "
                 f"another run; attach {self._name} again"
             )
+        if error.status == 403:
+            return f"the master of job {self._name} refused a call: {error.message}"
         return (
             f"the master of job {self._name} refused a call ({error.status}); use the release of dlrover-nb "
             "that the job was submitted with"
@@ -311,3 +320,33 @@ def read_job(api: Api, name: str) -> PodJob:
             f"job {name} has not begun: its master is still creating its keys; try again in a moment"
         )
     return from_json(base64.b64decode(encoded), PodJob)
+
+
+def link_of(api: Api, owner: Doc) -> KubernetesLink:
+    """Return the link to the job of a Job or an ElasticJob, with as many rights as this user may read tokens.
+
+    Raises
+    ------
+    NotFoundError
+        When the name is now another run's.
+    Forbidden
+        When the user may not read the Secret, and the job has no token for viewers: an earlier release
+        started it.
+    """
+    name, notes = owner["metadata"]["name"], owner["metadata"].get("annotations") or {}
+    try:
+        job = read_job(api, name)
+    except Forbidden:
+        if VIEW_NOTE not in notes:
+            raise
+        return KubernetesLink.of_viewer(api, as_seen(owner), notes[VIEW_NOTE])
+    if job.run != run_of(owner):
+        raise NotFoundError(f"job {name} was submitted again just now; attach {name} again")
+    return KubernetesLink(api, job)
+
+
+def as_seen(owner: Doc) -> PodJob:
+    """Return a job as it is known without its Secret; its plan is what its master will tell."""
+    head = owner["metadata"]
+    spec = JobSpec(head["name"], owner=(head.get("annotations") or {}).get(OWNER_NOTE, ""))
+    return PodJob(spec, None, run_of(owner), "", "", "", owner=owner.get("kind", JOB.name))

@@ -45,6 +45,7 @@ from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.runtime.output import log_lines
+from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -119,7 +120,7 @@ def run(folder: Path) -> int:
             os._exit(TERMINATED)
         may_leave.set()
 
-    service = MasterService(access := secrets.token_hex(32))
+    service = MasterService(access := secrets.token_hex(32), BY_TOKEN_ALONE)
     server = LoopbackServer(service)
     driver = driver_of(folder)
     driver.start()

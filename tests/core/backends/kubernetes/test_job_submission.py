@@ -12,7 +12,8 @@ from pathlib import Path
 import builders
 import pytest
 import yaml
-from waiting import LIMIT_S, until
+from kube import await_rights, grant
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes import submission
 from dlrover_nb.core.backends.kubernetes.api import Api, connect_api
@@ -25,6 +26,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     Unreachable,
 )
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
+from dlrover_nb.core.backends.kubernetes.exported_master import founded
 from dlrover_nb.core.backends.kubernetes.halt import leave_end
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.link import read_job
@@ -32,7 +34,6 @@ from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE
 from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import (
-    ACCESS_REVIEW,
     CONFIG_MAP,
     JOB,
     POD,
@@ -42,14 +43,17 @@ from dlrover_nb.core.manifests.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
 )
-from dlrover_nb.core.manifests.objects import master_job
-from dlrover_nb.core.manifests.parts import JOB_LABEL, end_name, run_of
-from dlrover_nb.core.manifests.rights import USER, role
+from dlrover_nb.core.manifests.objects import companions, master_job
+from dlrover_nb.core.manifests.parts import JOB_LABEL, VIEW_NOTE, end_name, run_of, view_token
+from dlrover_nb.core.manifests.rights import USER, VIEWER
+from dlrover_nb.core.structs.call_rights import CallRight, access_token
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
+from dlrover_nb.core.structs.pods import PodJob
 
 pytestmark = pytest.mark.kube
 SPEC = JobSpec("clicks", owner="ann")
+STRONG = (CallRight.STEER, CallRight.END)
 COMPANIONS = (SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
 
 
@@ -57,34 +61,16 @@ COMPANIONS = (SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
 def admin(control_plane, namespace):
     """The administrator's view of a fresh namespace, in which alice may do what users of jobs may."""
     api = connect_api(namespace=namespace(control_plane), kubeconfig=control_plane.kubeconfig)
-    group = "rbac.authorization.k8s.io"
-    api.create(ROLE, role("users", USER))
-    api.create(
-        ROLE_BINDING,
-        {
-            "metadata": {"name": "users"},
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": "users"},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": "alice"}],
-        },
-    )
+    grant(api, USER, "alice")
     return api
 
 
 @pytest.fixture
 def cluster(control_plane, admin):
     """The namespace as alice has it: she may see no machines, so that none are missing here."""
-    alice = connect_api(namespace=admin.namespace, kubeconfig=control_plane.alice)
-    until(lambda: may_create_jobs(alice), what="the role that was just bound")
-    cluster = KubernetesCluster(alice)
+    cluster = KubernetesCluster(connect_api(namespace=admin.namespace, kubeconfig=control_plane.alice))
     yield cluster
     cluster.shutdown()
-
-
-def may_create_jobs(api: Api) -> bool:
-    """Whether the API server's authorization knows of a new binding, which takes it a moment."""
-    asked = {"verb": "create", "group": "batch", "resource": "jobs", "namespace": api.namespace}
-    answer = api.create(ACCESS_REVIEW, {"spec": {"resourceAttributes": asked}})
-    return bool(answer["status"]["allowed"])
 
 
 def left(admin: Api) -> set[str]:
@@ -196,7 +182,7 @@ def test_what_the_cluster_refuses_leaves_nothing_behind(admin, cluster):
 
 
 def test_a_user_without_rights_is_told_what_he_may_not_and_changes_nothing(control_plane, admin):
-    admin.delete(ROLE_BINDING, "users")
+    admin.delete(ROLE_BINDING, "of-alice")
     alice = KubernetesCluster(connect_api(namespace=admin.namespace, kubeconfig=control_plane.alice))
     with pytest.raises(Forbidden, match="alice may not get jobs clicks in namespace"):
         alice.submit(SPEC)
@@ -317,7 +303,7 @@ def test_data_on_a_volume_of_the_pods_are_left_to_the_master(cluster, tmp_path):
 def test_secrets_stand_in_secrets_alone(admin, cluster):
     cluster.submit(SPEC)
     job = read_job(cluster.api, "clicks")
-    words = [job.secret_key, job.access]
+    words = [job.secret_key, job.access, *(access_token(job.access, right) for right in STRONG)]
     words += [base64.b64encode(word.encode()).decode() for word in words]
     shown = [admin.list(kind).items for kind in (JOB, POD, CONFIG_MAP, ROLE, ROLE_BINDING)]
     text = json.dumps(shown) + repr(job) + repr(cluster.job("clicks")) + repr(cluster.jobs())
@@ -330,3 +316,37 @@ def test_a_job_that_is_not_there_names_the_nearest(cluster):
         cluster.job("click")
     with pytest.raises(NotThere):
         cluster.api.get(CONFIG_MAP, end_name("clicks"))
+
+
+def test_who_submits_without_a_name_is_who_the_api_server_knows(cluster):
+    job = cluster.submit(replace(SPEC, owner=""))
+    assert job.snapshot().spec.owner == cluster.user == "alice"
+    assert cluster.jobs()[0].owner == "alice"
+
+
+def test_a_viewer_sees_a_job_that_has_not_begun_without_its_secret(control_plane, admin, cluster):
+    cluster.submit(SPEC)
+    grant(admin, VIEWER, "vic")
+    vic = KubernetesCluster(connect_api(namespace=admin.namespace, kubeconfig=control_plane.acting_as("vic")))
+    await_rights(vic.api, VIEWER)
+    job = vic.job("clicks")
+    assert (job.snapshot().phase, job.snapshot().spec.owner) == (JobPhase.STARTING, "ann")
+    assert vic.jobs()[0].phase is JobPhase.STARTING
+    assert dict(vic.standing().facts)["your rights"] == "those of the role dlrover-nb-viewer: to view jobs"
+    with pytest.raises(Forbidden, match="vic may not get secrets clicks-job"):
+        read_job(vic.api, "clicks")
+    with pytest.raises(Forbidden, match="vic may not create configmaps"):
+        job.stop()
+    assert cluster.job("clicks").snapshot().phase is JobPhase.STARTING
+    vic.shutdown()
+
+
+def test_the_master_of_an_exported_job_notes_the_token_of_viewers(admin):
+    bare = PodJob(SPEC, None, "", "", "", "")
+    document = master_job(bare, namespace=admin.namespace)
+    assert VIEW_NOTE not in document["metadata"]["annotations"]
+    admin.create(JOB, document)
+    admin.create(SECRET, companions(bare, code={}, namespace=admin.namespace)[0] | {"data": {}})
+    job = founded(admin, SPEC)
+    assert read_job(admin, "clicks") == job
+    assert admin.get(JOB, "clicks")["metadata"]["annotations"][VIEW_NOTE] == view_token(job)

@@ -19,7 +19,14 @@ from masters import Master
 from waiting import LIMIT_S
 from waitress.server import create_server
 
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, NotThere, Status, Unreachable, proxy_error
+from dlrover_nb.core.backends.kubernetes.api_errors import (
+    Asked,
+    NotThere,
+    Status,
+    Unreachable,
+    error_of,
+    proxy_error,
+)
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
 from dlrover_nb.core.client.calls import CALLS, AskSnapshot
@@ -40,6 +47,7 @@ from dlrover_nb.core.errors import (
     WireError,
 )
 from dlrover_nb.core.manifests.kinds import POD
+from dlrover_nb.core.structs.call_rights import VERBS
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
@@ -91,6 +99,8 @@ class Way:
         self.pods = [pod("m-1")]
         self.end = None
         self.n_byte, self.limits_s = 0, []
+        self.sent: list[tuple[str, str]] = []
+        self.verbs = set(VERBS.values())  # on pods/proxy, that the user may
 
     def with_short_timeout(self, limit_s):
         assert limit_s <= 10
@@ -110,16 +120,19 @@ class Way:
         assert selector == "dlrover-nb/job=quick-start,dlrover-nb/role=master"
         return type("Listing", (), {"items": list(self.pods)})
 
-    def proxy(self, name, port, path, body, headers, timeout_s):  # noqa: ARG002 - its own port
+    def proxy(self, name, port, path, body, headers, timeout_s, *, method="POST"):  # noqa: ARG002 - its own port
         self.n_asked += 1
         self.limits_s.append(timeout_s)
-        asked = Asked("create", POD, "n", name, "proxy")
+        self.sent.append((method, headers[ACCESS_HEADER]))
+        asked = Asked(VERBS[method], POD, "n", name, "proxy")
+        if asked.verb not in self.verbs:
+            raise error_of(asked, 403, b'User "vic" cannot get resource "pods/proxy"')
         if name not in {each["metadata"]["name"] for each in self.pods}:
             raise NotThere(f"no pod {name}", Status(404), asked)
         if self.n_lost:
             self.n_lost -= 1
             raise Unreachable("the API server cannot be reached", Status(0), asked)
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body, headers, method="POST")
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
                 read = answer.read()
@@ -245,7 +258,9 @@ def test_what_is_no_call_is_refused(served, way):
     assert status(body=b"not a call") == 400
     assert status(body=json.dumps(["AskSnapshot", {}]).encode()) == 400
     assert status(body=b"x" * (MOST_BYTES + 1)) == 413
-    assert status(body=None, method="GET") == 405
+    assert status(body=None, method="GET") == 400
+    assert status(f"{CALL_PATH}?call=%21", body=None, method="GET") == 400
+    assert status(method="PUT") == 405
     assert status("/elsewhere") == 404
     assert status("/ready", None, "GET", **{ACCESS_HEADER: ""}) == 200
 
