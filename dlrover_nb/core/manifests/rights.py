@@ -76,7 +76,7 @@ BUDGETS = Right(
     "policy",
     optional=True,
 )
-_VIEW = Right("pods/proxy", ("get",), "view jobs: ask their masters")
+_VIEW = Right("pods/proxy", ("get",), "view jobs: status, proposals, logs")
 _STEER = Right("pods/proxy", ("create",), "steer jobs: answer proposals, change plans, take the model")
 _END = Right("pods/proxy", ("delete",), "end jobs: stop and finish them")
 _CALLS = (_VIEW, _STEER, _END)

@@ -168,8 +168,7 @@ def test_the_role_that_is_asked_for_is_all_that_was_missing(control_plane, names
     api = connect_api(kubeconfig=control_plane.alice, namespace=team)
     before = check_access(api)
     assert before.user == "alice"
-    few = "fewer than those of the role dlrover-nb-viewer"
-    assert dict(standing(api).facts)["your rights"] == few
+    assert dict(standing(api).facts)["your role"] == "none: fewer rights than dlrover-nb-viewer"
     assert {right.resource for right in before.missing} == {r.resource for r in USER if not r.optional}
     apply(control_plane, before.ask())
     await_rights(api)
@@ -274,8 +273,7 @@ def test_an_administrator_lacks_nothing_and_is_told_where_he_is(control_plane, n
     assert not any(each.missing for each in told.allowed)
     facts = dict(told.facts)
     assert facts["namespace"] == team
-    every = "those of the role dlrover-nb-user: to start, view, steer and end jobs"
-    assert facts["your rights"] == every
+    assert facts["your role"] == "dlrover-nb-user, to start, view, steer and end jobs"
     assert facts["API server"].endswith(api.version())
     assert "in the kubeconfig" in facts["you are"], "this server does not say it, and refuses nothing"
 

@@ -166,15 +166,15 @@ def standing(api: Api) -> ClusterAccess:
         ("you are", access.user or f"{api.user} in the kubeconfig"),
         *quota_facts(_quotas(api, access)),
     ]
-    facts.append(("your rights", _in_words(access)))
+    facts.append(_role_of(access))
     allowed = (Allowed(c.right.why, c.right.resource, c.missing, c.right.optional) for c in access.checked)
     return ClusterAccess(tuple(facts), tuple(allowed), access.ask())
 
 
-def _in_words(access: Access) -> str:
+def _role_of(access: Access) -> tuple[str, str]:
     """Return which of the shipped roles the user's rights amount to."""
     if not access.checked:
-        return "this cluster does not list them; a refused request names the missing right"
+        return "your rights", "this cluster does not list them; a refused request names the missing right"
     have = {
         (c.right.group, c.right.resource, verb)
         for c in access.checked
@@ -182,9 +182,8 @@ def _in_words(access: Access) -> str:
         if verb not in c.missing
     }
     role = shipped_role(have)
-    if not role:
-        return f"fewer than those of the role {next(iter(SHIPPED))}"
-    return f"those of the role {role}: to {SHIPPED_WORDS[role]}"
+    weakest = next(iter(SHIPPED))
+    return "your role", f"{role}, to {SHIPPED_WORDS[role]}" if role else f"none: fewer rights than {weakest}"
 
 
 def _absent(api: Api) -> str:

@@ -332,7 +332,7 @@ def test_a_viewer_sees_a_job_that_has_not_begun_without_its_secret(control_plane
     job = vic.job("clicks")
     assert (job.snapshot().phase, job.snapshot().spec.owner) == (JobPhase.STARTING, "ann")
     assert vic.jobs()[0].phase is JobPhase.STARTING
-    assert dict(vic.standing().facts)["your rights"] == "those of the role dlrover-nb-viewer: to view jobs"
+    assert dict(vic.standing().facts)["your role"] == "dlrover-nb-viewer, to view jobs"
     with pytest.raises(Forbidden, match="vic may not get secrets clicks-job"):
         read_job(vic.api, "clicks")
     with pytest.raises(Forbidden, match="vic may not create configmaps"):
