@@ -5,12 +5,14 @@ windows are first condensed to the mean of each configuration with its scatter; 
 not windows. Both are robust: a window farther from the median than three of the usual deviations counts as
 one at that distance, so that one straggling window of hundreds neither moves the mean nor widens a band. The
 scatter of few windows is itself uncertain: it is pooled with a prior of 2 %, the usual noise of a steady
-window, weighted as two windows.
+window, weighted as two windows. Where a model predicts many configurations, its error bounds the scatter
+too, for the windows' noise is part of it (`bounded`): without that, the band of a single window is wider than
+the errors at unmeasured plans, and bands of jobs with one window a plan hold up to 97 % of them, not 90 %.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,6 +67,23 @@ class Evidence:
     def latest(self) -> int:
         """Index of the newest configuration, by its first measurement."""
         return len(self) - 1 - int(np.argmax(self.first_at_s[::-1]))
+
+    def bounded(self, error: float, freedom: float) -> Evidence:
+        """Return the same with bands no wider than a model's error between configurations explains.
+
+        Parameters
+        ----------
+        error
+            Standard deviation of log T_iter between configurations, the windows' noise included.
+        freedom
+            Degrees of freedom behind it.
+        """
+        most = float(stdtrit(freedom, 0.95)) * error
+        return replace(
+            self,
+            half_width=np.minimum(self.half_width, most * np.sqrt(1 + 1 / self.n_window)),
+            mean_half_width=np.minimum(self.mean_half_width, most / np.sqrt(self.n_window)),
+        )
 
     def index_of(self, axes: Array, batch_size: Array) -> NDArray[np.intp]:
         """Return the row of each plan among the measured ones, -1 where it was not measured."""

@@ -292,6 +292,7 @@ class ThroughputModel:
             errors, variance = self.smooth_.leave_one_out(errors)
         claimed = np.sqrt(variance + times.var(axis=1) + evidence.std_error**2)
         self.widening_ = calibrate.widening(errors, claimed)
+        self.evidence_ = evidence.bounded(self.error_, solve.N_PRIOR_PLAN + len(evidence))
 
     def _adopt(self, prior: Prior) -> None:
         """Use the prior alone: there are no samples."""

@@ -66,6 +66,17 @@ def test_unseen_plans_of_real_jobs_are_predicted_better_than_any_published_form_
     assert 0.85 < np.mean(inside) < 0.97
 
 
+def test_bands_of_each_real_job_hold_nine_of_ten_unseen_plans():
+    for name, (dense_bytes, samples) in jobs().items():
+        inside = []
+        for seed in range(10):
+            seen, unseen = split(samples, seed)
+            inside += off_and_inside(
+                ThroughputModel(dense_bytes=dense_bytes, embedding_dim=1).fit(seen), unseen
+            )[1]
+        assert 0.85 < np.mean(inside) < 0.94, name
+
+
 def test_bands_hold_for_real_plans_larger_than_those_tried():
     errors, inside = [], []
     for dense_bytes, samples in jobs().values():
