@@ -1,16 +1,20 @@
 """Job completion time under several policies, simulated: DLRover-RM, Optimus, ES, a user's choice, an oracle.
 
-Each case is a job whose true speed is known to the simulator alone: four jobs measured on a real cluster over
-(PS, workers), and random jobs of Eqs. 1-6. All policies start with the same small plan, see the same kind of
-reports with the same noise, pay the same for changes of plan, and have the same bounds and the same quota of
-cores. The oracle runs the fastest plan from the start. A user's choice is the best plan with each number
-wrong by a factor of about two. `warm` is DLRover again, started from a history of similar jobs that it ran
-before (DLRover-RM, Algorithm 1): the paper runs it so in section 6.1. Nodes neither fail nor slow down here:
-DLRover-RM too compares on a cluster without such faults (6.1).
+Each case is a job whose true speed is known to the simulator alone: four jobs measured on a real cluster
+over (PS, workers), random jobs of Eqs. 1-6, and half as many with a cost of contention between workers,
+which the paper's equations lack (`contended`). All policies start with the same small plan, see the same
+kind of reports with the same noise, pay the same for changes of plan, and have the same bounds and the
+same quota of cores. The oracle runs the fastest plan from the start. A user's choice is the best plan with
+each number wrong by a factor of about two. `warm` is DLRover again, started from a history of similar jobs
+that it ran before (DLRover-RM, Algorithm 1): the paper runs it so in section 6.1. None of them is the same
+job: names, rows and speeds differ, and speed grows otherwise with workers and PS. Nodes neither fail nor
+slow down here: DLRover-RM too compares on a cluster without such faults (6.1).
 
 A job takes `--hours` on the oracle's plan. DLRover is the product's own controller in auto mode.
 
-    python benchmarks/policies.py --shared ../shared [--jobs 8 --hours 4 --objective speed]
+    python benchmarks/policies.py --shared ../shared [--jobs 8 --hours 4 --objectives speed value]
+
+All figures are of the objective `speed`; those of `value`, whose plans should cost less, end in `_value`.
 
 Beside it, DLRover alone under several noises and seeds, begun small and on the best plan: time and core
 hours over the oracle's, speed of the last plan over the best plan's, changes of plan, returns to plans that
@@ -31,19 +35,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from policy_cases import MACHINES, Case, aimed, drifting, table_cases, terms_cases, user_plans
+from policy_cases import KINDS, MACHINES, Case, Related, aimed, drifting, table_cases, terms_cases, user_plans
 from policy_runs import SETTINGS, Baseline, Ours, Run, Runner, Still, simulate
 from simulated_day import day
 
 from dlrover_nb.core.baselines import elastic_scheduling, optimus
 from dlrover_nb.core.controller.auto_policy import AutoSettings
 from dlrover_nb.core.planner import warm_start
-from dlrover_nb.core.simulator import SimulatedJob, TableTruth, TermsTruth
+from dlrover_nb.core.simulator import SimulatedJob, TableTruth
 from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.job import Objective
 from dlrover_nb.core.structs.past import JobTraits, PastJob
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dlrover_nb.core.controller import ControllerSettings
 
 DRIFT, DRIFTS_AT = 0.5, 0.4  # of all speeds; after this part of the time that the oracle would take
@@ -53,18 +59,16 @@ DRIFT, DRIFTS_AT = 0.5, 0.4  # of all speeds; after this part of the time that t
 
 
 def warm(case: Case, settings: ControllerSettings, n_past: int, noise: float) -> SimulatedJob:
-    """Return the job warm-started: from similar jobs, run cold, with coefficients a tenth apart."""
-    rng, job, traits = np.random.default_rng(11), case.job, traits_of(case.job)
-    past = []
+    """Return the job warm-started: from similar jobs, run cold."""
+    rng, job, traits, past = np.random.default_rng(11), case.job, traits_of(case.job), []
     for i in range(n_past):
-        truth = job.truth
-        if isinstance(truth, TermsTruth):
-            off = rng.lognormal(0.0, 0.1, 6)
-            names = TermsTruth.__slots__
-            truth = TermsTruth(*(getattr(truth, n) * float(x) for n, x in zip(names, off, strict=True)))
         ours = Ours(settings)
-        run = simulate(replace(job, truth=truth), ours, 100 + i, noise)
-        past.append(PastJob(traits, job.spec.plan, run.last, ours.fit))
+        similar = replace(
+            job, truth=Related(job.truth, rng), n_sample=int(job.n_sample * rng.lognormal(0.0, 0.5))
+        )
+        run = simulate(similar, ours, 100 + i, noise)
+        kin = replace(traits, name=f"{job.spec.name}-{i}", n_sample=similar.n_sample)
+        past.append(PastJob(kin, job.spec.plan, run.last, ours.fit))
     start = warm_start(job.spec, Capacity(MACHINES), traits, past)
     return replace(job, spec=replace(job.spec, plan=start.plan), prior=start.prior)
 
@@ -108,7 +112,7 @@ def ratio(rows: list[dict[str, list[Run]]], policy: str, ours_is: str) -> float:
     return math.exp(statistics.fmean(logs))
 
 
-def final_speed(rows: list[tuple[Case, dict[str, list[Run]]]], policy: str) -> float:
+def final_speed(rows: Sequence[tuple[Case, dict[str, list[Run]]]], policy: str) -> float:
     """Return the true speed of the plan that a policy ended on over that of the best: geometric mean."""
     return statistics.geometric_mean(
         case.speed(row[policy][0].last) / case.speed(case.best) for case, row in rows
@@ -181,47 +185,71 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=4, help="draws of the user's choice per job")
     parser.add_argument("--past", type=int, default=2, help="similar jobs in the history of a warm start")
     parser.add_argument("--min-gain", type=float, default=AutoSettings().min_gain)
-    parser.add_argument("--objective", type=Objective, choices=list(Objective), default=Objective.VALUE)
+    parser.add_argument(
+        "--objectives",
+        type=Objective,
+        choices=list(Objective),
+        nargs="*",
+        default=[Objective.SPEED, Objective.VALUE],
+    )
     parser.add_argument("--no-day", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--noise", type=float, default=0.02, help="of windows and of nodes, in log speed")
-    parser.add_argument("--noises", type=float, nargs="*", default=[0.02, 0.15, 0.3], help="of DLRover alone")
+    parser.add_argument(
+        "--noises", type=float, nargs="*", default=[0.02, 0.05, 0.15, 0.3], help="of DLRover alone"
+    )
     parser.add_argument("--seeds", type=int, default=2, help="of each of these noises")
     options = parser.parse_args()
     settings = replace(SETTINGS, auto=replace(SETTINGS.auto, min_gain=options.min_gain))
     cases = terms_cases(options.jobs, options.hours)
+    cases += terms_cases(options.jobs // 2, options.hours, contention=True)
     tables = options.shared / "data" / "dl2_ps_speed" / "ps_worker_speed.csv"
     cases += table_cases(tables, options.hours)
-    cases = [aimed(case, options.objective) for case in cases]
-    results: dict[str, list[dict[str, list[Run]]]] = {"terms": [], "tables": []}
-    ordered = []
-    for case in cases:
-        runs = compare(case, settings, options.users, options.past, options.seed, options.noise)
-        show(case, runs)
-        results[case.kind].append(runs)
-        ordered.append(runs)
     line: dict[str, object] = {"benchmark": "policies", "hours": options.hours, "min_gain": options.min_gain}
-    line |= {"objective": str(options.objective), "noise": options.noise, "seed": options.seed}
-    both = results["terms"] + results["tables"]
-    for ours, mark in (("dlrover", ""), ("warm", "_warm")):
-        for suffix, rows in (("", both), *((f"_{kind}", own) for kind, own in results.items())):
-            line[f"over_oracle{mark}{suffix}"] = round(ratio(rows, "oracle", ours), 4)
-            for name in ("optimus", "es", "static"):
-                line[f"vs_{name}{mark}{suffix}"] = round(1 - ratio(rows, name, ours), 4)
-    pairs = list(zip(cases, ordered, strict=True))
-    for name in ("dlrover", "warm", "optimus", "es"):
-        line[f"final_speed_{name}"] = round(final_speed(pairs, name), 4)
-    for name in ("dlrover", "warm", "oracle", "optimus", "es", "static"):
-        line[f"core_h_{name}"] = round(statistics.fmean(r.core_h for row in both for r in row[name]), 1)
-    line |= change_counts(both)
-    for noise in options.noises:
-        line |= under_noise(cases, settings, noise, options.seeds)
-    drifted = [drifting(case, DRIFT, DRIFTS_AT * options.hours * 3600) for case in cases]
-    line |= alone(drifted, settings, options.noise, options.seeds, "_drift")
+    line |= {"noise": options.noise, "seed": options.seed, "seeds": options.seeds}
+    for objective in options.objectives:
+        print(f"objective {objective}")
+        found = figures([aimed(case, objective) for case in cases], settings, options)
+        mark = "" if objective is Objective.SPEED else f"_{objective}"
+        line |= {f"{key}{mark}": value for key, value in found.items()}
     if not options.no_day:
         arrivals = options.shared / "data" / "pollux_adaptdl" / "workloads.csv.gz"
         line |= day(100, SETTINGS, arrivals if arrivals.exists() else None, options.seed)
     print(json.dumps(line))
+
+
+def figures(
+    cases: list[Case], settings: ControllerSettings, options: argparse.Namespace
+) -> dict[str, object]:
+    """Return all figures of the jobs: beside other policies, and of DLRover alone under noise and drift."""
+    pairs = []
+    for case in cases:
+        pairs.append(
+            (case, compare(case, settings, options.users, options.past, options.seed, options.noise))
+        )
+        show(*pairs[-1])
+    line = compared(pairs)
+    for noise in options.noises:
+        line |= under_noise(cases, settings, noise, options.seeds)
+    drifted = [drifting(case, DRIFT, DRIFTS_AT * options.hours * 3600) for case in cases]
+    return line | alone(drifted, settings, options.noise, options.seeds, "_drift")
+
+
+def compared(pairs: list[tuple[Case, dict[str, list[Run]]]]) -> dict[str, object]:
+    """Return DLRover, cold and warm, beside the other policies."""
+    both = [runs for _, runs in pairs]
+    kinds = {kind: [runs for case, runs in pairs if case.kind == kind] for kind in KINDS}
+    line: dict[str, object] = {}
+    for ours, mark in (("dlrover", ""), ("warm", "_warm")):
+        for suffix, rows in (("", both), *((f"_{kind}", own) for kind, own in kinds.items() if own)):
+            line[f"over_oracle{mark}{suffix}"] = round(ratio(rows, "oracle", ours), 4)
+            for name in ("optimus", "es", "static"):
+                line[f"vs_{name}{mark}{suffix}"] = round(1 - ratio(rows, name, ours), 4)
+    for name in ("dlrover", "warm", "optimus", "es"):
+        line[f"final_speed_{name}"] = round(final_speed(pairs, name), 4)
+    for name in ("dlrover", "warm", "oracle", "optimus", "es", "static"):
+        line[f"core_h_{name}"] = round(statistics.fmean(r.core_h for row in both for r in row[name]), 1)
+    return line | change_counts(both)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import Objective
 
 MACHINES = (NodeShape(32.0, 192 * 1024, 20),)  # DLRover-RM's small cluster
+KINDS = ("terms", "contended", "tables")
 QUOTAS = (48.0, 96.0, 144.0)  # cores of a job
 
 
@@ -56,12 +57,34 @@ class Drifting:
         return self._truth.speed(plan, batch_size) * self._now
 
     def split(self, plan: ResourcePlan, batch_size: int) -> TimeSplit:
-        parts = self._truth.split(plan, batch_size)
-        return TimeSplit(**{f.name: getattr(parts, f.name) / self._now for f in fields(parts)})
+        return stretched(self._truth.split(plan, batch_size), self._now)
 
     @property
     def _now(self) -> float:
         return 1.0 if self.at_s < self._from_s else self._factor
+
+
+class Related:
+    """The truth of a similar job: another level of speed, and other exponents of workers and PS."""
+
+    def __init__(self, truth: SpeedTruth, rng: np.random.Generator) -> None:
+        self._truth = truth
+        self._log_level, self._per_worker, self._per_ps = rng.normal(0, (0.2, 0.05, 0.05))
+
+    def speed(self, plan: ResourcePlan, batch_size: int) -> float:
+        return self._truth.speed(plan, batch_size) * self._factor(plan)
+
+    def split(self, plan: ResourcePlan, batch_size: int) -> TimeSplit:
+        return stretched(self._truth.split(plan, batch_size), self._factor(plan))
+
+    def _factor(self, plan: ResourcePlan) -> float:
+        by_workers = self._per_worker * math.log(plan.worker.count)
+        return math.exp(self._log_level + by_workers + self._per_ps * math.log(plan.ps.count))
+
+
+def stretched(parts: TimeSplit, speed: float) -> TimeSplit:
+    """Return the parts of an iteration when all is faster by a factor."""
+    return TimeSplit(**{f.name: getattr(parts, f.name) / speed for f in fields(parts)})
 
 
 def drifting(case: Case, factor: float, from_s: float) -> Case:
@@ -94,15 +117,17 @@ def make_case(kind: str, job: SimulatedJob, hours: float) -> Case:
     return Case(kind, job.spec.name, replace(job, n_sample=n_sample), best)
 
 
-def terms_cases(n: int, hours: float) -> list[Case]:
+def terms_cases(n: int, hours: float, *, contention: bool = False) -> list[Case]:
+    """Return random jobs of Eqs. 1-6, or with the paper's missing term: workers that slow each other down."""
+    kind = "contended" if contention else "terms"
     grid = replace(BOUNDS, max_workers=32, max_ps=12)
     start = ResourcePlan(RolePlan(2, 4.0, 4096), RolePlan(1, 4.0, 8192))
     cases = []
     for i in range(n):
         bounds = replace(grid, quota_cpu=QUOTAS[i % len(QUOTAS)])
-        spec = JobSpec(name=f"terms-{i + 1}", plan=start, bounds=bounds, mode=Mode.AUTO, batch_size=BATCH)
-        truth = random_truth(np.random.default_rng(1000 + i), contention=False)
-        cases.append(make_case("terms", SimulatedJob(spec, truth, 1), hours))
+        spec = JobSpec(name=f"{kind}-{i + 1}", plan=start, bounds=bounds, mode=Mode.AUTO, batch_size=BATCH)
+        truth = random_truth(np.random.default_rng(1000 + i), contention=contention)
+        cases.append(make_case(kind, SimulatedJob(spec, truth, 1), hours))
     return cases
 
 
