@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Slots = NDArray[np.int32]
 
-_GROWTH = 1.25  # the share of allocated rows that may lie unused is 1 - 1/1.25
+_GROWTH = 1.0625  # the share of allocated rows that may lie unused is 1 - 1/1.0625
 _MOST_GROWTH = 1 << 18  # rows: to fill a quarter of a large table with zeros would keep workers waiting
 _FIRST_CAPACITY = 1024
 _CHUNK = 1 << 15  # rows processed at a time, to avoid a copy of all
