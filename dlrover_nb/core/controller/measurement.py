@@ -65,12 +65,20 @@ class Measurement:
         self._published: tuple[MemoryLine, ...] = ()
         self._restarted_s, self._publish_s = 0.0, -inf
         self.plan: ResourcePlan | None = None
+        self._remembered: ResourcePlan | None = None  # the last plan that was in place
         self.n_seen = self.n_change = 0
 
     def restart(self, plan: ResourcePlan | None, at_s: float) -> None:
-        """Record that another plan (None: none) is in place from now on."""
+        """Record that another plan (None: none) is in place from now on.
+
+        After a pause of the same plan its memory goes on where it was: each checkpoint pauses, and a leak of
+        hours would never be seen in what is reported between two of them.
+        """
         self.plan = plan
         self._windows.restart(plan, at_s)
+        if plan is None or plan == self._remembered:
+            return
+        self._remembered = plan
         self._last_mib = {role: LastReports() for role in Role}
         self._memory = {role: MemorySeries() for role in Role}
         self._last_speed = LastReports()
@@ -176,15 +184,21 @@ class Measurement:
         return self._published
 
     def _memory_lines(self) -> tuple[MemoryLine, ...]:
-        if self.plan is None:
+        """Return the forecasts; until the plan is steady, by the speed of the last reports.
+
+        A node that fills meanwhile is killed all the same: a job that is never steady (a checkpoint every few
+        seconds, a busy machine) must not go without a forecast to its end.
+        """
+        plan = self._remembered
+        if plan is None:
             return ()
-        speed = self.samples_per_s(self.plan)
+        speed = self.samples_per_s(plan) or sum(self._last_speed.figures.values())
         lines = (
             memory_line(
                 role,
-                self.plan.role(role).memory_mib,
+                plan.role(role).memory_mib,
                 series.reports,
-                outlook=None if speed is None else Outlook(self._growth_end(role), speed),
+                outlook=Outlook(self._growth_end(role), speed) if speed else None,
             )
             for role, series in self._memory.items()
         )

@@ -161,6 +161,11 @@ def _format_forecast(line: MemoryLine) -> str:
         if line.oom_probability is None
         else f", and reaches that before the end with a probability of {line.oom_probability:.0%}"
     )
-    when = "" if line.full_in_s is None else f", in about {max(line.full_in_s, 0) / 60:.0f} min"
-    end = "" if line.at_end_mib is None else f"; by the end it would need {line.at_end_mib:,.0f} MiB"
+    when = "" if line.full_in_s is None else f", {_format_wait(line.full_in_s)}"
+    is_more = line.at_end_mib is not None and line.at_end_mib > line.limit_mib
+    end = f"; by the end it would need {line.at_end_mib:,.0f} MiB" if is_more else ""
     return f"each {line.role} may use {line.limit_mib} MiB{likely}{when}{end}"
+
+
+def _format_wait(wait_s: float) -> str:
+    return "within a minute" if wait_s < 60 else f"in about {wait_s / 60:.0f} min"

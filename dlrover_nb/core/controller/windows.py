@@ -61,6 +61,7 @@ class SteadyWindows:
         self._settings = settings
         self._spec = spec
         self._plan: ResourcePlan | None = None
+        self._judged: ResourcePlan | None = None  # the last plan that was in place
         self._from_s = 0.0
         self._tallies: dict[str, _Tally] = {}
         self._opened_s: float | None = None
@@ -69,9 +70,15 @@ class SteadyWindows:
         self._steady = False
 
     def restart(self, plan: ResourcePlan | None, at_s: float) -> None:
-        """Restart with the plan that runs from `at_s` on (None: no plan is in place)."""
+        """Restart with the plan that runs from `at_s` on (None: no plan is in place).
+
+        A plan that goes on after a pause, as for a checkpoint, is as steady as it was.
+        """
         self._plan, self._from_s = plan, at_s + self._settings.settle_s
         self._tallies, self._opened_s = {}, None
+        if plan is None or plan == self._judged:
+            return
+        self._judged = plan
         self._recent.clear()
         self._n_window, self._steady = 0, False
 

@@ -22,7 +22,7 @@ from dlrover_nb import trainable
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.job import Embedding, JobPhase, JobSpec, Mode, ModelSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
-WORKER_CPU, PS_CPU, WORKER_MIB = 0.5, 0.4, 512
+WORKER_CPU, PS_CPU, WORKER_MIB, PS_MIB = 0.5, 0.4, 512, 256
+TIGHT_MIB = 128  # of a PS whose tables grow by some 2 MiB a second
 SLOW_S = 0.15  # of a step, of which the rest takes milliseconds
 LEAK_BYTE = 400_000  # of a step: what the limit leaves to a worker is full within some 500 steps
+ROW_WIDTH = 64  # of the embedding in the growing job: some 0.6 KiB of the PS for each id
 KILLED = "was killed for lack of memory"
 
 
 def plan(workers: int) -> ResourcePlan:
-    return ResourcePlan(RolePlan(workers, WORKER_CPU, WORKER_MIB), RolePlan(1, PS_CPU, 256))
+    return ResourcePlan(RolePlan(workers, WORKER_CPU, WORKER_MIB), RolePlan(1, PS_CPU, PS_MIB))
 
 
 SPEC = JobSpec(
@@ -62,6 +64,17 @@ class Visits:
     def read(self, start: int, stop: int) -> dict[str, Any]:
         at = np.arange(start, stop)
         return {"label": at % 2, "seconds": at % 7 * 1.0, "page": (at % 5).astype(str), "shop": at % 3}
+
+
+class Growing:
+    """Rows of which each has ids that no other has, so that the tables grow with every batch."""
+
+    n_row = 400_000
+
+    def read(self, start: int, stop: int) -> dict[str, Any]:
+        at = np.arange(start, stop)
+        ids = {f"id_{k}": (at * 3 + k).astype(str) for k in range(3)}
+        return {"label": at % 2, "at": at % 7 * 1.0, **ids}
 
 
 @trainable
@@ -219,9 +232,47 @@ class ClimbConformance(SteeringConformance):
         assert not has(ends[0], "was lost")
         assert has(ends[1], "worker-0", KILLED)
 
+    def test_a_ps_whose_tables_climb_to_its_limit_gets_more_before_it_is_killed_as_one_unwarned_is(
+        self, api: Cluster, tmp_path: Path
+    ) -> None:
+        gate = tmp_path / "gate"
+        one = replace(
+            SPEC,
+            plan=replace(SPEC.plan, ps=RolePlan(1, PS_CPU, TIGHT_MIB)),
+            model=ModelSpec(embedding_dim=ROW_WIDTH, embedding=Embedding.HASH),
+            bounds=replace(SPEC.bounds, max_workers=1),
+            checkpoint_every_s=5.0,
+        )
+        warned, unwarned = [
+            api.submit(
+                replace(one, name=name, mode=mode),
+                model=noting_model("", gate=str(gate), slow_s=SLOW_S),
+                data=Growing,
+            )
+            for name, mode in (("ps-warned", Mode.AUTO), ("ps-unwarned", Mode.MANUAL))
+        ]
+        began = [reached(job, lambda now: now.running) for job in (warned, unwarned)]
+        if not all(n.memory_enforced for now in began for n in now.nodes if n.role is Role.PS):
+            pytest.skip("no control groups can be made here, so that memory limits are advisory")
+        more = reached(warned, is_ps_raised)
+        assert {decision.by for decision in more.decisions} == {"auto"}
+        why = [*(decision.why for decision in more.decisions), *(p.why for p in more.proposals)]
+        words = f"each ps may use {TIGHT_MIB} MiB, and reaches that before the end"
+        assert any(words in each for each in why), why
+        reached(unwarned, lambda now: has(now, "ps-0", KILLED))
+        for job in (warned, unwarned):
+            api.delete(job.name, force=True)
+
 
 def is_raised(snapshot: JobSnapshot) -> bool:
     """Whether its workers run with more memory; none of them may have been killed."""
     assert not has(snapshot, KILLED), snapshot.story
     now = snapshot.running
     return now is not None and now.worker.memory_mib > WORKER_MIB
+
+
+def is_ps_raised(snapshot: JobSnapshot) -> bool:
+    """Whether its PS runs with more memory; it may not have been killed."""
+    assert not has(snapshot, KILLED), snapshot.story
+    now = snapshot.running
+    return now is not None and now.ps.memory_mib > TIGHT_MIB

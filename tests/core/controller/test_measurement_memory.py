@@ -23,7 +23,13 @@ def report(node: str, role: Role, at_s: float, memory_mib: float) -> NodeSample:
 
 
 def run(
-    n_s: int, *, epochs: int = 1, total: int = RATE * 3000, ps_mib=lambda _: 100.0, paused=()
+    n_s: int,
+    *,
+    epochs: int = 1,
+    total: int = RATE * 3000,
+    ps_mib=lambda _: 100.0,
+    paused=(),
+    checkpoint_every_s=10**9,
 ) -> Measurement:
     spec = replace(JobSpec("clicks", plan=PLAN), n_epoch=epochs, batch_size=500)
     found = Measurement(ControllerSettings(), spec, total)
@@ -31,6 +37,9 @@ def run(
     n_done = 0
     for second in range(1, n_s + 1):
         at_s = FIRST_S + second
+        if second % checkpoint_every_s == 0:
+            found.restart(None, at_s)
+            found.restart(PLAN, at_s)
         n_done += 0 if second in paused else RATE
         found.progress(n_done)
         found.add(report("w0", Role.WORKER, at_s, 300.0), at_s)
@@ -97,13 +106,29 @@ def test_growth_of_the_first_minute_counts_where_waiting_would_end_at_the_limit(
     assert dict(needs_of(found)) == {Role.PS: int(512 * MAX_RAISE)}
 
 
+def test_a_slow_leak_is_seen_across_the_pauses_of_checkpoints():
+    found = line(run(1200, ps_mib=grows(0.05), checkpoint_every_s=60), Role.PS)
+    assert found.at_end_mib == pytest.approx(250, rel=0.05)
+
+
+def test_a_plan_is_as_steady_after_the_pause_of_a_checkpoint_as_before():
+    def n_seen(every_s):
+        return run(300, checkpoint_every_s=every_s).n_seen
+
+    assert n_seen(10**9) > n_seen(12) > n_seen(10**9) / 2
+
+
+def test_a_job_that_is_never_steady_is_warned_too():
+    found = run(200, ps_mib=grows(2.5), checkpoint_every_s=2)
+    assert found.samples == (), "not steady"
+    assert dict(needs_of(found)) == {Role.PS: int(512 * MAX_RAISE)}
+
+
 def test_a_new_plan_begins_anew():
     found = run(300, ps_mib=grows(0.5))
-    found.restart(PLAN, 1000.0)
+    found.restart(replace(PLAN, ps=RolePlan(3, 1.0, 512)), 1000.0)
     assert found.forecast_memory(0.0) == ()
 
 
-def test_while_nodes_are_missing_there_is_no_line():
-    found = run(30)
-    found.restart(None, 1000.0)
-    assert found.forecast_memory(0.0) == ()
+def test_before_the_first_plan_is_in_place_there_is_no_line():
+    assert Measurement(ControllerSettings(), JobSpec("clicks", plan=PLAN), RATE).forecast_memory(0.0) == ()
