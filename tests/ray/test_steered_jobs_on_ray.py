@@ -1,14 +1,14 @@
-"""Auto mode and warm start on a real local Ray."""
+"""Auto mode, warm start and forecast memory on a real local Ray."""
 
 from __future__ import annotations
 
 import pytest
-from steering_conformance import SteeringConformance
+from steering_conformance import LeakConformance
 
 pytestmark = pytest.mark.ray
 
 
-class TestRaySteering(SteeringConformance):
+class TestRaySteering(LeakConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def core(cls, cluster):
