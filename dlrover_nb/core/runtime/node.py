@@ -5,6 +5,10 @@ PS imports numpy and ZeroMQ only; torch and the data readers are imported for a 
 matters: first the imports and the data, which may take all available CPU, then the CPU limit, then Hello, so
 that no measurement includes the start of the node.
 
+SIGTERM ends a node, except for a PS that is up: it tells its master that it leaves and serves on until it is
+stopped, so that its parameters can move to another PS. A second SIGTERM ends it, or half a minute without a
+master.
+
 Exit code 0: stopped, drained or ended by SIGTERM; 1: failed, with the reason logged and sent to the master.
 """
 
@@ -39,10 +43,10 @@ from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.runtime.container import ContainerLimits
+    from dlrover_nb.core.runtime.ps import ParameterServer
     from dlrover_nb.core.runtime.wire import Context
 
     AnyLimits = ControlGroupLimits | ContainerLimits
@@ -85,7 +89,7 @@ def run(
     with captured(config, clock) as output:
         agent = Agent(context, config, clock, accounting, output)
         try:
-            with _sigterm_exits(), _report_failures(agent, config):
+            with _on_sigterm(_exit), _report_failures(agent, config):
                 _serve(context, config, agent, accounting, clock, limit)
         finally:
             limit.release()
@@ -116,7 +120,7 @@ def _serve_ps(
 
     sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
     server = ParameterServer(context, config, agent, accounting)
-    with contextlib.closing(server):
+    with contextlib.closing(server), _on_sigterm(lambda: _leave(server)):
         agent.hello(server.endpoint, limit.apply(config.cpu, config.memory_mib))
         server.run()
 
@@ -169,20 +173,27 @@ def _place(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _sigterm_exits() -> Iterator[None]:
-    """Let SIGTERM end the node through its clean-up; only a main thread receives signals."""
+def _on_sigterm(handle: Callable[[], None]) -> Iterator[None]:
+    """Let SIGTERM call a function; only a main thread receives signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _exit)
+    before = signal.signal(signal.SIGTERM, lambda _signal, _frame: handle())
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
+def _exit() -> NoReturn:
+    """End the node through its clean-up."""
     raise SystemExit(0)
+
+
+def _leave(server: ParameterServer) -> None:
+    if server.is_leaving:
+        _exit()
+    server.leave()
 
 
 def main(arguments: list[str]) -> int:
