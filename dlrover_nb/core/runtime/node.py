@@ -5,9 +5,9 @@ PS imports numpy and ZeroMQ only; torch and the data readers are imported for a 
 matters: first the imports and the data, which may take all available CPU, then the CPU limit, then Hello, so
 that no measurement includes the start of the node.
 
-SIGTERM ends a node, except for a PS that is up: it tells its master that it leaves and serves on until it is
-stopped, so that its parameters can move to another PS. A second SIGTERM ends it, or half a minute without a
-master.
+SIGTERM ends a node that is not up yet. One that is up leaves in order: a PS tells its master and serves on
+until it is stopped, so that its parameters can move to another PS; a worker finishes its shard, so that no
+row of it is trained again. A second SIGTERM ends both, and a PS half a minute without a master.
 
 Exit code 0: stopped, drained or ended by SIGTERM; 1: failed, with the reason logged and sent to the master.
 """
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.runtime.container import ContainerLimits
-    from dlrover_nb.core.runtime.ps import ParameterServer
     from dlrover_nb.core.runtime.wire import Context
 
     AnyLimits = ControlGroupLimits | ContainerLimits
@@ -120,7 +119,7 @@ def _serve_ps(
 
     sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
     server = ParameterServer(context, config, agent, accounting)
-    with contextlib.closing(server), _on_sigterm(lambda: _leave(server)):
+    with contextlib.closing(server), _on_sigterm(_once(server.leave)):
         agent.hello(server.endpoint, limit.apply(config.cpu, config.memory_mib))
         server.run()
 
@@ -144,7 +143,7 @@ def _serve_worker(
     reader = ShardReader(config.spec.data, config.features, folder=folder)
     trainer = Trainer(config.spec, config.features, reader, accounting, folder=folder)
     worker = Worker(context, config, agent=agent, accounting=accounting, clock=clock, trainer=trainer)
-    with contextlib.closing(worker):
+    with contextlib.closing(worker), _on_sigterm(_once(worker.leave)):
         agent.hello("", limit.apply(config.cpu, config.memory_mib))
         worker.run()
 
@@ -190,10 +189,14 @@ def _exit() -> NoReturn:
     raise SystemExit(0)
 
 
-def _leave(server: ParameterServer) -> None:
-    if server.is_leaving:
-        _exit()
-    server.leave()
+def _once(leave: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that lets a node leave at its first call, and ends it at the next."""
+    calls = iter([leave])
+
+    def handle() -> None:
+        next(calls, _exit)()
+
+    return handle
 
 
 def main(arguments: list[str]) -> int:

@@ -173,7 +173,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A drained worker ends."""
+    """A worker ends that was drained, by its master or by SIGTERM."""
 
     node: str
 

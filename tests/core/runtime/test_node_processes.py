@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.messages import (
     Forget,
     Granted,
     Hello,
+    Left,
     NodeFailed,
     Report,
     ShardAsked,
@@ -95,13 +96,29 @@ def test_orphans_end_by_themselves():
         assert "no connection to its master" in ps.stderr.read()
 
 
-def test_sigterm_amid_training_ends_a_worker_at_once():
+def test_a_worker_that_gets_sigterm_without_a_shard_ends_at_once():
     with World() as world, Processes(world) as processes:
         worker = processes.start("w0", Role.WORKER)
         world.receive(Hello, "w0")
         world.send("w0", world.start_ps(1))
         world.receive(ShardAsked)
         worker.terminate()
+        assert worker.wait(LIMIT_S) == 0
+        assert world.receive(Left)[0].node == "w0"
+
+
+def test_a_worker_that_gets_sigterm_amid_a_shard_finishes_it_first():
+    with World() as world, Processes(world) as processes:
+        worker = processes.start("w0", Role.WORKER)
+        world.receive(Hello, "w0")
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(shard(0, n_batch=300)))
+        while not has_trained(world, "w0"):
+            world.receive(Report)
+        worker.terminate()
+        assert world.receive(ShardFinished)[0].lease == shard(0).lease
+        assert world.receive(Left)[0].node == "w0"
         assert worker.wait(LIMIT_S) == 0
 
 

@@ -11,6 +11,7 @@ from master_world import World, features, in_place, plan, spec, trained_every_ro
 from dlrover_nb.core.runtime.placement import assign_buckets, carried_over, next_members
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs import messages as m
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import PlanApplied
 from dlrover_nb.core.structs.job import JobPhase, Migration
 from dlrover_nb.core.structs.pods import STATE
@@ -224,6 +225,15 @@ def test_a_job_that_wants_restarts_moves_them_through_a_checkpoint() -> None:
     world.evict("ps-0")
     assert Stage.LOADING in move_away(world, "ps-0")
     assert "move through a checkpoint, as the job wants restarts" in str(world.events)
+    finished(world)
+
+
+def test_that_a_drained_machine_is_no_part_of_the_capacity_any_more_holds_nothing_up() -> None:
+    world = training(plan(2, 2))
+    world.do(world.master.set_capacity(Capacity((NodeShape(1.0, 65536),)), world.at_s))
+    world.evict("ps-0")
+    assert move_away(world, "ps-0") <= WITHOUT_PAUSE
+    assert not world.copies
     finished(world)
 
 

@@ -1,4 +1,4 @@
-"""Real parameter servers that get SIGTERM amid training: what they hold moves, and nothing is trained again."""
+"""Real nodes that get SIGTERM amid training: what they hold goes to others, and nothing is trained again."""
 
 from __future__ import annotations
 
@@ -56,6 +56,15 @@ def test_all_that_are_evicted_at_once_are_replaced_while_workers_train_in_step(
     evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0", "ps-1")
     job.until(lambda now: now.running and not {"ps-0", "ps-1"} & ps_of(now))
     without_loss(job)
+
+
+def test_a_worker_that_is_evicted_finishes_its_shard_and_is_replaced(start: Callable[..., Job]) -> None:
+    job = start(plan=plan(2, 1, ps_cpu=0.2), n_epoch=3, shard_batches=5)
+    evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "worker-0")
+    job.until(lambda now: now.running and "worker-0" not in {node.id for node in now.nodes})
+    end = succeeded(job)
+    assert end.train.refused == 0
+    assert not job.story_has("was lost")
 
 
 def test_a_plan_that_changes_while_one_is_evicted_comes_about(start: Callable[..., Job]) -> None:
