@@ -70,6 +70,11 @@ class Place:
         running = [pod.metadata.name for pod in pods if pod.status.phase == "Running"]
         return running[0] if running else None
 
+    def left(self, pod):
+        """Whether there is a pod of this name, even on its way out."""
+        listed = self.core.list_namespaced_pod(self.namespace, field_selector=f"metadata.name={pod}").items
+        return bool(listed)
+
     def delete_pod(self, name):
         """Delete a pod at once, as a stranger would."""
         with contextlib.suppress(ApiException):

@@ -45,6 +45,11 @@ def test_a_drain_takes_one_parameter_server_and_waits_until_it_is_back(place):
     assert (_evict(place, first), _evict(place, second)) == (201, 429)
     until(lambda: budget()["status"]["disruptionsAllowed"] == 1, what="another parameter server")
     assert budget()["spec"]["minAvailable"] == 2
+    listed = place.core.list_namespaced_pod(place.namespace, field_selector=f"metadata.name={first}").items
+    assert not [pod for pod in listed if pod.status.phase == "Running"], "the first has not moved yet"
+    now = handle.snapshot()
+    assert now.train.returned == now.train.refused == 0
+    assert not any("was lost" in line or "was loaded from" in line for line in now.story), now.story
     assert handle.stop().phase is JobPhase.STOPPED
     until(lambda: budget()["spec"]["minAvailable"] == 0, what="a master that may be evicted")
     place.batch.delete_namespaced_job("guarded", place.namespace, propagation_policy="Background")

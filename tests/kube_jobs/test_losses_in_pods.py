@@ -11,7 +11,7 @@ from waiting import LIMIT_S, until
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.structs.events import ProgressMade
-from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.resources import Role, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
@@ -65,6 +65,32 @@ def test_a_job_whose_master_is_deleted_goes_on_with_its_nodes(place):
     end = handle.wait(LIMIT_S)
     assert_exact(spec, end)
     assert not any("was lost" in line for line in end.story), end.story
+
+
+def parameter_servers(snapshot):
+    return {node.id for node in snapshot.nodes if node.role is Role.PS}
+
+
+def test_parameter_servers_that_are_deleted_move_what_they_hold_first(place):
+    spec = job("drained", n_epoch=8, heartbeat_timeout_s=SILENT_S)
+    handle = place.cluster.submit(spec)
+    trained(handle, 5_000)
+    for name in ("ps-0", "ps-1"):
+        pod = place.pod_of("drained", name).metadata.name
+        place.core.delete_namespaced_pod(pod, place.namespace)  # with its own grace, as an eviction does
+    moved = until(
+        lambda: (now := handle.snapshot()).running and parameter_servers(now) == {"ps-2", "ps-3"} and now,
+        what="other parameter servers",
+    )
+    assert not moved.phase.is_final
+    until(lambda: not place.left(pod), what="the end of a pod that has nothing left to serve")
+    end = handle.wait(LIMIT_S)
+    assert_exact(spec, end)
+    assert end.train.returned == end.train.refused == 0
+    told = "\n".join(end.story)
+    assert "being evicted; " in told
+    assert "was lost" not in told
+    assert "was loaded from" not in told
 
 
 def progress_of(name, folder):

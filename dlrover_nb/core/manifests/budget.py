@@ -1,8 +1,8 @@
 """The PodDisruptionBudget of a job: of its master and its parameter servers, one at a time may be evicted.
 
-The loss of one parameter server is a short pause, that of several together, or of one and the master, a start
-from the last checkpoint. So a drain that wants several has to wait until the first has come back. Workers are
-left out: any number of them may go.
+What a parameter server holds moves to another within its grace period. For several together the time may be
+too short, and without a master nothing moves: that is a start from the last checkpoint. So a drain that wants
+several has to wait until the first has moved. Workers are left out: any number of them may go.
 
 It says how many must stay, as a number. ``maxUnavailable`` would follow the plan by itself, but Kubernetes
 counts it only for pods of controllers with a scale, such as a ReplicaSet, and lets no others be evicted.

@@ -52,6 +52,7 @@ CHECK_MODULE, CHECK_ROLE = "dlrover_nb.core.runtime.pod_check", "check"
 CONTAINER = "node"
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 SELF_END_S = 5  # grace period of a pod that others delete
+PS_END_S = 60  # of one with a parameter server: its parameters move to another meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def _pod_spec(job: PodJob, node: PodNode) -> Doc:
     }
     spec = pod_frame(kube) | {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": SELF_END_S,
+        "terminationGracePeriodSeconds": PS_END_S if node.role is Role.PS else SELF_END_S,
         "containers": [program],
         "volumes": [*found, {"name": "pod", "downwardAPI": {"items": [_master_file()]}}],
     }

@@ -56,6 +56,7 @@ _log = logging.getLogger(__name__)
 
 REPORT_EVERY_S = CHECK_MASTER_EVERY_S = 1.0
 GONE_AFTER_HEARTBEATS = 4
+LEAVING_ALONE_S = 30.0  # so long a node that leaves waits for another master: its job may be deleted
 _MONITOR_EVENT = struct.Struct("=hi")  # number of the event, its value
 _ENDPOINT = re.compile(r"tcp://\S+:\d+")
 _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
@@ -96,6 +97,7 @@ class Agent:
         self._hello: Hello | None = None
         self._must_say_hello = False
         self._n_step, self._doing = 0, ""
+        self._without_master_s = GONE_AFTER_HEARTBEATS * config.spec.heartbeat_timeout_s
         self._lock = threading.RLock()  # of the socket to the master, its connection and what is unsent
         self._heartbeat = HeartbeatThread(self._beat, REPORT_EVERY_S)
         self.obey: Callable[[ToNode], None] = _ignore
@@ -109,6 +111,10 @@ class Agent:
         self.send(self._hello)
         self._report_at_s = self._clock.now_s() + REPORT_EVERY_S
         self._heartbeat.start()
+
+    def leave(self) -> None:
+        """Give a master that is away less time to come back."""
+        self._without_master_s = min(self._without_master_s, LEAVING_ALONE_S)
 
     @contextlib.contextmanager
     def long_work(self, doing: str) -> Iterator[None]:
@@ -284,7 +290,7 @@ class Agent:
                     self._disconnected_since_s = self._clock.now_s()
 
     def _check_master(self, now_s: float) -> None:
-        limit_s = GONE_AFTER_HEARTBEATS * self._config.spec.heartbeat_timeout_s
+        limit_s = self._without_master_s
         if self._disconnected_since_s is not None and now_s - self._disconnected_since_s > limit_s:
             raise BackendError(
                 f"{self._config.node} had no connection to its master {self._master} "

@@ -241,6 +241,18 @@ def source_name(state: JobState) -> str:
     return f"checkpoint {state.source.number}" + ("" if state.source.is_on_disk else " in memory")
 
 
+def loaded(state: JobState) -> str:
+    """Return from where the group loaded its source as text; each of its PS reads all parts."""
+    assert state.source is not None
+    members = state.group_nodes
+    n_read = len(members) * len(state.source.parts)
+    n_from_memory = sum(node.n_from_memory for node in members)
+    where = "memory" if n_from_memory else "files"
+    if n_from_memory not in {0, n_read}:
+        where = f"memory and files ({n_read - n_from_memory} of {n_read} parts)"
+    return f"{source_name(state)} was loaded from {where}"
+
+
 def _unfinished(state: JobState, writing: Writing) -> list[Node]:
     """Return the PS that were ordered to write a part and have not told how that ended."""
     names = writing.group.nodes if writing.is_ordered else ()

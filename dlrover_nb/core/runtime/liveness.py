@@ -11,6 +11,7 @@ from dlrover_nb.core.runtime import (
     checkpoint_coordinator,
     crash_loops,
     fencing,
+    leaving,
     migration_coordinator,
     ps_group,
     quarantine,
@@ -19,7 +20,7 @@ from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.failures import counted
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import Alive, Report, Stop
+from dlrover_nb.core.structs.messages import Alive, Report
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import ROOM, is_for_room
 
@@ -53,6 +54,8 @@ def record_message(state: JobState, node: Node, message: FromNode, at_s: float) 
     else:
         has_progressed = True
         node.doing = message.doing if isinstance(message, Report) else node.doing
+    if isinstance(message, Report) and message.is_leaving:
+        leaving.on_leaving(state, node, at_s)
     if has_progressed:
         node.progressed_s = at_s
     if has_progressed and node.doing and state.stage is Stage.LOADING and node in ps_group.not_loaded(state):
@@ -82,7 +85,6 @@ def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
     """
     was_leaving, n_done = node.is_draining and node.role is Role.WORKER, state.n_sample_done
     before = quarantine.isolated(state)
-    state.send(node, Stop())  # it may be alive behind a broken connection
     if may_live and node.role is Role.WORKER:
         fencing.begin(state, node)
     else:

@@ -18,26 +18,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime.placement import assign_buckets
+from dlrover_nb.core.runtime.placement import assign_buckets, carried_over, next_members
 from dlrover_nb.core.runtime.state import Move, PsGroup, Stage
 from dlrover_nb.core.structs.messages import MoveCancel, MoveEnd, MoveOut, MoveTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.structs.messages import Moved
+    from dlrover_nb.core.structs.resources import RolePlan
 
 _GB = 1e9
 
 
-def start_migration(state: JobState, members: tuple[str, ...], at_s: float) -> None:
-    """Start the migration to the PS `members`, in index order."""
+def start_migration(state: JobState, kept: Sequence[str], new: Sequence[str], at_s: float) -> None:
+    """Start the migration to the PS that are `kept` and the `new` ones."""
     group = state.group
     assert group is not None
     state.n_group += 1
-    owner = assign_buckets(group.bucket_owner, len(members))
+    members = next_members(group.nodes, kept, new)
+    owner = assign_buckets(carried_over(group.bucket_owner, group.nodes, members), len(members))
     state.move = Move(PsGroup(state.n_group, members, state.target.ps, owner), at_s)
     for node in _nodes(state, group.nodes):
         node.is_draining = node.id not in members
@@ -66,6 +68,14 @@ def cancel_migration(state: JobState) -> None:
     for node in _nodes(state, sorted(names)):
         node.is_draining = False
         state.send(node, MoveCancel(move.ps_epoch))
+
+
+def leads_to(state: JobState, shape: RolePlan) -> bool:
+    """Whether a move, if there is one, leads to a group of this shape of which nobody leaves."""
+    if state.move is None:
+        return True
+    members = _nodes(state, state.move.group.nodes)
+    return state.move.group.shape == shape and not any(node.is_leaving for node in members)
 
 
 def on_moved(state: JobState, node: Node, moved: Moved, at_s: float) -> None:

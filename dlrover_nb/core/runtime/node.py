@@ -5,6 +5,10 @@ PS imports numpy and ZeroMQ only; torch and the data readers are imported for a 
 matters: first the imports and the data, which may take all available CPU, then the CPU limit, then Hello, so
 that no measurement includes the start of the node.
 
+SIGTERM ends a node that is not up yet. One that is up leaves in order: a PS tells its master and serves on
+until it is stopped, so that its parameters can move to another PS; a worker finishes its shard, so that no
+row of it is trained again. A second SIGTERM ends both, and a PS half a minute without a master.
+
 Exit code 0: stopped, drained or ended by SIGTERM; 1: failed, with the reason logged and sent to the master.
 """
 
@@ -39,7 +43,6 @@ from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.runtime.container import ContainerLimits
@@ -85,7 +88,7 @@ def run(
     with captured(config, clock) as output:
         agent = Agent(context, config, clock, accounting, output)
         try:
-            with _sigterm_exits(), _report_failures(agent, config):
+            with _on_sigterm(_exit), _report_failures(agent, config):
                 _serve(context, config, agent, accounting, clock, limit)
         finally:
             limit.release()
@@ -116,7 +119,7 @@ def _serve_ps(
 
     sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
     server = ParameterServer(context, config, agent, accounting)
-    with contextlib.closing(server):
+    with contextlib.closing(server), _on_sigterm(_once(server.leave)):
         agent.hello(server.endpoint, limit.apply(config.cpu, config.memory_mib))
         server.run()
 
@@ -140,7 +143,7 @@ def _serve_worker(
     reader = ShardReader(config.spec.data, config.features, folder=folder)
     trainer = Trainer(config.spec, config.features, reader, accounting, folder=folder)
     worker = Worker(context, config, agent=agent, accounting=accounting, clock=clock, trainer=trainer)
-    with contextlib.closing(worker):
+    with contextlib.closing(worker), _on_sigterm(_once(worker.leave)):
         agent.hello("", limit.apply(config.cpu, config.memory_mib))
         worker.run()
 
@@ -169,20 +172,31 @@ def _place(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _sigterm_exits() -> Iterator[None]:
-    """Let SIGTERM end the node through its clean-up; only a main thread receives signals."""
+def _on_sigterm(handle: Callable[[], None]) -> Iterator[None]:
+    """Let SIGTERM call a function; only a main thread receives signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _exit)
+    before = signal.signal(signal.SIGTERM, lambda _signal, _frame: handle())
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
+def _exit() -> NoReturn:
+    """End the node through its clean-up."""
     raise SystemExit(0)
+
+
+def _once(leave: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that lets a node leave at its first call, and ends it at the next."""
+    calls = iter([leave])
+
+    def handle() -> None:
+        next(calls, _exit)()
+
+    return handle
 
 
 def main(arguments: list[str]) -> int:

@@ -10,13 +10,34 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+def next_members(old: Sequence[str], kept: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    """Return the members of the next group in index order.
+
+    Who stays keeps its index where there is one: its slice of the dense parameters need not move.
+    """
+    n_ps = len(kept) + len(new)
+    members = [name if name in kept else "" for name in [*old, *[""] * n_ps][:n_ps]]
+    rest = iter([*(name for name in kept if name not in members), *new])
+    return tuple(name or next(rest) for name in members)
+
+
+def carried_over(owner: Sequence[int], old: Sequence[str], members: Sequence[str]) -> list[int]:
+    """Return the owner of each bucket by the indices of the next group; -1: it leaves and has no successor.
+
+    A new PS takes all buckets of the one in whose place it is.
+    """
+    takes = [at if at < len(members) and members[at] not in old else -1 for at in range(len(old))]
+    index = [members.index(name) if name in members else takes[at] for at, name in enumerate(old)]
+    return [index[each] for each in owner]
+
+
 def assign_buckets(previous: Sequence[int], n_ps: int) -> tuple[int, ...]:
     """Return the PS that owns each bucket: balanced to within one, moving as few as can be.
 
     Parameters
     ----------
     previous
-        Owner of each bucket until now, as PS indices; empty at the start.
+        Owner of each bucket until now, as PS indices, others for none; empty at the start.
     n_ps
         Number of PS from now on, indices 0 to n_ps - 1.
 

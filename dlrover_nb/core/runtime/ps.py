@@ -67,6 +67,11 @@ class ParameterServer:
         Name of the node and the model that it serves.
     agent, accounting
         Connection to the master, and accounting of the time of the node.
+
+    Attributes
+    ----------
+    is_leaving
+        Whether its cluster ends it soon; each report says so, and the master moves its parameters away.
     """
 
     def __init__(
@@ -85,7 +90,7 @@ class ParameterServer:
         self._chunk_sender = ChunkSender(context, keys, f"{config.node}/{os.getpid()}", agent)
         self._flash = FlashCheckpoint(job, config.folder, config.node, most_bytes=self._spare_bytes)
         self._files: dict[int, Saved] = {}  # answers for checkpoints that are being written to a file
-        self._stopped = False
+        self._stopped = self.is_leaving = False
         agent.obey, agent.describe = self._obey, self._describe
         agent.watch(self._router)
         agent.watch_descriptor(self._flash.fileno())
@@ -102,6 +107,11 @@ class ParameterServer:
                 self._migration.acknowledge(endpoint, answer, time.monotonic())
             self._move_on()
             self._report_saved()
+
+    def leave(self) -> None:
+        """Tell the master that this PS is ended soon, and serve on meanwhile."""
+        self.is_leaving = True
+        self._agent.leave()
 
     def close(self) -> None:
         """Close the sockets and remove the socket file, which ZeroMQ does not delete.
@@ -143,13 +153,14 @@ class ParameterServer:
         """Add the memory of parameters; leave out copies, which are freed when parameters need memory."""
         self._flash.give_way()
         sample = replace(sample, memory_mib=max(0.0, sample.memory_mib - self._flash.n_byte / _MIB))
-        store = self._migration.store
+        store, n_dropped = self._migration.store, self._serving.n_dropped
         if store is None:
-            return Report(sample, n_dropped=self._serving.n_dropped)
+            return Report(sample, n_dropped=n_dropped, is_leaving=self.is_leaving)
         if self._config.spec.checkpoint_every_s:
             self._flash.expect(store.n_byte)
         sample = replace(sample, parameter_mib=store.n_byte / _MIB, n_row=store.n_row)
-        return Report(sample, n_dropped=self._serving.n_dropped, members=self._serving.members)
+        members = self._serving.members
+        return Report(sample, n_dropped=n_dropped, members=members, is_leaving=self.is_leaving)
 
     def _spare_bytes(self) -> int:
         """Return the bytes that copies of parameters may use: the memory of the node less a reserve."""

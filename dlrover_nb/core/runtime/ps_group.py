@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.redaction import redact
-from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, migration_coordinator
+from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, leaving, migration_coordinator
 from dlrover_nb.core.runtime.batch_sizes import share_global_batch
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.placement import assign_buckets
@@ -102,7 +102,9 @@ def _stop_misfits(state: JobState, *, keep: int) -> None:
 def _n_start(state: JobState, missing: int, *, without_surplus: bool = False) -> int:
     """Return how many of the missing PS fit now, or when the workers that leave anyway have left."""
     plan = state.target.ps
-    present = [node.need for node in state.roster.nodes if node.role is Role.PS]
+    if state.group is not None and state.group.shape == plan:
+        return missing  # they replace PS that leave
+    present = [node.need for node in state.roster.ps if not node.is_leaving]
     present += _staying_workers(state) if without_surplus else [n.need for n in state.roster.workers]
     return n_more(state.capacity, present, (plan.cpu, plan.memory_mib), at_most=missing)
 
@@ -136,20 +138,7 @@ def _end_loading(state: JobState, at_s: float) -> None:
         state.enter(Stage.SERVING, at_s)
         state.last_checkpoint_s = at_s
         if state.source is not None:
-            state.note(
-                f"{checkpoint_coordinator.source_name(state)} was loaded from {_read_from(state)}", at_s
-            )
-
-
-def _read_from(state: JobState) -> str:
-    """Return where the group read its source as text; each of its PS reads all parts."""
-    assert state.source is not None
-    members = state.group_nodes
-    n_read = len(members) * len(state.source.parts)
-    n_from_memory = sum(node.n_from_memory for node in members)
-    if n_from_memory in {0, n_read}:
-        return "memory" if n_from_memory else "files"
-    return f"memory and files ({n_read - n_from_memory} of {n_read} parts)"
+            state.note(checkpoint_coordinator.loaded(state), at_s)
 
 
 def not_loaded(state: JobState) -> tuple[Node, ...]:
@@ -204,15 +193,18 @@ def _is_trained(state: JobState) -> bool:
 
 def changes_ps(state: JobState) -> bool:
     """Whether the target requires another PS group."""
+    return _is_outgrown(state) or leaving.loses_members(state)
+
+
+def _is_outgrown(state: JobState) -> bool:
     is_ending = state.is_evaluating or state.train.finished or state.stop_reason
     return state.group is not None and state.group.shape != state.target.ps and not is_ending
 
 
 def _restarts(state: JobState) -> bool:
     """Whether the PS change by stop and restart: by the job's choice, or because both groups do not fit."""
-    if not changes_ps(state):
-        return False
-    return _lacks_room(state) or state.spec.migration is Migration.RESTART
+    may_restart = _is_outgrown(state) or leaving.may_restart(state)
+    return may_restart and (_lacks_room(state) or state.spec.migration is Migration.RESTART)
 
 
 def _lacks_room(state: JobState) -> bool:
@@ -227,7 +219,7 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
 
     Returns the stage that completes the change, once workers may pause for it.
     """
-    if state.move is not None and not (changes_ps(state) and state.move.group.shape == state.target.ps):
+    if not (changes_ps(state) and migration_coordinator.leads_to(state, state.target.ps)):
         migration_coordinator.cancel_migration(state)
     _stop_standby(state, keep=state.target.ps.count - len(_kept(state)) if changes_ps(state) else 0)
     if not changes_ps(state):
@@ -236,17 +228,18 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
         state.fail_plan(_NOTHING_KEPT, at_s)
         return None
     if _lacks_room(state):
-        return Stage.COPYING
+        return Stage.COPYING if _restarts(state) else None
     missing = max(0, _n_missing(state))
     if _n_start(state, missing) == missing:  # else surplus workers leave first
         state.start_nodes(Role.PS, missing, at_s)
     standby = _standby(state)
     if _n_missing(state) or not all(node.is_up for node in standby):
         return None
-    if state.spec.migration is Migration.RESTART:
+    if _restarts(state):
         return Stage.COPYING
     if state.move is None:
-        migration_coordinator.start_migration(state, (*_kept(state), *(node.id for node in standby)), at_s)
+        migration_coordinator.start_migration(state, _kept(state), [node.id for node in standby], at_s)
+        leaving.note_move(state, at_s)
     return Stage.SWITCHING if migration_coordinator.is_ready(state) else None
 
 
@@ -255,7 +248,8 @@ def _kept(state: JobState) -> tuple[str, ...]:
     group, want = state.group, state.target.ps
     assert group is not None
     keeps = (group.shape.cpu, group.shape.memory_mib) == (want.cpu, want.memory_mib)
-    return group.nodes[: want.count] if keeps else ()
+    staying = tuple(node.id for node in state.group_nodes if not node.is_leaving)
+    return staying[: want.count] if keeps else ()
 
 
 def _n_missing(state: JobState) -> int:
@@ -288,6 +282,8 @@ def _end_pause(state: JobState, at_s: float) -> None:
     match _wanted(state, at_s):
         case Stage.COPYING:
             is_awaited = bool(state.stop_reason) or _restarts(state)
+            if _restarts(state):
+                leaving.note_restart(state, at_s)
             checkpoint_coordinator.start_checkpoint(state, at_s, is_awaited=is_awaited)
         case Stage.SWITCHING:
             migration_coordinator.switch(state, at_s)
@@ -317,6 +313,7 @@ def _end_saving(state: JobState, at_s: float) -> None:
     is_written = newest is not None and newest.number == state.n_checkpoint and newest.is_on_disk
     if _restarts(state) and is_written:
         state.source, state.group = newest, None
+        state.made_room_s = at_s  # the old PS leave theirs to the new ones: no worker has to
         state.enter(Stage.ASSEMBLING, at_s)
         return
     is_needed = _restarts(state)

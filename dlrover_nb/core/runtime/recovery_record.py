@@ -67,6 +67,7 @@ class NodeRecord:
     cpu_enforced: bool
     memory_enforced: bool
     loaded_epoch: int
+    is_leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +232,7 @@ def _node_record(node: Node) -> NodeRecord:
         cpu_enforced=node.cpu_enforced,
         memory_enforced=node.memory_enforced,
         loaded_epoch=node.loaded_epoch,
+        is_leaving=node.is_leaving,
     )
 
 
@@ -253,4 +255,5 @@ def _adopted(record: NodeRecord, at_s: float) -> Node:
         cpu_enforced=record.cpu_enforced,
         memory_enforced=record.memory_enforced,
         loaded_epoch=record.loaded_epoch,
+        is_leaving=record.is_leaving,
     )

@@ -38,6 +38,7 @@ class Node:
     is_adopted: bool = False  # of an earlier master; no Hello to this one yet
     is_training: bool = False
     is_draining: bool = False
+    is_leaving: bool = False  # its cluster ends it soon
     has_worked: bool = False  # a worker: batches of it were acknowledged
     asked_s: float = 0.0  # since when it has had capacity to start
     waits_for: str = ""  # what its start waits for; empty: nothing
@@ -59,8 +60,8 @@ class Node:
     rows_per_s: float = 0.0  # training speed; 0: not known
 
     def has_shape(self, plan: RolePlan) -> bool:
-        """Whether its CPU and memory are exactly those of the plan."""
-        return (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
+        """Whether its CPU and memory are exactly those of the plan; who leaves is of no use to any."""
+        return not self.is_leaving and (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
 
     @property
     def need(self) -> Need:
@@ -72,7 +73,7 @@ class Node:
         """Phase of the node."""
         if not self.is_up:
             return NodePhase.PENDING
-        if self.is_draining:
+        if self.is_draining or self.is_leaving:
             return NodePhase.DRAINING
         if self.role is Role.WORKER and not self.is_training:
             return NodePhase.PAUSED

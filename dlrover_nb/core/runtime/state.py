@@ -28,7 +28,7 @@ from dlrover_nb.core.sharding.split import Split
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed
 from dlrover_nb.core.structs.job import JobPhase, Sync
-from dlrover_nb.core.structs.messages import Adjust, Forget
+from dlrover_nb.core.structs.messages import Adjust, Forget, Stop
 from dlrover_nb.core.structs.pods import outlives_node
 from dlrover_nb.core.structs.resources import Role, RolePlan
 from dlrover_nb.core.structs.shards import MOST_NAMED, Purpose
@@ -260,7 +260,7 @@ class JobState:
     n_dropped: int = 0  # messages that nodes could not decode
     usual_rows_per_s: float = 0.0  # of the median worker; 0: not known
     waits_for: str = ""  # text: what keeps nodes from starting; empty: nothing
-    made_room_s: float = float("-inf")  # when a worker was last stopped for a PS without room
+    made_room_s: float = float("-inf")  # when a node was last stopped for a PS without room
     last_step_s: float = 0.0  # time of the last progress of any node; limits of time count from here
     ticked_s: float = float("inf")  # when this master last checked limits of time; infinite: not yet
     batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers with a size other than the job's
@@ -304,6 +304,7 @@ class JobState:
 
     def remove_node(self, node: Node) -> None:
         """Order the end of a node and remove it; PS refuse a worker from then on."""
+        self.send(node, Stop())  # it may be alive behind a broken connection, and a PS outlives SIGTERM
         self.orders.append(StopNode(node.id))
         self.roster.remove(node.id)
         if node.role is Role.WORKER:

@@ -175,6 +175,10 @@ class Worker:
                 )
                 self._left = True
 
+    def leave(self) -> None:
+        """Finish the current shard and end, as if the master had ordered it: its cluster ends it soon."""
+        self._orders.note(Drain())
+
     def close(self) -> None:
         """Close the sockets to the PS and end the reader thread."""
         self._disconnect()

@@ -40,7 +40,8 @@ class Report:
 
     `n_dropped` counts the messages so far that the node could not decode. `members` are the workers in the
     rounds of this PS (BSP, SSP): the master repeats a lost Forget for one that was given up. `doing` names
-    long work of the node, of which a piece may take longer than a heartbeat; empty: none.
+    long work of the node, of which a piece may take longer than a heartbeat; empty: none. A PS `is_leaving`
+    when it got SIGTERM: it serves on, for as long as its cluster lets it.
     """
 
     sample: NodeSample
@@ -49,6 +50,7 @@ class Report:
     n_dropped: int = 0
     members: tuple[str, ...] = ()
     doing: str = ""
+    is_leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A drained worker ends."""
+    """A worker ends that was drained, by its master or by SIGTERM."""
 
     node: str
 

@@ -219,6 +219,22 @@ def test_nodes_that_died_with_the_master_are_noticed_and_replaced(begin: Callabl
         assert job.driver.logs(name, 5)
 
 
+def test_a_ps_that_got_sigterm_without_a_master_is_replaced_by_the_next_one(
+    begin: Callable[..., Comeback],
+) -> None:
+    job = begin(plan=plan(1, 2, ps_cpu=0.2))
+    before = job.until(lambda now: now.running and now.train.n_sample_done > 10_000)
+    job.kill_master()
+    pid = pids(before)["ps-0"]
+    os.kill(pid or 0, signal.SIGTERM)
+    job.come_back()
+    job.until(lambda now: now.running and pids(now).keys() == {"worker-0", "ps-1", "ps-2"})
+    assert not lives(pid or 0)
+    end = succeeded(job)  # type: ignore[arg-type]
+    assert any("ps-0 is being evicted; its parameters move to ps-2" in line for line in end.story), end.story
+    assert not any("was lost" in line or "was loaded from" in line for line in end.story), end.story
+
+
 def test_a_second_master_of_one_folder_is_refused(begin: Callable[..., Comeback]) -> None:
     job = begin()
     job.until(lambda now: now.running)

@@ -89,6 +89,7 @@ class FakeNode:
     is_alive: bool = True
     heard: list[m.ToNode] = field(default_factory=list)
     has_come_up: bool = False
+    is_leaving: bool = False  # it got SIGTERM; a PS serves on
 
     @property
     def id(self) -> str:
@@ -467,7 +468,8 @@ class World:
         sample = NodeSample(
             name, node.order.role, self.at_s, 1.0, 1, 10, node.iter_s, TimeSplit(), 0.5, 100.0
         )
-        node.say(m.Report(sample, node.shard.lease if node.shard else None, node.n_done))
+        lease = node.shard.lease if node.shard else None
+        node.say(m.Report(sample, lease, node.n_done, is_leaving=node.is_leaving))
 
     def hear(self, name: str) -> bool:
         """Deliver one message of a node, dead or not; whether there was one."""
@@ -477,6 +479,13 @@ class World:
         message, arrays = node.outbox.popleft()
         self.do(self.master.on_message(name, message, self.at_s, arrays))
         return True
+
+    def evict(self, *names: str) -> None:
+        """Send SIGTERM to PS that are up; others end by it."""
+        for name in names:
+            assert self.nodes[name].order.role is Role.PS
+            assert self.nodes[name].has_come_up
+            self.nodes[name].is_leaving = True
 
     def kill(self, name: str, why: str = "exit code -9") -> None:
         self.nodes[name].is_alive = False

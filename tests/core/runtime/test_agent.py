@@ -4,7 +4,7 @@ from node_world import FEATURES, SPEC
 
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.runtime.agent import Agent, read_endpoint
+from dlrover_nb.core.runtime.agent import LEAVING_ALONE_S, Agent, read_endpoint
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.wire import HIGH_WATER, bind_router, decode, new_keys
 from dlrover_nb.core.structs.messages import Left, ShardAsked
@@ -46,6 +46,15 @@ def lonely(context, tmp_path):
     )
     clock = ManualClock()
     return Agent(context, config, clock, TimeAccounting(clock))
+
+
+def test_a_node_that_leaves_does_not_wait_long_for_another_master(context, lonely):
+    lonely._clock.advance(LEAVING_ALONE_S + 1)
+    lonely.tick()
+    lonely.leave()
+    with pytest.raises(BackendError, match="for 30 s, so it ends"):
+        lonely.tick()
+    lonely.close(linger_s=0.0)
 
 
 def test_what_was_said_to_nobody_leaves_with_the_node_in_its_order(context, lonely, tmp_path):

@@ -143,8 +143,17 @@ def check(world: World, wanted: list[object]) -> None:
     serving = {n.loaded_epoch for n in state.roster.ps if state.group and n.id in state.group.nodes}
     assert len(serving) <= 1 or state.stage in {Stage.LOADING, Stage.SWITCHING}
     world.check_parameters()
-    assert fits(world.capacity, state.roster.needs)
+    assert fits(world.capacity, [node.need for node in state.roster.nodes if not node.is_leaving])
     assert state.target in wanted
+
+
+def evict_or_kill(world: World, rng: random.Random, name: str) -> None:
+    """End a node; a PS that is up may have some time yet."""
+    node = world.nodes[name]
+    if node.order.role is Role.PS and node.has_come_up and rng.random() < 0.6:
+        world.evict(name)
+    else:
+        world.kill(name)
 
 
 def disturb(world: World, rng: random.Random, wanted: list[object], plans: list[object]) -> None:
@@ -165,7 +174,7 @@ def disturb(world: World, rng: random.Random, wanted: list[object], plans: list[
     elif act < 0.9 and name and world.nodes[name].is_alive:
         world.report(name)
     elif act < 0.915 and name and world.nodes[name].is_alive and rng.random() < 0.5:
-        world.kill(name)
+        evict_or_kill(world, rng, name)
     elif act < 0.93 and plans:
         wanted.append(plans.pop())
         world.do(world.master.set_target(wanted[-1], world.at_s))  # type: ignore[arg-type]

@@ -270,7 +270,9 @@ def act_once(world: World, rng: random.Random) -> None:
     name = rng.choice(alive) if alive else ""
     if act < 0.002 and name:
         world.kill(name)
-    elif act < 0.004:
+    elif act < 0.006 and name and world.nodes[name].order.role is Role.PS and world.nodes[name].has_come_up:
+        world.evict(name)
+    elif act < 0.008:
         world.crash(n_kept=rng.choice([0, 3]))
     elif act < 0.25 and world.network.busy:
         world.deliver(rng.choice(world.network.busy))

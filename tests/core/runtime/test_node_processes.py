@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.messages import (
     Forget,
     Granted,
     Hello,
+    Left,
     NodeFailed,
     Report,
     ShardAsked,
@@ -69,7 +70,7 @@ def test_node_processes_train_and_end_when_told():
         world.train("w0", [shard(0)])
         world.send("w0", Stop())
         assert worker.wait(LIMIT_S) == 0
-        ps.send_signal(signal.SIGTERM)
+        world.send("ps0", Stop())
         assert ps.wait(LIMIT_S) == 0
         left = {path.name for path in world.folder.iterdir()}
         assert left == {"m", "nodes", "ps0.json", "w0.json"}  # sockets are gone
@@ -95,7 +96,7 @@ def test_orphans_end_by_themselves():
         assert "no connection to its master" in ps.stderr.read()
 
 
-def test_sigterm_amid_training_ends_a_worker_at_once():
+def test_a_worker_that_gets_sigterm_without_a_shard_ends_at_once():
     with World() as world, Processes(world) as processes:
         worker = processes.start("w0", Role.WORKER)
         world.receive(Hello, "w0")
@@ -103,6 +104,54 @@ def test_sigterm_amid_training_ends_a_worker_at_once():
         world.receive(ShardAsked)
         worker.terminate()
         assert worker.wait(LIMIT_S) == 0
+        assert world.receive(Left)[0].node == "w0"
+
+
+def test_a_worker_that_gets_sigterm_amid_a_shard_finishes_it_first():
+    with World() as world, Processes(world) as processes:
+        worker = processes.start("w0", Role.WORKER)
+        world.receive(Hello, "w0")
+        world.send("w0", world.start_ps(1))
+        world.receive(ShardAsked)
+        world.send("w0", Granted(shard(0, n_batch=300)))
+        while not has_trained(world, "w0"):
+            world.receive(Report)
+        worker.terminate()
+        assert world.receive(ShardFinished)[0].lease == shard(0).lease
+        assert world.receive(Left)[0].node == "w0"
+        assert worker.wait(LIMIT_S) == 0
+
+
+def test_a_ps_that_gets_sigterm_serves_on_says_so_and_ends_by_an_order():
+    with World() as world, Processes(world) as processes:
+        ps, worker = processes.start("ps0", Role.PS, cpu=0.5), processes.start("w0", Role.WORKER)
+        train = world.load(["ps0"], (world.receive(Hello, "ps0")[0].endpoint,))
+        world.receive(Hello, "w0")
+        world.send("w0", train)
+        world.receive(ShardAsked, "w0")
+        ps.send_signal(signal.SIGTERM)
+        while not world.receive(Report)[0].is_leaving:
+            pass
+        world.send("w0", Granted(shard(0)))
+        assert world.receive(ShardFinished, "w0")[0].lease == shard(0).lease
+        world.replace_master()
+        world.receive(Hello, "ps0")
+        while not world.receive(Report)[0].is_leaving:  # it tells each of its masters
+            pass
+        for name, process in {"ps0": ps, "w0": worker}.items():
+            world.send(name, Stop())
+            assert process.wait(LIMIT_S) == 0
+
+
+def test_a_second_sigterm_ends_a_ps_without_a_word_of_its_master():
+    with World() as world, Processes(world) as processes:
+        ps = processes.start("ps0", Role.PS, cpu=0.5)
+        world.receive(Hello, "ps0")
+        ps.send_signal(signal.SIGTERM)
+        while not world.receive(Report)[0].is_leaving:
+            pass
+        ps.send_signal(signal.SIGTERM)
+        assert ps.wait(LIMIT_S) == 0
 
 
 def test_a_worker_in_step_goes_on_when_another_is_killed():

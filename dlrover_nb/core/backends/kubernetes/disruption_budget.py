@@ -1,8 +1,11 @@
 """Keeps the disruption budget of a run in step with its parameter servers.
 
-More parameter servers count at once. Fewer count after a while: one that was evicted is missing until its
+More parameter servers count at once. Fewer count after a while: one that was lost is missing until its
 successor is made, and just then no second one may go. What cannot be placed for long lowers the budget too,
 so that a full cluster can be drained.
+
+One that is being deleted counts beside its successor until it has ended: while its parameters move, no other
+may go. Then the next one may at once.
 
 A budget is no condition of a job: without the right to it, on a server that has none, or when somebody
 deletes it to get a machine free, the job goes on without, and says so once.
@@ -49,13 +52,17 @@ class DisruptionBudget:
     def __init__(self, api: Api, job: PodJob, owner: Doc) -> None:
         self._api, self._name, self._run, self._owner = api, job.spec.name, job.run, owner
         self._n_told: int | None = None  # None: nothing yet
+        self._n_staying = 0  # that are not being deleted
         self._fewer_since_s: float | None = None
         self._is_off = False
 
     def follow(self, pods: Iterable[Doc], at_s: float) -> None:
         """Bring the budget to the parameter servers that there are."""
-        n_ps = n_ps_of(pods)
-        if not self._is_off and self._is_due(n_ps, at_s):
+        present = _parameter_servers(pods)
+        n_leaving = sum("deletionTimestamp" in pod["metadata"] for pod in present)
+        self._follow_staying(len(present) - n_leaving, at_s)
+        n_ps = self._n_staying + n_leaving
+        if not self._is_off and n_ps != (self._n_told or 0):
             self._tell(n_ps)
 
     def end(self) -> None:
@@ -63,13 +70,13 @@ class DisruptionBudget:
         if not self._is_off and self._n_told:
             self._tell(0)
 
-    def _is_due(self, n_ps: int, at_s: float) -> bool:
-        if self._n_told is None or n_ps >= self._n_told:
-            self._fewer_since_s = None
-            return n_ps > (self._n_told or 0)
-        if self._fewer_since_s is None:
+    def _follow_staying(self, n_ps: int, at_s: float) -> None:
+        if n_ps >= self._n_staying:
+            self._n_staying, self._fewer_since_s = n_ps, None
+        elif self._fewer_since_s is None:
             self._fewer_since_s = at_s
-        return at_s >= self._fewer_since_s + LOWER_AFTER_S
+        elif at_s >= self._fewer_since_s + LOWER_AFTER_S:
+            self._n_staying, self._fewer_since_s = n_ps, None
 
     def _tell(self, n_ps: int) -> None:
         try:
@@ -80,7 +87,7 @@ class DisruptionBudget:
             self._is_off = True
             logger.info("job %s: a drain may evict several of its pods at once: %s", self._name, error)
         else:
-            self._n_told, self._fewer_since_s = n_ps, None
+            self._n_told = n_ps
 
     def _write(self, n_ps: int) -> None:
         kind = BUDGET if self._api.has(BUDGET) else BUDGET_1_20
@@ -94,10 +101,11 @@ class DisruptionBudget:
             self._api.patch(kind, document["metadata"]["name"], {"spec": {"minAvailable": n_ps}})
 
 
-def n_ps_of(pods: Iterable[Doc]) -> int:
-    """Return the number of parameter servers whose pods have not ended."""
-    return sum(
-        pod["metadata"].get("labels", {}).get(ROLE_LABEL) == Role.PS
-        and pod.get("status", {}).get("phase") not in _ENDED
+def _parameter_servers(pods: Iterable[Doc]) -> list[Doc]:
+    """Return the pods of parameter servers that have not ended."""
+    return [
+        pod
         for pod in pods
-    )
+        if pod["metadata"].get("labels", {}).get(ROLE_LABEL) == Role.PS
+        and pod.get("status", {}).get("phase") not in _ENDED
+    ]

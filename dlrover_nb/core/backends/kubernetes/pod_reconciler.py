@@ -109,8 +109,8 @@ class PodReconciler:
 
     def remove_node(self, node: str) -> None:
         """Stop a node, if there is one of this id."""
-        if entry := self._entries.get(node):
-            entry.is_desired = False
+        if (entry := self._entries.get(node)) and entry.is_desired:
+            entry.is_desired, entry.deletion_asked_s = False, None  # others may have deleted it long ago
 
     def adopt(self, pods: Mapping[str, str], at_s: float) -> None:
         """Adopt nodes of an earlier master, by the names of their pods; all other pods are deleted."""
@@ -342,12 +342,13 @@ def _remove(entry: _Entry, pod: Doc, at_s: float) -> Iterable[Action]:
     """Return the order that deletes a pod: with a little grace, then by force."""
     if entry.deletion_asked_s is None:
         entry.deletion_asked_s = at_s
-    is_late = at_s >= entry.deletion_asked_s + FORCE_AFTER_S
-    is_asked = "deletionTimestamp" in pod["metadata"] and not is_late
+    is_late, head = at_s >= entry.deletion_asked_s + FORCE_AFTER_S, pod["metadata"]
+    is_short = (head.get("deletionGracePeriodSeconds") or 0) <= GRACE_S  # others give a PS more
+    is_asked = "deletionTimestamp" in head and is_short and not is_late
     if is_asked or at_s < entry.asked_at_s + AGAIN_S:
         return ()
     entry.asked_at_s = at_s
-    return (Delete(entry.name, pod["metadata"]["uid"], 0 if is_late else GRACE_S),)
+    return (Delete(entry.name, head["uid"], 0 if is_late else GRACE_S),)
 
 
 def _is_left(entry: _Entry, pod: Doc | None) -> bool:

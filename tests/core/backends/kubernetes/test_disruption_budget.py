@@ -71,6 +71,12 @@ def kept(server: Server) -> DisruptionBudget:
     return DisruptionBudget(server, JOB, OWNER)  # type: ignore[arg-type]  # three calls of it are enough
 
 
+def leaving(pods: list[Doc]) -> list[Doc]:
+    """Return pods as they are while they are being deleted."""
+    when = {"deletionTimestamp": "2026-11-21T23:30:55Z"}
+    return [pod | {"metadata": pod["metadata"] | when} for pod in pods]
+
+
 def servers(n: int, **status: str) -> list[Doc]:
     """Return the pods of parameter servers, beside those of workers."""
     roles = [("ps", i) for i in range(n)] + [("worker", i) for i in range(3)]
@@ -123,6 +129,20 @@ def test_more_parameter_servers_count_at_once_and_fewer_after_a_while() -> None:
     assert server.numbers == [("create", 2), ("patch", 4)], "one that was evicted is being made again"
     followed.follow(servers(3), 30.0 + LOWER_AFTER_S)
     assert server.numbers[2:] == [("patch", 3)]
+
+
+def test_while_one_that_is_evicted_moves_no_other_may_go_and_then_one_at_once() -> None:
+    server = Server(BUDGET)
+    followed = kept(server)
+    one, other, successor = servers(3)[:3]
+    followed.follow([one, other], 0.0)
+    for pods, n_must_stay in (
+        ([*leaving([one]), other], 3),
+        ([*leaving([one]), other, successor], 3),
+        ([other, successor], 2),
+    ):
+        followed.follow(pods, 1.0)
+        assert server.numbers[-1][1] == n_must_stay
 
 
 def test_one_whose_pod_has_ended_does_not_count() -> None:

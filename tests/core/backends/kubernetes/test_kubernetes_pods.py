@@ -76,6 +76,13 @@ def test_what_is_promised_is_what_is_enforced_and_what_the_node_is_told(cpu, mem
     assert (told["DLROVER_NB_NODE"], told["DLROVER_NB_ROLE"]) == (f"{role}-{n}", str(role))
 
 
+def test_a_parameter_server_has_a_minute_to_move_its_parameters_and_others_end_soon():
+    def grace_s(role):
+        return made(node=PodNode(f"{role}-0", role, 0.5, 512))["spec"]["terminationGracePeriodSeconds"]
+
+    assert (grace_s(Role.PS), grace_s(Role.WORKER)) == (60, 5)
+
+
 def test_a_pod_may_as_little_as_it_can():
     pod = made()
     assert pod["spec"]["automountServiceAccountToken"] is False

@@ -192,6 +192,21 @@ def test_a_stopped_node_that_does_not_end_is_removed_by_force(running):
     assert running.told == {"ps-0": "it was stopped"}
 
 
+def test_a_pod_that_others_gave_a_minute_ends_soon_when_its_master_stops_it(running):
+    running.cluster.delete("ps-0", 60)
+    running.turn()
+    assert running.turn(after_s=40.0) == ()
+    assert running.told == {}
+    running.reconciler.remove_node("ps-0")
+    (order,) = running.turn()
+    assert order.grace_s == 1
+    assert running.turn(after_s=FORCE_AFTER_S - 2) == ()
+    (order,) = running.turn(after_s=3)
+    assert order.grace_s == 0
+    running.turn()
+    assert running.told == {"ps-0": "it was stopped"}
+
+
 def test_a_pod_that_does_not_end_within_its_grace_is_of_a_machine_that_is_away(running):
     running.cluster.delete("ps-0", 5)  # as the taint manager does
     running.turn()

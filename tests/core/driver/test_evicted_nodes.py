@@ -1,0 +1,84 @@
+"""Real nodes that get SIGTERM amid training: what they hold goes to others, and nothing is trained again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from real_job import plan, succeeded
+
+from dlrover_nb.core.structs.job import JobPhase, Sync
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from real_job import Job
+
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+TRAINED = 10_000
+
+
+def evict(now: JobSnapshot, *names: str) -> None:
+    for node in now.nodes:
+        if node.id in names:
+            assert node.pid is not None
+            os.kill(node.pid, signal.SIGTERM)
+
+
+def ps_of(now: JobSnapshot) -> set[str]:
+    return {node.id for node in now.nodes if node.role is Role.PS}
+
+
+def without_loss(job: Job) -> JobSnapshot:
+    """Let a job end; no row went back to the queue, and no parameter to a checkpoint."""
+    end = succeeded(job)
+    assert end.train.returned == end.train.refused == 0
+    assert not job.story_has("was lost")
+    assert not job.story_has("was loaded from")
+    return end
+
+
+def test_one_that_is_evicted_is_replaced_without_a_rollback(start: Callable[..., Job]) -> None:
+    job = start(plan=plan(2, 2, ps_cpu=0.2), n_epoch=3, checkpoint_every_s=2.0)
+    evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0")
+    job.until(lambda now: now.running and ps_of(now) == {"ps-1", "ps-2"})
+    without_loss(job)
+    assert job.story_has("ps-0 is being evicted; its parameters move to ps-2")
+
+
+def test_all_that_are_evicted_at_once_are_replaced_while_workers_train_in_step(
+    start: Callable[..., Job],
+) -> None:
+    job = start(plan=plan(2, 2, ps_cpu=0.2), n_epoch=3, sync=Sync.BSP)
+    evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0", "ps-1")
+    job.until(lambda now: now.running and not {"ps-0", "ps-1"} & ps_of(now))
+    without_loss(job)
+
+
+def test_a_worker_that_is_evicted_finishes_its_shard_and_is_replaced(start: Callable[..., Job]) -> None:
+    job = start(plan=plan(2, 1, ps_cpu=0.2), n_epoch=3, shard_batches=5)
+    evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "worker-0")
+    job.until(lambda now: now.running and "worker-0" not in {node.id for node in now.nodes})
+    end = succeeded(job)
+    assert end.train.refused == 0
+    assert not job.story_has("was lost")
+
+
+def test_a_plan_that_changes_while_one_is_evicted_comes_about(start: Callable[..., Job]) -> None:
+    job = start(plan=plan(1, 1, ps_cpu=0.2), n_epoch=3)
+    evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0")
+    job.scale(plan(1, 2, ps_cpu=0.2))
+    job.until(lambda now: now.running == plan(1, 2, ps_cpu=0.2) and "ps-0" not in ps_of(now))
+    without_loss(job)
+
+
+def test_a_job_that_is_stopped_then_ends_as_any_other(start: Callable[..., Job]) -> None:
+    job = start(n_epoch=1000)
+    evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0")
+    job.driver.stop("ada", "enough")
+    end = job.until_end()
+    assert end.phase is JobPhase.STOPPED, end.message
+    assert list((job.folder / "checkpoints").glob("*/manifest.json"))
