@@ -241,6 +241,17 @@ def source_name(state: JobState) -> str:
     return f"checkpoint {state.source.number}" + ("" if state.source.is_on_disk else " in memory")
 
 
+def read_from(state: JobState) -> str:
+    """Return where the group read its source as text; each of its PS reads all parts."""
+    assert state.source is not None
+    members = state.group_nodes
+    n_read = len(members) * len(state.source.parts)
+    n_from_memory = sum(node.n_from_memory for node in members)
+    if n_from_memory in {0, n_read}:
+        return "memory" if n_from_memory else "files"
+    return f"memory and files ({n_read - n_from_memory} of {n_read} parts)"
+
+
 def _unfinished(state: JobState, writing: Writing) -> list[Node]:
     """Return the PS that were ordered to write a part and have not told how that ended."""
     names = writing.group.nodes if writing.is_ordered else ()

@@ -38,3 +38,16 @@ def assign_buckets(previous: Sequence[int], n_ps: int) -> tuple[int, ...]:
     homeless = [bucket for bucket, ps in owner.items() if ps < 0]
     owner.update(zip(homeless, room, strict=True))
     return tuple(owner[bucket] for bucket in range(len(previous)))
+
+
+def next_members(
+    old: Sequence[str], kept: Sequence[str], new: Sequence[str], *, n_ps: int
+) -> tuple[str, ...]:
+    """Return the PS of the next group, where `kept` of the `old` ones stay and `new` ones join.
+
+    Who stays keeps its index, if there are as many. A new one takes that of one who leaves, and with it its
+    buckets: no others move.
+    """
+    stay = [name if name in kept else "" for name in old[:n_ps]]
+    rest = iter([*(name for name in kept if name not in stay), *new])
+    return (*filter(None, (name or next(rest, "") for name in stay)), *rest)

@@ -21,10 +21,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.redaction import redact
-from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, migration_coordinator
+from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, migration_coordinator, resizing
 from dlrover_nb.core.runtime.batch_sizes import share_global_batch
 from dlrover_nb.core.runtime.orders import Emit
-from dlrover_nb.core.runtime.placement import assign_buckets
+from dlrover_nb.core.runtime.placement import assign_buckets, next_members
 from dlrover_nb.core.runtime.state import PsGroup, Stage
 from dlrover_nb.core.structs.capacity import n_more
 from dlrover_nb.core.structs.events import PlanFailed
@@ -86,13 +86,14 @@ def _assemble(state: JobState, at_s: float) -> None:
     missing = want.count - len(state.roster.ps)
     state.start_nodes(Role.PS, _n_start(state, missing), at_s)
     members = state.roster.ps
-    if len(members) == want.count and all(node.is_up for node in members):
+    if len(members) == want.count and all(node.is_up and node.has_shape(want) for node in members):
         _load(state, members, at_s)
 
 
 def _stop_misfits(state: JobState, *, keep: int) -> None:
     """Stop PS that are not as the target says, and those beyond `keep`: those that are not up first."""
-    fitting = [node for node in state.roster.ps if node.has_shape(state.target.ps)]
+    want, coming = state.target.ps, resizing.awaited(state, Role.PS)
+    fitting = [node for node in state.roster.ps if node.has_shape(want) or node in coming]
     kept = sorted(fitting, key=lambda node: not node.is_up)[:keep]
     for node in state.roster.ps:
         if node not in kept:
@@ -137,19 +138,10 @@ def _end_loading(state: JobState, at_s: float) -> None:
         state.last_checkpoint_s = at_s
         if state.source is not None:
             state.note(
-                f"{checkpoint_coordinator.source_name(state)} was loaded from {_read_from(state)}", at_s
+                f"{checkpoint_coordinator.source_name(state)} was loaded "
+                f"from {checkpoint_coordinator.read_from(state)}",
+                at_s,
             )
-
-
-def _read_from(state: JobState) -> str:
-    """Return where the group read its source as text; each of its PS reads all parts."""
-    assert state.source is not None
-    members = state.group_nodes
-    n_read = len(members) * len(state.source.parts)
-    n_from_memory = sum(node.n_from_memory for node in members)
-    if n_from_memory in {0, n_read}:
-        return "memory" if n_from_memory else "files"
-    return f"memory and files ({n_read - n_from_memory} of {n_read} parts)"
 
 
 def not_loaded(state: JobState) -> tuple[Node, ...]:
@@ -203,9 +195,12 @@ def _is_trained(state: JobState) -> bool:
 
 
 def changes_ps(state: JobState) -> bool:
-    """Whether the target requires another PS group."""
+    """Whether the target requires another PS group; not while PS are resized in place."""
     is_ending = state.is_evaluating or state.train.finished or state.stop_reason
-    return state.group is not None and state.group.shape != state.target.ps and not is_ending
+    if state.group is None or is_ending or resizing.awaited(state, Role.PS):
+        return False
+    want = state.target.ps
+    return state.group.shape != want or not all(node.has_shape(want) for node in state.group_nodes)
 
 
 def _restarts(state: JobState) -> bool:
@@ -246,16 +241,17 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
     if state.spec.migration is Migration.RESTART:
         return Stage.COPYING
     if state.move is None:
-        migration_coordinator.start_migration(state, (*_kept(state), *(node.id for node in standby)), at_s)
+        assert state.group is not None
+        new = [node.id for node in standby]
+        members = next_members(state.group.nodes, _kept(state), new, n_ps=state.target.ps.count)
+        migration_coordinator.start_migration(state, members, at_s)
     return Stage.SWITCHING if migration_coordinator.is_ready(state) else None
 
 
 def _kept(state: JobState) -> tuple[str, ...]:
     """Return the PS that both the current and the next group contain."""
-    group, want = state.group, state.target.ps
-    assert group is not None
-    keeps = (group.shape.cpu, group.shape.memory_mib) == (want.cpu, want.memory_mib)
-    return group.nodes[: want.count] if keeps else ()
+    want = state.target.ps
+    return tuple(node.id for node in state.group_nodes if node.has_shape(want))[: want.count]
 
 
 def _n_missing(state: JobState) -> int:

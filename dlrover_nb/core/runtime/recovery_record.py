@@ -12,6 +12,8 @@ SERVING               continues
 PAUSING ... SAVING    serve again; a checkpoint that is not on the disk yet stays restorable from memory
 SWITCHING             continues: each PS gets the end of the move again, and reports its complete part again
 
+A node that was being resized is asked for again once it has said Hello (`resizing`).
+
 A move before SWITCHING is cancelled; PS learn that in the answer to their Hello
 (`migration_coordinator.resend_outcome`).
 
@@ -67,6 +69,7 @@ class NodeRecord:
     cpu_enforced: bool
     memory_enforced: bool
     loaded_epoch: int
+    resizing: tuple[float, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +234,7 @@ def _node_record(node: Node) -> NodeRecord:
         cpu_enforced=node.cpu_enforced,
         memory_enforced=node.memory_enforced,
         loaded_epoch=node.loaded_epoch,
+        resizing=node.resizing,
     )
 
 
@@ -253,4 +257,5 @@ def _adopted(record: NodeRecord, at_s: float) -> Node:
         cpu_enforced=record.cpu_enforced,
         memory_enforced=record.memory_enforced,
         loaded_epoch=record.loaded_epoch,
+        resizing=record.resizing,
     )

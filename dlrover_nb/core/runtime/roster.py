@@ -56,16 +56,19 @@ class Node:
     late_parts: set[int] = field(default_factory=set)  # that it still writes, of checkpoints given up
     last: NodeSample | None = None
     n_dropped: int = 0  # messages that it could not decode
+    resizing: Need | None = None  # what it is to use in place of its shape; None: it has its shape
+    resize_asked_s: float | None = None  # when this master asked for that
     rows_per_s: float = 0.0  # training speed; 0: not known
 
     def has_shape(self, plan: RolePlan) -> bool:
-        """Whether its CPU and memory are exactly those of the plan."""
-        return (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
+        """Whether its CPU and memory are exactly those of the plan, and about to stay so."""
+        return self.resizing is None and (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
 
     @property
     def need(self) -> Need:
-        """Cores and MiB that it holds."""
-        return self.cpu, self.memory_mib
+        """Cores and MiB that it holds; while it is resized, the larger of both."""
+        cpu, memory_mib = self.resizing or (0.0, 0)
+        return max(self.cpu, cpu), max(self.memory_mib, memory_mib)
 
     @property
     def phase(self) -> NodePhase:
