@@ -44,10 +44,9 @@ def awaited(state: JobState, role: Role) -> tuple[Node, ...]:
 
 
 def _staying(state: JobState, role: Role, replaced: Sequence[str]) -> list[Node]:
-    if role is Role.PS:
-        nodes = state.roster.ps if state.group is None else state.group_nodes
-        return [node for node in nodes if node.id not in replaced]
-    return [node for node in state.roster.workers if not node.is_draining and node.id not in replaced]
+    servers = state.roster.ps if state.group is None else state.group_nodes
+    nodes = servers if role is Role.PS else state.roster.workers
+    return [node for node in nodes if not node.is_draining and node.id not in replaced]
 
 
 def advance(state: JobState, at_s: float) -> None:
