@@ -138,8 +138,8 @@ class Backend(Protocol):
 class ResizingBackend(Backend, Protocol):
     """A backend that may be able to change what a running node may use; the nodes of others are replaced."""
 
-    def resizes_in_place(self) -> bool:
-        """Return at once whether it can, as far as it knows by now."""
+    def resizes_in_place(self) -> bool | None:
+        """Return at once whether it can; None: that is not known yet."""
         ...
 
     def resize_node(self, node: str, need: Need) -> None:

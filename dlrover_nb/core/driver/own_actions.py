@@ -95,7 +95,7 @@ class OwnActions:
         self._master, self._backend, self._socket = master, backend, socket
         self._checkpoints = checkpoints
         self._resizer = backend if isinstance(backend, ResizingBackend) else None
-        self._resizes = False  # as the master knows
+        self._resizes: bool | None = None  # as the master was told
 
     def perform(self, action: Action) -> tuple[Order, ...]:
         """Carry out one action; return the orders that follow from it."""
@@ -144,7 +144,7 @@ class OwnActions:
 
     def _resized(self, resizer: ResizingBackend) -> Iterator[tuple[Order, ...]]:
         at_s, resizes = self._clock.now_s(), resizer.resizes_in_place()
-        if resizes is not self._resizes:
+        if resizes is not None and resizes is not self._resizes:
             self._resizes = resizes
             yield self._master.set_resizes_in_place(at_s, resizes=resizes)
         for each in resizer.allotted():

@@ -85,9 +85,11 @@ class JobMaster:
         Quality of the scores of the held-out rows.
     origin
         The checkpoint `ORIGIN` to begin from, with this job's account of rows; None: untrained parameters.
+    resizes_in_place
+        Whether the backend can resize nodes in place; None: `set_resizes_in_place` tells later.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts of a job, all but three by keyword
         self,
         spec: JobSpec,
         features: FeatureSpec,
@@ -96,6 +98,7 @@ class JobMaster:
         folder: str,
         evaluate: Callable[[ScoreSums], Evaluation],
         origin: RestorableCheckpoint | None = None,
+        resizes_in_place: bool | None = False,
     ) -> None:
         self._state = JobState(
             spec,
@@ -105,6 +108,7 @@ class JobMaster:
             target=spec.plan,
             train=ShardLedger(train_split(spec, features)),
             evaluate=ShardLedger(evaluation_split(spec, features)),
+            resizes_in_place=resizes_in_place,
         )
         if origin is not None:
             self._state.source, self._state.checkpoints = origin, [origin]
@@ -294,7 +298,7 @@ class JobMaster:
         return self._settle(at_s)
 
     def set_resizes_in_place(self, at_s: float, *, resizes: bool) -> tuple[Order, ...]:
-        """Set whether the backend can resize nodes in place; until then it cannot."""
+        """Set whether the backend can resize nodes in place."""
         self._state.resizes_in_place = resizes
         return self._settle(at_s)
 

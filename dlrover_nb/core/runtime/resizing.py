@@ -7,7 +7,9 @@ refused, or not done in time, goes back to its old shape and is replaced by the 
 `worker_set`, which leave nodes alone while these are awaited here. So every change of plan ends as before.
 
 Level-triggered: which node is next follows from the shapes in the roster. A restarted master asks again for
-a node that was under way; to ask twice changes nothing.
+a node that was under way; to ask twice changes nothing. As
+long as it is not known whether the backend resizes nodes, none is replaced for its size: a cluster that does
+not answer could not start another either.
 
 All nodes at once was rejected: where a change fails, one node at a time has to be replaced, and a PS that
 shrinks too far takes at most its own part with it.
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 def awaited(state: JobState, role: Role) -> tuple[Node, ...]:
     """Return the nodes of a role that get the shape of the target in place; none where that is not tried."""
-    if state.change is None or not state.resizes_in_place:
+    if state.change is None or state.resizes_in_place is False:
         return ()
     want, nodes = state.target.role(role), _staying(state, role, state.change.to_replace)
     if len(nodes) > want.count:
@@ -53,6 +55,8 @@ def advance(state: JobState, at_s: float) -> None:
     """Ask for the next node, once the one before is done or given up."""
     is_ending = state.is_evaluating or state.train.finished or state.stop_reason
     if state.stage not in {Stage.SERVING, Stage.ASSEMBLING} or is_ending or not state.roster.is_complete:
+        return
+    if not state.resizes_in_place:
         return
     nodes = [*awaited(state, Role.PS), *awaited(state, Role.WORKER)]
     if any(_is_asked_for(state, node) for node in nodes):
@@ -141,6 +145,7 @@ def _replace(state: JobState, node: Node, why: str, at_s: float) -> None:
         state.orders.append(ResizeNode(node.id, node.cpu, node.memory_mib))
         state.send(node, Resize(node.cpu, node.memory_mib))
     node.resizing = node.resize_asked_s = None
+    state.last_step_s = at_s  # its successor has as long to start as any other
     if state.change is not None:
         state.change.to_replace = (*state.change.to_replace, node.id)
     state.note(f"{node.id} cannot be resized in place: {why}; it is replaced", at_s)

@@ -48,12 +48,13 @@ class Server:
     is done. `cannot_hold`: pods whose machines have less than is asked for. `puts_off`: the kubelet accepts a request and does not come to its end.
     """
 
-    def __init__(self, folder: Path, *, serves_resize: bool = True) -> None:
+    def __init__(self, folder: Path, *, serves_resize: bool = True, is_upset: bool = False) -> None:
         self.serves_resize = serves_resize
         self.refuses: list[tuple[int, str, str]] = []
         self.pends: tuple[str, str] | None = None
         self.puts_off: tuple[str, str] | None = None
         self.cannot_hold: set[str] = set()
+        self.is_upset = is_upset
         self.pods: dict[str, dict[str, Any]] = {}
         self.events: list[tuple[int, str, dict[str, Any]]] = []
         self.asked: list[tuple[str, str]] = []
@@ -176,7 +177,9 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         self.played.asked.append(("GET", url.path))
         query = parse_qs(url.query)
-        if url.path == "/api/v1":
+        if url.path == "/api/v1" and self.played.is_upset:
+            self._answer(failure(500, "InternalError", "etcdserver: request timed out"), 500)
+        elif url.path == "/api/v1":
             names = ["pods", *["pods/resize"] * self.played.serves_resize]
             self._answer(
                 {"kind": "APIResourceList", "groupVersion": "v1", "resources": [{"name": n} for n in names]}

@@ -96,4 +96,4 @@ class TestProcessesThatAreResized(ResizingConformance):
         return LocalBackend(folder, resizes=True)
 
     def test_by_default_none_is(self, folder: Path) -> None:
-        assert not LocalBackend(folder).resizes_in_place()
+        assert LocalBackend(folder).resizes_in_place() is False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from real_job import Job, plan, succeeded
+from test_driver_resume import Comeback
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.codec import from_json
@@ -19,6 +20,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dlrover_nb.core.structs.job import FeatureSpec
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 LEAST = 128 << 20  # bytes that a node is given beside what it took before
@@ -90,3 +92,40 @@ def test_by_default_the_processes_of_this_machine_are_replaced(start: Callable[.
     servers = [{node.id for node in now.nodes if node.role is Role.PS} for now in (before, after)]
     assert servers == [{"ps-0"}, {"ps-1"}]
     job.driver.stop("ada")
+
+
+# The first master is told of ps-0 alone, and so dies while ps-1 is under way.
+DIES_MIDWAY = f"""
+import threading, time
+from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+allotted = LocalBackend.allotted
+LocalBackend.resizes_in_place = lambda self: True
+LocalBackend.allotted = lambda self: tuple(each for each in allotted(self) if each.node == "ps-0")
+
+def scale():
+    while "driver" not in globals() or driver.snapshot().running is None:
+        time.sleep(0.05)
+    driver.decide(Decision(Verdict.SCALE, "ada", time.time(), plan={AFTER!r}))
+
+threading.Thread(target=scale, daemon=True).start()
+"""
+
+
+def test_a_master_that_is_killed_on_the_way_is_followed_by_one_that_goes_on_with_the_same_processes(
+    tmp_path: Path, features: FeatureSpec
+) -> None:
+    job = Comeback(tmp_path, features, "ipc", before=DIES_MIDWAY, plan=BEFORE, n_epoch=8)
+    try:
+        before = job.until(lambda now: [n.cpu for n in now.nodes if n.id == "ps-0"] == [AFTER.ps.cpu])
+        job.kill_master()
+        assert before.running is None
+        job.come_back(LocalBackend(job.folder, cpus=3.0, outlive=True, resizes=True))
+        after = job.until(lambda now: now.running == AFTER)
+        assert pids(after) == pids(before)
+        assert {(n.cpu, n.memory_mib) for n in after.nodes if n.role is Role.PS} == {(0.4, 512)}
+        succeeded(job)  # type: ignore[arg-type]
+    finally:
+        job.end()

@@ -114,6 +114,7 @@ class World:
         capacity: Capacity | None = None,
     ) -> None:
         self.job, self.rows, self.at_s = job, rows or features(), 0.0
+        self.resizes = False  # whether the cluster resizes nodes in place
         self.capacity = capacity or Capacity((NodeShape(cpu, 65536),))
         self.master = self._new_master()
         self.log = WriteAheadLog(self.master)
@@ -145,7 +146,6 @@ class World:
         self.broken: set[int] = set()  # rows whose batch cannot be trained
         self.without_score: set[int] = set()  # rows that are scored NaN
         self.poison: set[int] = set()  # rows that end who trains or scores them
-        self.resizes = False  # whether the cluster resizes nodes in place
         self.resizings: dict[str, tuple[float, int]] = {}  # asked of the cluster, and not answered
         self.allotted: dict[str, tuple[float, int]] = {}  # what it gave nodes in place
         self.applied: dict[str, tuple[float, int]] = {}  # what these made of it
@@ -155,7 +155,14 @@ class World:
         self.do(self.master.start(self.at_s))
 
     def _new_master(self) -> JobMaster:
-        return JobMaster(self.job, self.rows, self.capacity, folder=self.folder, evaluate=self._evaluate)
+        return JobMaster(
+            self.job,
+            self.rows,
+            self.capacity,
+            folder=self.folder,
+            evaluate=self._evaluate,
+            resizes_in_place=None if self.resizes else False,
+        )
 
     def crash(self, *, n_kept: int = 0, dead: Iterable[str] = ()) -> None:
         """Kill the master, and let another one continue from the write-ahead log.
@@ -177,8 +184,6 @@ class World:
         for node in self.nodes.values():
             if node.is_alive and node.has_come_up:
                 self.hello(node.id)
-        if self.resizes:
-            self.resize_in_place()
         for name in dead:
             self.do(self.master.on_exit(name, "it was gone when the master came back", self.at_s))
 
@@ -533,6 +538,8 @@ class World:
                 self.report(name)
             while self.hear(name):
                 pass
+        if self.resizes and self.master._state.resizes_in_place is None:
+            self.resize_in_place()  # the backend of a restarted master finds out while nodes say Hello
         self.tick(seconds)
 
     def _act(self) -> None:

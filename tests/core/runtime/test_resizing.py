@@ -136,6 +136,7 @@ def test_a_cluster_or_a_node_that_never_answers_is_given_up_in_time(answers: boo
             world.hear(name)
         world.tick(1.0)
     assert world.at_s >= from_s + RESIZE_LIMIT_S
+    assert world.master._state.last_step_s == world.at_s  # its successor has as long as any other
     world.run_until(lambda: in_place(world, plan(2, 2, ps_cpu=0.5)))
     assert world.living(Role.PS) == ["ps-1", "ps-2"]
     assert RESIZE_LIMIT_S < PLAN_LIMIT_S

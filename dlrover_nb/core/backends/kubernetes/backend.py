@@ -15,7 +15,6 @@ it does. One that refuses for want of the right is not asked again: each node wo
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import logging
 import random
@@ -169,9 +168,9 @@ class KubernetesBackend:
             self._resizer.forget(node)
         self._wake()
 
-    def resizes_in_place(self) -> bool:
-        """Return whether the API server resizes pods for this master, as far as it said so."""
-        return self._resizes is True
+    def resizes_in_place(self) -> bool | None:
+        """Return whether the API server resizes pods for this master; None: it was not asked yet."""
+        return self._resizes
 
     def resize_node(self, node: str, need: Need) -> None:
         """Desire another size of a node's pod."""
@@ -291,8 +290,10 @@ class KubernetesBackend:
     def _find_out(self) -> None:
         """Ask once whether pods can be resized; a server that does not answer is asked again."""
         if self._resizes is None:
-            with contextlib.suppress(ApiError):
+            try:
                 self._resizes = self._site.api.has(POD, subresource="resize")
+            except ApiError as error:
+                self._resizes = None if isinstance(error, Unreachable | Unauthorized) else False
 
     def _resize(self, order: Resize) -> None:
         container = {"name": order.container, "resources": resources(order.cpu, order.memory_mib)}

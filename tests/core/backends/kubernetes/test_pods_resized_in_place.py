@@ -118,8 +118,16 @@ def test_a_server_that_does_not_serve_it_is_not_asked_to_resize(made):
     until(lambda: ("GET", "/api/v1") in server.asked)
     backend.start_node(config("ps-1"))
     until(lambda: len(server.pods) == 2)  # the worker came by since
-    assert not backend.resizes_in_place()
+    assert backend.resizes_in_place() is False
     assert server.asked.count(("GET", "/api/v1")) == 1
+
+
+def test_a_server_that_does_not_say_what_it_offers_is_asked_again(made):
+    server, backend = made(is_upset=True)
+    until(lambda: ("GET", "/api/v1") in server.asked)
+    assert backend.resizes_in_place() is None
+    server.is_upset = False
+    until(backend.resizes_in_place)
 
 
 def test_what_can_never_be_on_this_machine_is_told_at_once(made):
@@ -309,6 +317,6 @@ def test_a_real_server_of_1_20_offers_none(control_plane, namespace):
     backend = KubernetesBackend(replace(JOB, run="1b2c3d4e"), Site(api, None, "10.1.2.3:7070"))
     try:
         until(lambda: backend._resizes is not None)
-        assert not backend.resizes_in_place()
+        assert backend.resizes_in_place() is False
     finally:
         backend.close()
