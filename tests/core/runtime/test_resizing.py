@@ -214,6 +214,18 @@ def test_a_master_that_restarts_on_the_way_goes_on_with_the_same_nodes(n_round: 
     trained_every_row(world)
 
 
+def test_a_master_that_restarts_on_the_way_back_knows_which_node_was_given_something_else() -> None:
+    world = running(n_row=1_000_000)
+    world.do(world.master.set_target(AFTER, world.at_s))
+    world.allot("ps-0")
+    world.nodes["ps-0"].inbox.clear()
+    world.do(world.master.set_target(BEFORE, world.at_s))
+    world.crash()
+    world.run_until(lambda: in_place(world, BEFORE))
+    assert world.allotted == {"ps-0": (0.25, 512)}
+    assert sorted(world.nodes) == ["ps-0", "ps-1", "worker-0", "worker-1"]
+
+
 def test_memory_after_a_lost_ps_is_raised_in_place_for_those_that_live() -> None:
     world = running(plan(2, 3), checkpoint_every_s=1.0)
     world.run_until(lambda: bool(world.disk))
