@@ -7,9 +7,8 @@ refused, or not done in time, goes back to its old shape and is replaced by the 
 `worker_set`, which leave nodes alone while these are awaited here. So every change of plan ends as before.
 
 Level-triggered: which node is next follows from the shapes in the roster. A restarted master asks again for
-a node that was under way; to ask twice changes nothing. As
-long as it is not known whether the backend resizes nodes, none is replaced for its size: a cluster that does
-not answer could not start another either.
+a node that was under way; to ask twice changes nothing. As long as it is not known whether the backend
+resizes nodes, none is replaced for its size: a cluster that does not answer could start no other either.
 
 All nodes at once was rejected: where a change fails, one node at a time has to be replaced, and a PS that
 shrinks too far takes at most its own part with it.
