@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from jobs_in_pods import SMALL, assert_exact, job, trained
+from jobs_in_pods import SMALL, assert_exact, job, names_of, trained
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
@@ -73,3 +73,18 @@ def test_a_job_scaled_out_and_in_loses_no_shard_and_tells_no_secret(place):
     assert [marker.plan for marker in end.markers] == [SMALL, more, SMALL]
     told += place.all_that_is_told() + repr(end)
     assert [secret for secret in secrets if secret in told] == []
+
+
+def test_a_plan_of_other_sizes_replaces_the_pods_where_the_server_resizes_none(place):
+    """1.20 takes a Role that names ``pods/resize``, and serves no such thing."""
+    spec = job("sized", plan=SMALL, n_epoch=8)
+    handle = place.cluster.submit(spec)
+    before = trained(handle, 5_000)
+    rules = place.rbac.read_namespaced_role("sized-master", place.namespace).rules
+    assert ["pods/resize"] in [rule.resources for rule in rules]
+    target = ResourcePlan(RolePlan(1, 0.6, 512), RolePlan(1, 0.3, 384))
+    handle.scale(target, why="to see the pods replaced")
+    after = until(lambda: now if (now := handle.snapshot()).running == target else None, what=f"{target}")
+    assert names_of(before) == {"ps-0", "worker-0"}
+    assert names_of(after) == {"ps-1", "worker-1"}
+    assert_exact(spec, handle.wait(LIMIT_S))

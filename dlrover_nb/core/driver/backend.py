@@ -11,7 +11,7 @@ in `core.runtime.master`, instead of once per kind of cluster.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +52,23 @@ class NodeExited:
     out_of_memory: bool = False
     failed: bool = False
     succeeded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAllotted:
+    """What became of a request for other cores and memory of a running node.
+
+    Parameters
+    ----------
+    node, need
+        As requested.
+    why
+        Why it cannot be had in place; empty: the node may use it now.
+    """
+
+    node: str
+    need: Need
+    why: str = ""
 
 
 class Backend(Protocol):
@@ -114,6 +131,26 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """End all that this backend started and release its resources; a second call does nothing."""
+        ...
+
+
+@runtime_checkable
+class ResizingBackend(Backend, Protocol):
+    """A backend that may be able to change what a running node may use; the nodes of others are replaced."""
+
+    def resizes_in_place(self) -> bool | None:
+        """Return at once whether it can; None: that is not known yet."""
+        ...
+
+    def resize_node(self, node: str, need: Need) -> None:
+        """Request other cores and memory for a running node; return at once.
+
+        The last request for a node counts. `allotted` reports what became of it, unless the node ends before.
+        """
+        ...
+
+    def allotted(self) -> tuple[NodeAllotted, ...]:
+        """Return what became of requests since the last call, each once."""
         ...
 
 

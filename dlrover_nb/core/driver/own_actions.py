@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.driver.backend import ResizingBackend
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.job_file import WriteAheadLogFile
 from dlrover_nb.core.runtime.orders import (
@@ -12,6 +13,7 @@ from dlrover_nb.core.runtime.orders import (
     DropCheckpoint,
     Order,
     PrepareCheckpoint,
+    ResizeNode,
     Send,
     StartNode,
     StopNode,
@@ -22,7 +24,7 @@ from dlrover_nb.core.runtime.write_ahead_log import WriteAheadLog
 from dlrover_nb.core.structs.node_config import NodeConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from dlrover_nb.core.clock import Clock
@@ -92,6 +94,8 @@ class OwnActions:
         self._job, self._folder, self._clock = job, folder, clock
         self._master, self._backend, self._socket = master, backend, socket
         self._checkpoints = checkpoints
+        self._resizer = backend if isinstance(backend, ResizingBackend) else None
+        self._resizes: bool | None = None  # as the master was told
 
     def perform(self, action: Action) -> tuple[Order, ...]:
         """Carry out one action; return the orders that follow from it."""
@@ -100,6 +104,9 @@ class OwnActions:
                 return self._start_node(action)
             case StopNode(node):
                 self._backend.stop_node(node)
+            case ResizeNode(node, cpu, memory_mib):
+                if self._resizer is not None:
+                    self._resizer.resize_node(node, (cpu, memory_mib))
             case Send(node, message):
                 self._socket.send(node, message)
             case PrepareCheckpoint() | WriteManifest() | DropCheckpoint() | SweepCheckpoints():
@@ -129,8 +136,19 @@ class OwnActions:
         return ()
 
     def told(self) -> tuple[Order, ...]:
-        """Return the orders that follow from what became of checkpoints since the last call."""
-        return tuple(order for outcome in self._checkpoints.outcomes() for order in self._report(outcome))
+        """Return the orders that follow from what became of checkpoints and resizes since the last call."""
+        orders = [self._report(outcome) for outcome in self._checkpoints.outcomes()]
+        if self._resizer is not None:
+            orders += self._resized(self._resizer)
+        return tuple(order for some in orders for order in some)
+
+    def _resized(self, resizer: ResizingBackend) -> Iterator[tuple[Order, ...]]:
+        at_s, resizes = self._clock.now_s(), resizer.resizes_in_place()
+        if resizes is not None and resizes is not self._resizes:
+            self._resizes = resizes
+            yield self._master.set_resizes_in_place(at_s, resizes=resizes)
+        for each in resizer.allotted():
+            yield self._master.on_allotted(each.node, each.need, at_s, each.why)
 
     def _report(self, outcome: Outcome) -> tuple[Order, ...]:
         action, at_s = outcome.action, self._clock.now_s()

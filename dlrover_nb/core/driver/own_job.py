@@ -11,6 +11,7 @@ import contextlib
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.driver.backend import ResizingBackend
 from dlrover_nb.core.driver.checkpoint_thread import CheckpointThread
 from dlrover_nb.core.driver.history_writer import examples
 from dlrover_nb.core.driver.job_start import InitialPlan, initial_plan, submitted, traits_of
@@ -201,6 +202,7 @@ def _master(job: JobFile, setup: RunSetup, capacity: Capacity, origin: Origin | 
         folder=str(setup.folder),
         evaluate=ScoreSums.evaluate,
         origin=None if origin is None else origin.checkpoint,
+        resizes_in_place=None if isinstance(setup.backend, ResizingBackend) else False,
     )
 
 

@@ -62,7 +62,12 @@ POD_VAR, NAMESPACE_VAR = "POD_NAME", "POD_NAMESPACE"
 
 
 def companions(
-    job: PodJob, *, code: Mapping[str, bytes], namespace: str, has_budget: bool = False
+    job: PodJob,
+    *,
+    code: Mapping[str, bytes],
+    namespace: str,
+    has_budget: bool = False,
+    may_resize: bool = False,
 ) -> tuple[Doc, ...]:
     """Return the objects that a job's master needs before it may begin, in order of creation.
 
@@ -70,8 +75,8 @@ def companions(
     ----------
     code
         Files of the user's own code, by name.
-    has_budget
-        Whether its master may keep a disruption budget.
+    has_budget, may_resize
+        Whether its master may keep a disruption budget, and resize pods in place.
     """
     name = job.spec.name
     reports = {REPORT_KEY: report_token(job).encode()} if job.spec.foreign else {}
@@ -80,7 +85,7 @@ def companions(
         secrets.append(_secret(job, code_name(name), code, namespace))
     if job.spec.kubernetes.service_account:
         return tuple(secrets)
-    return (*secrets, *_rights(job, namespace, has_budget=has_budget))
+    return (*secrets, *_rights(job, namespace, has_budget=has_budget, may_resize=may_resize))
 
 
 def with_owner(document: Doc, owner: Mapping[str, Any]) -> Doc:
@@ -158,7 +163,7 @@ def _secret(job: PodJob, name: str, files: Mapping[str, bytes], namespace: str) 
     }
 
 
-def _rights(job: PodJob, namespace: str, *, has_budget: bool) -> tuple[Doc, ...]:
+def _rights(job: PodJob, namespace: str, *, has_budget: bool, may_resize: bool) -> tuple[Doc, ...]:
     name = master_name(job.spec.name)
     head = _head(job, name, namespace)
     rights = master_rights(
@@ -166,6 +171,7 @@ def _rights(job: PodJob, namespace: str, *, has_budget: bool) -> tuple[Doc, ...]
         reads_logs=job.spec.foreign is not None,
         is_operated=is_operated(job.spec),
         has_budget=has_budget and not is_operated(job.spec),
+        may_resize=may_resize and job.spec.foreign is None,
         owner=job.owner,
     )
     given = role(name, rights)

@@ -1,8 +1,8 @@
 """Required rights in a namespace, by role and reason: the one table for Roles, checks and documents.
 
 Kubernetes lets users grant only rights that they have. Each job creates a Role for its master, so `USER` must
-contain all of `master_rights`, and none of these is optional but `BUDGETS`, which a master gets only where
-its user may grant it; tests check that. `deploy/` and the output of `connect` are generated from here.
+contain all of `master_rights`, and none of these is optional but `BUDGETS` and `RESIZE`, which a master gets
+only where its user may grant them; tests check that. `deploy/` and the output of `connect` are made of this.
 
 A verb on ``pods/proxy`` is a right to jobs: to view, to steer, to end them (`structs.call_rights`).
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -76,6 +76,12 @@ BUDGETS = Right(
     "policy",
     optional=True,
 )
+RESIZE = Right(
+    "pods/resize",
+    ("patch",),
+    "change the size of a job's pods in place (Kubernetes 1.33); else they are replaced",
+    optional=True,
+)
 _VIEW = Right("pods/proxy", ("get",), "view jobs: status, proposals, logs")
 _STEER = Right("pods/proxy", ("create",), "steer jobs: answer proposals, change plans, take the model")
 _END = Right("pods/proxy", ("delete",), "end jobs: stop and finish them")
@@ -102,6 +108,7 @@ USER = (
     Right("resourcequotas", ("get", "list"), "let a job plan within the namespace's quota"),
     Right("persistentvolumeclaims", ("get", "list"), "check a job's volumes before it starts", optional=True),
     BUDGETS,
+    RESIZE,
     Right(
         "elasticjobs",
         ("create", "delete", "get", "list", "patch", "watch"),
@@ -187,6 +194,7 @@ def master_rights(
     reads_logs: bool = False,
     is_operated: bool = False,
     has_budget: bool = False,
+    may_resize: bool = False,
     owner: str = "Job",
 ) -> tuple[Right, ...]:
     """Return the rights of a job's master: on its own objects by name, and on pods of its namespace.
@@ -199,6 +207,8 @@ def master_rights(
         Whether DLRover's operator makes the job's pods: then its master only reads them.
     has_budget
         Whether it keeps a disruption budget: only where who starts the job may (`BUDGETS`).
+    may_resize
+        Whether it may resize pods in place: only where who starts the job may (`RESIZE`).
     owner
         Kind of the object that keeps the master's pod.
     """
@@ -206,6 +216,7 @@ def master_rights(
     return (
         *logs,
         *(_budget(job) if has_budget else ()),
+        *((replace(RESIZE, optional=False),) if may_resize else ()),
         *(_OPERATED if is_operated else _OWN_PODS),
         Right("secrets", ("get", "patch"), "read its keys", names=(f"{job}-job",)),
         *owner_rights(job, owner),

@@ -35,9 +35,11 @@ import zmq
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.heartbeat import HeartbeatThread
+from dlrover_nb.core.runtime.limits import Enforced
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.wire import HIGH_WATER, JobKeys, encode, new_dealer
 from dlrover_nb.core.structs.messages import Alive, FromNode, Hello, LinesWritten, Report, ToNode
+from dlrover_nb.core.structs.resizing import Resized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,11 +47,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.clock import Clock
-    from dlrover_nb.core.runtime.limits import Enforced
     from dlrover_nb.core.runtime.output import Output
     from dlrover_nb.core.runtime.time_accounting import TimeAccounting
     from dlrover_nb.core.runtime.wire import Context, Socket
     from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.resizing import Resize
     from dlrover_nb.core.structs.samples import NodeSample
 
 _log = logging.getLogger(__name__)
@@ -102,6 +104,7 @@ class Agent:
         self._heartbeat = HeartbeatThread(self._beat, REPORT_EVERY_S)
         self.obey: Callable[[ToNode], None] = _ignore
         self.describe: Callable[[NodeSample], Report] = Report
+        self.apply_limits: Callable[[float, int], Enforced] = _advisory
 
     def hello(self, endpoint: str, enforced: Enforced) -> None:
         """Send Hello, and begin to report."""
@@ -115,6 +118,16 @@ class Agent:
     def leave(self) -> None:
         """Give a master that is away less time to come back."""
         self._without_master_s = min(self._without_master_s, LEAVING_ALONE_S)
+
+    def resize(self, order: Resize) -> None:
+        """Apply other limits and answer; a Hello to a later master says what is enforced then."""
+        if order.is_ahead:
+            return
+        cpu, memory = self.apply_limits(order.cpu, order.memory_mib)
+        if self._hello is not None:
+            self._hello = replace(self._hello, cpu_enforced=cpu, memory_enforced=memory)
+        _log.info("%s may use %g cores and %d MiB", self._config.node, order.cpu, order.memory_mib)
+        self.send(Resized(self._config.node, order.cpu, order.memory_mib, cpu, memory))
 
     @contextlib.contextmanager
     def long_work(self, doing: str) -> Iterator[None]:
@@ -307,6 +320,10 @@ def read_endpoint(path: str) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     return text if _ENDPOINT.fullmatch(text) else ""
+
+
+def _advisory(_cpu: float, _memory_mib: int) -> Enforced:
+    return Enforced(cpu=False, memory=False)
 
 
 def _ignore(_message: ToNode) -> None:

@@ -83,24 +83,44 @@ class ControlGroupLimits:
         self._name = f"{name}-{os.getpid()}"
         self._root = root
         self._before: dict[Path, Path] = {}  # our groups, and where this process was before each
+        self._entered: dict[str, Path] = {}  # our group by controller
+        self._own_bytes: int | None = None  # of this process when it entered them
 
     def apply(self, cpu: float, memory_mib: int) -> Enforced:
-        """Limit this process, with all its threads, to `cpu` cores and `memory_mib`."""
+        """Limit this process, with all its threads, to `cpu` cores and `memory_mib`.
+
+        To be repeated with others; where those are refused, the limits before stay.
+        """
         quota, period = quota_us(cpu)
-        n_byte = _rest_of(memory_mib)
+        if self._own_bytes is None:
+            self._own_bytes = psutil.Process().memory_info().rss
+        n_byte = _rest_of(memory_mib, self._own_bytes)
         if _is_v2(self._root):
             cpu_files, memory_files = {"cpu.max": f"{quota} {period}"}, {"memory.max": str(n_byte)}
         else:
             cpu_files = {"cpu.cfs_period_us": str(period), "cpu.cfs_quota_us": str(quota)}
             memory_files = {"memory.limit_in_bytes": str(n_byte)}
-        return Enforced(self._enforce("cpu", cpu_files), self._enforce("memory", memory_files))
+        return Enforced(self._limit("cpu", cpu_files), self._limit("memory", memory_files))
 
     def release(self) -> None:
         """Return to the previous groups and remove ours."""
         for group in tuple(self._before):
             self._leave(group)
 
-    def _enforce(self, controller: str, files: dict[str, str]) -> bool:
+    def _limit(self, controller: str, files: dict[str, str]) -> bool:
+        group = self._entered.get(controller)
+        return self._enter(controller, files) if group is None else self._change(group, files)
+
+    def _change(self, group: Path, files: dict[str, str]) -> bool:
+        try:
+            for name, value in files.items():
+                (group / name).write_text(value)
+        except OSError as error:
+            _log.warning("the limits of %s stay as they were: %s", group, error)
+            return False
+        return True
+
+    def _enter(self, controller: str, files: dict[str, str]) -> bool:
         group = None
         try:
             before, parent = _places(self._root, controller)
@@ -120,6 +140,7 @@ class ControlGroupLimits:
             if group is not None and not _is_v2(self._root):
                 self._leave(group)
             return False
+        self._entered[controller] = group
         return True
 
     def _leave(self, group: Path) -> None:
@@ -130,10 +151,9 @@ class ControlGroupLimits:
                 group.rmdir()
 
 
-def _rest_of(memory_mib: int) -> int:
-    """Return the bytes that this process may take beyond what it has: only these are charged to its group."""
-    own = psutil.Process().memory_info().rss
-    return max(memory_mib * _MIB - own, _LEAST_ROOM_MIB * _MIB)
+def _rest_of(memory_mib: int, own_bytes: int) -> int:
+    """Return the bytes that this process may take beyond what it had: only these are charged to its group."""
+    return max(memory_mib * _MIB - own_bytes, _LEAST_ROOM_MIB * _MIB)
 
 
 def was_out_of_memory(name: str, pid: int | None = None, root: Path = ROOT) -> bool:

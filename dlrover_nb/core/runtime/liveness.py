@@ -15,12 +15,13 @@ from dlrover_nb.core.runtime import (
     migration_coordinator,
     ps_group,
     quarantine,
+    resizing,
 )
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.failures import counted
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import Alive, Report
+from dlrover_nb.core.structs.messages import Alive, Drain, Report
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import ROOM, is_for_room
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.structs.failures import ProgramError
-    from dlrover_nb.core.structs.messages import FromNode
+    from dlrover_nb.core.structs.messages import FromNode, Hello
 
 START_LIMIT_S = 90.0  # until Hello: a node has to find a place, start and import its libraries
 DRAIN_LIMIT_S = 60.0  # for the shard at hand; what was acknowledged of it is not lost by ending it then
@@ -38,6 +39,7 @@ PAUSE_LIMIT_S = 60.0  # for one iteration
 DISK_LIMIT_S = 300.0  # to save all parts; to load without progress; for one piece of either
 SWITCH_LIMIT_S = 60.0  # for the last parameters of a move
 PLAN_LIMIT_S = 120.0  # without any node coming a step further
+RESIZE_LIMIT_S = 60.0  # for one node to get another size in place; the backend gives up before
 STOP_LIMIT_S = 20.0
 ROOM_PATIENCE_S = 5.0  # that capacity which was just released takes to reach a new node
 LONGEST_TURN_S = 5.0  # of the master: it was away if it takes longer
@@ -60,6 +62,18 @@ def record_message(state: JobState, node: Node, message: FromNode, at_s: float) 
         node.progressed_s = at_s
     if has_progressed and node.doing and state.stage is Stage.LOADING and node in ps_group.not_loaded(state):
         state.last_step_s = at_s
+
+
+def on_hello(state: JobState, node: Node, hello: Hello, at_s: float) -> None:
+    """Record that a node is up, and repeat what may have been lost with an earlier master."""
+    if node.is_up:  # a repeated Hello
+        return
+    if node.is_draining and node.role is Role.WORKER:
+        state.send(node, Drain())
+    if node.is_adopted and node.role is Role.PS:
+        migration_coordinator.resend_outcome(state, node)
+    state.roster.register(node, hello, at_s)
+    state.last_step_s = at_s
 
 
 def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
@@ -144,6 +158,8 @@ def _excuse_absence(state: JobState, at_s: float) -> None:
         node.last_message_s = min(node.last_message_s + absent_s, at_s)
         node.progressed_s = min(node.progressed_s + absent_s, at_s)
         node.asked_s = min(node.asked_s + absent_s, at_s)
+        if node.resize_asked_s is not None:
+            node.resize_asked_s = min(node.resize_asked_s + absent_s, at_s)
     state.stage_since_s = min(state.stage_since_s + absent_s, at_s)
     state.last_step_s = min(state.last_step_s + absent_s, at_s)
     state.note(f"the master did nothing for {absent_s:.0f} s; no node counts as silent for that", at_s)
@@ -157,6 +173,7 @@ def check_time(state: JobState, at_s: float) -> None:
         if why and state.roster.get(node.id) is node:
             state.silent[node.id] = node
             node_lost(state, node, why, at_s, may_live=True)
+    resizing.check_time(state, RESIZE_LIMIT_S, at_s)
     _check_stage(state, at_s)
     _check_plan(state, at_s)
 

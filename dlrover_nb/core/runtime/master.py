@@ -24,6 +24,7 @@ from dlrover_nb.core.runtime import (
     plans,
     ps_group,
     quarantine,
+    resizing,
     shard_requests,
 )
 from dlrover_nb.core.runtime.orders import Emit, Order, Send
@@ -31,13 +32,12 @@ from dlrover_nb.core.runtime.recovery_record import StateRecord, record_of, revi
 from dlrover_nb.core.runtime.state import JobState, Stage, evaluation_split, train_split
 from dlrover_nb.core.runtime.worker_set import reconcile_workers
 from dlrover_nb.core.sharding.ledger import ShardLedger
-from dlrover_nb.core.structs.events import PhaseChanged, ProgressMade
+from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import (
     Alive,
     BatchSkipped,
     Copied,
-    Drain,
     Forgotten,
     Hello,
     Left,
@@ -52,7 +52,7 @@ from dlrover_nb.core.structs.messages import (
     Stop,
     StreamEnded,
 )
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.resizing import Resized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,15 +63,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.models.score_sums import ScoreSums
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import RestorableCheckpoint
-    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.failures import ProgramError
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.messages import FromNode
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch, UserChoice
     from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
-
-PROGRESS_EVERY_S = 1.0
 
 
 class JobMaster:
@@ -87,9 +85,11 @@ class JobMaster:
         Quality of the scores of the held-out rows.
     origin
         The checkpoint `ORIGIN` to begin from, with this job's account of rows; None: untrained parameters.
+    resizes_in_place
+        Whether the backend can resize nodes in place; None: `set_resizes_in_place` tells later.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts of a job, all but three by keyword
         self,
         spec: JobSpec,
         features: FeatureSpec,
@@ -98,6 +98,7 @@ class JobMaster:
         folder: str,
         evaluate: Callable[[ScoreSums], Evaluation],
         origin: RestorableCheckpoint | None = None,
+        resizes_in_place: bool | None = False,
     ) -> None:
         self._state = JobState(
             spec,
@@ -107,12 +108,12 @@ class JobMaster:
             target=spec.plan,
             train=ShardLedger(train_split(spec, features)),
             evaluate=ShardLedger(evaluation_split(spec, features)),
+            resizes_in_place=resizes_in_place,
         )
         if origin is not None:
             self._state.source, self._state.checkpoints = origin, [origin]
             self._state.train.restore(origin.manifest.ledger)
         self._evaluate = evaluate
-        self._progress_emitted = (float("-inf"), 0)
 
     # read access
 
@@ -296,6 +297,16 @@ class JobMaster:
         liveness.set_waiting(self._state, reasons, at_s)
         return self._settle(at_s)
 
+    def set_resizes_in_place(self, at_s: float, *, resizes: bool) -> tuple[Order, ...]:
+        """Set whether the backend can resize nodes in place."""
+        self._state.resizes_in_place = resizes
+        return self._settle(at_s)
+
+    def on_allotted(self, node: str, need: Need, at_s: float, why: str = "") -> tuple[Order, ...]:
+        """Record that the backend lets a node use other cores and memory, or why it does not."""
+        resizing.on_allotted(self._state, node, need, why, at_s)
+        return self._settle(at_s)
+
     def checkpoint_prepared(self, number: int, at_s: float, dropped: Sequence[int] = ()) -> tuple[Order, ...]:
         """Record that there is a folder for a checkpoint, for which those of `dropped` made room."""
         checkpoint_coordinator.on_prepared(self._state, number, dropped)
@@ -317,17 +328,17 @@ class JobMaster:
         shard_requests.update_speeds(self._state)
         fencing.repeat(self._state)
         quarantine.update_blocked(self._state, at_s)
-        self._emit_progress(at_s)
+        shard_requests.emit_progress(self._state, at_s)
         return self._settle(at_s)
 
     # messages
 
-    def _handle_message(
+    def _handle_message(  # noqa: C901 - one flat branch per message
         self, node: Node, message: FromNode, at_s: float, arrays: Sequence[NDArray[np.generic]]
     ) -> None:
         match message:
             case Hello():
-                self._on_hello(node, message, at_s)
+                liveness.on_hello(self._state, node, message, at_s)
             case (Alive() | Report() | ShardAsked() | ShardFinished() | BatchSkipped() | StreamEnded()
                   | Paused()):  # fmt: skip
                 shard_requests.handle_message(self._state, node, message, at_s, arrays)
@@ -341,6 +352,8 @@ class JobMaster:
                 fencing.on_forgotten(self._state, node, message.worker)
             case Loaded():
                 ps_group.on_loaded(self._state, node, message, at_s)
+            case Resized():
+                resizing.on_resized(self._state, node, message, at_s)
             case Left():
                 self._state.stop_node(node)
                 self._state.last_step_s = at_s
@@ -348,16 +361,6 @@ class JobMaster:
                 oom_recovery.node_failed(self._state, node, message, at_s)
             case _ as never:
                 assert_never(never)
-
-    def _on_hello(self, node: Node, hello: Hello, at_s: float) -> None:
-        if node.is_up:  # a repeated Hello
-            return
-        if node.is_draining and node.role is Role.WORKER:  # the order may have been lost with a master
-            self._state.send(node, Drain())
-        if node.is_adopted and node.role is Role.PS:
-            migration_coordinator.resend_outcome(self._state, node)
-        self._state.roster.register(node, hello, at_s)
-        self._state.last_step_s = at_s
 
     # reconcile
 
@@ -380,6 +383,7 @@ class JobMaster:
         state = self._state
         fencing.advance(state, at_s)
         evaluation.advance(state, self._evaluate, at_s)
+        resizing.advance(state, at_s)
         ps_group.advance(state, at_s)
         reconcile_workers(state, at_s)
         is_over = state.is_evaluating and state.evaluate.finished and state.is_settled
@@ -389,10 +393,3 @@ class JobMaster:
         plans.update_running(state, at_s)
         liveness.update_phase(state, at_s)
         return self._take_orders()
-
-    def _emit_progress(self, at_s: float) -> None:
-        emitted_at_s, n_emitted = self._progress_emitted
-        n_done = self._state.train.counts().n_sample_done
-        if n_done != n_emitted and at_s >= emitted_at_s + PROGRESS_EVERY_S:
-            self._progress_emitted = at_s, n_done
-            self._state.orders.append(Emit(ProgressMade(at_s, n_done)))

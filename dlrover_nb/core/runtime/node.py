@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.runtime.container import ContainerLimits
+    from dlrover_nb.core.runtime.limits import Enforced
     from dlrover_nb.core.runtime.wire import Context
 
     AnyLimits = ControlGroupLimits | ContainerLimits
@@ -87,6 +88,7 @@ def run(
     claim = MemoryClaim(config.spec.name, config.folder)
     with captured(config, clock) as output:
         agent = Agent(context, config, clock, accounting, output)
+        agent.apply_limits = limit.apply
         try:
             with _on_sigterm(_exit), _report_failures(agent, config):
                 _serve(context, config, agent, accounting, clock, limit)
@@ -138,6 +140,11 @@ def _serve_worker(
         from dlrover_nb.core.runtime.trainer import Trainer  # noqa: PLC0415 - the same
         from dlrover_nb.core.runtime.worker import Worker  # noqa: PLC0415 - nor pandas
 
+    def apply(cpu: float, memory_mib: int) -> Enforced:
+        set_threads(thread_count(cpu))
+        return limit.apply(cpu, memory_mib)
+
+    agent.apply_limits = apply
     set_threads(thread_count(config.cpu))
     folder = Path(config.folder)
     reader = ShardReader(config.spec.data, config.features, folder=folder)

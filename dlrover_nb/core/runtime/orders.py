@@ -36,6 +36,15 @@ class StopNode:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeNode:
+    """Change what a running node may use, through the backend."""
+
+    node: str
+    cpu: float
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
     """Send a message to a node."""
 
@@ -106,5 +115,5 @@ class Emit:
 
 
 CheckpointAction = PrepareCheckpoint | WriteManifest | DropCheckpoint | SweepCheckpoints
-Action = StartNode | StopNode | Send | CheckpointAction
+Action = StartNode | StopNode | ResizeNode | Send | CheckpointAction
 Order = Action | Emit

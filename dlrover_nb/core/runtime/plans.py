@@ -68,4 +68,6 @@ def _is_in_place(state: JobState) -> bool:
     workers = state.roster.workers
     if len(workers) != target.worker.count or len(state.roster.ps) != target.ps.count:
         return False
-    return all(w.is_training and not w.is_draining and w.has_shape(target.worker) for w in workers)
+    if not all(node.has_shape(target.role(node.role)) for node in state.roster.nodes):
+        return False
+    return all(worker.is_training and not worker.is_draining for worker in workers)

@@ -40,6 +40,7 @@ from dlrover_nb.core.structs.messages import (
     Stop,
     ToNode,
 )
+from dlrover_nb.core.structs.resizing import Resize
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.agent import Agent
@@ -144,10 +145,18 @@ class ParameterServer:
                 self._agent.send(Forgotten(self._name, worker))
             case Adjust(sizes=sizes):
                 self._serving.adjust(dict(sizes))
+            case Resize():
+                self._resize(order)
             case Stop():
                 self._stopped = True
             case _:
                 _log.warning("%s ignored %s: it is not an order for a PS", self._name, type(order).__name__)
+
+    def _resize(self, order: Resize) -> None:
+        """Keep within another limit: copies that exceed it are freed first."""
+        self._config = replace(self._config, cpu=order.cpu, memory_mib=order.memory_mib)
+        self._flash.give_way()
+        self._agent.resize(order)
 
     def _describe(self, sample: NodeSample) -> Report:
         """Add the memory of parameters; leave out copies, which are freed when parameters need memory."""

@@ -25,6 +25,7 @@ from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, leaving,
 from dlrover_nb.core.runtime.batch_sizes import share_global_batch
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.placement import assign_buckets
+from dlrover_nb.core.runtime.resizing import awaited
 from dlrover_nb.core.runtime.state import PsGroup, Stage
 from dlrover_nb.core.structs.capacity import n_more
 from dlrover_nb.core.structs.events import PlanFailed
@@ -35,7 +36,6 @@ from dlrover_nb.core.structs.resources import Role
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
-    from dlrover_nb.core.structs.capacity import Need
     from dlrover_nb.core.structs.messages import Loaded
 
 _NOTHING_KEPT = (
@@ -86,13 +86,14 @@ def _assemble(state: JobState, at_s: float) -> None:
     missing = want.count - len(state.roster.ps)
     state.start_nodes(Role.PS, _n_start(state, missing), at_s)
     members = state.roster.ps
-    if len(members) == want.count and all(node.is_up for node in members):
+    if len(members) == want.count and all(node.is_up and node.has_shape(want) for node in members):
         _load(state, members, at_s)
 
 
 def _stop_misfits(state: JobState, *, keep: int) -> None:
     """Stop PS that are not as the target says, and those beyond `keep`: those that are not up first."""
-    fitting = [node for node in state.roster.ps if node.has_shape(state.target.ps)]
+    want, coming = state.target.ps, awaited(state, Role.PS)
+    fitting = [node for node in state.roster.ps if node.has_shape(want) or node in coming]
     kept = sorted(fitting, key=lambda node: not node.is_up)[:keep]
     for node in state.roster.ps:
         if node not in kept:
@@ -102,18 +103,14 @@ def _stop_misfits(state: JobState, *, keep: int) -> None:
 def _n_start(state: JobState, missing: int, *, without_surplus: bool = False) -> int:
     """Return how many of the missing PS fit now, or when the workers that leave anyway have left."""
     plan = state.target.ps
-    if state.group is not None and state.group.shape == plan:
+    if leaving.loses_members(state) and not _is_outgrown(state):
         return missing  # they replace PS that leave
     present = [node.need for node in state.roster.ps if not node.is_leaving]
-    present += _staying_workers(state) if without_surplus else [n.need for n in state.roster.workers]
+    if without_surplus:
+        present += state.roster.staying_needs(state.target.worker)
+    else:
+        present += [worker.need for worker in state.roster.workers]
     return n_more(state.capacity, present, (plan.cpu, plan.memory_mib), at_most=missing)
-
-
-def _staying_workers(state: JobState) -> list[Need]:
-    """Return what workers need, without those that drain or exceed the target: they leave by themselves."""
-    want, staying = state.target.worker, [w for w in state.roster.workers if not w.is_draining]
-    fitting = [w.need for w in staying if w.has_shape(want)]
-    return [*fitting[: want.count], *[w.need for w in staying if not w.has_shape(want)]]
 
 
 def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:
@@ -192,13 +189,17 @@ def _is_trained(state: JobState) -> bool:
 
 
 def changes_ps(state: JobState) -> bool:
-    """Whether the target requires another PS group."""
+    """Whether the target requires another PS group; not while PS are resized in place."""
     return _is_outgrown(state) or leaving.loses_members(state)
 
 
 def _is_outgrown(state: JobState) -> bool:
     is_ending = state.is_evaluating or state.train.finished or state.stop_reason
-    return state.group is not None and state.group.shape != state.target.ps and not is_ending
+    if state.group is None or is_ending or awaited(state, Role.PS):
+        return False
+    want = state.target.ps
+    staying = (node for node in state.group_nodes if not node.is_leaving)
+    return state.group.shape != want or not all(node.has_shape(want) for node in staying)
 
 
 def _restarts(state: JobState) -> bool:
@@ -245,11 +246,8 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
 
 def _kept(state: JobState) -> tuple[str, ...]:
     """Return the PS that both the current and the next group contain."""
-    group, want = state.group, state.target.ps
-    assert group is not None
-    keeps = (group.shape.cpu, group.shape.memory_mib) == (want.cpu, want.memory_mib)
-    staying = tuple(node.id for node in state.group_nodes if not node.is_leaving)
-    return staying[: want.count] if keeps else ()
+    want = state.target.ps
+    return tuple(node.id for node in state.group_nodes if node.has_shape(want))[: want.count]
 
 
 def _n_missing(state: JobState) -> int:

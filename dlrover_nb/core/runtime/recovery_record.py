@@ -12,6 +12,8 @@ SERVING               continues
 PAUSING ... SAVING    serve again; a checkpoint that is not on the disk yet stays restorable from memory
 SWITCHING             continues: each PS gets the end of the move again, and reports its complete part again
 
+A node that was being resized is asked for again once it has said Hello (`resizing`).
+
 A move before SWITCHING is cancelled; PS learn that in the answer to their Hello
 (`migration_coordinator.resend_outcome`).
 
@@ -68,6 +70,7 @@ class NodeRecord:
     memory_enforced: bool
     loaded_epoch: int
     is_leaving: bool = False
+    resizing: tuple[float, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +236,7 @@ def _node_record(node: Node) -> NodeRecord:
         memory_enforced=node.memory_enforced,
         loaded_epoch=node.loaded_epoch,
         is_leaving=node.is_leaving,
+        resizing=node.resizing,
     )
 
 
@@ -256,4 +260,5 @@ def _adopted(record: NodeRecord, at_s: float) -> Node:
         memory_enforced=record.memory_enforced,
         loaded_epoch=record.loaded_epoch,
         is_leaving=record.is_leaving,
+        resizing=record.resizing,
     )

@@ -57,16 +57,20 @@ class Node:
     late_parts: set[int] = field(default_factory=set)  # that it still writes, of checkpoints given up
     last: NodeSample | None = None
     n_dropped: int = 0  # messages that it could not decode
+    resizing: Need | None = None  # what it is to use in place of its shape; None: it has its shape
+    resize_asked_s: float | None = None  # when this master asked for that
     rows_per_s: float = 0.0  # training speed; 0: not known
 
     def has_shape(self, plan: RolePlan) -> bool:
-        """Whether its CPU and memory are exactly those of the plan; who leaves is of no use to any."""
-        return not self.is_leaving and (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
+        """Whether its CPU and memory are those of the plan, and about to stay so; none while it leaves."""
+        is_staying = self.resizing is None and not self.is_leaving
+        return is_staying and (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
 
     @property
     def need(self) -> Need:
-        """Cores and MiB that it holds."""
-        return self.cpu, self.memory_mib
+        """Cores and MiB that it holds; while it is resized, the larger of both."""
+        cpu, memory_mib = self.resizing or (0.0, 0)
+        return max(self.cpu, cpu), max(self.memory_mib, memory_mib)
 
     @property
     def phase(self) -> NodePhase:
@@ -162,3 +166,9 @@ class Roster:
     def needs(self) -> list[Need]:
         """Cores and MiB of all nodes."""
         return [node.need for node in self._nodes.values()]
+
+    def staying_needs(self, want: RolePlan) -> list[Need]:
+        """Return what workers need, without those that drain or exceed a plan: they leave by themselves."""
+        staying = [worker for worker in self.workers if not worker.is_draining]
+        fitting = [worker.need for worker in staying if worker.has_shape(want)]
+        return [*fitting[: want.count], *[w.need for w in staying if not w.has_shape(want)]]

@@ -15,7 +15,7 @@ from dlrover_nb.core.runtime import evaluation, liveness, skipped_batches
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.sharding.pieces import piece_batches, usual_speed
-from dlrover_nb.core.structs.events import NodeReported
+from dlrover_nb.core.structs.events import NodeReported, ProgressMade
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import (
     Alive,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     Arrays = Sequence[NDArray[np.generic]]
 
+PROGRESS_EVERY_S = 1.0
 WAIT_S = 0.3  # interval of requests of a worker without a shard
 IN_FLIGHT_S = 5.0  # longest time until a grant arrives
 
@@ -73,6 +74,15 @@ def handle_message(
             _on_paused(state, node, message, at_s)
         case _ as never:
             assert_never(never)
+
+
+def emit_progress(state: JobState, at_s: float) -> None:
+    """Emit how many samples are done, when that has changed, once a second."""
+    emitted_at_s, n_emitted = state.progress_emitted
+    n_done = state.train.counts().n_sample_done
+    if n_done != n_emitted and at_s >= emitted_at_s + PROGRESS_EVERY_S:
+        state.progress_emitted = at_s, n_done
+        state.orders.append(Emit(ProgressMade(at_s, n_done)))
 
 
 def update_speeds(state: JobState) -> None:

@@ -188,6 +188,7 @@ class PlanChange:
     since_s: float
     is_fallback: bool = False
     pause_s: float = 0.0
+    to_replace: tuple[str, ...] = ()  # nodes that could not be resized in place
 
 
 def train_split(spec: JobSpec, features: FeatureSpec) -> Split:
@@ -256,12 +257,14 @@ class JobState:
     skipped: tuple[SkippedBatch, ...] = ()  # batches that could not be trained, the newest last
     n_skipped: int = 0  # all of them
     skipped_in_pass: tuple[int, int] = (0, 0)  # the latest pass with one, and how many in it
+    resizes_in_place: bool | None = False  # whether the backend can do that; None: not known yet
     is_blocked: bool = False  # only shards in quarantine are left
     n_dropped: int = 0  # messages that nodes could not decode
     usual_rows_per_s: float = 0.0  # of the median worker; 0: not known
     waits_for: str = ""  # text: what keeps nodes from starting; empty: nothing
     made_room_s: float = float("-inf")  # when a node was last stopped for a PS without room
     last_step_s: float = 0.0  # time of the last progress of any node; limits of time count from here
+    progress_emitted: tuple[float, int] = (float("-inf"), 0)  # when, and how many samples were done
     ticked_s: float = float("inf")  # when this master last checked limits of time; infinite: not yet
     batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers with a size other than the job's
     silent: dict[str, Node] = field(

@@ -49,6 +49,7 @@ from dlrover_nb.core.structs.messages import (
     ToNode,
     Train,
 )
+from dlrover_nb.core.structs.resizing import Resize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,6 +206,8 @@ class Worker:
     def _obey(self, order: ToNode) -> None:
         if isinstance(order, Adjust):
             self._trainer.batch_size = dict(order.sizes).get(self._config.node, self._trainer.batch_size)
+        elif isinstance(order, Resize):
+            self._agent.resize(order)
         else:
             self._orders.note(order)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.runtime import resizing
 from dlrover_nb.core.runtime.liveness import ROOM_PATIENCE_S
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs.capacity import n_more
@@ -20,7 +21,7 @@ from dlrover_nb.core.structs.messages import Drain
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
@@ -35,13 +36,17 @@ class WorkerSetChange:
     leave: tuple[Node, ...] = ()
 
 
-def worker_set_change(workers: Sequence[Node], want: RolePlan, room: int) -> WorkerSetChange:
+def worker_set_change(
+    workers: Sequence[Node], want: RolePlan, room: int, coming: Collection[str] = ()
+) -> WorkerSetChange:
     """Return the next step from `workers` (oldest first) to `want`.
 
     Parameters
     ----------
     room
         How many more workers of the wanted shape fit into the cluster now.
+    coming
+        Names of workers that get the wanted shape in place: they stay.
 
     Notes
     -----
@@ -49,8 +54,8 @@ def worker_set_change(workers: Sequence[Node], want: RolePlan, room: int) -> Wor
     up yet before one that trains. A worker of another shape stays until its replacement trains.
     """
     staying = [w for w in workers if not w.is_draining]
-    fitting = [w for w in staying if w.has_shape(want)]
-    outdated = [w for w in staying if not w.has_shape(want)]
+    fitting = [w for w in staying if w.has_shape(want) or w.id in coming]
+    outdated = [w for w in staying if not w.has_shape(want) and w.id not in coming]
     missing = want.count - len(fitting)
     n_start = max(0, min(missing, room))
     surplus = _leaving_order(fitting)[: max(0, -missing)]
@@ -95,7 +100,8 @@ def reconcile_workers(state: JobState, at_s: float) -> None:
         return
     if len(workers) == want.count and all(w.has_shape(want) and not w.is_draining for w in workers):
         return  # complete, or starting
-    change = worker_set_change(workers, want, _room(state, want))
+    coming = {worker.id for worker in resizing.awaited(state, Role.WORKER)}
+    change = worker_set_change(workers, want, _room(state, want), coming)
     state.start_nodes(Role.WORKER, change.n_start, at_s)
     for worker in change.leave:
         _let_go(state, worker, at_s)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.failures import ProgramError
 from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.core.structs.resizing import Resize, Resized
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample
 from dlrover_nb.core.structs.shards import Lease, Shard, SkippedBatch
@@ -366,6 +367,7 @@ FromNode = (
     | Moved
     | Left
     | Forgotten
+    | Resized
     | NodeFailed
 )
 ToNode = (
@@ -381,5 +383,6 @@ ToNode = (
     | Drain
     | Forget
     | Adjust
+    | Resize
     | Stop
 )

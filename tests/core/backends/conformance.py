@@ -16,6 +16,7 @@ import pytest
 import zmq
 from waiting import LIMIT_S, until
 
+from dlrover_nb.core.driver.backend import NodeAllotted
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router, decode, encode, new_keys
 from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.driver.backend import Backend, NodeExited
+    from dlrover_nb.core.driver.backend import Backend, NodeExited, ResizingBackend
 
 FEATURES = FeatureSpec("label", (), (CategoricalColumn("c", 0, 64),), n_train=100, n_eval=10)
 
@@ -191,6 +192,37 @@ class BackendConformance:
         until(lambda: not any(map(_runs, pids)), "the end of every node")
         with pytest.raises(BackendError):
             backend.start_node(self.config(master, backend.listen(), "ps-2"))
+
+
+class ResizingConformance(BackendConformance):
+    """The contract of `core.driver.backend.ResizingBackend`, for one that can resize nodes here."""
+
+    def allotted(self, backend: ResizingBackend) -> tuple[NodeAllotted, ...]:
+        return until(backend.allotted, "an answer about a node's size")
+
+    def test_a_running_node_gets_another_size_and_that_is_told_once(
+        self, backend: ResizingBackend, master: Master
+    ) -> None:
+        pid = self.pid_of(self.start(backend, master))
+        until(backend.resizes_in_place)
+        for need in ((0.5, 512), (0.25, 256), (0.25, 256)):  # to ask again is no error
+            backend.resize_node("ps-0", need)
+            assert self.allotted(backend) == (NodeAllotted("ps-0", need),)
+            assert backend.allotted() == ()
+        assert backend.poll() == ()
+        assert _runs(pid)
+
+    def test_a_node_that_is_gone_or_was_never_known_is_not_answered_for(
+        self, backend: ResizingBackend, master: Master
+    ) -> None:
+        self.start(backend, master)
+        backend.stop_node("ps-0")
+        self.exits(backend)
+        for node in ("ps-0", "never-known"):
+            backend.resize_node(node, (0.5, 512))
+        self.start(backend, master, "ps-1")
+        backend.resize_node("ps-1", (0.5, 512))
+        assert [each.node for each in self.allotted(backend)] == ["ps-1"]
 
 
 def _runs(pid: int) -> bool:

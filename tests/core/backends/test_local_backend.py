@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import psutil
-from conformance import BackendConformance, Master
+from conformance import BackendConformance, Master, ResizingConformance
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.codec import to_json
@@ -89,3 +89,11 @@ class TestProcessBackend(BackendConformance):
         while psutil.pid_exists(hello.pid) and psutil.Process(hello.pid).status() != psutil.STATUS_ZOMBIE:
             assert time.monotonic() < end
             time.sleep(0.02)
+
+
+class TestProcessesThatAreResized(ResizingConformance):
+    def make(self, folder: Path) -> LocalBackend:
+        return LocalBackend(folder, resizes=True)
+
+    def test_by_default_none_is(self, folder: Path) -> None:
+        assert LocalBackend(folder).resizes_in_place() is False

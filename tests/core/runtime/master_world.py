@@ -24,6 +24,7 @@ from dlrover_nb.core.runtime.orders import (
     Manifest,
     Order,
     PrepareCheckpoint,
+    ResizeNode,
     Send,
     StartNode,
     StopNode,
@@ -40,6 +41,7 @@ from dlrover_nb.core.structs.job import (
     FeatureSpec,
     JobSpec,
 )
+from dlrover_nb.core.structs.resizing import Resize, Resized
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.shards import Purpose, Shard, SkippedBatch
@@ -113,6 +115,7 @@ class World:
         capacity: Capacity | None = None,
     ) -> None:
         self.job, self.rows, self.at_s = job, rows or features(), 0.0
+        self.resizes = False  # whether the cluster resizes nodes in place
         self.capacity = capacity or Capacity((NodeShape(cpu, 65536),))
         self.master = self._new_master()
         self.log = WriteAheadLog(self.master)
@@ -144,12 +147,23 @@ class World:
         self.broken: set[int] = set()  # rows whose batch cannot be trained
         self.without_score: set[int] = set()  # rows that are scored NaN
         self.poison: set[int] = set()  # rows that end who trains or scores them
+        self.resizings: dict[str, tuple[float, int]] = {}  # asked of the cluster, and not answered
+        self.allotted: dict[str, tuple[float, int]] = {}  # what it gave nodes in place
+        self.applied: dict[str, tuple[float, int]] = {}  # what these made of it
+        self.cannot_resize: dict[str, str] = {}  # nodes that it does not resize, and why
         self.refused: list[str] = []  # workers that PS did not listen to
         self.granted: list[tuple[str, Shard]] = []
         self.do(self.master.start(self.at_s))
 
     def _new_master(self) -> JobMaster:
-        return JobMaster(self.job, self.rows, self.capacity, folder=self.folder, evaluate=self._evaluate)
+        return JobMaster(
+            self.job,
+            self.rows,
+            self.capacity,
+            folder=self.folder,
+            evaluate=self._evaluate,
+            resizes_in_place=None if self.resizes else False,
+        )
 
     def crash(self, *, n_kept: int = 0, dead: Iterable[str] = ()) -> None:
         """Kill the master, and let another one continue from the write-ahead log.
@@ -162,6 +176,7 @@ class World:
         for node in self.nodes.values():
             while len(node.outbox) > n_kept:
                 node.outbox.popleft()
+        self.resizings.clear()  # the backend of its successor knows of none
         self.master = self._new_master()
         entries = [from_json(entry, Entry) for entry in self.entries]
         record, kept = read_back(self.master, entries)
@@ -203,6 +218,10 @@ class World:
                 case StopNode(node):
                     if node in self.nodes:
                         self.nodes[node].is_alive = False
+                case ResizeNode(node, cpu, memory_mib):
+                    assert self.resizes
+                    if self.nodes[node].is_alive:
+                        self.resizings[node] = cpu, memory_mib
                 case Send(node, message):
                     if node in self.nodes and self.nodes[node].is_alive:
                         self.nodes[node].inbox.append(message)
@@ -230,6 +249,19 @@ class World:
                         self._delete(number)
                 case Emit(event):
                     self.events.append(event)
+
+    def resize_in_place(self) -> None:
+        """Let the cluster resize nodes in place from now on, as a restarted master is told too."""
+        self.resizes = True
+        self.do(self.master.set_resizes_in_place(self.at_s, resizes=True))
+
+    def allot(self, node: str, why: str | None = None) -> None:
+        """Let the cluster answer what it was last asked for a node."""
+        need = self.resizings.pop(node)
+        why = self.cannot_resize.get(node, "") if why is None else why
+        if not why:
+            self.allotted[node] = need
+        self.do(self.master.on_allotted(node, need, self.at_s, why))
 
     def _delete(self, number: int) -> None:
         if not self.refuses_drops:
@@ -299,7 +331,7 @@ class World:
         node.say(m.Saved(node.id, save.checkpoint, save.file, "0" * 64, 1, 8, self.fails_to_save))
         return True
 
-    def _obey(self, node: FakeNode, message: m.ToNode) -> None:  # noqa: C901 - one flat branch per order
+    def _obey(self, node: FakeNode, message: m.ToNode) -> None:  # noqa: C901, PLR0912 - one flat branch per order
         node.heard.append(message)
         match message:
             case m.Load():
@@ -325,6 +357,10 @@ class World:
                 node.wants_shard = True
             case m.Drain():
                 node.is_draining = True
+            case Resize(cpu, memory_mib, is_ahead):
+                if not is_ahead:
+                    self.applied[node.id] = cpu, memory_mib
+                    node.say(Resized(node.id, cpu, memory_mib, False, False))
             case m.Stop():
                 node.is_alive = False
 
@@ -499,11 +535,7 @@ class World:
 
     def round(self, seconds: float = 0.1) -> None:
         """Let every node come up, act, report and be heard; then time passes."""
-        for name in list(self.nodes):
-            node = self.nodes[name]
-            if node.is_alive and node.train is None and node.ps_epoch < 0 and not node.outbox:
-                self.hello(name)
-            self.turn(name)
+        self._act()
         for _ in range(self.n_step):
             while busy := self.network.busy:
                 self.deliver(busy[0])
@@ -515,7 +547,18 @@ class World:
                 self.report(name)
             while self.hear(name):
                 pass
+        if self.resizes and self.master._state.resizes_in_place is None:
+            self.resize_in_place()  # the backend of a restarted master finds out while nodes say Hello
         self.tick(seconds)
+
+    def _act(self) -> None:
+        for name in list(self.nodes):
+            node = self.nodes[name]
+            if node.is_alive and node.train is None and node.ps_epoch < 0 and not node.outbox:
+                self.hello(name)
+            self.turn(name)
+        for name in list(self.resizings):
+            self.allot(name)
 
     def run_until(self, condition: object, n_round: int = 400) -> None:
         """Run rounds until `condition()` holds."""

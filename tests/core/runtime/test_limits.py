@@ -75,6 +75,36 @@ def test_a_process_gets_no_more_than_its_share_and_its_group_goes_with_it():
     assert left_over == "False"
 
 
+GROW = textwrap.dedent("""
+    from dlrover_nb.core.runtime.limits import ControlGroupLimits
+    limit = ControlGroupLimits("grow")
+    def read(name):
+        return [int((group / name).read_text()) for group in limit._before if (group / name).exists()]
+    for cpu, memory_mib in ((0.2, 1024), (0.5, 2048), (0.1, 900)):
+        told = limit.apply(cpu, memory_mib)
+        if not all(told):
+            print("advisory"); raise SystemExit
+        print(*read("cpu.cfs_quota_us"), *read("memory.limit_in_bytes"))
+    held = bytearray(300 << 20)
+    print(limit.apply(0.1, 200), *read("memory.limit_in_bytes"))
+    limit.release()
+    print(len(limit._before))
+""")
+
+
+def test_limits_can_be_changed_while_a_process_runs_and_stay_where_they_cannot():
+    done = subprocess.run([sys.executable, "-c", GROW], capture_output=True, text=True, check=True)
+    if done.stdout.strip() == "advisory":
+        pytest.skip("this process may not make control groups")
+    *changed, refused, left = done.stdout.splitlines()
+    quotas, limits = zip(*(map(int, line.split()) for line in changed), strict=True)
+    assert quotas == (4000, 10_000, 2000)
+    assert limits[1] - limits[0] == 1024 << 20
+    assert limits[2] - limits[0] == -124 << 20
+    assert refused == f"Enforced(cpu=True, memory=False) {limits[2]}"
+    assert left == "0"
+
+
 WAIT = textwrap.dedent("""
     import sys
     from dlrover_nb.core.runtime.limits import ControlGroupLimits

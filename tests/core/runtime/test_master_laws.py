@@ -162,6 +162,10 @@ def disturb(world: World, rng: random.Random, wanted: list[object], plans: list[
     if world.network.busy and rng.random() < 0.3:
         world.deliver(rng.choice(world.network.busy))
         return
+    if world.resizings and rng.random() < 0.3:
+        name = rng.choice(list(world.resizings))
+        world.allot(name, rng.choice(["", "", "it does not fit"]))
+        return
     act = rng.random()
     name = rng.choice(names) if names else ""
     if act < 0.45 and name:

@@ -62,7 +62,6 @@ _SILENCE_S = 15.0  # that a server may take to end a watch whose time is over
 _PAGE = 500  # objects to an answer
 _TRIES = 5  # of a create that conflicts with another one on the same quota
 _JSON = ("Content-Type", "application/json")
-_MERGE = ("Content-Type", "application/merge-patch+json")
 _ACCEPT = ("Accept", "application/json")
 
 
@@ -203,10 +202,13 @@ class Api:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def patch(self, kind: Kind, name: str, doc: Doc, *, subresource: str = "", dry_run: bool = False) -> Doc:
-        """Merge fields into an object (RFC 7396: None removes one, a list replaces); return the result."""
+    def patch(self, kind: Kind, name: str, doc: Doc, *, subresource: str = "", form: str = "merge") -> Doc:
+        """Merge fields into an object and return it: None removes one, a list replaces (RFC 7396).
+
+        With the form ``strategic-merge`` parts of a list are merged by their names.
+        """
         asked = self._asked("patch", kind, name, subresource)
-        return self._call("PATCH", asked, _MERGE, body=doc, query=_dry(dry_run=dry_run))
+        return self._call("PATCH", asked, ("Content-Type", f"application/{form}-patch+json"), body=doc)
 
     def delete(
         self,

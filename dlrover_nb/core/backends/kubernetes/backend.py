@@ -8,9 +8,9 @@ nodes are not affected.
 All orders are computed from the pods that there are. So a second backend takes over with no more than the
 names of the nodes (`adopt`), and an order that is carried out twice changes nothing.
 
-A plan that changes a node's cores or memory replaces its pod. Resizing it in place (``pods/resize``, served
-by default since Kubernetes 1.33) was rejected: the job's plans replace nodes anyway, with no step lost, and
-what a node computes with (threads, room for rows) is fixed at its start.
+Where the API server serves ``pods/resize`` (`pod_resizer`), and the master has the right to it, pods are
+resized in place; elsewhere the job's plans replace them, with no step lost. The server is asked once whether
+it does. One that refuses for want of the right is not asked again: each node would be tried in vain.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     Forbidden,
     NotThere,
     OverQuota,
+    Refused,
     Unauthorized,
     Unreachable,
 )
@@ -36,20 +37,21 @@ from dlrover_nb.core.backends.kubernetes.capacity import Tenant
 from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
 from dlrover_nb.core.backends.kubernetes.disruption_budget import DisruptionBudget
 from dlrover_nb.core.backends.kubernetes.informer import Informer
-from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point
+from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point, Resize
 from dlrover_nb.core.backends.kubernetes.pod_reconciler import PodReconciler
+from dlrover_nb.core.backends.kubernetes.pod_resizer import PodResizer
 from dlrover_nb.core.backends.kubernetes.pod_status import trouble
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
 from dlrover_nb.core.manifests.kinds import EVENT, POD
 from dlrover_nb.core.manifests.parts import JOB_LABEL, NODE_LABEL, RUN_LABEL, owned_by
-from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
+from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name, resources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.orders import Action
-    from dlrover_nb.core.driver.backend import NodeExited
+    from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.node_config import NodeConfig
@@ -100,6 +102,8 @@ class KubernetesBackend:
         self._job, self._site = job, site
         self._name = job.spec.name
         self._reconciler, self._lock = PodReconciler(), threading.Lock()
+        self._resizer = PodResizer()
+        self._resizes: bool | None = None  # None: the API server was not asked yet
         self._informer = Informer(site.api, POD, node_selector(self._name, job.run))
         tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
         self._capacity_informer = CapacityInformer(site.api, tenant, job.capacity, self._mine)
@@ -161,7 +165,23 @@ class KubernetesBackend:
         """Stop a node's pod."""
         with self._lock:
             self._reconciler.remove_node(node)
+            self._resizer.forget(node)
         self._wake()
+
+    def resizes_in_place(self) -> bool | None:
+        """Return whether the API server resizes pods for this master; None: it was not asked yet."""
+        return self._resizes
+
+    def resize_node(self, node: str, need: Need) -> None:
+        """Desire another size of a node's pod."""
+        with self._lock:
+            self._resizer.want(node, pod_name(self._name, self._job.run, node), need)
+        self._wake()
+
+    def allotted(self) -> tuple[NodeAllotted, ...]:
+        """Return the nodes that were resized, or why they were not."""
+        with self._lock:
+            return self._resizer.told()
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes that ended."""
@@ -197,6 +217,7 @@ class KubernetesBackend:
             self._informer.changed.wait(LOOK_EVERY_S)
             self._informer.changed.clear()
             if self._informer.is_synced:
+                self._find_out()
                 self._bring()
                 if self._budget and not self._closed.is_set():
                     self._budget.follow(self._informer.items().values(), time.monotonic())
@@ -212,7 +233,8 @@ class KubernetesBackend:
     def _bring(self) -> None:
         """Carry out due orders; failed ones are due again."""
         with self._lock:
-            actions = self._reconciler.reconcile(self._informer.items(), time.monotonic())
+            pods, at_s = self._informer.items(), time.monotonic()
+            actions = (*self._reconciler.reconcile(pods, at_s), *self._resizer.reconcile(pods, at_s))
         for action in actions:
             try:
                 if not self._do(action):
@@ -233,6 +255,8 @@ class KubernetesBackend:
                 return self._create(action)
             case Delete(pod, uid, grace_s):
                 api.delete(POD, pod, grace_s=grace_s, uid=uid)
+            case Resize():
+                self._resize(action)
             case Point(pod, endpoint):
                 api.patch(POD, pod, {"metadata": {"annotations": {MASTER_NOTE: endpoint}}})
             case LookFor(node, pod):
@@ -262,6 +286,27 @@ class KubernetesBackend:
         with self._lock:
             self._reconciler.pod_created(order.node, time.monotonic())
         return True
+
+    def _find_out(self) -> None:
+        """Ask once whether pods can be resized; a server that does not answer is asked again."""
+        if self._resizes is None:
+            try:
+                self._resizes = self._site.api.has(POD, subresource="resize")
+            except ApiError as error:
+                self._resizes = None if isinstance(error, Unreachable | Unauthorized) else False
+
+    def _resize(self, order: Resize) -> None:
+        container = {"name": order.container, "resources": resources(order.cpu, order.memory_mib)}
+        patch = {"spec": {"containers": [container]}}
+        try:
+            self._site.api.patch(POD, order.pod, patch, subresource="resize", form="strategic-merge")
+        except Forbidden as error:
+            self._resizes = False
+            with self._lock:
+                self._resizer.refuse_all(str(error))
+        except (NotThere, Refused) as error:
+            with self._lock:
+                self._resizer.refuse(order.node, str(error))
 
     def _is_there(self, order: Create, error: Conflict) -> bool:
         """Check whether a pod of that name is ours: created by an earlier try whose answer was lost."""

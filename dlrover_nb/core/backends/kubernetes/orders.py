@@ -27,6 +27,17 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Resize:
+    """Change what the container of a node's pod may use, in place."""
+
+    node: str
+    pod: str
+    container: str
+    cpu: float
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """Write the master's endpoint to a pod."""
 
@@ -50,4 +61,4 @@ class AskWhy:
     pod: str
 
 
-Action: TypeAlias = Create | Delete | Point | LookFor | AskWhy
+Action: TypeAlias = Create | Delete | Resize | Point | LookFor | AskWhy

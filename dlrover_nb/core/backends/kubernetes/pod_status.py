@@ -139,7 +139,7 @@ def machine_of(pod: Doc) -> str:
 
 def disruption(pod: Doc) -> str:
     """Return why the cluster itself ends a pod, as far as reported; Kubernetes does since 1.25."""
-    found = _condition(pod, "DisruptionTarget")
+    found = condition(pod, "DisruptionTarget")
     if not found or found.get("status") != "True":
         return ""
     reason = str(found.get("reason") or "")
@@ -170,13 +170,14 @@ def _state(pod: Doc) -> Doc:
     return state
 
 
-def _condition(pod: Doc, kind: str) -> Doc | None:
+def condition(pod: Doc, kind: str) -> Doc | None:
+    """Return a condition of a pod by its type."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return next((c for c in conditions if c.get("type") == kind), None)
 
 
 def _not_begun(node: str, pod: Doc, waiting: Doc) -> PodStatus:
-    placed = _condition(pod, "PodScheduled")
+    placed = condition(pod, "PodScheduled")
     if placed and placed.get("status") == "False":
         return Waiting(cut(str(placed.get("message") or placed.get("reason") or "")))
     reason, machine = str(waiting.get("reason") or ""), machine_of(pod)

@@ -48,7 +48,7 @@ from dlrover_nb.core.manifests.objects import (
 )
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, is_operated, run_of
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
-from dlrover_nb.core.manifests.rights import BUDGETS
+from dlrover_nb.core.manifests.rights import BUDGETS, RESIZE
 from dlrover_nb.core.runtime.pod_staging import sees_rows, send
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.structs.pods import PodJob, run_name, storage_advice
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
+    from dlrover_nb.core.manifests.rights import Right
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
     from dlrover_nb.core.structs.schema import DataSchema
@@ -200,8 +201,15 @@ def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
             f"a job named {name} was submitted at the same moment; choose another name"
         ) from error
     try:
-        may = _may_have_budget(api)
-        for document in companions(job, code=code, namespace=api.namespace, has_budget=may):
+        granted = _may_grant(api)
+        needed = companions(
+            job,
+            code=code,
+            namespace=api.namespace,
+            has_budget=BUDGETS in granted,
+            may_resize=RESIZE in granted,
+        )
+        for document in needed:
             _create_anew(api, with_owner(document, owner))
         _try_pods(api, job, owner)
         if is_operated(job.spec):
@@ -212,17 +220,17 @@ def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
         raise
 
 
-def _may_have_budget(api: Api) -> bool:
-    """Whether the user may grant a master the right to a disruption budget; older installations did not."""
+def _may_grant(api: Api) -> tuple[Right, ...]:
+    """Return the optional rights that the user may grant a master; Roles of older installations lack them."""
     try:
-        checked = check_access(api, (BUDGETS,)).checked
+        checked = check_access(api, (BUDGETS, RESIZE)).checked
     except ApiError as error:
-        logger.info("whether jobs may have disruption budgets is not known: %s", error)
-        return False
-    may = bool(checked) and not checked[0].missing
-    if not may:
-        logger.info("a drain may evict several pods of a job at once: %s are not allowed", BUDGETS.resource)
-    return may
+        logger.info("whether masters may have optional rights is not known: %s", error)
+        return ()
+    for each in checked:
+        if each.missing:
+            logger.info("masters cannot be given the right to %s: to %s", each.right.resource, each.right.why)
+    return tuple(each.right for each in checked if not each.missing)
 
 
 def delete_job(api: Api, job: Doc) -> None:

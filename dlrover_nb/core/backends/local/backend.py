@@ -17,13 +17,13 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import psutil
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.driver.backend import NodeExited
+from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
 from dlrover_nb.core.driver.detached import has_started_at, start_time
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.flash import sweep_memory
@@ -75,6 +75,9 @@ class LocalBackend:
         Capacity offered; None: all of the machine.
     outlive
         Whether nodes survive the driver, so that another one can adopt them.
+    resizes
+        Whether nodes are resized in place: they set their limits themselves, so that it always succeeds here.
+        By default they are replaced, as on machines that are not one's own.
     """
 
     def __init__(
@@ -84,7 +87,9 @@ class LocalBackend:
         cpus: float | None = None,
         memory_mib: int | None = None,
         outlive: bool = False,
+        resizes: bool = False,
     ) -> None:
+        self._resizes, self._allotted = resizes, list[NodeAllotted]()
         self._folder = folder / "nodes"
         self._capacity = machine(cpus, memory_mib)
         self._outlive = outlive
@@ -151,6 +156,23 @@ class LocalBackend:
         process = self._processes.get(node)
         if process is not None and process.poll() is None:
             _kill_group(process.pid)
+
+    def resizes_in_place(self) -> bool:
+        """Return whether this backend was made to resize nodes."""
+        return self._resizes
+
+    def resize_node(self, node: str, need: Need) -> None:
+        """Note what a node holds from now on, which other jobs of this machine read."""
+        path = self._folder / f"{node}.json"
+        if node in self._processes:
+            config = from_json(path.read_bytes(), NodeConfig)
+            path.write_bytes(to_json(replace(config, cpu=need[0], memory_mib=need[1])))
+            self._allotted.append(NodeAllotted(node, need))
+
+    def allotted(self) -> tuple[NodeAllotted, ...]:
+        """Return the nodes that were resized."""
+        allotted, self._allotted = self._allotted, []
+        return tuple(allotted)
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes that ended, with the errors in their logs."""

@@ -1,0 +1,131 @@
+"""A real job whose processes are resized in place: same processes, other limits, every row once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from real_job import Job, plan, succeeded
+from test_driver_resume import Comeback
+
+from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
+from dlrover_nb.core.runtime.limits import quota_us
+from dlrover_nb.core.structs.events import NodeReported, PlanApplied
+from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.structs.job import FeatureSpec
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+LEAST = 128 << 20  # bytes that a node is given beside what it took before
+V1 = Path("/sys/fs/cgroup")
+BEFORE = plan(2, 2, worker_cpu=0.4, ps_cpu=0.2)
+AFTER = ResourcePlan(RolePlan(2, 0.8, 1024), RolePlan(2, 0.4, 512))
+
+
+class Resizing(LocalBackend):
+    def __init__(self, folder: Path, *, cpus: float) -> None:
+        super().__init__(folder, cpus=cpus, resizes=True)
+
+
+def limit(pid: int, controller: str, name: str) -> int:
+    """Return a limit of the control group that a process is in."""
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            return int((V1 / controller / path.lstrip("/") / name).read_text())
+    raise AssertionError(f"no group of {controller}")
+
+
+def pids(now: JobSnapshot) -> dict[str, int | None]:
+    return {node.id: node.pid for node in now.nodes}
+
+
+@pytest.mark.skipif(not (V1 / "cpu" / "cgroup.procs").exists(), reason="reads control groups of v1")
+def test_a_job_is_resized_without_a_new_process_or_a_pause_and_every_row_counts_once(
+    start: Callable[..., Job],
+) -> None:
+    job = start(plan=BEFORE, n_epoch=12, backend=Resizing)
+    before = job.until(lambda now: now.running == BEFORE)
+    if not all(node.cpu_enforced and node.memory_enforced for node in before.nodes):
+        job.driver.stop("ada")
+        pytest.skip("this process may not make control groups")
+    memory = {pid: limit(pid, "memory", "memory.limit_in_bytes") for pid in pids(before).values() if pid}
+    job.scale(AFTER)
+    after = job.until(lambda now: now.running == AFTER)
+    assert pids(after) == pids(before)
+    for node in after.nodes:
+        assert node.pid
+        want = AFTER.role(node.role)
+        assert (node.cpu, node.memory_mib) == (want.cpu, want.memory_mib)
+        assert (node.cpu_enforced, node.memory_enforced) == (True, True)
+        assert limit(node.pid, "cpu", "cpu.cfs_quota_us") == quota_us(want.cpu)[0]
+        grown = (want.memory_mib - BEFORE.role(node.role).memory_mib) << 20
+        now = limit(node.pid, "memory", "memory.limit_in_bytes")
+        if memory[node.pid] > LEAST:
+            assert now == memory[node.pid] + grown
+        assert now > LEAST or node.role is Role.WORKER  # whose libraries may take nearly all of it
+        config = from_json((job.folder / "nodes" / f"{node.id}.json").read_bytes(), NodeConfig)
+        assert (config.cpu, config.memory_mib) == (want.cpu, want.memory_mib)
+    job.until(lambda now: any(sample.plan == AFTER for sample in now.samples))
+    end = succeeded(job)
+    facts = list(read_journal(job.folder / JOURNAL))
+    applied = [fact for fact in facts if isinstance(fact, PlanApplied)][-1]
+    assert (applied.plan, applied.pause_s) == (AFTER, 0.0)
+    reports = [f for f in facts if isinstance(f, NodeReported) and f.plan == AFTER]
+    assert min(f.at_s - f.sample.window_s for f in reports) >= applied.at_s
+    assert end.train.returned == 0
+
+
+def test_by_default_the_processes_of_this_machine_are_replaced(start: Callable[..., Job]) -> None:
+    job = start(plan=plan(), n_epoch=12)
+    before = job.until(lambda now: now.running == plan())
+    target = plan(ps_cpu=0.5)
+    job.scale(target)
+    after = job.until(lambda now: now.running == target)
+    servers = [{node.id for node in now.nodes if node.role is Role.PS} for now in (before, after)]
+    assert servers == [{"ps-0"}, {"ps-1"}]
+    job.driver.stop("ada")
+
+
+# The first master is told of ps-0 alone, and so dies while ps-1 is under way.
+DIES_MIDWAY = f"""
+import threading, time
+from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+allotted = LocalBackend.allotted
+LocalBackend.resizes_in_place = lambda self: True
+LocalBackend.allotted = lambda self: tuple(each for each in allotted(self) if each.node == "ps-0")
+
+def scale():
+    while "driver" not in globals() or driver.snapshot().running is None:
+        time.sleep(0.05)
+    driver.decide(Decision(Verdict.SCALE, "ada", time.time(), plan={AFTER!r}))
+
+threading.Thread(target=scale, daemon=True).start()
+"""
+
+
+def test_a_master_that_is_killed_on_the_way_is_followed_by_one_that_goes_on_with_the_same_processes(
+    tmp_path: Path, features: FeatureSpec
+) -> None:
+    job = Comeback(tmp_path, features, "ipc", before=DIES_MIDWAY, plan=BEFORE, n_epoch=8)
+    try:
+        before = job.until(lambda now: [n.cpu for n in now.nodes if n.id == "ps-0"] == [AFTER.ps.cpu])
+        job.kill_master()
+        assert before.running is None
+        job.come_back(LocalBackend(job.folder, cpus=3.0, outlive=True, resizes=True))
+        after = job.until(lambda now: now.running == AFTER)
+        assert pids(after) == pids(before)
+        assert {(n.cpu, n.memory_mib) for n in after.nodes if n.role is Role.PS} == {(0.4, 512)}
+        succeeded(job)  # type: ignore[arg-type]
+    finally:
+        job.end()
