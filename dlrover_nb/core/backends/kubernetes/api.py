@@ -63,6 +63,8 @@ _PAGE = 500  # objects to an answer
 _TRIES = 5  # of a create that conflicts with another one on the same quota
 _JSON = ("Content-Type", "application/json")
 _MERGE = ("Content-Type", "application/merge-patch+json")
+_APPLY = ("Content-Type", "application/apply-patch+yaml")  # JSON is YAML
+_DRY = (("dryRun", "All"),)
 _ACCEPT = ("Accept", "application/json")
 
 
@@ -178,8 +180,7 @@ class Api:
                 page = self._page(kind, selector, fields, ("limit", str(_PAGE)), ("continue", more))
             except Gone:  # it took too long: the store has forgotten that version
                 items, page = [], self._page(kind, selector, fields)
-        items += page["items"] or []
-        return Listing(items, page["metadata"]["resourceVersion"])
+        return Listing(items + (page["items"] or []), page["metadata"]["resourceVersion"])
 
     def create(self, kind: Kind, doc: Doc, *, dry_run: bool = False) -> Doc:
         """Create an object and return it as it is stored.
@@ -197,7 +198,7 @@ class Api:
         path = kind.path(self.namespace)
         for left in reversed(range(_TRIES)):
             try:
-                return self._call("POST", asked, _JSON, body=doc, query=_dry(dry_run=dry_run), path=path)
+                return self._call("POST", asked, _JSON, body=doc, query=_DRY if dry_run else (), path=path)
             except Conflict as error:  # two creates at once, and the quota counted the other one
                 if error.reason == "AlreadyExists" or not left:
                     raise
@@ -206,7 +207,12 @@ class Api:
     def patch(self, kind: Kind, name: str, doc: Doc, *, subresource: str = "", dry_run: bool = False) -> Doc:
         """Merge fields into an object (RFC 7396: None removes one, a list replaces); return the result."""
         asked = self._asked("patch", kind, name, subresource)
-        return self._call("PATCH", asked, _MERGE, body=doc, query=_dry(dry_run=dry_run))
+        return self._call("PATCH", asked, _MERGE, body=doc, query=_DRY if dry_run else ())
+
+    def apply(self, kind: Kind, name: str, doc: Doc) -> Doc:
+        """Make an object as `doc` says, also where there is none: a Role can allow that for one name."""
+        query = (("fieldManager", "dlrover-nb"), ("force", "true"))
+        return self._call("PATCH", self._asked("patch", kind, name), _APPLY, body=doc, query=query)
 
     def delete(
         self,
@@ -392,7 +398,3 @@ class Api:
         if answer.stream is None:
             raise error_of(asked, answer.code, answer.body, self.context)
         return answer.stream
-
-
-def _dry(*, dry_run: bool) -> tuple[tuple[str, str], ...]:
-    return (("dryRun", "All"),) if dry_run else ()

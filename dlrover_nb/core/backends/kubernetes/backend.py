@@ -37,8 +37,10 @@ from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInform
 from dlrover_nb.core.backends.kubernetes.disruption_budget import DisruptionBudget
 from dlrover_nb.core.backends.kubernetes.informer import Informer
 from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point
+from dlrover_nb.core.backends.kubernetes.own_secrets import OwnSecrets
 from dlrover_nb.core.backends.kubernetes.pod_reconciler import PodReconciler
 from dlrover_nb.core.backends.kubernetes.pod_status import trouble
+from dlrover_nb.core.backends.kubernetes.refusals import Refusals, is_refusal
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
 from dlrover_nb.core.manifests.kinds import EVENT, POD
 from dlrover_nb.core.manifests.parts import JOB_LABEL, NODE_LABEL, RUN_LABEL, owned_by
@@ -60,8 +62,6 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0  # between checks for due work, where nothing changed
 QUOTA_RETRY_S = 15.0  # until a pod is asked for again that a quota had no room for
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0  # before an API server that does not answer is asked again
-FORBIDDEN_S = 20.0  # until a refusal to list pods counts: rights may just have been granted
-FORBIDDEN_TRIES = 3  # an API server that has just started may not know all rights yet
 CLOSE_LIMIT_S = 30.0
 
 
@@ -104,9 +104,9 @@ class KubernetesBackend:
         tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
         self._capacity_informer = CapacityInformer(site.api, tenant, job.capacity, self._mine)
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
-        self._n_forbidden = 0
-        self._forbidden_since_s: float | None = None
+        self._refusals, self._n_refused = Refusals(job.spec), 0
         self._budget = site.owner and DisruptionBudget(site.api, job, site.owner)
+        self._secrets, self._has_nodes = site.owner and OwnSecrets(site.api, job), False
         self._closed, self._given_up = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pods-{self._name}", daemon=True)
         self._thread.start()
@@ -141,6 +141,7 @@ class KubernetesBackend:
             pod["metadata"]["ownerReferences"] = owned_by(self._site.owner)
         with self._lock:
             self._reconciler.add_node(config.node, pod)
+            self._has_nodes = True
             self._reconciler.set_master_endpoint(config.master)
         self._wake()
 
@@ -149,6 +150,7 @@ class KubernetesBackend:
         with self._lock:
             names = {node: pod_name(self._name, self._job.run, node) for node in nodes}
             self._reconciler.adopt(names, time.monotonic())
+            self._has_nodes = bool(names)
         self._wake()
 
     def set_master_endpoint(self, endpoint: str) -> None:
@@ -173,6 +175,11 @@ class KubernetesBackend:
         with self._lock:
             return self._reconciler.waiting(time.monotonic())
 
+    def denied(self) -> str:
+        """Return which right of the job's account is missing now, and what to do; empty: none."""
+        with self._lock:
+            return self._refusals.now(time.monotonic())
+
     def close(self) -> None:
         """Delete all pods of the run and wait until none runs."""
         if self._closed.is_set():
@@ -196,6 +203,7 @@ class KubernetesBackend:
         while not (self._given_up.is_set() or self._is_over()):
             self._informer.changed.wait(LOOK_EVERY_S)
             self._informer.changed.clear()
+            self._check_rights()
             if self._informer.is_synced:
                 self._bring()
                 if self._budget and not self._closed.is_set():
@@ -213,6 +221,9 @@ class KubernetesBackend:
         """Carry out due orders; failed ones are due again."""
         with self._lock:
             actions = self._reconciler.reconcile(self._informer.items(), time.monotonic())
+        if self._secrets and self._has_nodes and not self._closed.is_set():
+            makes_pods = any(isinstance(action, Create) for action in actions)
+            self._secrets.follow(time.monotonic(), makes_pods=makes_pods)
         for action in actions:
             try:
                 if not self._do(action):
@@ -220,6 +231,8 @@ class KubernetesBackend:
             except (Unreachable, Unauthorized) as error:
                 self._back_off(action, error)
                 return
+            except Forbidden as error:
+                self._refused(type(action).__name__, error)
             except ApiError as error:
                 logger.warning("job %s: %s", self._name, error)
         if actions:
@@ -258,8 +271,9 @@ class KubernetesBackend:
         except ApiError as error:
             self._refuse(order.node, str(error))
             return True
-        self._n_forbidden = 0
+        self._n_refused = 0
         with self._lock:
+            self._refusals.allowed(Create.__name__)
             self._reconciler.pod_created(order.node, time.monotonic())
         return True
 
@@ -280,12 +294,24 @@ class KubernetesBackend:
         return True
 
     def _forbidden(self, order: Create, error: Forbidden) -> bool:
-        self._n_forbidden += 1
-        if self._n_forbidden < FORBIDDEN_TRIES:
-            self._hold(order.node, str(error), FIRST_PAUSE_S * 2**self._n_forbidden)
-            return False
-        self._refuse(order.node, str(error))
-        return True
+        """Wait for the right, which may just have been granted, or taken away by mistake; see `Refusals`."""
+        why, is_over = self._refused(Create.__name__, error)
+        if is_over:
+            self._refuse(order.node, why)
+            return True
+        self._hold(order.node, why, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._n_refused))
+        self._n_refused += 1
+        return False
+
+    def _refused(self, what: str, error: BackendError) -> tuple[str, bool]:
+        """Note a refusal; return what is missing, and whether that is the end of the job."""
+        with self._lock:
+            before, now_s = self._refusals.now(time.monotonic()), time.monotonic()
+            why = self._refusals.refused(what, error, now_s)
+            is_over = self._refusals.end_job(now_s, runs=self._reconciler.runs())
+        if why not in before:
+            logger.warning("job %s: %s", self._name, why)
+        return why, is_over
 
     def _look_for(self, node: str, pod: str) -> None:
         try:
@@ -322,23 +348,22 @@ class KubernetesBackend:
         longest_s = FIRST_PAUSE_S if self._closed.is_set() else longer_s
         self._given_up.wait(self._chance.uniform(0.5, 1.0) * longest_s)
 
-    def _check_silent_nodes(self) -> None:
-        """Report why desired nodes wait while pods cannot be listed.
-
-        Without the right to list pods no job can run, so the nodes end after a while of refusals.
-        """
-        error, now_s = self._informer.error, time.monotonic()
-        if error is None:
-            return
-        if not isinstance(error, Forbidden):
-            self._forbidden_since_s = None
-        elif self._forbidden_since_s is None:
-            self._forbidden_since_s = now_s
-        elif now_s >= self._forbidden_since_s + FORBIDDEN_S:
+    def _check_rights(self) -> None:
+        """Note whether pods may be followed; a job none of whose pods runs cannot go on for long without."""
+        error = self._informer.error
+        if error is None or not is_refusal(error):
             with self._lock:
-                self._reconciler.refuse_all_pods(str(error))
+                self._refusals.allowed(POD.plural)
             return
-        self._hold("", str(error), 0.0)
+        why, is_over = self._refused(POD.plural, error)
+        if is_over:
+            with self._lock:
+                self._reconciler.refuse_all_pods(why)
+
+    def _check_silent_nodes(self) -> None:
+        """Report why desired nodes wait while pods cannot be listed."""
+        if (error := self._informer.error) is not None:
+            self._hold("", self.denied() or str(error), 0.0)
 
     def _mine(self) -> tuple[Doc, ...] | None:
         return tuple(self._informer.items().values()) if self._informer.is_synced else None

@@ -50,6 +50,7 @@ from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundErro
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, NODE, OWNERS, POD, QUOTA
 from dlrover_nb.core.manifests.objects import OWNER_NOTE
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
+from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.default_bounds import completed
@@ -197,11 +198,14 @@ class KubernetesCluster:
         try:
             return self._link(job).snapshot().phase
         except SecretGoneError:
-            if has_begun(job) and end_of_job(job) is None:
+            if end_of_job(job) is None and (has_begun(job) or self._has_nodes(job)):
                 raise
         except (NotThere, NotFoundError):
             pass
         return JobPhase.FAILED  # its submission was never completed
+
+    def _has_nodes(self, job: Doc) -> bool:
+        return bool(self.api.list(POD, selector=node_selector(name_of(job), run_of(job))).items)
 
     def _offer(self) -> str:
         try:
@@ -285,9 +289,10 @@ class KubernetesCluster:
 
     def _link(self, document: Doc) -> KubernetesLink:
         name, run = name_of(document), run_of(document)
-        if (name, run) not in self._links:
-            self._links[name, run] = link_of(self.api, document)
-        return self._links[name, run]
+        link = self._links.get((name, run)) or link_of(self.api, document)
+        if link.lasts:
+            self._links[name, run] = link
+        return link
 
     def _job(self, name: str) -> Doc:
         for kind in OWNERS.values():

@@ -23,6 +23,7 @@ from dlrover_nb.core.backends.kubernetes.master_status import (
     Beginning,
     Over,
     Replaced,
+    has_begun,
     master_status,
     why_not_made,
 )
@@ -113,12 +114,13 @@ class KubernetesLink(CallLink):
         self._is_patient = True  # a view shows what the master does instead
         self._ended: CallHandler | None = None
         self._since_s = time.time()
+        self.lasts = True  # False: the same client may get a stronger link soon
 
     @classmethod
-    def of_viewer(cls, api: Api, job: PodJob, view: str) -> KubernetesLink:
-        """Return the link of a client that may not read the Secret, with the token that shows the job."""
+    def of_viewer(cls, api: Api, job: PodJob, view: str, *, lasts: bool = True) -> KubernetesLink:
+        """Return the link of a client that cannot read the Secret, with the token that shows the job."""
         link = cls(api, job)
-        link._door = MasterDoor("", view)
+        link._door, link.lasts = MasterDoor("", view), lasts
         return link
 
     def with_short_timeout(self) -> KubernetesLink:
@@ -297,7 +299,8 @@ class SecretGoneError(BackendError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"the Secret {secret_name(name)} of job {name} is gone, without which nobody can ask its master; "
-            f"a job that trains goes on until a node of it must start. delete {name} --force ends it"
+            "the master of a job that trains restores it within two minutes, if its account may: try again "
+            f"then, or end the job with delete {name} --force"
         )
 
 
@@ -325,6 +328,8 @@ def read_job(api: Api, name: str) -> PodJob:
 def link_of(api: Api, owner: Doc) -> KubernetesLink:
     """Return the link to the job of a Job or an ElasticJob, with as many rights as this user may read tokens.
 
+    Until the master of a running job has restored its Secret, the job can be viewed.
+
     Raises
     ------
     NotFoundError
@@ -336,10 +341,11 @@ def link_of(api: Api, owner: Doc) -> KubernetesLink:
     name, notes = owner["metadata"]["name"], owner["metadata"].get("annotations") or {}
     try:
         job = read_job(api, name)
-    except Forbidden:
-        if VIEW_NOTE not in notes:
+    except (Forbidden, SecretGoneError) as error:
+        is_restored = isinstance(error, SecretGoneError) and has_begun(owner)
+        if VIEW_NOTE not in notes or not (is_restored or isinstance(error, Forbidden)):
             raise
-        return KubernetesLink.of_viewer(api, as_seen(owner), notes[VIEW_NOTE])
+        return KubernetesLink.of_viewer(api, as_seen(owner), notes[VIEW_NOTE], lasts=not is_restored)
     if job.run != run_of(owner):
         raise NotFoundError(f"job {name} was submitted again just now; attach {name} again")
     return KubernetesLink(api, job)

@@ -28,7 +28,13 @@ from typing import TYPE_CHECKING
 from waitress.server import create_server
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, NotThere, Unreachable
+from dlrover_nb.core.backends.kubernetes.api_errors import (
+    ApiError,
+    Forbidden,
+    NotThere,
+    Unauthorized,
+    Unreachable,
+)
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
 from dlrover_nb.core.backends.kubernetes.code_check import checked_in_pod, runs_user_code
 from dlrover_nb.core.backends.kubernetes.external_pods import ExternalPods
@@ -68,7 +74,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-END_EVERY_S = 5.0  # between tries to save the last snapshot, while the API server is unreachable
+END_EVERY_S = 5.0  # between tries to save the last snapshot, while the API server is away, or refuses it
 END_TRIES = 120
 LOST = (
     "the pod of the job's master was lost, and with it the run folder; mount a volume that outlives pods at "
@@ -251,7 +257,7 @@ class PodMaster:
         for _ in range(END_TRIES):
             try:
                 leave_end(self._api, last, run=self._job.run, owner=owner)
-            except Unreachable as error:
+            except (Unreachable, Forbidden, Unauthorized) as error:  # a right may come back too
                 logger.warning("reporting the end of job %s again: %s", self._name, error)
                 time.sleep(END_EVERY_S)
             except ApiError as error:
