@@ -67,12 +67,13 @@ def pods(api):
 def test_wishes_while_the_api_server_is_away_come_true_when_it_is_back(control_plane, api, backend):
     backend.start_node(config("ps-0"))
     until(lambda: "ps-0" in pods(api))
+    assert backend.capacity() == Capacity(())  # there is no machine here
     control_plane.stop_api()
     try:
         backend.start_node(config("ps-1"))
         until(lambda: "API server" in backend.waiting().get("ps-1", ""))
         backend.stop_node("ps-0")
-        assert backend.capacity() == Capacity(())  # as it was seen: there is no machine here
+        assert backend.capacity() == Capacity(())  # as it was seen
         assert backend.poll() == ()
     finally:
         control_plane.start_api()
