@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden, NotThere, PodAnswered, Unreachable
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.halt import halt
-from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of, without_master
+from dlrover_nb.core.backends.kubernetes.last_snapshot import finished, without_master
 from dlrover_nb.core.backends.kubernetes.master_door import MasterDoor
 from dlrover_nb.core.backends.kubernetes.master_status import (
     Answering,
@@ -251,7 +251,7 @@ class KubernetesLink(CallLink):
             case Beginning(why):
                 return NotBegun(why if pods else self._why_not_made(job) or why)
             case Over(why):
-                self._ended = CallHandler(FinishedJob(self._last_snapshot(why)))
+                self._ended = CallHandler(self._finished(why))
                 return self._ended.answer(call)
             case Replaced():
                 raise NotFoundError(
@@ -265,16 +265,16 @@ class KubernetesLink(CallLink):
         except Forbidden:
             return ""
 
-    def _last_snapshot(self, why: str) -> JobSnapshot:
-        """Return the snapshot that this run left; one of an earlier run may not be deleted yet."""
+    def _finished(self, why: str) -> FinishedJob:
+        """Return what this run left; what an earlier run left may not be deleted yet."""
         with contextlib.suppress(NotThere):
             end = self._api.get(CONFIG_MAP, end_name(self._name))
             if run_of(end) == self._job.run:
-                return end_of(end)
+                return finished(end)
         if self._reply is not None and self._reply.snapshot.phase.is_final:
-            return self._reply.snapshot
+            return FinishedJob(self._reply.snapshot)
         message = f"its master failed: {why}" if why else "its master recorded no reason for its end"
-        return self._without_master(JobPhase.FAILED, message)
+        return FinishedJob(self._without_master(JobPhase.FAILED, message))
 
     def _without_master(self, phase: JobPhase, why: str) -> JobSnapshot:
         return without_master(self._job, phase, why, at_s=time.time(), started_at_s=self._since_s)

@@ -55,6 +55,7 @@ from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.runtime.output import log_lines
+from dlrover_nb.core.rundir.node_logs import left_lines
 from dlrover_nb.core.runtime.pod import read_pod_job
 from dlrover_nb.core.runtime.pod_staging import receive
 from dlrover_nb.core.runtime.preflight import validate_packed_job
@@ -253,10 +254,11 @@ class PodMaster:
         return int(self._owner is ELASTIC_JOB and last.phase is JobPhase.FAILED)
 
     def _leave_end(self, last: JobSnapshot, owner: Doc) -> None:
-        """Save the last snapshot in the cluster."""
+        """Save the last snapshot in the cluster, with the last lines of the nodes."""
+        lines = left_lines(self._folder)
         for _ in range(END_TRIES):
             try:
-                leave_end(self._api, last, run=self._job.run, owner=owner)
+                leave_end(self._api, last, run=self._job.run, owner=owner, lines=lines)
             except (Unreachable, Forbidden, Unauthorized) as error:  # a right may come back too
                 logger.warning("reporting the end of job %s again: %s", self._name, error)
                 time.sleep(END_EVERY_S)

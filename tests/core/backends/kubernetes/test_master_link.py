@@ -52,6 +52,7 @@ from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
 from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.questions import LogLine
 from dlrover_nb.core.waits import listening
 
 JOB = PodJob(JobSpec("quick-start"), None, "0123abcd", "public", "secret-key", "the-token")
@@ -405,13 +406,14 @@ def test_a_master_that_does_not_get_on_is_given_up_and_views_say_what_it_does(se
 
 def test_an_ended_job_shows_its_last_picture(way, link):
     last = builders.snapshot(phase=JobPhase.SUCCEEDED, message="done", ended_at_s=builders.START_S + 300)
-    way.end = end_document(last, run="0123abcd", namespace="n")
+    lines = (LogLine(1.0, "worker-0", "info", "loss 0.1"), LogLine(2.0, "ps-0", "info", "up"))
+    way.end = end_document(last, run="0123abcd", namespace="n", lines=lines)
     way.job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
     way.pods = []
     job = JobHandle("quick-start", link)
     assert job.wait() == last
     assert job.series().job == {}
-    assert job.logs() == ()
+    assert [line.text for line in job.logs("worker-0")] == ["loss 0.1"]
     link.stop("ada", "")
     with pytest.raises(StaleDecisionError, match="has succeeded"):
         job.scale(last.target)
@@ -463,3 +465,5 @@ def test_a_last_picture_comes_back_whole_and_a_huge_one_loses_its_oldest_parts()
     assert end_of(document).story[-1] == story[-1]
     with pytest.raises(WireError, match="holds no snapshot"):
         end_of({"metadata": {"name": "x-end"}, "binaryData": {"snapshot": "AAAA"}})
+    with pytest.raises(NotFoundError, match="no log lines of job quick-start were kept: its master is gone"):
+        JobHandle("quick-start", link).logs()
