@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ANSWER_LIMIT_S = 2.0  # a training master answers in milliseconds
+CONNECT_LIMIT_S = 3.0  # for the first answer of an API server
 N_AT_ONCE = 16
 
 
@@ -320,7 +321,7 @@ def connect_kubernetes(context: str | None = None, namespace: str | None = None)
         When there is no configuration, or the API server does not answer or rejects the user.
     """
     api = connect_api(context, namespace)
-    api.version()
+    api.with_short_timeout(CONNECT_LIMIT_S).version()
     return KubernetesCluster(api)
 
 

@@ -73,7 +73,9 @@ if TYPE_CHECKING:
 
 CALL_LIMIT_S = 20.0
 VIEW_BACK_S = 5.0  # as BACK_LIMIT_S, for views: they soon show an unreachable master, and retry
-KNOWN_LIMIT_S = 5.0  # for a snapshot from the pod that answered last: it may be gone with its machine
+# An API server that is away is told within 5 s: a snapshot asks the pod that answered last, which may be gone
+# with its machine, and then the API server, both within these limits. A master may take longer to answer.
+KNOWN_LIMIT_S, FIND_LIMIT_S, AWAY_S = 2.0, 2.0, 2.5
 VIEW_LIMIT_S = 10.0  # for one answer to a view: a master short of cores takes seconds
 MODEL_LIMIT_S = 120.0  # for the largest model that is sent
 BACK_LIMIT_S = 60.0  # for a master that restarts (a pod, its imports, its journal), or for the API server
@@ -181,12 +183,14 @@ class KubernetesLink(CallLink):
 
         A master that continues the job has carried out nothing: each call is sent again while it gets on.
         """
-        end_s, told = self._monotonic() + (0.0 if isinstance(call, ONCE) else self._back_limit_s), ""
+        began_s, told = self._monotonic(), ""
+        end_s = began_s + (0.0 if isinstance(call, ONCE) else self._back_limit_s)
         while True:
             try:
                 answer = self._ask_once(call, limit_s)
-            except Unreachable:
-                if self._monotonic() >= end_s:
+            except Unreachable as error:
+                is_away = isinstance(call, AskSnapshot) and not error.status
+                if self._monotonic() >= (min(end_s, began_s + AWAY_S) if is_away else end_s):
                     raise
             else:
                 may_wait = isinstance(answer, NotBegun) and answer.is_resuming and self._is_patient
@@ -239,15 +243,16 @@ class KubernetesLink(CallLink):
         """Return the master's pod, or a local answer in its place."""
         selector = f"{JOB_LABEL}={self._name},{ROLE_LABEL}={MASTER_ROLE}"
         try:
-            job = self._api.get(OWNERS[self._job.owner], self._name)
+            job = api.get(OWNERS[self._job.owner], self._name)
         except NotThere as error:
             raise NotFoundError(
                 f"job {self._name} was deleted from namespace {self._api.namespace}; submit it again"
             ) from error
-        pods = self._api.list(POD, selector=selector).items
+        pods = api.list(POD, selector=selector).items
         match master_status(job, pods, run=self._job.run):
             case Answering(pod):
                 return pod
+        api = self._api.with_short_timeout(FIND_LIMIT_S) if isinstance(call, AskSnapshot) else self._api
             case Beginning(why):
                 return NotBegun(why if pods else self._why_not_made(job) or why)
             case Over(why):
