@@ -33,6 +33,7 @@ from dlrover_nb.core.backends.kubernetes.master_status import (
     has_begun,
     master_status,
 )
+from dlrover_nb.core.backends.kubernetes.strays import left_on_volume, remove_all, strays
 from dlrover_nb.core.backends.kubernetes.submission import (
     create,
     delete_job,
@@ -69,8 +70,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ANSWER_LIMIT_S = 2.0  # a training master answers in milliseconds
 CONNECT_LIMIT_S = 3.0  # for the first answer of an API server
+ANSWER_LIMIT_S = 2.0  # a training master answers in milliseconds
 N_AT_ONCE = 16
 
 
@@ -171,15 +172,39 @@ class KubernetesCluster:
 
     def delete(self, name: str, *, force: bool = False) -> str:
         """Delete a job with all its objects; see `Cluster.delete`."""
-        document = self._job(name)
+        try:
+            document = self._job(name)
+        except NotFoundError:
+            return self._delete_strays(name, force=force)
         if not force and not (phase := self._phase(document)).is_final:  # a broken job can be forced
             raise InvalidValueError(still_runs(name, phase))
         pods = self.api.list(POD, selector=f"{JOB_LABEL}={name}").items
         delete_job(self.api, document)
-        return (
+        done = (
             f"job {name} is deleted from namespace {self.api.namespace}, and with it {len(pods)} pod(s) and "
             "its Secrets, service account and last snapshot; the cluster removes them within a minute"
         )
+        return "; ".join(
+            filter(None, (done, left_on_volume(document, run_of(document)), self._left(name, force=force)))
+        )
+
+    def _left(self, name: str, *, force: bool) -> str:
+        """Return what became of the pods of earlier runs."""
+        left = strays(self.api, name)
+        if left and not force:
+            return f"{len(left)} pod(s) of an earlier run still run; delete {name} --force ends them"
+        return remove_all(self.api, name) if left else ""
+
+    def _delete_strays(self, name: str, *, force: bool) -> str:
+        """Delete what a job left whose Job is gone; raises the error of a job that is not there."""
+        left = strays(self.api, name)
+        if not left:
+            self._job(name)
+        if not force:
+            raise InvalidValueError(
+                f"{len(left)} pod(s) of job {name} still run without its Job; delete {name} --force ends them"
+            )
+        return remove_all(self.api, name)
 
     def shutdown(self, *, force: bool = False) -> str:
         """Close connections; the cluster itself is never ours."""

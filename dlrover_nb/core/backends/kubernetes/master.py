@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from waitress.server import create_server
 
+from dlrover_nb.core.backends.kubernetes import strays
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import (
     ApiError,
@@ -154,6 +155,7 @@ class PodMaster:
             logger.info("a master of job %s ran before: this one continues", self._name)
         else:
             self._check_first(owner)
+        self._remove_other_runs(owner)
         if self._job.spec.foreign is not None:
             return self._external_driver(site, history, is_known=is_known)
         if is_known:
@@ -198,6 +200,13 @@ class PodMaster:
         """Refuse to begin a job that had begun: its run folder is lost."""
         if has_begun(owner) or self._nodes():
             raise JobFailedError(LOST)
+    def _remove_other_runs(self, owner: Doc) -> None:
+        """Remove what trains of an earlier run; where an operator makes the pods, they are not this Job's."""
+        if is_operated(self._job.spec):
+            return
+        if n_pod := strays.remove(self._api, self._name, uid=owner["metadata"]["uid"]):
+            logger.warning("job %s: %d pods of an earlier run are removed", self._name, n_pod)
+
 
     def _nodes(self) -> list[Doc]:
         return self._api.list(POD, selector=node_selector(self._name, self._job.run)).items
