@@ -55,8 +55,9 @@ from dlrover_nb.core.manifests.parts import end_name, is_operated, report_token,
 from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.rundir import job_file
-from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.rundir.node_logs import left_lines
+from dlrover_nb.core.rundir.pruning import prune
+from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.pod import read_pod_job
 from dlrover_nb.core.runtime.pod_staging import receive
 from dlrover_nb.core.runtime.preflight import validate_packed_job
@@ -138,6 +139,9 @@ class PodMaster:
                 raise
             return self._failed(no_state(error, os.getuid()), owner)
         self._service.serve(driver)
+        if self._job.spec.kubernetes.keeps_state:
+            jobs = self._folder.parent
+            threading.Thread(target=prune, args=(jobs, time.time()), name="prune", daemon=True).start()
         self._note_begin(owner)
         follower = PlanFollower(self._job, self._api, driver) if self._owner is ELASTIC_JOB else None
         try:
@@ -151,11 +155,11 @@ class PodMaster:
         history = None if os.environ.get(HISTORY_VAR) else f"sqlite:///{self._folder / 'history.db'}"
         site = Site(self._api, owner, f"{_host(self._ip)}:{WIRE_PORT}")
         is_known = (self._folder / job_file.JOB).exists()
+        self._remove_other_runs(owner)
         if is_known:
             logger.info("a master of job %s ran before: this one continues", self._name)
         else:
             self._check_first(owner)
-        self._remove_other_runs(owner)
         if self._job.spec.foreign is not None:
             return self._external_driver(site, history, is_known=is_known)
         if is_known:
@@ -196,10 +200,6 @@ class PodMaster:
         self._service.take_reports(report_token(self._job), reports.put)
         return driver
 
-    def _check_first(self, owner: Doc) -> None:
-        """Refuse to begin a job that had begun: its run folder is lost."""
-        if has_begun(owner) or self._nodes():
-            raise JobFailedError(LOST)
     def _remove_other_runs(self, owner: Doc) -> None:
         """Remove what trains of an earlier run; where an operator makes the pods, they are not this Job's."""
         if is_operated(self._job.spec):
@@ -207,6 +207,10 @@ class PodMaster:
         if n_pod := strays.remove(self._api, self._name, uid=owner["metadata"]["uid"]):
             logger.warning("job %s: %d pods of an earlier run are removed", self._name, n_pod)
 
+    def _check_first(self, owner: Doc) -> None:
+        """Refuse to begin a job that had begun: its run folder is lost."""
+        if has_begun(owner) or self._nodes():
+            raise JobFailedError(LOST)
 
     def _nodes(self) -> list[Doc]:
         return self._api.list(POD, selector=node_selector(self._name, self._job.run)).items
