@@ -99,5 +99,16 @@ def test_what_is_saved_fits_and_is_the_newest_of_each_node(given_: list[tuple[st
     assert list(kept) == sorted(kept, key=lambda line: line.at_s)
 
 
+def test_no_secret_of_the_job_is_in_the_lines_that_viewers_read() -> None:
+    url, variable = "s3://KEY:hunter2hunter2@bucket/run", "HF_TOKEN=swordfish1234"
+    spec = replace(LAST.spec, checkpoint_url=url, kubernetes=KubernetesSpec(env=(variable,)))
+    lines = (LogLine(1.0, "worker-0", "stdout", f"saves to {url} with swordfish1234"),)
+    job = finished(end_document(replace(in_pods(), spec=spec), run="r", namespace="n", lines=lines))
+    (line,) = job.logs(None, 10)
+    assert line.text.startswith("saves to ")
+    assert "hunter2" not in line.text
+    assert "swordfish" not in line.text
+
+
 def test_a_snapshot_and_its_lines_fit_into_one_configmap() -> None:
     assert MOST_BYTES + MOST_LOG_BYTES <= 1000 << 10

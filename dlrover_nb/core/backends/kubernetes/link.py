@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden, NotThere, PodAnswered, Unreachable
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
+from dlrover_nb.core.backends.kubernetes.elastic import why_no_export
 from dlrover_nb.core.backends.kubernetes.halt import halt
 from dlrover_nb.core.backends.kubernetes.last_snapshot import finished, without_master
 from dlrover_nb.core.backends.kubernetes.master_door import MasterDoor
@@ -143,6 +144,15 @@ class KubernetesLink(CallLink):
         """Return what the API server would do with documents."""
         return judge(self._api, documents)
 
+    @property
+    def namespace(self) -> str:
+        """The job's namespace, to which its exports go."""
+        return self._api.namespace
+
+    def why_no_export(self, documents: Iterable[Doc]) -> str:
+        """Return why this cluster cannot run documents; empty: nothing is known against them."""
+        return why_no_export(self._api, documents)
+
     def send(self, call: Call) -> Answer:
         """Send a call; before the master has begun, answer locally where possible."""
         answer = self._ask(call, MODEL_LIMIT_S if isinstance(call, AskModel) else self._limit_s)
@@ -242,6 +252,7 @@ class KubernetesLink(CallLink):
     def _find(self, call: Call) -> str | Answer:
         """Return the master's pod, or a local answer in its place."""
         selector = f"{JOB_LABEL}={self._name},{ROLE_LABEL}={MASTER_ROLE}"
+        api = self._api.with_short_timeout(FIND_LIMIT_S) if isinstance(call, AskSnapshot) else self._api
         try:
             job = api.get(OWNERS[self._job.owner], self._name)
         except NotThere as error:
@@ -252,7 +263,6 @@ class KubernetesLink(CallLink):
         match master_status(job, pods, run=self._job.run):
             case Answering(pod):
                 return pod
-        api = self._api.with_short_timeout(FIND_LIMIT_S) if isinstance(call, AskSnapshot) else self._api
             case Beginning(why):
                 return NotBegun(why if pods else self._why_not_made(job) or why)
             case Over(why):
