@@ -178,6 +178,9 @@ class HandedOut:
     def waiting(self) -> dict[str, str]:
         return {}
 
+    def denied(self) -> str:
+        return ""
+
     def close(self) -> None:
         """Close nothing."""
 

@@ -62,7 +62,7 @@ class TestCluster:
         """Write the kubeconfig of an administrator who acts as another user; return its path."""
         told = yaml.safe_load(Path(self.kubeconfig).read_text())
         told["users"][0]["user"]["as"] = user
-        path = self.run / f"{user}.acting.kubeconfig"
+        path = self.run / f"{user.replace(':', '-')}.acting.kubeconfig"  # a colon divides paths
         path.write_text(yaml.safe_dump(told))
         return str(path)
 

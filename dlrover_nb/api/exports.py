@@ -45,6 +45,20 @@ class Judge(Protocol):
         ...
 
 
+@runtime_checkable
+class Place(Protocol):
+    """The link to a job on Kubernetes: where its exports go by default, and what cannot run there."""
+
+    @property
+    def namespace(self) -> str:
+        """The job's namespace."""
+        ...
+
+    def why_no_export(self, documents: Sequence[dict[str, Any]]) -> str:
+        """Return why the cluster cannot run documents; empty: nothing is known against them."""
+        ...
+
+
 class Judged(Protocol):
     """The result of a dry run of one document."""
 
@@ -113,11 +127,19 @@ def export(
 ) -> ExportView:
     """Return a plan as the documents of another system; see `Job.export`.
 
+    Without a namespace they go to that of a job on Kubernetes, and what is known not to run on its cluster is
+    refused. Where a namespace is named, another cluster may be meant.
+
     With `checked`, and a `server` that is a `Judge`, the result of a dry run is included.
     """
     exporter = find_exporter(kind)
     plan = plan if isinstance(plan, ResourcePlan) else plan_named(snapshot, plan)
+    place = server if isinstance(server, Place) and options.namespace is None else None
+    if place is not None:
+        options = replace(options, namespace=place.namespace)
     documents = exporter(snapshot.spec, plan, provenance_of(snapshot, plan), options)
+    if place is not None and (why := place.why_no_export(documents)):
+        raise InvalidValueError(f"job {snapshot.spec.name} cannot be exported as {kind}: {why}")
     refuse_invalid(
         documents,
         f"the export of {snapshot.spec.name}",

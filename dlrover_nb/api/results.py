@@ -112,7 +112,8 @@ class Results(Steering):
         image
             Of the pods.
         namespace
-            Namespace; None leaves it to ``kubectl``, or is ``default`` where a file names a service account.
+            Namespace; None: that of a job on Kubernetes; of others it is left to ``kubectl``, or ``default``
+            where a file names a service account.
 
         Returns
         -------

@@ -64,6 +64,10 @@ class BackendError(DlroverError):
     """The cluster refused or failed a request, or cannot be reached."""
 
 
+class AwayError(BackendError):
+    """The cluster, or a job's master, gives no answer now; nothing is known to be wrong, and it may soon."""
+
+
 class JobFailedError(DlroverError):
     """A job ended without finishing its work."""
 

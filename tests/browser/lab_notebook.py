@@ -84,11 +84,14 @@ class Notebook:
 
     @staticmethod
     def _has_answered(asked):
-        """Answer what JupyterLab asks, unless it takes its question back meanwhile; return whether it asks no more."""
+        """Answer what JupyterLab asks, unless it takes its question back meanwhile; return whether it asks no more.
+
+        A button is found by the text that is seen: some have another name for screen readers.
+        """
         for question, answer in QUESTIONS.items():
             if asked.filter(has_text=question).count():
                 with contextlib.suppress(TimeoutError):
-                    asked.get_by_role("button", name=answer, exact=True).first.click(timeout=5000)
+                    asked.locator("button").get_by_text(answer, exact=True).first.click(timeout=5000)
         return not asked.count()
 
     def prompt(self, name):

@@ -94,10 +94,17 @@ def test_parameter_servers_that_are_deleted_move_what_they_hold_first(place):
 
 
 def progress_of(name, folder):
-    """Return when the job's journal last told of progress, and of how many samples: no API server is asked."""
+    """Wait for progress in the job's journal; return when the last was, and of how many samples.
+
+    No API server is asked. What a snapshot tells is written to the journal a little later.
+    """
     (run,) = folder.glob(f"{name}-*")
-    made = [event for event in read_events(run) if isinstance(event, ProgressMade)]
-    return made[-1].at_s, made[-1].n_sample_done
+
+    def made():
+        return [event for event in read_events(run) if isinstance(event, ProgressMade)]
+
+    last = until(made, what=f"progress in the journal of {name}")[-1]
+    return last.at_s, last.n_sample_done
 
 
 def test_training_goes_on_while_the_api_server_is_away(place, api_away, shared_state):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.master_link import RemoteRunFolder
 from dlrover_nb.core.client.until import Until, is_reached, waited_for
-from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
+from dlrover_nb.core.errors import AwayError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 STOP_TIMEOUT_S = 60.0
+AWAY_LIMIT_S = 60.0  # for a cluster that is away while a job is waited for
 
 
 def user_name() -> str:
@@ -266,12 +267,25 @@ class JobHandle:
                 "timeout in seconds", timeout_s, 0, hint="leave it out to wait as long as it takes"
             )
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        while not is_reached(snapshot := self.snapshot(), until):
+        while not is_reached(snapshot := self._awaited(end), until):
             tell(waited_for(snapshot, until))
             if end is not None and time.monotonic() >= end:
                 break
             time.sleep(POLL_S)
         return snapshot
+
+    def _awaited(self, end_s: float | None) -> JobSnapshot:
+        """Return a snapshot; a cluster that is away for a while does not end the wait for a job."""
+        longest_s = time.monotonic() + AWAY_LIMIT_S
+        last_s = longest_s if end_s is None else min(end_s, longest_s)
+        while True:
+            try:
+                return self.snapshot()
+            except AwayError as error:
+                if time.monotonic() >= last_s:
+                    raise
+                tell(f"an answer: {error}")
+            time.sleep(POLL_S)
 
     def __await__(self) -> Generator[object, None, JobSnapshot]:
         """Wait without blocking the event loop: ``await job``."""
@@ -316,6 +330,6 @@ class JobHandle:
         return snapshot
 
     async def _await_final(self) -> JobSnapshot:
-        while not (snapshot := await asyncio.to_thread(self.snapshot)).phase.is_final:  # noqa: ASYNC110 - the master is another process: it sets no event here
+        while not (snapshot := await asyncio.to_thread(self._awaited, None)).phase.is_final:  # noqa: ASYNC110 - the master is another process: it sets no event here
             await asyncio.sleep(POLL_S)
         return snapshot

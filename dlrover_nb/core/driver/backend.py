@@ -129,6 +129,10 @@ class Backend(Protocol):
         """
         ...
 
+    def denied(self) -> str:
+        """Return which right the job lacks to be changed or mended now, and what to do; empty: none."""
+        ...
+
     def close(self) -> None:
         """End all that this backend started and release its resources; a second call does nothing."""
         ...

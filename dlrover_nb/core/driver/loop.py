@@ -28,7 +28,7 @@ from dlrover_nb.core.driver.parts import ActionT
 from dlrover_nb.core.driver.published import PublishedState
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.structs.decisions import Decision
-from dlrover_nb.core.structs.events import Decided, Remember, RoomChanged, Ticked
+from dlrover_nb.core.structs.events import Decided, PhaseChanged, Remember, RoomChanged, Ticked
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.summary import summarize
 from dlrover_nb.core.telemetry import thinned
@@ -92,7 +92,7 @@ class JobLoop(Generic[ActionT]):
             wake=parts.inputs.wake,
         )
         self._watcher = CapacityWatcher(self._spec.name, parts.backend, parts.capacity)
-        self._broken = ""
+        self._broken = self._denied = ""
         self._ticked_at_s = self._second_at_s = self._published_at_s = at_s = self._now_s()
         self._published = PublishedState(self._snapshot(at_s, loss=None), self._recorded.controller.queries())
         self._thread = threading.Thread(target=self._run, name=f"driver-{self._spec.name}", daemon=True)
@@ -212,12 +212,22 @@ class JobLoop(Generic[ActionT]):
         if at_s >= self._second_at_s + SECOND_S:
             self._second_at_s = at_s
             self._executor.carry_out(self._master.set_waiting(self._backend.waiting(), at_s))
+            self._note_denied(at_s)
             self._executor.emit(Ticked(at_s))
             self._record_job(at_s)
             self._persistence.keep()
             self._check_capacity(at_s)
         if at_s >= self._published_at_s + PUBLISH_S:
             self._publish()
+
+    def _note_denied(self, at_s: float) -> None:
+        """Tell that a right is missing, though the job trains: it cannot be changed or mended meanwhile."""
+        denied = self._backend.denied()
+        if denied == self._denied or self._master.phase.is_final:
+            return
+        told = denied or "what was missing is allowed again"
+        self._denied = denied
+        self._executor.emit(PhaseChanged(at_s, self._master.phase, told))
 
     def _check_capacity(self, at_s: float) -> None:
         change = self._watcher.check(at_s, is_running=self._master.running is not None)
@@ -249,7 +259,7 @@ class JobLoop(Generic[ActionT]):
         self._published.publish(snapshot, self._recorded.controller.queries())
 
     def _snapshot(self, at_s: float, *, loss: float | None) -> JobSnapshot:
-        return job_snapshot.build_snapshot(
+        snapshot = job_snapshot.build_snapshot(
             at_s,
             spec=self._spec,
             capacity=self._capacity,
@@ -264,6 +274,8 @@ class JobLoop(Generic[ActionT]):
             folder=str(self._parts.folder),
             began_from=self._parts.began_from,
         )
+        is_told = self._denied and not snapshot.phase.is_final
+        return replace(snapshot, message=self._denied) if is_told else snapshot
 
     # the end
 

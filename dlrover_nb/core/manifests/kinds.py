@@ -62,6 +62,7 @@ EVENT = Kind("Event", "events")
 NODE = Kind("Node", "nodes", namespaced=False)
 NAMESPACE = Kind("Namespace", "namespaces", namespaced=False)
 JOB = Kind("Job", "jobs", "batch")
+DEPLOYMENT = Kind("Deployment", "deployments", "apps")
 BUDGET = Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy")
 BUDGET_1_20 = Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy", "v1beta1")  # served until 1.24
 ROLE = Kind("Role", "roles", _RBAC)

@@ -218,7 +218,12 @@ def master_rights(
         *(_budget(job) if has_budget else ()),
         *((replace(RESIZE, optional=False),) if may_resize else ()),
         *(_OPERATED if is_operated else _OWN_PODS),
-        Right("secrets", ("get", "patch"), "read its keys", names=(f"{job}-job",)),
+        Right(
+            "secrets",
+            ("create", "get", "patch"),
+            "read its keys, and restore them when they are deleted",
+            names=(f"{job}-job", f"{job}-code"),
+        ),
         *owner_rights(job, owner),
         Right("configmaps", ("create",), "record how the job ended"),
         Right("configmaps", ("get", "patch"), "record how the job ended", names=(f"{job}-end",)),

@@ -208,6 +208,21 @@ def read_logs(job: Path | str, node: str | None = None, *, n_line: int = 100) ->
     return logs.lines(node, n_line)
 
 
+def left_lines(folder: Path) -> tuple[LogLine, ...]:
+    """Return all lines that a job's nodes left in its run folder, oldest first; none without a folder."""
+    logs = NodeLogs(folder)
+    logs.reload()
+    return logs.lines(None, N_LINE << 10)
+
+
+def by_node(lines: Iterable[LogLine]) -> dict[str, list[LogLine]]:
+    """Return lines by node, in their order."""
+    found: dict[str, list[LogLine]] = {}
+    for line in lines:
+        found.setdefault(line.node, []).append(line)
+    return found
+
+
 def _append(path: Path, lines: Iterable[LogLine], n_byte: tuple[int, int]) -> None:
     """Add lines to a node's file; a full one replaces the older one."""
     path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -7,6 +7,9 @@ until they fit, but for those with a last model or written to within a day: a jo
 overnight can still be resumed. There is no limit by default, because models would be deleted that nobody
 agreed to lose. The history is kept in any case; a folder's checkpoints, logs and journal are deleted with it.
 
+A job's master does it when it begins: in pods too, where run folders are on a volume. Namespaces that share a
+volume count as one.
+
 Time counts from the last write to the journal, which a running job does every second, so that a job between
 two masters never counts as ended. The master's lock is held while its folder is deleted.
 """
@@ -37,6 +40,7 @@ KEPT_S = 30 * 86_400.0
 SETTLED_S = 86_400.0  # without a write, until a folder may be deleted for its size
 SIZE_VAR = "DLROVER_NB_RUNS_GIB"  # variable: GiB that the run folders of this user may take
 _NAME = re.compile(r"(.+)-\d{8}T\d{6}-\d{3}")  # job and the time of its start
+_NAME_IN_PODS = re.compile(r"(.+)-[0-9a-f]{8}")  # job and its run
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +176,13 @@ def remove_released(jobs: Path, job: str, *, timeout_s: float = 10.0) -> int:
 
 
 def job_of(run: Path) -> str | None:
-    """Return the job that a run folder is named after; None when it is named otherwise."""
+    """Return the job that a run folder is named after; None when it is named otherwise.
+
+    Other folders may have names like those in pods, on a volume that is used for more: there a job must be.
+    """
     name = _NAME.fullmatch(run.name)
+    if name is None and (run / JOB).is_file():
+        name = _NAME_IN_PODS.fullmatch(run.name)
     return name[1] if name else None
 
 

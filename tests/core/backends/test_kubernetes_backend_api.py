@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from kube import core_api
+from kube import await_rights, core_api, grant
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes import backend as module
-from dlrover_nb.core.backends.kubernetes import pod_reconciler
+from dlrover_nb.core.backends.kubernetes import informer, pod_reconciler, refusals
+from dlrover_nb.core.backends.kubernetes.access import check_access
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.manifests.kinds import LIMIT_RANGE, NODE, POD
+from dlrover_nb.core.manifests.kinds import LIMIT_RANGE, NODE, POD, ROLE_BINDING
+from dlrover_nb.core.manifests.rights import USER, binding, role
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec
 from dlrover_nb.core.structs.node_config import NodeConfig
@@ -65,12 +67,13 @@ def pods(api):
 def test_wishes_while_the_api_server_is_away_come_true_when_it_is_back(control_plane, api, backend):
     backend.start_node(config("ps-0"))
     until(lambda: "ps-0" in pods(api))
+    assert backend.capacity() == Capacity(())  # there is no machine here
     control_plane.stop_api()
     try:
         backend.start_node(config("ps-1"))
         until(lambda: "API server" in backend.waiting().get("ps-1", ""))
         backend.stop_node("ps-0")
-        assert backend.capacity() == Capacity(())  # as it was seen: there is no machine here
+        assert backend.capacity() == Capacity(())  # as it was seen
         assert backend.poll() == ()
     finally:
         control_plane.start_api()
@@ -82,7 +85,7 @@ def test_wishes_while_the_api_server_is_away_come_true_when_it_is_back(control_p
 def test_who_may_not_make_pods_is_told_so_and_nothing_is_tried_for_ever(
     control_plane, namespace, monkeypatch
 ):
-    monkeypatch.setattr(module, "FORBIDDEN_S", 0.5)
+    monkeypatch.setattr(refusals, "NEVER_RAN_S", 0.5)
     alice = connect_api(namespace=namespace(control_plane), kubeconfig=control_plane.alice)
     backend = KubernetesBackend(JOB, Site(alice, None, "10.1.2.3:7070"))
     try:
@@ -94,6 +97,68 @@ def test_who_may_not_make_pods_is_told_so_and_nothing_is_tried_for_ever(
         backend.close()
     assert not exited.retryable
     assert "alice may not list pods" in exited.why
+
+
+def run_on_paper(control_plane, api, backend, node):
+    """Let the pod of a node run on a machine of which nobody is behind."""
+    machine(control_plane, "silent")
+    backend.start_node(config(node))
+    until(lambda: pods(api).get(node, {}).get("spec", {}).get("nodeName") == "silent")
+    running = {"phase": "Running", "containerStatuses": [container({"running": {}})]}
+    api.patch(POD, f"conform-0a1b2c3d-{node}", {"status": running}, subresource="status")
+    until(lambda: not backend.waiting())
+
+
+def test_a_role_that_is_deleted_is_waited_for_while_a_node_runs(control_plane, api, monkeypatch):
+    monkeypatch.setattr(refusals, "NEVER_RAN_S", 0.1)
+    monkeypatch.setattr(refusals, "IDLE_S", 0.1)
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.2)
+    monkeypatch.setattr(informer, "REFUSED_PAUSE_S", 0.5)
+    grant(api, USER, "alice")
+    alice = connect_api(namespace=api.namespace, kubeconfig=control_plane.alice)
+    await_rights(alice)
+    backend = KubernetesBackend(JOB, Site(alice, None, "10.1.2.3:7070"))
+    try:
+        run_on_paper(control_plane, api, backend, "ps-0")
+        assert backend.denied() == ""
+        api.delete(ROLE_BINDING, "of-alice")
+        until(lambda: check_access(alice, USER).missing, what="the loss of the rights")
+        backend.start_node(config("ps-1"))
+        until(lambda: "alice may not create pods" in backend.waiting().get("ps-1", ""))
+        n_request = alice.n_request
+        until(lambda: alice.n_request > n_request + 5, what="more tries")
+        assert "restore the Role and the RoleBinding conform-master" in backend.denied()
+        assert backend.poll() == ()
+        api.create(ROLE_BINDING, binding(role("of-alice", USER, namespace=api.namespace), "alice"))
+        until(lambda: "ps-1" in pods(api), what="the pod that was refused")
+        until(lambda: backend.denied() == "", what="the end of the refusals")
+        assert backend.poll() == ()
+    finally:
+        backend.close()
+        core_api(control_plane).delete_node("silent")
+
+
+def test_a_job_of_which_nothing_runs_any_more_fails_with_the_missing_right(control_plane, api, monkeypatch):
+    monkeypatch.setattr(refusals, "IDLE_S", 0.5)
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.2)
+    grant(api, USER, "alice")
+    alice = connect_api(namespace=api.namespace, kubeconfig=control_plane.alice)
+    await_rights(alice)
+    backend = KubernetesBackend(JOB, Site(alice, None, "10.1.2.3:7070"))
+    try:
+        run_on_paper(control_plane, api, backend, "ps-0")
+        api.delete(ROLE_BINDING, "of-alice")
+        until(lambda: check_access(alice, USER).missing, what="the loss of the rights")
+        api.delete(POD, "conform-0a1b2c3d-ps-0", grace_s=0)
+        assert exit_of(backend).node == "ps-0"
+        backend.start_node(config("ps-1"))
+        exited = exit_of(backend)
+        assert (exited.node, exited.retryable) == ("ps-1", False)
+        assert "alice may not" in exited.why
+    finally:
+        monkeypatch.setattr(module, "CLOSE_LIMIT_S", 0.1)
+        backend.close()
+        core_api(control_plane).delete_node("silent")
 
 
 def test_a_limit_of_the_namespace_is_no_reason_to_try_again(api, backend):

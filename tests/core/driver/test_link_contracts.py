@@ -35,6 +35,9 @@ class Api:
         head = {"ownerReferences": [{"uid": "1"}], "creationTimestamp": "2026-01-01T00:00:00Z", "name": "m-1"}
         return type("Listing", (), {"items": [{"metadata": head, "status": status}]})
 
+    def with_short_timeout(self, _limit_s):
+        return self
+
     def proxy(self, _name, _port, path, body, headers, _timeout_s, *, method="POST"):
         at, _, query = path.partition("?")
         environ = {"PATH_INFO": at, "QUERY_STRING": query, "REQUEST_METHOD": method}

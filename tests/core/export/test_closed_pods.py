@@ -1,7 +1,7 @@
 """Every pod of every export meets the standard ``restricted`` of Kubernetes' PodSecurity.
 
-The fields are those of https://kubernetes.io/docs/concepts/security/pod-security-standards/; volumes are the
-user's, so that a ``host_path`` of hers is left as it stands.
+The fields are those of https://kubernetes.io/docs/concepts/security/pod-security-standards/; a ``host_path`` of
+the user's own is left as it stands.
 """
 
 from __future__ import annotations
@@ -34,6 +34,22 @@ def pods_in(document: Any) -> Iterator[dict[str, Any]]:
             yield from pods_in(value)
 
 
+VOLUMES = {
+    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "job"), CASES)
+def test_each_volume_but_a_users_host_path_is_of_a_kind_that_restricted_allows(kind: str, job: str) -> None:
+    for pod in pods_in(EXPORTERS[kind](JOBS[job], PLAN, TOLD, OPTIONS)):
+        own = [volume.keys() - {"name"} for volume in pod.get("volumes", ())]
+        assert all(len(source) == 1 for source in own)
+        assert set().union(*own) - {"hostPath"} <= VOLUMES
+        assert sum("hostPath" in source for source in own) <= sum(
+            bool(volume.host_path) for volume in JOBS[job].kubernetes.volumes
+        )
+
+
 @pytest.mark.parametrize(("kind", "job"), CASES)
 def test_each_pod_is_restricted(kind: str, job: str) -> None:
     pods = list(pods_in(EXPORTERS[kind](JOBS[job], PLAN, TOLD, OPTIONS)))
@@ -44,11 +60,15 @@ def test_each_pod_is_restricted(kind: str, job: str) -> None:
         assert context["runAsUser"] > 0
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        assert not {"sysctls", "seLinuxOptions", "appArmorProfile", "windowsOptions"} & context.keys()
         for container in (*pod["containers"], *pod.get("initContainers", ())):
             own = container["securityContext"]
             assert own["allowPrivilegeEscalation"] is False
             assert own["capabilities"] == {"drop": ["ALL"]}
             assert not own.get("privileged")
+            assert not {"procMount", "seLinuxOptions", "appArmorProfile", "windowsOptions"} & own.keys()
+            assert own.get("runAsUser", 1) > 0
+            assert own.get("runAsNonRoot", True)
             assert all("hostPort" not in port for port in container.get("ports", ()))
 
 

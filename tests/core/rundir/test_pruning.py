@@ -115,6 +115,16 @@ def test_an_old_folder_is_deleted_whole_and_the_others_are_left(jobs: Path) -> N
     assert prune(jobs, NOW_S) == 0
 
 
+def test_folders_of_runs_in_pods_go_too_and_others_with_such_names_stay(jobs: Path) -> None:
+    old = _made(jobs, "old", 1, OLD_S).rename(jobs / "old-0a1b2c3d")
+    rows = jobs / "rows-0a1b2c3d"
+    rows.mkdir()
+    os.utime(rows, (OLD_S, OLD_S))
+    assert prune(jobs, NOW_S) == 1
+    assert not old.exists()
+    assert rows.exists()
+
+
 def test_a_folder_whose_master_lives_or_that_is_written_to_stays(jobs: Path) -> None:
     locked, written = (_made(jobs, job, 1, OLD_S) for job in ("locked", "written"))
     os.utime(written / "journal.jsonl", (NOW_S, NOW_S))

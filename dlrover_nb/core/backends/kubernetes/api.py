@@ -62,6 +62,8 @@ _SILENCE_S = 15.0  # that a server may take to end a watch whose time is over
 _PAGE = 500  # objects to an answer
 _TRIES = 5  # of a create that conflicts with another one on the same quota
 _JSON = ("Content-Type", "application/json")
+_APPLY = ("Content-Type", "application/apply-patch+yaml")  # JSON is YAML
+_DRY = (("dryRun", "All"),)
 _ACCEPT = ("Accept", "application/json")
 
 
@@ -177,8 +179,7 @@ class Api:
                 page = self._page(kind, selector, fields, ("limit", str(_PAGE)), ("continue", more))
             except Gone:  # it took too long: the store has forgotten that version
                 items, page = [], self._page(kind, selector, fields)
-        items += page["items"] or []
-        return Listing(items, page["metadata"]["resourceVersion"])
+        return Listing(items + (page["items"] or []), page["metadata"]["resourceVersion"])
 
     def create(self, kind: Kind, doc: Doc, *, dry_run: bool = False) -> Doc:
         """Create an object and return it as it is stored.
@@ -196,19 +197,21 @@ class Api:
         path = kind.path(self.namespace)
         for left in reversed(range(_TRIES)):
             try:
-                return self._call("POST", asked, _JSON, body=doc, query=_dry(dry_run=dry_run), path=path)
+                return self._call("POST", asked, _JSON, body=doc, query=_DRY if dry_run else (), path=path)
             except Conflict as error:  # two creates at once, and the quota counted the other one
                 if error.reason == "AlreadyExists" or not left:
                     raise
         raise AssertionError("the last try returns or raises")
 
     def patch(self, kind: Kind, name: str, doc: Doc, *, subresource: str = "", form: str = "merge") -> Doc:
-        """Merge fields into an object and return it: None removes one, a list replaces (RFC 7396).
-
-        With the form ``strategic-merge`` parts of a list are merged by their names.
-        """
+        """Merge fields into an object: None removes one; lists replace, or merge (`strategic-merge`)."""
         asked = self._asked("patch", kind, name, subresource)
         return self._call("PATCH", asked, ("Content-Type", f"application/{form}-patch+json"), body=doc)
+
+    def apply(self, kind: Kind, name: str, doc: Doc) -> Doc:
+        """Make an object as `doc` says, also where there is none: a Role can allow that for one name."""
+        query = (("fieldManager", "dlrover-nb"), ("force", "true"))
+        return self._call("PATCH", self._asked("patch", kind, name), _APPLY, body=doc, query=query)
 
     def delete(
         self,
@@ -394,7 +397,3 @@ class Api:
         if answer.stream is None:
             raise error_of(asked, answer.code, answer.body, self.context)
         return answer.stream
-
-
-def _dry(*, dry_run: bool) -> tuple[tuple[str, str], ...]:
-    return (("dryRun", "All"),) if dry_run else ()

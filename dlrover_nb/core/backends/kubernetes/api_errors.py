@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.errors import AwayError, BackendError
 from dlrover_nb.core.manifests.kinds import ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from dlrover_nb.core.manifests.rights import right_to, role_text
 from dlrover_nb.core.structs.call_rights import METHODS, VERBS
@@ -98,7 +98,7 @@ class ApiError(BackendError):
         self.asked = asked
 
 
-class Unreachable(ApiError):  # noqa: N818 - read as a word: `except Unreachable`
+class Unreachable(ApiError, AwayError):  # noqa: N818 - read as a word: `except Unreachable`
     """No usable answer: no connection, no answer in time, or a server that cannot answer now (5xx, 429).
 
     Nothing is known to be wrong with the request; it may be repeated later.

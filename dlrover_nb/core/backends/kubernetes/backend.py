@@ -8,9 +8,8 @@ nodes are not affected.
 All orders are computed from the pods that there are. So a second backend takes over with no more than the
 names of the nodes (`adopt`), and an order that is carried out twice changes nothing.
 
-Where the API server serves ``pods/resize`` (`pod_resizer`), and the master has the right to it, pods are
-resized in place; elsewhere the job's plans replace them, with no step lost. The server is asked once whether
-it does. One that refuses for want of the right is not asked again: each node would be tried in vain.
+Where the API server serves ``pods/resize`` (`pod_sizes`), and the master has the right to it, pods are
+resized in place; elsewhere the job's plans replace them, with no step lost.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     Forbidden,
     NotThere,
     OverQuota,
-    Refused,
     Unauthorized,
     Unreachable,
 )
@@ -38,13 +36,15 @@ from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInform
 from dlrover_nb.core.backends.kubernetes.disruption_budget import DisruptionBudget
 from dlrover_nb.core.backends.kubernetes.informer import Informer
 from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point, Resize
+from dlrover_nb.core.backends.kubernetes.own_secrets import OwnSecrets
 from dlrover_nb.core.backends.kubernetes.pod_reconciler import PodReconciler
-from dlrover_nb.core.backends.kubernetes.pod_resizer import PodResizer
+from dlrover_nb.core.backends.kubernetes.pod_sizes import PodSizes
 from dlrover_nb.core.backends.kubernetes.pod_status import trouble
+from dlrover_nb.core.backends.kubernetes.refusals import Refusals, is_refusal
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
 from dlrover_nb.core.manifests.kinds import EVENT, POD
 from dlrover_nb.core.manifests.parts import JOB_LABEL, NODE_LABEL, RUN_LABEL, owned_by
-from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name, resources
+from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,8 +62,6 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0  # between checks for due work, where nothing changed
 QUOTA_RETRY_S = 15.0  # until a pod is asked for again that a quota had no room for
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0  # before an API server that does not answer is asked again
-FORBIDDEN_S = 20.0  # until a refusal to list pods counts: rights may just have been granted
-FORBIDDEN_TRIES = 3  # an API server that has just started may not know all rights yet
 CLOSE_LIMIT_S = 30.0
 
 
@@ -102,15 +100,14 @@ class KubernetesBackend:
         self._job, self._site = job, site
         self._name = job.spec.name
         self._reconciler, self._lock = PodReconciler(), threading.Lock()
-        self._resizer = PodResizer()
-        self._resizes: bool | None = None  # None: the API server was not asked yet
+        self._sizes = PodSizes(site.api, self._lock)
         self._informer = Informer(site.api, POD, node_selector(self._name, job.run))
         tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
         self._capacity_informer = CapacityInformer(site.api, tenant, job.capacity, self._mine)
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
-        self._n_forbidden = 0
-        self._forbidden_since_s: float | None = None
+        self._refusals, self._n_refused = Refusals(job.spec), 0
         self._budget = site.owner and DisruptionBudget(site.api, job, site.owner)
+        self._secrets, self._has_nodes = site.owner and OwnSecrets(site.api, job), False
         self._closed, self._given_up = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pods-{self._name}", daemon=True)
         self._thread.start()
@@ -145,6 +142,7 @@ class KubernetesBackend:
             pod["metadata"]["ownerReferences"] = owned_by(self._site.owner)
         with self._lock:
             self._reconciler.add_node(config.node, pod)
+            self._has_nodes = True
             self._reconciler.set_master_endpoint(config.master)
         self._wake()
 
@@ -153,6 +151,7 @@ class KubernetesBackend:
         with self._lock:
             names = {node: pod_name(self._name, self._job.run, node) for node in nodes}
             self._reconciler.adopt(names, time.monotonic())
+            self._has_nodes = bool(names)
         self._wake()
 
     def set_master_endpoint(self, endpoint: str) -> None:
@@ -165,23 +164,23 @@ class KubernetesBackend:
         """Stop a node's pod."""
         with self._lock:
             self._reconciler.remove_node(node)
-            self._resizer.forget(node)
+            self._sizes.resizer.forget(node)
         self._wake()
 
     def resizes_in_place(self) -> bool | None:
         """Return whether the API server resizes pods for this master; None: it was not asked yet."""
-        return self._resizes
+        return self._sizes.is_offered
 
     def resize_node(self, node: str, need: Need) -> None:
         """Desire another size of a node's pod."""
         with self._lock:
-            self._resizer.want(node, pod_name(self._name, self._job.run, node), need)
+            self._sizes.resizer.want(node, pod_name(self._name, self._job.run, node), need)
         self._wake()
 
     def allotted(self) -> tuple[NodeAllotted, ...]:
         """Return the nodes that were resized, or why they were not."""
         with self._lock:
-            return self._resizer.told()
+            return self._sizes.resizer.told()
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes that ended."""
@@ -192,6 +191,11 @@ class KubernetesBackend:
         """Return the nodes that wait for a machine, an image or quota, and the cluster's reason."""
         with self._lock:
             return self._reconciler.waiting(time.monotonic())
+
+    def denied(self) -> str:
+        """Return which right of the job's account is missing now, and what to do; empty: none."""
+        with self._lock:
+            return self._refusals.now(time.monotonic())
 
     def close(self) -> None:
         """Delete all pods of the run and wait until none runs."""
@@ -216,8 +220,9 @@ class KubernetesBackend:
         while not (self._given_up.is_set() or self._is_over()):
             self._informer.changed.wait(LOOK_EVERY_S)
             self._informer.changed.clear()
+            self._check_rights()
             if self._informer.is_synced:
-                self._find_out()
+                self._sizes.find_out()
                 self._bring()
                 if self._budget and not self._closed.is_set():
                     self._budget.follow(self._informer.items().values(), time.monotonic())
@@ -234,7 +239,9 @@ class KubernetesBackend:
         """Carry out due orders; failed ones are due again."""
         with self._lock:
             pods, at_s = self._informer.items(), time.monotonic()
-            actions = (*self._reconciler.reconcile(pods, at_s), *self._resizer.reconcile(pods, at_s))
+            actions = (*self._reconciler.reconcile(pods, at_s), *self._sizes.resizer.reconcile(pods, at_s))
+        if self._secrets and self._has_nodes and not self._closed.is_set():
+            self._secrets.follow(at_s, makes_pods=any(isinstance(action, Create) for action in actions))
         for action in actions:
             try:
                 if not self._do(action):
@@ -242,6 +249,8 @@ class KubernetesBackend:
             except (Unreachable, Unauthorized) as error:
                 self._back_off(action, error)
                 return
+            except Forbidden as error:
+                self._refused(type(action).__name__, error)
             except ApiError as error:
                 logger.warning("job %s: %s", self._name, error)
         if actions:
@@ -256,7 +265,7 @@ class KubernetesBackend:
             case Delete(pod, uid, grace_s):
                 api.delete(POD, pod, grace_s=grace_s, uid=uid)
             case Resize():
-                self._resize(action)
+                self._sizes.send(action)
             case Point(pod, endpoint):
                 api.patch(POD, pod, {"metadata": {"annotations": {MASTER_NOTE: endpoint}}})
             case LookFor(node, pod):
@@ -282,31 +291,11 @@ class KubernetesBackend:
         except ApiError as error:
             self._refuse(order.node, str(error))
             return True
-        self._n_forbidden = 0
+        self._n_refused = 0
         with self._lock:
+            self._refusals.allowed(Create.__name__)
             self._reconciler.pod_created(order.node, time.monotonic())
         return True
-
-    def _find_out(self) -> None:
-        """Ask once whether pods can be resized; a server that does not answer is asked again."""
-        if self._resizes is None:
-            try:
-                self._resizes = self._site.api.has(POD, subresource="resize")
-            except ApiError as error:
-                self._resizes = None if isinstance(error, Unreachable | Unauthorized) else False
-
-    def _resize(self, order: Resize) -> None:
-        container = {"name": order.container, "resources": resources(order.cpu, order.memory_mib)}
-        patch = {"spec": {"containers": [container]}}
-        try:
-            self._site.api.patch(POD, order.pod, patch, subresource="resize", form="strategic-merge")
-        except Forbidden as error:
-            self._resizes = False
-            with self._lock:
-                self._resizer.refuse_all(str(error))
-        except (NotThere, Refused) as error:
-            with self._lock:
-                self._resizer.refuse(order.node, str(error))
 
     def _is_there(self, order: Create, error: Conflict) -> bool:
         """Check whether a pod of that name is ours: created by an earlier try whose answer was lost."""
@@ -325,12 +314,24 @@ class KubernetesBackend:
         return True
 
     def _forbidden(self, order: Create, error: Forbidden) -> bool:
-        self._n_forbidden += 1
-        if self._n_forbidden < FORBIDDEN_TRIES:
-            self._hold(order.node, str(error), FIRST_PAUSE_S * 2**self._n_forbidden)
-            return False
-        self._refuse(order.node, str(error))
-        return True
+        """Wait for the right, which may just have been granted, or taken away by mistake; see `Refusals`."""
+        why, is_over = self._refused(Create.__name__, error)
+        if is_over:
+            self._refuse(order.node, why)
+            return True
+        self._hold(order.node, why, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._n_refused))
+        self._n_refused += 1
+        return False
+
+    def _refused(self, what: str, error: BackendError) -> tuple[str, bool]:
+        """Note a refusal; return what is missing, and whether that is the end of the job."""
+        with self._lock:
+            before, now_s = self._refusals.now(time.monotonic()), time.monotonic()
+            why = self._refusals.refused(what, error, now_s)
+            is_over = self._refusals.end_job(now_s, runs=self._reconciler.runs())
+        if why not in before:
+            logger.warning("job %s: %s", self._name, why)
+        return why, is_over
 
     def _look_for(self, node: str, pod: str) -> None:
         try:
@@ -367,23 +368,22 @@ class KubernetesBackend:
         longest_s = FIRST_PAUSE_S if self._closed.is_set() else longer_s
         self._given_up.wait(self._chance.uniform(0.5, 1.0) * longest_s)
 
-    def _check_silent_nodes(self) -> None:
-        """Report why desired nodes wait while pods cannot be listed.
-
-        Without the right to list pods no job can run, so the nodes end after a while of refusals.
-        """
-        error, now_s = self._informer.error, time.monotonic()
-        if error is None:
-            return
-        if not isinstance(error, Forbidden):
-            self._forbidden_since_s = None
-        elif self._forbidden_since_s is None:
-            self._forbidden_since_s = now_s
-        elif now_s >= self._forbidden_since_s + FORBIDDEN_S:
+    def _check_rights(self) -> None:
+        """Note whether pods may be followed; a job none of whose pods runs cannot go on for long without."""
+        error = self._informer.error
+        if error is None or not is_refusal(error):
             with self._lock:
-                self._reconciler.refuse_all_pods(str(error))
+                self._refusals.allowed(POD.plural)
             return
-        self._hold("", str(error), 0.0)
+        why, is_over = self._refused(POD.plural, error)
+        if is_over:
+            with self._lock:
+                self._reconciler.refuse_all_pods(why)
+
+    def _check_silent_nodes(self) -> None:
+        """Report why desired nodes wait while pods cannot be listed."""
+        if (error := self._informer.error) is not None:
+            self._hold("", self.denied() or str(error), 0.0)
 
     def _mine(self) -> tuple[Doc, ...] | None:
         return tuple(self._informer.items().values()) if self._informer.is_synced else None

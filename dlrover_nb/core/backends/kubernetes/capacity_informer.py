@@ -63,6 +63,7 @@ class CapacityInformer:
         self._api, self._tenant, self._fallback, self._mine = api, tenant, fallback, mine
         self._everywhere = api.within("")
         self._not_before_s: dict[str, float] = {}
+        self._listed_s: dict[str, float] = {}
         self._seen: ClusterCapacity | None = None
         self._error: BackendError | None = None
         self._first, self._closed = threading.Event(), threading.Event()
@@ -111,12 +112,22 @@ class CapacityInformer:
         return Looked(nodes, self._list(self._api, QUOTA) or (), pods)
 
     def _list(self, api: Api, kind: Kind, *, fields: str = "") -> tuple[Doc, ...] | None:
-        """Return all objects of a kind; None: listing them is forbidden."""
+        """Return all objects of a kind; None: listing them is forbidden.
+
+        Raises
+        ------
+        BackendError
+            When a list fails, or was allowed until now: what it told last is kept for a while.
+        """
         now_s = time.monotonic()
         if now_s < self._not_before_s.get(kind.plural, 0.0):
             return None
         try:
-            return tuple(api.list(kind, fields=fields).items)
+            found = tuple(api.list(kind, fields=fields).items)
         except Forbidden:
+            if now_s < self._listed_s.get(kind.plural, float("-inf")) + FORBIDDEN_S:
+                raise
             self._not_before_s[kind.plural] = now_s + FORBIDDEN_S
             return None
+        self._listed_s[kind.plural] = now_s
+        return found

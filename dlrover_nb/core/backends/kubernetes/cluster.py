@@ -33,6 +33,7 @@ from dlrover_nb.core.backends.kubernetes.master_status import (
     has_begun,
     master_status,
 )
+from dlrover_nb.core.backends.kubernetes.strays import left_on_volume, remove_all, strays
 from dlrover_nb.core.backends.kubernetes.submission import (
     create,
     delete_job,
@@ -50,6 +51,7 @@ from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundErro
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, NODE, OWNERS, POD, QUOTA
 from dlrover_nb.core.manifests.objects import OWNER_NOTE
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
+from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.default_bounds import completed
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+CONNECT_LIMIT_S = 3.0  # for the first answer of an API server
 ANSWER_LIMIT_S = 2.0  # a training master answers in milliseconds
 N_AT_ONCE = 16
 
@@ -169,15 +172,39 @@ class KubernetesCluster:
 
     def delete(self, name: str, *, force: bool = False) -> str:
         """Delete a job with all its objects; see `Cluster.delete`."""
-        document = self._job(name)
+        try:
+            document = self._job(name)
+        except NotFoundError:
+            return self._delete_strays(name, force=force)
         if not force and not (phase := self._phase(document)).is_final:  # a broken job can be forced
             raise InvalidValueError(still_runs(name, phase))
         pods = self.api.list(POD, selector=f"{JOB_LABEL}={name}").items
         delete_job(self.api, document)
-        return (
+        done = (
             f"job {name} is deleted from namespace {self.api.namespace}, and with it {len(pods)} pod(s) and "
             "its Secrets, service account and last snapshot; the cluster removes them within a minute"
         )
+        return "; ".join(
+            filter(None, (done, left_on_volume(document, run_of(document)), self._left(name, force=force)))
+        )
+
+    def _left(self, name: str, *, force: bool) -> str:
+        """Return what became of the pods of earlier runs."""
+        left = strays(self.api, name)
+        if left and not force:
+            return f"{len(left)} pod(s) of an earlier run still run; delete {name} --force ends them"
+        return remove_all(self.api, name) if left else ""
+
+    def _delete_strays(self, name: str, *, force: bool) -> str:
+        """Delete what a job left whose Job is gone; raises the error of a job that is not there."""
+        left = strays(self.api, name)
+        if not left:
+            self._job(name)
+        if not force:
+            raise InvalidValueError(
+                f"{len(left)} pod(s) of job {name} still run without its Job; delete {name} --force ends them"
+            )
+        return remove_all(self.api, name)
 
     def shutdown(self, *, force: bool = False) -> str:
         """Close connections; the cluster itself is never ours."""
@@ -197,11 +224,14 @@ class KubernetesCluster:
         try:
             return self._link(job).snapshot().phase
         except SecretGoneError:
-            if has_begun(job) and end_of_job(job) is None:
+            if end_of_job(job) is None and (has_begun(job) or self._has_nodes(job)):
                 raise
         except (NotThere, NotFoundError):
             pass
         return JobPhase.FAILED  # its submission was never completed
+
+    def _has_nodes(self, job: Doc) -> bool:
+        return bool(self.api.list(POD, selector=node_selector(name_of(job), run_of(job))).items)
 
     def _offer(self) -> str:
         try:
@@ -285,9 +315,10 @@ class KubernetesCluster:
 
     def _link(self, document: Doc) -> KubernetesLink:
         name, run = name_of(document), run_of(document)
-        if (name, run) not in self._links:
-            self._links[name, run] = link_of(self.api, document)
-        return self._links[name, run]
+        link = self._links.get((name, run)) or link_of(self.api, document)
+        if link.lasts:
+            self._links[name, run] = link
+        return link
 
     def _job(self, name: str) -> Doc:
         for kind in OWNERS.values():
@@ -315,7 +346,7 @@ def connect_kubernetes(context: str | None = None, namespace: str | None = None)
         When there is no configuration, or the API server does not answer or rejects the user.
     """
     api = connect_api(context, namespace)
-    api.version()
+    api.with_short_timeout(CONNECT_LIMIT_S).version()
     return KubernetesCluster(api)
 
 

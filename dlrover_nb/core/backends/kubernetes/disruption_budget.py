@@ -8,7 +8,8 @@ One that is being deleted counts beside its successor until it has ended: while 
 may go. Then the next one may at once.
 
 A budget is no condition of a job: without the right to it, on a server that has none, or when somebody
-deletes it to get a machine free, the job goes on without, and says so once.
+deletes it to get a machine free, the job goes on without, and says so once. A right that was there before is
+waited for.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Conflict, Unauthorized, Unreachable
+from dlrover_nb.core.backends.kubernetes.api_errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Unauthorized,
+    Unreachable,
+)
 from dlrover_nb.core.manifests.budget import budget
 from dlrover_nb.core.manifests.kinds import BUDGET, BUDGET_1_20
 from dlrover_nb.core.manifests.objects import with_owner
@@ -84,6 +91,8 @@ class DisruptionBudget:
         except (Unreachable, Unauthorized) as error:
             logger.debug("job %s: its disruption budget is written later: %s", self._name, error)
         except ApiError as error:
+            if isinstance(error, Forbidden) and self._n_told is not None:
+                return  # the right was there before, and may come back
             self._is_off = True
             logger.info("job %s: a drain may evict several of its pods at once: %s", self._name, error)
         else:

@@ -9,6 +9,7 @@ the ElasticJob.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -16,17 +17,23 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.kubernetes.api_errors import Conflict, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.elastic_desired import elastic_job
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.manifests.kinds import CRD, ELASTIC_JOB, SCALE_PLAN
+from dlrover_nb.core.export.own_elasticjob import MASTER, NEEDS
+from dlrover_nb.core.manifests.kinds import CRD, DEPLOYMENT, ELASTIC_JOB, SCALE_PLAN
 from dlrover_nb.core.manifests.parts import JOB_LABEL
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.kubernetes import AUTO, DLROVER, NONE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.pods import PodJob
 
+_OPERATOR_IMAGE = re.compile(r"elasticjob-controller|dlrover")
+_RELEASE = re.compile(r":\D*(\d+)\.(\d+)\.(\d+)[^/]*$")
+FIRST_WITH_COMMAND = (0, 5, 0)
 _SWITCH = "enableElasticScheduling"  # of the older schema alone
 _DEFINITION = f"{ELASTIC_JOB.plural}.{ELASTIC_JOB.group}"
 NO_OPERATOR = (
@@ -63,6 +70,34 @@ def operator_facts(api: Api) -> tuple[tuple[str, str], ...]:
         return ()
     plans = "takes ScalePlans" if api.has(SCALE_PLAN) else "takes no ScalePlans"
     return (("DLRover's operator", f"is installed and {plans}; export --kind {kind} fits it"),)
+
+
+def operator_version(api: Api) -> tuple[int, ...]:
+    """Return the release of DLRover's operator, by the tag of its image; empty: it is not known.
+
+    Its Deployment is in any namespace, which few users may read, and its tag may name no release.
+    """
+    try:
+        found = api.within("").list(DEPLOYMENT).items
+    except (Forbidden, NotThere):
+        return ()
+    containers = [c for each in found for c in each["spec"]["template"]["spec"]["containers"]]
+    tags = [_RELEASE.search(c["image"]) for c in containers if _OPERATOR_IMAGE.search(c["image"])]
+    return min((tuple(map(int, tag.groups())) for tag in tags if tag), default=())
+
+
+def why_no_export(api: Api, documents: Iterable[Doc]) -> str:
+    """Return why the cluster's operator cannot run documents; empty: it can, or its release is not known."""
+    masters = [each for each in documents if MASTER in (each.get("spec") or {}).get("replicaSpecs", {})]
+    if not masters or not api.has(ELASTIC_JOB):
+        return ""
+    version = operator_version(api)
+    if not version or version >= FIRST_WITH_COMMAND:
+        return ""
+    return (
+        f"it needs {NEEDS}; this cluster has {'.'.join(map(str, version))}. Use --kind pods, which needs no "
+        "operator, or name the --namespace of another cluster"
+    )
 
 
 def create(api: Api, job: PodJob, owner: Doc) -> Doc:

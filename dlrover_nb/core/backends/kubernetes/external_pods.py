@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Unauthorized, Unreachable
+from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, Unauthorized, Unreachable
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
 from dlrover_nb.core.backends.kubernetes.external_logs import PodLogs
 from dlrover_nb.core.backends.kubernetes.pod_status import Ended, Running, pod_status
@@ -86,6 +86,8 @@ class ExternalPods(KubernetesBackend):
             self._write_texts()
         except (Unreachable, Unauthorized) as error:
             logger.debug("job %s: pods get their peers' addresses later: %s", self._name, error)
+        except Forbidden as error:
+            self._refused(CLUSTER_NOTE, error)
         except ApiError as error:
             logger.warning("job %s: a pod did not get the addresses of its peers: %s", self._name, error)
 
@@ -98,8 +100,8 @@ class ExternalPods(KubernetesBackend):
             text = texts.get(node, known)
             if text != known and now_s >= self._told_at_s.get((node, text), float("-inf")) + AGAIN_S:
                 name = pod["metadata"]["name"]
-                self._site.api.patch(POD, name, {"metadata": {"annotations": {CLUSTER_NOTE: text}}})
                 self._told_at_s[node, text] = now_s
+                self._site.api.patch(POD, name, {"metadata": {"annotations": {CLUSTER_NOTE: text}}})
 
     def _pods(self) -> dict[str, Doc]:
         """Return the run's pods by node."""

@@ -19,6 +19,7 @@ from dlrover_nb.core.manifests.pods import check_selector, node_selector
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Doc, Kind
+    from dlrover_nb.core.structs.questions import LogLine
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 
@@ -51,13 +52,13 @@ def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str, kind: Kind = JO
             api.delete(POD, pod["metadata"]["name"])
 
 
-def leave_end(api: Api, last: JobSnapshot, *, run: str, owner: Doc) -> None:
-    """Save a job's last snapshot in the cluster, owned by its Job.
+def leave_end(api: Api, last: JobSnapshot, *, run: str, owner: Doc, lines: tuple[LogLine, ...] = ()) -> None:
+    """Save a job's last snapshot, and the last lines of its nodes, in the cluster, owned by its Job.
 
     An existing one is overwritten, since a master may not delete it: it is of an earlier run that is being
     deleted, or of a try whose answer was lost.
     """
-    end = with_owner(end_document(last, run=run, namespace=api.namespace), owner)
+    end = with_owner(end_document(last, run=run, namespace=api.namespace, lines=lines), owner)
     try:
         api.create(CONFIG_MAP, end)
     except Conflict:

@@ -1,7 +1,8 @@
 """Snapshots of jobs whose master does not run: the last one, in a ConfigMap, or one made without it.
 
-A ConfigMap holds 1 MiB, so the snapshot is packed (`core.driver.finished_job`). More people may read
-ConfigMaps than Secrets, so it holds no secret.
+A ConfigMap holds 1 MiB, so the snapshot is packed (`core.driver.finished_job`). The last lines of the nodes
+are beside it: their pods are deleted at the end, and the run folder is where no client reads it. More people
+may read ConfigMaps than Secrets, so it holds no secret; whoever reads them may read logs too (`rights`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,15 @@ import base64
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.client.calls import Lines
 from dlrover_nb.core.codec import with_texts
-from dlrover_nb.core.driver.finished_job import pack_snapshot, unpack_snapshot
+from dlrover_nb.core.driver.finished_job import (
+    FinishedJob,
+    pack_lines,
+    pack_snapshot,
+    unpack_lines,
+    unpack_snapshot,
+)
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.manifests.parts import end_name, labels
 from dlrover_nb.core.redaction import Redactor
@@ -25,9 +33,11 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.job import JobPhase
     from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.questions import LogLine
 
-MOST_BYTES = 900 << 10  # of a packed snapshot, so that it fits with its ConfigMap's other fields
-KEY = "snapshot"
+MOST_BYTES = 800 << 10  # of a packed snapshot, so that it fits with its ConfigMap's other fields
+MOST_LOG_BYTES = 150 << 10
+KEY, LOGS_KEY = "snapshot", "logs"
 
 
 def without_master(
@@ -69,15 +79,21 @@ def without_master(
     )
 
 
-def end_document(snapshot: JobSnapshot, *, run: str, namespace: str) -> dict[str, Any]:
-    """Return the ConfigMap that keeps a job's last snapshot."""
+def end_document(
+    snapshot: JobSnapshot, *, run: str, namespace: str, lines: tuple[LogLine, ...] = ()
+) -> dict[str, Any]:
+    """Return the ConfigMap that keeps a job's last snapshot, and the last lines of its nodes."""
     name = snapshot.spec.name
-    packed = pack_snapshot(_without_secrets(snapshot), most_bytes=MOST_BYTES)
+    kept = with_texts(Lines(lines), Redactor(secret_values(snapshot.spec)).within).lines
+    packed = {
+        KEY: pack_snapshot(_without_secrets(snapshot), most_bytes=MOST_BYTES),
+        LOGS_KEY: pack_lines(kept, most_bytes=MOST_LOG_BYTES),
+    }
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": end_name(name), "namespace": namespace, "labels": labels(name, run)},
-        "binaryData": {KEY: base64.b64encode(packed).decode()},
+        "binaryData": {key: base64.b64encode(data).decode() for key, data in packed.items()},
     }
 
 
@@ -99,3 +115,18 @@ def end_of(document: Mapping[str, Any]) -> JobSnapshot:
     except (KeyError, TypeError, ValueError, WireError) as error:
         name = document.get("metadata", {}).get("name", "")
         raise WireError(f"ConfigMap {name} holds no snapshot of a job: {error}") from error
+
+
+def finished(document: Mapping[str, Any]) -> FinishedJob:
+    """Return the ended job that a ConfigMap keeps; one of an earlier release keeps no lines.
+
+    Raises
+    ------
+    WireError
+        As `end_of`.
+    """
+    lines = (document.get("binaryData") or {}).get(LOGS_KEY)
+    try:
+        return FinishedJob(end_of(document), unpack_lines(base64.b64decode(lines)) if lines else ())
+    except ValueError as error:
+        raise WireError(f"the log lines of an ended job cannot be read: {error}") from error

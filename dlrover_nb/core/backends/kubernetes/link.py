@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden, NotThere, PodAnswered, Unreachable
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
+from dlrover_nb.core.backends.kubernetes.elastic import why_no_export
 from dlrover_nb.core.backends.kubernetes.halt import halt
-from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of, without_master
+from dlrover_nb.core.backends.kubernetes.last_snapshot import finished, without_master
 from dlrover_nb.core.backends.kubernetes.master_door import MasterDoor
 from dlrover_nb.core.backends.kubernetes.master_status import (
     Answering,
     Beginning,
     Over,
     Replaced,
+    has_begun,
     master_status,
     why_not_made,
 )
@@ -72,7 +74,9 @@ if TYPE_CHECKING:
 
 CALL_LIMIT_S = 20.0
 VIEW_BACK_S = 5.0  # as BACK_LIMIT_S, for views: they soon show an unreachable master, and retry
-KNOWN_LIMIT_S = 5.0  # for a snapshot from the pod that answered last: it may be gone with its machine
+# An API server that is away is told within 5 s: a snapshot asks the pod that answered last, which may be gone
+# with its machine, and then the API server, both within these limits. A master may take longer to answer.
+KNOWN_LIMIT_S, FIND_LIMIT_S, AWAY_S = 2.0, 2.0, 2.5
 VIEW_LIMIT_S = 10.0  # for one answer to a view: a master short of cores takes seconds
 MODEL_LIMIT_S = 120.0  # for the largest model that is sent
 BACK_LIMIT_S = 60.0  # for a master that restarts (a pod, its imports, its journal), or for the API server
@@ -113,12 +117,13 @@ class KubernetesLink(CallLink):
         self._is_patient = True  # a view shows what the master does instead
         self._ended: CallHandler | None = None
         self._since_s = time.time()
+        self.lasts = True  # False: the same client may get a stronger link soon
 
     @classmethod
-    def of_viewer(cls, api: Api, job: PodJob, view: str) -> KubernetesLink:
-        """Return the link of a client that may not read the Secret, with the token that shows the job."""
+    def of_viewer(cls, api: Api, job: PodJob, view: str, *, lasts: bool = True) -> KubernetesLink:
+        """Return the link of a client that cannot read the Secret, with the token that shows the job."""
         link = cls(api, job)
-        link._door = MasterDoor("", view)
+        link._door, link.lasts = MasterDoor("", view), lasts
         return link
 
     def with_short_timeout(self) -> KubernetesLink:
@@ -138,6 +143,15 @@ class KubernetesLink(CallLink):
     def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
         """Return what the API server would do with documents."""
         return judge(self._api, documents)
+
+    @property
+    def namespace(self) -> str:
+        """The job's namespace, to which its exports go."""
+        return self._api.namespace
+
+    def why_no_export(self, documents: Iterable[Doc]) -> str:
+        """Return why this cluster cannot run documents; empty: nothing is known against them."""
+        return why_no_export(self._api, documents)
 
     def send(self, call: Call) -> Answer:
         """Send a call; before the master has begun, answer locally where possible."""
@@ -179,12 +193,14 @@ class KubernetesLink(CallLink):
 
         A master that continues the job has carried out nothing: each call is sent again while it gets on.
         """
-        end_s, told = self._monotonic() + (0.0 if isinstance(call, ONCE) else self._back_limit_s), ""
+        began_s, told = self._monotonic(), ""
+        end_s = began_s + (0.0 if isinstance(call, ONCE) else self._back_limit_s)
         while True:
             try:
                 answer = self._ask_once(call, limit_s)
-            except Unreachable:
-                if self._monotonic() >= end_s:
+            except Unreachable as error:
+                is_away = isinstance(call, AskSnapshot) and not error.status
+                if self._monotonic() >= (min(end_s, began_s + AWAY_S) if is_away else end_s):
                     raise
             else:
                 may_wait = isinstance(answer, NotBegun) and answer.is_resuming and self._is_patient
@@ -236,20 +252,21 @@ class KubernetesLink(CallLink):
     def _find(self, call: Call) -> str | Answer:
         """Return the master's pod, or a local answer in its place."""
         selector = f"{JOB_LABEL}={self._name},{ROLE_LABEL}={MASTER_ROLE}"
+        api = self._api.with_short_timeout(FIND_LIMIT_S) if isinstance(call, AskSnapshot) else self._api
         try:
-            job = self._api.get(OWNERS[self._job.owner], self._name)
+            job = api.get(OWNERS[self._job.owner], self._name)
         except NotThere as error:
             raise NotFoundError(
                 f"job {self._name} was deleted from namespace {self._api.namespace}; submit it again"
             ) from error
-        pods = self._api.list(POD, selector=selector).items
+        pods = api.list(POD, selector=selector).items
         match master_status(job, pods, run=self._job.run):
             case Answering(pod):
                 return pod
             case Beginning(why):
                 return NotBegun(why if pods else self._why_not_made(job) or why)
             case Over(why):
-                self._ended = CallHandler(FinishedJob(self._last_snapshot(why)))
+                self._ended = CallHandler(self._finished(why))
                 return self._ended.answer(call)
             case Replaced():
                 raise NotFoundError(
@@ -263,16 +280,16 @@ class KubernetesLink(CallLink):
         except Forbidden:
             return ""
 
-    def _last_snapshot(self, why: str) -> JobSnapshot:
-        """Return the snapshot that this run left; one of an earlier run may not be deleted yet."""
+    def _finished(self, why: str) -> FinishedJob:
+        """Return what this run left; what an earlier run left may not be deleted yet."""
         with contextlib.suppress(NotThere):
             end = self._api.get(CONFIG_MAP, end_name(self._name))
             if run_of(end) == self._job.run:
-                return end_of(end)
+                return finished(end)
         if self._reply is not None and self._reply.snapshot.phase.is_final:
-            return self._reply.snapshot
+            return FinishedJob(self._reply.snapshot)
         message = f"its master failed: {why}" if why else "its master recorded no reason for its end"
-        return self._without_master(JobPhase.FAILED, message)
+        return FinishedJob(self._without_master(JobPhase.FAILED, message))
 
     def _without_master(self, phase: JobPhase, why: str) -> JobSnapshot:
         return without_master(self._job, phase, why, at_s=time.time(), started_at_s=self._since_s)
@@ -297,7 +314,8 @@ class SecretGoneError(BackendError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"the Secret {secret_name(name)} of job {name} is gone, without which nobody can ask its master; "
-            f"a job that trains goes on until a node of it must start. delete {name} --force ends it"
+            "the master of a job that trains restores it within two minutes, if its account may: try again "
+            f"then, or end the job with delete {name} --force"
         )
 
 
@@ -325,6 +343,8 @@ def read_job(api: Api, name: str) -> PodJob:
 def link_of(api: Api, owner: Doc) -> KubernetesLink:
     """Return the link to the job of a Job or an ElasticJob, with as many rights as this user may read tokens.
 
+    Until the master of a running job has restored its Secret, the job can be viewed.
+
     Raises
     ------
     NotFoundError
@@ -336,10 +356,11 @@ def link_of(api: Api, owner: Doc) -> KubernetesLink:
     name, notes = owner["metadata"]["name"], owner["metadata"].get("annotations") or {}
     try:
         job = read_job(api, name)
-    except Forbidden:
-        if VIEW_NOTE not in notes:
+    except (Forbidden, SecretGoneError) as error:
+        is_restored = isinstance(error, SecretGoneError) and has_begun(owner)
+        if VIEW_NOTE not in notes or not (is_restored or isinstance(error, Forbidden)):
             raise
-        return KubernetesLink.of_viewer(api, as_seen(owner), notes[VIEW_NOTE])
+        return KubernetesLink.of_viewer(api, as_seen(owner), notes[VIEW_NOTE], lasts=not is_restored)
     if job.run != run_of(owner):
         raise NotFoundError(f"job {name} was submitted again just now; attach {name} again")
     return KubernetesLink(api, job)

@@ -27,8 +27,15 @@ from typing import TYPE_CHECKING
 
 from waitress.server import create_server
 
+from dlrover_nb.core.backends.kubernetes import strays
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, NotThere, Unreachable
+from dlrover_nb.core.backends.kubernetes.api_errors import (
+    ApiError,
+    Forbidden,
+    NotThere,
+    Unauthorized,
+    Unreachable,
+)
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
 from dlrover_nb.core.backends.kubernetes.code_check import checked_in_pod, runs_user_code
 from dlrover_nb.core.backends.kubernetes.external_pods import ExternalPods
@@ -48,6 +55,8 @@ from dlrover_nb.core.manifests.parts import end_name, is_operated, report_token,
 from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.rundir import job_file
+from dlrover_nb.core.rundir.node_logs import left_lines
+from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.pod import read_pod_job
 from dlrover_nb.core.runtime.pod_staging import receive
@@ -68,7 +77,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-END_EVERY_S = 5.0  # between tries to save the last snapshot, while the API server is unreachable
+END_EVERY_S = 5.0  # between tries to save the last snapshot, while the API server is away, or refuses it
 END_TRIES = 120
 LOST = (
     "the pod of the job's master was lost, and with it the run folder; mount a volume that outlives pods at "
@@ -130,6 +139,9 @@ class PodMaster:
                 raise
             return self._failed(no_state(error, os.getuid()), owner)
         self._service.serve(driver)
+        if self._job.spec.kubernetes.keeps_state:
+            jobs = self._folder.parent
+            threading.Thread(target=prune, args=(jobs, time.time()), name="prune", daemon=True).start()
         self._note_begin(owner)
         follower = PlanFollower(self._job, self._api, driver) if self._owner is ELASTIC_JOB else None
         try:
@@ -143,6 +155,7 @@ class PodMaster:
         history = None if os.environ.get(HISTORY_VAR) else f"sqlite:///{self._folder / 'history.db'}"
         site = Site(self._api, owner, f"{_host(self._ip)}:{WIRE_PORT}")
         is_known = (self._folder / job_file.JOB).exists()
+        self._remove_other_runs(owner)
         if is_known:
             logger.info("a master of job %s ran before: this one continues", self._name)
         else:
@@ -186,6 +199,13 @@ class PodMaster:
             driver = external_job.resume(pods, around) if is_known else external_job.begin(spec, pods, around)
         self._service.take_reports(report_token(self._job), reports.put)
         return driver
+
+    def _remove_other_runs(self, owner: Doc) -> None:
+        """Remove what trains of an earlier run; where an operator makes the pods, they are not this Job's."""
+        if is_operated(self._job.spec):
+            return
+        if n_pod := strays.remove(self._api, self._name, uid=owner["metadata"]["uid"]):
+            logger.warning("job %s: %d pods of an earlier run are removed", self._name, n_pod)
 
     def _check_first(self, owner: Doc) -> None:
         """Refuse to begin a job that had begun: its run folder is lost."""
@@ -247,11 +267,12 @@ class PodMaster:
         return int(self._owner is ELASTIC_JOB and last.phase is JobPhase.FAILED)
 
     def _leave_end(self, last: JobSnapshot, owner: Doc) -> None:
-        """Save the last snapshot in the cluster."""
+        """Save the last snapshot in the cluster, with the last lines of the nodes."""
+        lines = left_lines(self._folder)
         for _ in range(END_TRIES):
             try:
-                leave_end(self._api, last, run=self._job.run, owner=owner)
-            except Unreachable as error:
+                leave_end(self._api, last, run=self._job.run, owner=owner, lines=lines)
+            except (Unreachable, Forbidden, Unauthorized) as error:  # a right may come back too
                 logger.warning("reporting the end of job %s again: %s", self._name, error)
                 time.sleep(END_EVERY_S)
             except ApiError as error:

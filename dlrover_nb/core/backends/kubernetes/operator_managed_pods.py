@@ -15,13 +15,14 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Conflict, Unreachable
+from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Conflict, Forbidden, Unreachable
 from dlrover_nb.core.backends.kubernetes.capacity import Tenant
 from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
 from dlrover_nb.core.backends.kubernetes.elastic_desired import asked_of, latest, numbered, scale_plan
 from dlrover_nb.core.backends.kubernetes.elastic_observed import JOB_LABEL, Applied, applied, node_name, view
 from dlrover_nb.core.backends.kubernetes.external_logs import PodLogs
 from dlrover_nb.core.backends.kubernetes.informer import Informer
+from dlrover_nb.core.backends.kubernetes.refusals import is_refusal, needed
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.external import OperatorManagedJob
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN, Doc
@@ -77,6 +78,7 @@ class OperatorManagedPods:
         self._pod_logs = PodLogs(api)
         self._wish: tuple[ResourcePlan, str] | None = None
         self._refused: tuple[ResourcePlan, str] | None = None
+        self._denied = ""
         self._told: dict[str, str] = {}  # by uid of a pod: what its annotation was set to
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"operated-{self._name}", daemon=True)
@@ -122,6 +124,12 @@ class OperatorManagedPods:
         seen = self.observed()
         nodes = seen.nodes if seen else ()
         return {node.id: node.waits_for for node in nodes if node.waits_for}
+
+    def denied(self) -> str:
+        """Return which right of the job's account is missing now, and what to do; empty: none."""
+        errors = (each.error for each in (self._jobs, self._pods_seen, self._scales) if each is not None)
+        refused = (needed(self._job.spec, error) for error in errors if error and is_refusal(error))
+        return next(refused, self._denied)
 
     def follow_logs(self, since_ns: Mapping[str, int]) -> None:
         """Begin to read what the pods' programs write."""
@@ -178,8 +186,11 @@ class OperatorManagedPods:
             try:
                 self._update_pods()
                 self._ask()
+                self._denied = ""
             except Unreachable as error:
                 logger.debug("job %s: later, for now: %s", self._name, error)
+            except Forbidden as error:  # the programs need no rights of ours: it is tried again
+                self._denied = needed(self._job.spec, error)
             except ApiError as error:
                 logger.warning("job %s: %s", self._name, error)
 
@@ -216,7 +227,7 @@ class OperatorManagedPods:
         document = scale_plan(spec, plan, decision, owner, pods=pods, number=number)
         try:
             self._api.create(SCALE_PLAN, document)
-        except Unreachable:
+        except (Unreachable, Forbidden):
             raise
         except Conflict:
             return  # it was just created, and is not observed yet
@@ -252,7 +263,7 @@ class OperatorManagedPods:
         for _ in range(CLOSE_TRIES):
             try:
                 self._api.delete(ELASTIC_JOB, self._name, propagation="Background")
-            except Unreachable:
+            except (Unreachable, Forbidden):
                 threading.Event().wait(CLOSE_EVERY_S)
             except ApiError as error:
                 logger.warning("the ElasticJob %s remains: %s; it is deleted with its Job", self._name, error)

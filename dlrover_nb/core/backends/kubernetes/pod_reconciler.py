@@ -117,8 +117,7 @@ class PodReconciler:
         self._known.update(pods)
         self._takes_in_unknown = True
         for node, name in pods.items():
-            entry = _Entry(node, name, None, is_seen=True, is_adopted=True, made_at_s=at_s)
-            self._entries[node] = entry
+            self._entries[node] = _Entry(node, name, None, is_seen=True, is_adopted=True, made_at_s=at_s)
 
     def close(self) -> None:
         """Delete all pods."""
@@ -188,6 +187,11 @@ class PodReconciler:
         """Return the nodes that cannot begin, and why."""
         told = {entry.node: _wait_reason(entry, at_s) for entry in self._entries.values()}
         return {node: why for node, why in told.items() if why is not None}
+
+    def runs(self) -> bool:
+        """Whether a desired node runs; an adopted one does until it is observed."""
+        desired = (each for each in self._entries.values() if each.is_desired and each.is_seen)
+        return any(each.waits is None and not each.is_reported for each in desired)
 
     @property
     def is_done(self) -> bool:
@@ -390,8 +394,5 @@ def _step(now: Preparing) -> str:
     """Return what is missing for a container to be made."""
     if not now.machine:
         return "it has not been scheduled yet"
-    return (
-        f"{now.machine} is creating its container"
-        if now.is_taken
-        else f"{now.machine} has not started its pod yet"
-    )
+    does = "is creating its container" if now.is_taken else "has not started its pod yet"
+    return f"{now.machine} {does}"

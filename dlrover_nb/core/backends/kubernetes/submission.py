@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes import elastic
+from dlrover_nb.core.backends.kubernetes import elastic, strays
 from dlrover_nb.core.backends.kubernetes.access import check_access
 from dlrover_nb.core.backends.kubernetes.api_errors import (
     ApiError,
@@ -156,10 +156,15 @@ def make_room(api: Api, name: str) -> None:
     Raises
     ------
     InvalidValueError
-        When a job of that name runs, or another object has its name.
+        When a job of that name runs, also without its Job, or another object has its name.
     """
     for kind in OWNERS.values():
         _make_room(api, kind, name)
+    if left := strays.strays(api, name):
+        raise InvalidValueError(
+            f"{len(left)} pod(s) of an earlier run of job {name} still run without its Job; "
+            f"delete {name} --force removes them, or choose another name"
+        )
 
 
 def _make_room(api: Api, kind: Kind, name: str) -> None:

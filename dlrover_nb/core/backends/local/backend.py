@@ -189,6 +189,10 @@ class LocalBackend:
         """Return no node: processes start without waiting."""
         return {}
 
+    def denied(self) -> str:
+        """Return nothing: the processes are the user's own."""
+        return ""
+
     def close(self) -> None:
         """Kill all processes and wait until they are gone."""
         self._closed = True

@@ -256,6 +256,10 @@ class RayBackend:
         alone = [n for n, (cpu, mib) in asked.items() if not any(c >= cpu and m >= mib for c, m in room)]
         return dict.fromkeys([*deferred, *alone], "")
 
+    def denied(self) -> str:
+        """Return nothing: Ray knows no rights."""
+        return ""
+
     def close(self) -> None:
         """Kill all actors that still run."""
         self._closed = True

@@ -201,6 +201,17 @@ def test_a_budget_that_somebody_deleted_is_not_made_again() -> None:
     assert server.numbers == [("create", 2)]
 
 
+def test_a_right_that_was_there_before_is_waited_for() -> None:
+    server = Server(BUDGET)
+    followed = kept(server)
+    followed.follow(servers(2), 0.0)
+    server.error = error(Forbidden, 403, "Forbidden")
+    followed.follow(servers(3), 1.0)
+    server.error = None
+    followed.follow(servers(3), 2.0)
+    assert server.numbers == [("create", 2), ("patch", 3)]
+
+
 def test_a_server_that_does_not_answer_gets_it_later() -> None:
     server = Server(BUDGET)
     server.error = error(Unreachable, 0, "")

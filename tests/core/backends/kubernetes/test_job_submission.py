@@ -45,11 +45,13 @@ from dlrover_nb.core.manifests.kinds import (
 )
 from dlrover_nb.core.manifests.objects import companions, master_job
 from dlrover_nb.core.manifests.parts import JOB_LABEL, VIEW_NOTE, end_name, run_of, view_token
+from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.manifests.rights import USER, VIEWER
 from dlrover_nb.core.structs.call_rights import CallRight, access_token
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.resources import Role
 
 pytestmark = pytest.mark.kube
 SPEC = JobSpec("clicks", owner="ann")
@@ -256,11 +258,23 @@ def test_a_job_from_a_file_has_no_keys_at_first_and_can_be_deleted_by_force_alon
 def test_a_job_that_trains_is_not_deleted_by_mistake_when_its_secret_is_gone(control_plane, admin, cluster):
     cluster.submit(SPEC)
     admin.patch(JOB, "clicks", {"metadata": {"annotations": {BEGUN_NOTE: "1.0"}}})
+    read = read_job(admin, "clicks")
     admin.delete(SECRET, "clicks-job")
     other = KubernetesCluster(connect_api(namespace=admin.namespace, kubeconfig=control_plane.alice))
+    assert other.job("clicks").snapshot().phase is JobPhase.STARTING  # its master's pod is not up here
+    assert [line.phase for line in other.jobs()] == [JobPhase.STARTING]
+    with pytest.raises(InvalidValueError, match="job clicks runs"):
+        other.delete("clicks")
+    admin.patch(JOB, "clicks", {"metadata": {"annotations": {VIEW_NOTE: None}}})  # of an earlier release
     for ask in (other.job, other.delete):
         with pytest.raises(BackendError, match="Secret clicks-job of job clicks is gone"):
             ask("clicks")
+    admin.patch(
+        JOB, "clicks", {"metadata": {"annotations": {BEGUN_NOTE: None}}}
+    )  # its master may not note it
+    admin.create(POD, node_pod(read, PodNode("ps-0", Role.PS, 0.2, 256), master=""))
+    with pytest.raises(BackendError, match="Secret clicks-job of job clicks is gone"):
+        other.delete("clicks")
     assert admin.get(JOB, "clicks")
     assert "is deleted" in other.delete("clicks", force=True)
     other.shutdown()

@@ -29,6 +29,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
 )
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
+from dlrover_nb.core.client import handle
 from dlrover_nb.core.client.calls import CALLS, AskSnapshot
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.driver.finished_job import pack_snapshot
@@ -40,6 +41,7 @@ from dlrover_nb.core.driver.service import (
     MasterService,
 )
 from dlrover_nb.core.errors import (
+    AwayError,
     BackendError,
     InvalidValueError,
     NotFoundError,
@@ -50,6 +52,7 @@ from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.structs.call_rights import VERBS
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.questions import LogLine
 from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
 from dlrover_nb.core.structs.summary import summarize
 from dlrover_nb.core.waits import listening
@@ -353,7 +356,7 @@ def test_a_picture_is_not_awaited_long_from_where_the_master_was_last(served, wa
     way.n_lost = 1
     way.limits_s.clear()
     assert link.snapshot().phase is JobPhase.TRAINING
-    assert way.limits_s == [5, 20]
+    assert way.limits_s == [2, 20]
     assert not naps
 
 
@@ -361,7 +364,54 @@ def test_who_looks_is_told_soon_that_no_api_server_answers(served, way, link, na
     way.n_lost = 1_000
     with pytest.raises(Unreachable):
         link.with_short_timeout().snapshot()
-    assert sum(naps) == 5
+    assert sum(naps) == 2.5
+
+
+class BlackHole(Way):
+    """An API server whose packets are dropped: each request takes as long as it may."""
+
+    def __init__(self, port, naps, *, limit_s=20.0):
+        super().__init__(port)
+        self.naps, self.limit_s = naps, limit_s
+
+    def with_short_timeout(self, limit_s):
+        return BlackHole(self.port, self.naps, limit_s=limit_s)
+
+    def get(self, kind, name):
+        self.lose(self.limit_s, Asked("get", kind, "n", name))
+
+    def proxy(self, name, port, path, body, headers, timeout_s, *, method="POST"):  # noqa: ARG002 - as above
+        self.lose(timeout_s, Asked(VERBS[method], POD, "n", name, "proxy"))
+
+    def lose(self, limit_s, asked):
+        self.naps.append(limit_s)
+        raise Unreachable(f"the API server did not answer within {limit_s:g} s", Status(0), asked)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_snapshot_from_an_api_server_that_is_away_ends_within_five_seconds(naps, known, short, refuses):
+    away = BlackHole(0, naps)
+    if refuses:
+        away.lose = lambda _, asked: BlackHole.lose(away, 0.0, asked)
+        away.with_short_timeout = lambda _: away
+    link = KubernetesLink(away, JOB, sleep=naps.append, monotonic=lambda: sum(naps))
+    link._pod = "m-1" if known else None
+    link = link.with_short_timeout() if short else link
+    with pytest.raises(AwayError, match="did not answer"):
+        link.snapshot()
+    assert sum(naps) <= 5
+
+
+def test_who_waits_for_a_job_waits_for_an_api_server_too(served, way, monkeypatch):
+    link, shown = KubernetesLink(way, JOB, sleep=lambda _: None), []
+    monkeypatch.setattr(handle.time, "sleep", lambda _: shown.append(setattr(way, "n_lost", 0)))
+    monkeypatch.setattr(link, "_back_limit_s", 0.0)
+    way.n_lost = 1
+    served.state = replace(served.state, phase=JobPhase.SUCCEEDED, ended_at_s=served.state.at_s)
+    assert JobHandle("quick-start", link).wait().phase is JobPhase.SUCCEEDED
+    assert shown
 
 
 def test_an_api_server_that_was_away_is_asked_again_but_a_decision_is_not(served, way, link, naps):
@@ -405,13 +455,14 @@ def test_a_master_that_does_not_get_on_is_given_up_and_views_say_what_it_does(se
 
 def test_an_ended_job_shows_its_last_picture(way, link):
     last = builders.snapshot(phase=JobPhase.SUCCEEDED, message="done", ended_at_s=builders.START_S + 300)
-    way.end = end_document(last, run="0123abcd", namespace="n")
+    lines = (LogLine(1.0, "worker-0", "info", "loss 0.1"), LogLine(2.0, "ps-0", "info", "up"))
+    way.end = end_document(last, run="0123abcd", namespace="n", lines=lines)
     way.job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
     way.pods = []
     job = JobHandle("quick-start", link)
     assert job.wait() == last
     assert job.series().job == {}
-    assert job.logs() == ()
+    assert [line.text for line in job.logs("worker-0")] == ["loss 0.1"]
     link.stop("ada", "")
     with pytest.raises(StaleDecisionError, match="has succeeded"):
         job.scale(last.target)
@@ -440,6 +491,8 @@ def test_a_job_whose_master_could_not_run_has_failed_with_the_reason(way, link):
     way.pods = []
     now = link.snapshot()
     assert (now.phase, now.message) == (JobPhase.FAILED, "its master failed: BackoffLimitExceeded: 6 times")
+    with pytest.raises(NotFoundError, match="no log lines of job quick-start were kept: its master is gone"):
+        JobHandle("quick-start", link).logs()
 
 
 def test_a_deleted_job_and_another_run_of_its_name_are_told_apart(served, way, link):

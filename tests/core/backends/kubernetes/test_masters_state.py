@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import queue
+import uuid
+from dataclasses import replace
 from errno import EACCES, EIO, ENOSPC, EROFS
 
+import builders
 import pytest
+from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes import master as program
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
 from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE
+from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
+from dlrover_nb.core.manifests.parts import run_of
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
+from dlrover_nb.core.structs.pods import PodJob, state_folder
 
 JOB = PodJob(JobSpec("rows"), None, "0123abcd", "public", "secret-key", "the-token")
 FOLDER = "/dlrover-nb/state/rows-0123abcd"
@@ -60,3 +68,39 @@ def test_a_masters_program_that_meets_a_full_volume_says_it_in_one_line(monkeypa
     (told,) = caplog.messages
     assert "the volume at /dlrover-nb/state must take files of user" in told
     assert "No space left on device" in told
+
+
+class Driver:
+    """A job that ends at once."""
+
+    def start(self):
+        """Do nothing."""
+
+    def join(self):
+        """Do nothing."""
+
+    def last_snapshot(self):
+        return builders.snapshot()
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_master_that_begins_deletes_old_run_folders_on_its_volume(monkeypatch, tmp_path, keeps):
+    volumes = (Volume(STATE, claim="runs"),) if keeps else ()
+    job = replace(JOB, spec=replace(JOB.spec, kubernetes=KubernetesSpec(volumes=volumes)))
+    pruned = queue.SimpleQueue()
+    monkeypatch.setattr(program, "state_folder", lambda *_: str(tmp_path / "rows-0123abcd"))
+    monkeypatch.setattr(program, "prune", lambda jobs, _: pruned.put(jobs))
+    monkeypatch.setattr(PodMaster, "_driver", lambda *_: Driver())
+    PodMaster(job, None, ip="10.0.0.1")._driven({"metadata": {"annotations": {BEGUN_NOTE: "12.5"}}})
+    if keeps:
+        assert pruned.get(timeout=LIMIT_S) == tmp_path
+    assert pruned.empty()
+
+
+def test_one_name_in_two_namespaces_has_two_run_folders_on_one_volume():
+    """Each run has an id of its own: one that a client drew, or of the identity that the API server gave."""
+    jobs = [new_pod_job(JobSpec("rows"), None, (), None)[0] for _ in range(2)]
+    labels = {"dlrover-nb/job": "rows"}
+    applied = [run_of({"metadata": {"labels": labels, "uid": str(uuid.uuid4())}}) for _ in range(2)]
+    folders = {state_folder("rows", run) for run in (*applied, *(job.run for job in jobs))}
+    assert len(folders) == 4

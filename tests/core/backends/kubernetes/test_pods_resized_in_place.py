@@ -316,7 +316,7 @@ def test_a_real_server_of_1_20_offers_none(control_plane, namespace):
     api = connect_api(namespace=namespace(control_plane), kubeconfig=control_plane.kubeconfig)
     backend = KubernetesBackend(replace(JOB, run="1b2c3d4e"), Site(api, None, "10.1.2.3:7070"))
     try:
-        until(lambda: backend._resizes is not None)
+        until(lambda: backend.resizes_in_place() is not None)
         assert backend.resizes_in_place() is False
     finally:
         backend.close()
