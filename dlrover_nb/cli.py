@@ -144,7 +144,11 @@ def _connect(commands: Commands, *, kind: str, address: str | None, **options: U
         raise InvalidValueError(
             "a simulated cluster lives in one process; use `connect sim` in a notebook, or dlrover_nb.connect"
         )
-    return commands.connect(kind, address, **options)
+    cluster = commands.connect(kind, address, **options)
+    named = address or kind
+    if kind in {"local", "ray"} and named not in {"ray", os.environ.get(ADDRESS)}:
+        sys.stderr.write(f"each call connects by itself; for this cluster: export {ADDRESS}={named}\n")
+    return cluster
 
 
 def _demo(_: Commands, *, out: str, as_json: bool) -> JobSnapshot:

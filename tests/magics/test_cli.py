@@ -32,6 +32,18 @@ def run(memory: MemoryCluster, capsys: pytest.CaptureFixture[str]):
     return call
 
 
+@pytest.mark.parametrize(
+    ("words", "named"), [(["local"], "local"), (["ray", "10.0.0.7:6379"], "10.0.0.7:6379"), (["ray"], "")]
+)
+def test_connect_says_how_the_next_calls_find_this_cluster(run, memory, capsys, words, named):
+    commands = Commands(lambda *_, **options: memory.connect("ray", None, **options), command=CLI)
+    assert cli.main(["connect", *words], commands=commands) == 0
+    said = capsys.readouterr().err
+    assert said == (
+        f"each call connects by itself; for this cluster: export DLROVER_NB_ADDRESS={named}\n" * bool(named)
+    )
+
+
 def test_verbs_connect_by_themselves_and_print_text(run, memory: MemoryCluster) -> None:
     assert run("submit", "ctr", "--workers", "2")[0] == 0
     code, out, err = run("status")
