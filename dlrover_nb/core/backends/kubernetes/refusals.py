@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.errors import BackendError
     from dlrover_nb.core.structs.job import JobSpec
 
-NEVER_RAN_S = (
-    60.0  # of refusals until a job fails no node of which has run: rights may just have been granted
-)
 IDLE_S = 900.0  # of refusals until a job fails none of whose nodes runs any more
+NEVER_RAN_S = 60.0  # the same where no node has ever run: rights may just have been granted
 RECENT_S = 60.0  # a refusal that did not come again for so long is not told any more
 
 
