@@ -56,6 +56,14 @@ class StaleDecisionError(DlroverError):
         super().__init__("\n  ".join((message, *self.story)))
 
 
+class NotAllowedError(DlroverError):
+    """The person who asks may not do this; nothing was changed."""
+
+
+class SecondPersonError(DlroverError):
+    """A rule wants a second person for this: the request is kept until somebody else approves it."""
+
+
 class CapacityError(DlroverError):
     """The request exceeds the cluster or the bounds of the job."""
 

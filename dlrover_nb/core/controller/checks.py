@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.undo_log import check_undo
+from dlrover_nb.core.controller.undo_log import check_undo, check_version
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.planner import check_room
 from dlrover_nb.core.structs.bounds import Pins
@@ -56,8 +56,8 @@ def check_decision(decision: Decision, book: ProposalBook, now: DecisionContext)
     Raises
     ------
     StaleDecisionError
-        When the job is over, the proposal is no longer open, or what is to be undone is no longer the latest
-        change.
+        When the job is over, the proposal is no longer open, what is to be undone is no longer the latest
+        change, or plan, mode or pins have changed since the user saw them.
     NotFoundError
         When there is no such proposal, or nothing to undo.
     InvalidValueError
@@ -68,6 +68,7 @@ def check_decision(decision: Decision, book: ProposalBook, now: DecisionContext)
     if now.phase.is_final:
         raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
     check_undo(decision, now.changes, now.name)
+    check_version(decision, now.changes, now.name)
     if decision.verdict is Verdict.MODE:
         _check_mode(decision, now)
         return

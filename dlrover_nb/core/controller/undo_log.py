@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.newest import append
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions import FIRST_VERSION, Decision, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,6 +107,30 @@ def check_undo(decision: Decision, changes: Sequence[UndoableChange], job: str) 
         raise InvalidValueError(
             f"the undo of {decision.undoes} must be: {back.words}, got: {decision.words}; ask for undo alone"
         )
+
+
+def check_version(decision: Decision, changes: Sequence[UndoableChange], job: str) -> None:
+    """Refuse a decision of somebody who saw another plan, mode or pins than those of now.
+
+    Raises
+    ------
+    StaleDecisionError
+        When something was changed since; it names who did what.
+    """
+    newest = changes[-1].decision.id if changes else FIRST_VERSION
+    if decision.seen in {"", newest}:
+        return
+    ids = [change.decision.id for change in changes]
+    start = ids.index(decision.seen) + 1 if decision.seen in ids else 0
+    since = ", then ".join(
+        f"{change.decision.id} ({change.decision.words} by {change.decision.by})"
+        for change in changes[start:]
+    )
+    came = f"since then came {since}" if since else "that change was taken back or never applied"
+    raise StaleDecisionError(
+        f"{decision.words} was decided on job {job} as of {decision.seen}, but {came}; look at the job as "
+        "it is now"
+    )
 
 
 def nothing_to_undo(job: str) -> str:

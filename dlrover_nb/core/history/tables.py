@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-REVISION = "0002"  # the newest of migrations/versions; later ones sort behind earlier ones
+REVISION = "0003"  # the newest of migrations/versions; later ones sort behind earlier ones
 VERSION_TABLE = "dlrover_nb_revision"  # Alembic's own name may be another program's in a shared database
 OWNER_LENGTH = 128
 
@@ -123,6 +123,80 @@ series = Table(
     Column("worker_memory_mib", Float, nullable=False),
     Column("ps_memory_mib", Float, nullable=False),
     Index("series_by_time", "at_s"),
+)
+
+# What follows belongs to no run: it is what a team's front ends share, and is kept when a run is forgotten.
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("at_s", Float, nullable=False),
+    Column("person", String(128), nullable=False),
+    Column("entry", String(16), nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("job", String(64), nullable=False),
+    Column("stage", String(16), nullable=False),
+    Column("key", String(64), nullable=False),  # of idempotency
+    Column("record", Text, nullable=False),  # the hash covers it, and no other column
+    Column("hash", String(64), nullable=False),
+    Index("audit_by_time", "at_s"),
+    Index("audit_by_job", "job", "seq"),
+    Index("audit_by_key", "key"),
+)
+
+audit_head = Table(  # one row: it tells when rows at the end are missing, and writers lock it
+    "audit_head",
+    metadata,
+    Column("one", Integer, primary_key=True, autoincrement=False),
+    Column("seq", Integer, nullable=False),
+    Column("hash", String(64), nullable=False),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("job", String(64), nullable=False),
+    Column("first", String(128), nullable=False),
+    Column("at_s", Float, nullable=False),
+    Column("expires_at_s", Float, nullable=False),
+    Column("state", String(160), nullable=False),  # open, or who closed it
+    Column("record", Text, nullable=False),
+    Index("requests_by_state", "state", "at_s"),
+)
+
+credentials = Table(  # sessions and tokens, by the hash of their secret
+    "credentials",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("person", String(128), nullable=False),
+    Column("expires_at_s", Float, nullable=False),
+    Column("record", Text, nullable=False),
+    Index("credentials_by_person", "kind", "person"),
+)
+
+notes = Table(  # what a person keeps: saved views, when they last looked at a job
+    "notes",
+    metadata,
+    Column("person", String(128), primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("name", String(128), primary_key=True),
+    Column("at_s", Float, nullable=False),
+    Column("record", Text, nullable=False),
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("key", String(192), primary_key=True),
+    Column("job", String(64), nullable=False),
+    Column("kind", String(24), nullable=False),
+    Column("at_s", Float, nullable=False),
+    Column("ended_at_s", Float),
+    Column("record", Text, nullable=False),
+    Index("alerts_by_time", "at_s"),
 )
 
 OF_A_RUN = (traits, phases, proposals, decisions, outcomes, fits, series)

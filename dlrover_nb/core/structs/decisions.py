@@ -10,6 +10,7 @@ from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, ScalePlan
 
+FIRST_VERSION = "d0"  # of a job whose plan, mode and pins no decision has changed
 EFFORT_UNIT = "cores (8 GiB as one)"  # of `ResourcePlan.effort`
 
 
@@ -199,7 +200,8 @@ class Decision:
     `proposal` is the id that the user saw; `plan` is given for OVERRIDE and SCALE, `mode` for MODE, `pins`
     (all that hold from now on) for PIN.
     `id` is filled in by the controller (``d1``, ``d2``, …). `undoes` names the decision that this one
-    reverts; the controller refuses it once a later one has changed the same thing.
+    reverts; the controller refuses it once a later one has changed the same thing. `seen` is the version of
+    the plan that the user saw (`JobSnapshot.version`); empty: whichever it is now.
     """
 
     verdict: Verdict
@@ -212,6 +214,7 @@ class Decision:
     id: str = ""
     pins: Pins | None = None
     undoes: str = ""
+    seen: str = ""
 
     @property
     def words(self) -> str:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.deadline import DeadlineOutlook
-from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Prediction, Proposal
+from dlrover_nb.core.structs.decisions import (
+    FIRST_VERSION,
+    Decision,
+    Outcome,
+    ParetoFront,
+    Prediction,
+    Proposal,
+)
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
@@ -267,6 +274,11 @@ class JobSnapshot:
     def ran(self) -> ResourcePlan | None:
         """The plan that runs, or ran last: during a change it may train on; None before the first one ran."""
         return self.running or (self.markers[-1].plan if self.markers else None)
+
+    @property
+    def version(self) -> str:
+        """The version of plan, mode and pins: the id of the decision that changed one of them last."""
+        return self.undo.undoes if self.undo is not None else FIRST_VERSION
 
     @property
     def undo_cancels(self) -> bool:

@@ -149,7 +149,9 @@ class KubernetesCluster:
         create(self.api, job, code)
         link = self._links[spec.name, job.run] = KubernetesLink(self.api, job)
         bounds = completed(spec.bounds, known, spec.plan)
-        return JobHandle(spec.name, link, schema=schema, bounds=bounds, user=self.user)
+        return JobHandle(
+            spec.name, link, schema=schema, bounds=bounds, user=self.user, namespace=self.api.namespace
+        )
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first; deleted ones too, where the environment names a team's history."""
@@ -168,7 +170,7 @@ class KubernetesCluster:
     def job(self, name: str) -> JobHandle:
         """Find a job by name; `NotFoundError` names the nearest ones."""
         document = self._job(name)
-        return JobHandle(name, self._link(document), user=self.user)
+        return JobHandle(name, self._link(document), user=self.user, namespace=self.api.namespace)
 
     def delete(self, name: str, *, force: bool = False) -> str:
         """Delete a job with all its objects; see `Cluster.delete`."""

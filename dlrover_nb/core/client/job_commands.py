@@ -1,0 +1,295 @@
+"""The commands of a `JobHandle`: each becomes a `Command`, which a `CommandService` carries out.
+
+The service knows the rights of the person, the idempotency keys, the rules on a second person, and the audit;
+the job's master checks what the person saw. Nothing else sends a command to a job.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from dlrover_nb.core.client.own_commands import own_service
+from dlrover_nb.core.client.perform import perform
+from dlrover_nb.core.errors import DlroverError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs.commands import Asker, Entry, choose, decide
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.people import local_person
+from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.client.master_link import MasterLink
+    from dlrover_nb.core.commands.facts import CommandFacts
+    from dlrover_nb.core.commands.service import CommandService
+    from dlrover_nb.core.structs.bounds import Pins
+    from dlrover_nb.core.structs.commands import Command, SecondRequest
+    from dlrover_nb.core.structs.decisions import Prediction
+    from dlrover_nb.core.structs.job import Mode
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+
+class JobCommands:
+    """The commands about one job; `JobHandle` is what front ends hold.
+
+    Parameters
+    ----------
+    name
+        The job's name.
+    link
+        Link to its master.
+    user
+        The account that asks.
+    namespace
+        Of the job; empty on clusters without namespaces.
+    simulated
+        Whether the job is simulated: its audit is kept in memory.
+    """
+
+    def __init__(
+        self, name: str, link: MasterLink, *, user: str, namespace: str = "", simulated: bool = False
+    ) -> None:
+        self.name, self.namespace, self.simulated = name, namespace, simulated
+        self._link = link
+        self._asker = Asker(local_person(user), Entry.PYTHON)
+        self._commands = own_service(simulated=simulated)
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest snapshot of the job."""
+        return self._link.snapshot()
+
+    def asked_by(self, asker: Asker, commands: CommandService | None = None) -> Self:
+        """Return the same job for somebody else, or through another entry.
+
+        Parameters
+        ----------
+        asker
+            Whose commands those of the new handle are.
+        commands
+            The service that they go through; None: that of this handle.
+        """
+        other = copy.copy(self)
+        vars(other).update(_asker=asker, _commands=commands or self._commands)
+        return other
+
+    def through(self, entry: Entry) -> Self:
+        """Return the same job for the same account through another entry."""
+        return self.asked_by(replace(self._asker, entry=entry))
+
+    def accept(self, proposal: str | None = None, *, why: str = "") -> Decision:
+        """Accept a proposal: the one named, or the open one.
+
+        Raises
+        ------
+        NotFoundError
+            When none is open and none was named.
+        StaleDecisionError
+            When it is no longer open.
+        """
+        return self._decide(Verdict.ACCEPT, proposal=proposal or self._open_proposal(), why=why)
+
+    def reject(self, proposal: str | None = None, *, why: str = "") -> Decision:
+        """Reject a proposal: the one named, or the open one."""
+        return self._decide(Verdict.REJECT, proposal=proposal or self._open_proposal(), why=why)
+
+    def override(self, plan: ResourcePlan, *, proposal: str | None = None, why: str = "") -> Decision:
+        """Answer a proposal with another plan, which is applied instead."""
+        return self._decide(Verdict.OVERRIDE, proposal=proposal or self._open_proposal(), plan=plan, why=why)
+
+    def scale(self, plan: ResourcePlan, *, why: str = "", seen: str = "") -> Decision:
+        """Change the running job to `plan`, whether or not anything was proposed.
+
+        Parameters
+        ----------
+        seen
+            Version of the plan that the user saw (`JobSnapshot.version`): a later one refuses the command.
+            Empty: whichever it is now. The same holds of `set_mode` and `pin`.
+        """
+        return self._decide(Verdict.SCALE, plan=plan, why=why, seen=seen)
+
+    def undo(self, decision: str | None = None, *, why: str = "") -> Decision:
+        """Undo the latest change of the plan, the mode or the pins, by any user.
+
+        A change of plan that is still under way is cancelled: the plan before it runs on, or is restored.
+        An undo is a change too: undoing it is a redo. A rejection changed nothing and is skipped: name the
+        decision where that matters. An undone plan is not proposed again, nor set by auto mode, until its
+        prediction has changed materially.
+
+        Parameters
+        ----------
+        decision
+            The latest one shown to the user (``d3``); None: the present latest.
+
+        Raises
+        ------
+        NotFoundError
+            When there is nothing to take back.
+        StaleDecisionError
+            When `decision` is no longer the latest change (the error names later ones).
+        """
+        back = self._alive().undo
+        if back is None:
+            raise NotFoundError(
+                f"job {self.name} has nothing to undo: no decision has changed its plan, its mode or its pins"
+            )
+        return self._hand_in(replace(back, undoes=decision or back.undoes, why=why))
+
+    def set_mode(self, mode: Mode, *, why: str = "", seen: str = "") -> Decision:
+        """Set who decides from now on: the user (manual, suggest) or the optimizer (auto)."""
+        return self._decide(Verdict.MODE, mode=mode, why=why, seen=seen)
+
+    def pin(self, pins: Pins, *, why: str = "", seen: str = "") -> Decision:
+        """Fix these parts of every plan from now on, and no others; empty pins free all.
+
+        Raises
+        ------
+        InvalidValueError
+            When just these are pinned already.
+        CapacityError
+            When no plan with these pins fits on the machines.
+        """
+        return self._decide(Verdict.PIN, pins=pins, why=why, seen=seen)
+
+    def retry_shard(self, shard: int, *, why: str = "") -> None:
+        """Retry a shard that ended its workers, after its rows were repaired.
+
+        Raises
+        ------
+        InvalidValueError
+            When it is not in quarantine.
+        """
+        self._choose(ShardChoice(shard, ShardAction.RETRY, "", why))
+
+    def skip_shard(self, shard: int, *, why: str = "") -> None:
+        """Skip a shard that ended its workers; `InvalidValueError` when it is not in quarantine."""
+        self._choose(ShardChoice(shard, ShardAction.SKIP, "", why))
+
+    def adjust_batches(self, sizes: Mapping[str, int], *, why: str = "") -> None:
+        """Set batch sizes of workers by name, from one iteration on.
+
+        Raises
+        ------
+        InvalidValueError
+            When a worker is not there, or a size is below 1.
+        """
+        self._choose(BatchChoice(tuple(sorted(sizes.items())), "", why))
+
+    def finish(self, *, why: str = "") -> None:
+        """Train no more rows: the shards at hand are completed, the model is evaluated, the job succeeds.
+
+        Raises
+        ------
+        StaleDecisionError
+            When the job is ending already.
+        InvalidValueError
+            When it runs programs of others.
+        """
+        self._choose(FinishChoice("", why))
+
+    def _open_proposal(self) -> str:
+        snapshot = self._alive()
+        if snapshot.open_proposal is None:
+            last = snapshot.proposals[-1] if snapshot.proposals else None
+            told = f"the last one, {last.id}, is {last.status}" if last else "there was none yet"
+            raise NotFoundError(
+                f"job {self.name} has no open proposal ({told}); use scale to set a plan yourself"
+            )
+        return snapshot.open_proposal.id
+
+    def _decide(  # noqa: PLR0913 - fields of a decision, all by keyword
+        self,
+        verdict: Verdict,
+        *,
+        proposal: str | None = None,
+        plan: ResourcePlan | None = None,
+        mode: Mode | None = None,
+        pins: Pins | None = None,
+        why: str = "",
+        seen: str = "",
+    ) -> Decision:
+        self._alive()
+        return self._hand_in(Decision(verdict, "", 0.0, proposal, plan, mode, why, pins=pins, seen=seen))
+
+    def _hand_in(self, decision: Decision) -> Decision:
+        made = self.run(decide(decision, self.name))
+        assert made is not None
+        return made
+
+    def _choose(self, choice: UserChoice) -> None:
+        self.run(choose(choice, self.name))
+
+    def run(self, command: Command) -> Decision | None:
+        """Carry out a command about this job through the command service; return the decision made, if any.
+
+        Raises
+        ------
+        NotAllowedError
+            When the person of this handle may not.
+        SecondPersonError
+            When a rule wants a second person.
+        StaleDecisionError
+            When what the person saw no longer stands, or a command of the same key was asked before.
+        """
+        facts, by = self.facts(command), self._asker.person.name
+        return self._commands.run(
+            command, self._asker, facts, lambda: perform(self._link, command, by), again=self._again
+        )
+
+    def approve(self, request: SecondRequest) -> Decision | None:
+        """Carry out a command that waits for a second person, as that person.
+
+        Raises
+        ------
+        NotAllowedError
+            When this person asked for it, or may not.
+        StaleDecisionError
+            When it is not open any more, or the job has changed since.
+        """
+        by = f"{self._asker.person.name} for {request.first}"
+        return self._commands.approve(
+            request.id, self._asker, self.facts(request.command), lambda asked: perform(self._link, asked, by)
+        )
+
+    def facts(self, command: Command) -> CommandFacts:
+        """Return what the audit says of a command; little where the job's master does not answer."""
+        from dlrover_nb.core.commands.facts import facts_of  # noqa: PLC0415 - reading a job needs none of it
+
+        try:
+            snapshot = self._link.snapshot()
+        except DlroverError:
+            return facts_of(command, None, namespace=self.namespace)
+        predicted = self._predicted(command, snapshot)
+        return facts_of(command, snapshot, namespace=self.namespace, predicted=predicted)
+
+    def _predicted(self, command: Command, snapshot: JobSnapshot) -> Prediction | None:
+        """Return the prediction for a plan of the user's own; None where there is none."""
+        plan = command.decision.plan if command.decision is not None else None
+        if plan is None or snapshot.phase.is_final:
+            return None
+        try:
+            (weighed,) = self._link.weigh((plan,))
+        except DlroverError:
+            return None
+        return weighed.candidate.prediction if weighed.candidate else None
+
+    def _again(self, answer: str) -> Decision | None:
+        """Return the result of a command that was carried out before, by its answer in the audit."""
+        from dlrover_nb.core.commands.service import decision_again  # noqa: PLC0415 - as in `facts`
+
+        return decision_again(self.snapshot().decisions, answer) if answer else None
+
+    def _alive(self) -> JobSnapshot:
+        """Return the newest snapshot of a job that still accepts decisions."""
+        snapshot = self.snapshot()
+        if snapshot.phase.is_final:
+            from dlrover_nb.core.client.submit_again import submit_again  # noqa: PLC0415 - it reads YAML
+
+            raise StaleDecisionError(
+                f"job {self.name} has {snapshot.phase}: nothing to decide any more; "
+                f"{submit_again(snapshot.spec)}"
+            )
+        return snapshot

@@ -1,0 +1,58 @@
+"""An audit in memory: of simulated jobs, which leave nothing on this machine."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.history.chain import START, chained_hash
+from dlrover_nb.core.structs.commands import AuditRow, ChainedRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class MemoryAudit:
+    """Rows of the audit while this process lives; fits `core.commands.service.AuditLog`."""
+
+    def __init__(self) -> None:
+        self._rows: list[ChainedRow] = []
+        self._lock = threading.Lock()
+
+    def append(self, row: AuditRow) -> ChainedRow:
+        """Add a row at the end of the chain."""
+        with self._lock:
+            return self._append(row)
+
+    def claim(self, row: AuditRow) -> AuditRow | None:
+        """Add the first row of a command; where its key is taken, return the newest row with it instead."""
+        with self._lock:
+            for each in reversed(self._rows):
+                if row.key and each.row.key == row.key:
+                    return each.row
+            self._append(row)
+            return None
+
+    def rows(
+        self, *, after: int = 0, job: str | None = None, since_s: float | None = None
+    ) -> Iterator[ChainedRow]:
+        """Yield rows in their order: of one job, from a time on, after a number; all by default."""
+        for each in list(self._rows)[after:]:
+            if job in {None, each.row.job} and (since_s is None or each.row.at_s >= since_s):
+                yield each
+
+    def newest(
+        self, n_row: int, *, job: str | None = None, before: int | None = None
+    ) -> tuple[ChainedRow, ...]:
+        """Return the newest rows, newest first: of one job, before a number."""
+        found = [each for each in self.rows(job=job) if before is None or each.seq < before]
+        return tuple(found[: -n_row - 1 : -1])
+
+    def head(self) -> tuple[int, str]:
+        """Return number and hash of the last row."""
+        return (self._rows[-1].seq, self._rows[-1].hash) if self._rows else (0, START)
+
+    def _append(self, row: AuditRow) -> ChainedRow:
+        seq, before = self.head()
+        self._rows.append(ChainedRow(seq + 1, row, chained_hash(before, seq + 1, row)))
+        return self._rows[-1]

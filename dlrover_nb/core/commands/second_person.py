@@ -1,0 +1,56 @@
+"""When a second person must approve: the rules, and whether one applies to a command.
+
+The person who asked can never be the second one, whatever their role. A rule by cost looks at the plan that
+would run: an expensive plan is expensive, however small the step to it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.commands import Action, SecondRequest
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rules of a team.
+
+    Parameters
+    ----------
+    over_cost_per_hour
+        A plan that costs more, in the currency of the job's prices, needs a second person; None: no such
+        rule.
+    actions
+        Actions that always need one.
+    expires_s
+        For how long a request waits for one.
+    """
+
+    over_cost_per_hour: float | None = None
+    actions: frozenset[Action] = frozenset()
+    expires_s: float = DAY_S
+
+    def needed(self, action: Action, cost_per_hour: float | None) -> str:
+        """Return why a second person is needed, as half a sentence; empty: none is."""
+        if action in self.actions:
+            return f"{action} needs a second person"
+        limit = self.over_cost_per_hour
+        if limit is not None and cost_per_hour is not None and cost_per_hour > limit:
+            return f"a plan of {cost_per_hour:,.2f} an hour is over {limit:,.2f} and needs a second person"
+        return ""
+
+
+NO_RULES = Rules()
+
+
+def why_not_second(request: SecondRequest, person: str, at_s: float) -> str:
+    """Return why a person may not be the second one of a request; empty: this rule lets them."""
+    if person == request.first:
+        return f"{request.id} was asked by you, and a second person must approve it"
+    if at_s >= request.expires_at_s:
+        return f"{request.id} waited for its second person for too long; ask for it again"
+    return ""

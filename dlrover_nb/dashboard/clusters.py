@@ -1,0 +1,127 @@
+"""A cluster that a server watches: one poller for all its pages, however many people look.
+
+The list of jobs is fetched once a period for everybody, by the server's own account, and listeners are told
+of each new state. Commands are another matter: `job_as` gives a job in a person's own name.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.widgets.poller import Poller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.client.cluster import Cluster
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.summary import JobSummary
+
+logger = logging.getLogger(__name__)
+
+PERIOD_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs of a cluster as last heard.
+
+    Parameters
+    ----------
+    jobs
+        Newest first.
+    heard_s
+        When, by `time.monotonic`; None: never.
+    error
+        Of the last attempt; empty: it succeeded.
+    """
+
+    jobs: tuple[JobSummary, ...] = ()
+    heard_s: float | None = None
+    error: str = ""
+
+
+class WatchedCluster:
+    """One cluster, watched for all pages; a thread runs from the making until `close`.
+
+    Parameters
+    ----------
+    core
+        The cluster, connected as the server's own account.
+    namespace
+        Where its jobs run; empty on clusters without namespaces.
+    as_person
+        Returns the same cluster connected as somebody else; None: the server's account acts for all, and the
+        table of rights alone bounds them.
+    period_s
+        Seconds between two lists of jobs.
+    """
+
+    def __init__(
+        self,
+        core: Cluster,
+        *,
+        namespace: str = "",
+        as_person: Callable[[Person], Cluster] | None = None,
+        period_s: float = PERIOD_S,
+    ) -> None:
+        self.core, self.namespace, self.poller = core, namespace, Poller()
+        self._as_person, self._period_s = as_person, period_s
+        self._jobs = Jobs()
+        self._listeners: set[Callable[[Jobs], None]] = set()
+        self._lock, self._is_over = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="dlrover-jobs", daemon=True)
+        self._thread.start()
+
+    def jobs(self) -> Jobs:
+        """Return the jobs as last heard, at once."""
+        return self._jobs
+
+    def listen(self, listener: Callable[[Jobs], None]) -> Callable[[], None]:
+        """Call a function with each new list of jobs, on the watching thread; return what ends that."""
+        with self._lock:
+            self._listeners.add(listener)
+
+        def end() -> None:
+            with self._lock:
+                self._listeners.discard(listener)
+
+        return end
+
+    def job(self, name: str) -> JobHandle:
+        """Return a job to be read, by the server's own account."""
+        return self.core.job(name)
+
+    def job_as(self, name: str, person: Person) -> JobHandle:
+        """Return a job for the commands of a person, who is known to the cluster where it knows people."""
+        return (self.core if self._as_person is None else self._as_person(person)).job(name)
+
+    def close(self) -> None:
+        """Stop watching; the cluster itself goes on."""
+        self._is_over.set()
+        self.poller.close()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            begun_s = time.monotonic()
+            self._jobs = self._heard()
+            with self._lock:
+                listeners = list(self._listeners)
+            for listener in listeners:
+                listener(self._jobs)
+            self._is_over.wait(max(0.0, self._period_s - (time.monotonic() - begun_s)))
+
+    def _heard(self) -> Jobs:
+        try:
+            return Jobs(self.core.live_jobs(), time.monotonic())
+        except DlroverError as error:
+            if not self._jobs.error:
+                logger.warning("the jobs of a cluster cannot be listed: %s", error)
+            return Jobs(self._jobs.jobs, self._jobs.heard_s, str(error).splitlines()[0])

@@ -1,0 +1,91 @@
+"""What the pages of one server share: its clusters, its history, and the one command service."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.commands.rights import why_not
+from dlrover_nb.core.commands.second_person import NO_RULES, Rules
+from dlrover_nb.core.commands.service import CommandService
+from dlrover_nb.core.errors import NotAllowedError, NotFoundError, shown
+from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.history.audit import AuditStore
+from dlrover_nb.core.history.notes import NoteStore
+from dlrover_nb.core.history.requests import RequestStore
+from dlrover_nb.core.structs.commands import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.structs.commands import Asker
+    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.dashboard.clusters import WatchedCluster
+
+
+class Team:
+    """The clusters and records of one server.
+
+    Parameters
+    ----------
+    clusters
+        By their keys: the words of `dlrover_nb.core.connect.kinds.read_address`.
+    now_s
+        The time, for the audit.
+    url
+        Of the history's database; None for the user's own file.
+    rules
+        When a second person is needed.
+
+    Raises
+    ------
+    BackendError
+        When the database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        clusters: Mapping[str, WatchedCluster],
+        now_s: Callable[[], float],
+        *,
+        url: str | None = None,
+        rules: Rules = NO_RULES,
+    ) -> None:
+        self.clusters, self.now_s, self.rules, self.url = clusters, now_s, rules, url
+        self.history = HistoryStore(url)
+        self.audit, self.requests, self.notes = AuditStore(url), RequestStore(url), NoteStore(url)
+        self.commands = CommandService(
+            lambda: self.audit, now_s, requests=self.requests, rules=rules, is_required=True
+        )
+
+    def cluster(self, key: str) -> WatchedCluster:
+        """Return a cluster by its key; `NotFoundError` names those that there are."""
+        if key not in self.clusters:
+            raise NotFoundError(f"no cluster {shown(key)} here; there are: {', '.join(self.clusters)}")
+        return self.clusters[key]
+
+    def may(self, person: Person, action: Action, key: str, *, owner: str = "") -> bool:
+        """Whether a person may do something there, as far as roles go: for what a page offers."""
+        return not why_not(person, action, owner=owner, namespace=self.cluster(key).namespace)
+
+    def job(self, key: str, name: str, asker: Asker) -> JobHandle:
+        """Return a job as the person who asks: what they may not do is refused, and audited.
+
+        Raises
+        ------
+        NotAllowedError
+            When they may not even view it.
+        NotFoundError
+            When there is no such cluster or job.
+        """
+        cluster = self.cluster(key)
+        if refusal := why_not(asker.person, Action.VIEW, namespace=cluster.namespace):
+            raise NotAllowedError(refusal)
+        return cluster.job_as(name, asker.person).asked_by(asker, self.commands)
+
+    def close(self) -> None:
+        """Close the database and stop watching the clusters."""
+        for cluster in self.clusters.values():
+            cluster.close()
+        for store in (self.history, self.audit, self.requests, self.notes):
+            store.close()
