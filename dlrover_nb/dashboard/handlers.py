@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from typing import TYPE_CHECKING
 
 from tornado.web import HTTPError, RequestHandler
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from dlrover_nb.dashboard.team import Team
 
 
+_READING = {"GET", "HEAD", "OPTIONS"}
+
+
 class PersonHandler(RequestHandler):
     """A handler that knows who asks; nobody who is not signed in gets past `prepare`."""
 
@@ -27,11 +31,22 @@ class PersonHandler(RequestHandler):
         self.team, self.sign_in = team, sign_in
 
     def prepare(self) -> None:
-        """Identify the person who asks."""
+        """Identify the person who asks, and refuse a change that no form of ours asks for."""
         person = self.sign_in.identify(self.request)
         if person is None:
             raise HTTPError(401)
         self.person = person
+        if self.request.method not in _READING and not self._is_of_our_form():
+            raise HTTPError(403, "the form must be one of this page: load it again, and send it once more")
+
+    @property
+    def csrf(self) -> str:
+        """The token that each form of this person must send back, in the field or the header of that name."""
+        return hmac.new(self.sign_in.form_key(self.request).encode(), b"form", "sha256").hexdigest()
+
+    def _is_of_our_form(self) -> bool:
+        sent = self.get_body_argument("csrf", "") or self.request.headers.get("X-CSRF-Token", "")
+        return hmac.compare_digest(sent, self.csrf)
 
     def visit(self) -> Visit:
         """Return the visit that this request is."""
@@ -39,7 +54,9 @@ class PersonHandler(RequestHandler):
             name: tuple(value.decode("utf-8", "replace") for value in values)
             for name, values in self.request.query_arguments.items()
         }
-        return Visit(self.person, self.team, {name: values[-1] for name, values in several.items()}, several)
+        return Visit(
+            self.person, self.team, {name: values[-1] for name, values in several.items()}, several, self.csrf
+        )
 
 
 class PageHandler(PersonHandler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.core.client.handle import user_name
@@ -18,10 +19,21 @@ class SignIn(Protocol):
         """Return who asks, by what the request carries; None: nobody is signed in."""
         ...
 
+    def form_key(self, request: HTTPServerRequest) -> str:
+        """Return what the tokens of forms are derived from: a secret of this sign-in that no page tells."""
+        ...
+
 
 class OwnAccount:
     """No sign-in: whoever reaches a port of loopback is taken for the account that runs the server."""
 
+    def __init__(self) -> None:
+        self._key = secrets.token_hex()
+
     def identify(self, request: HTTPServerRequest) -> Person | None:  # noqa: ARG002 - of the protocol
         """Return the account of the server."""
         return local_person(user_name())
+
+    def form_key(self, request: HTTPServerRequest) -> str:  # noqa: ARG002 - of the protocol
+        """Return a secret of this process: another page cannot read ours, and so cannot send its token."""
+        return self._key
