@@ -19,6 +19,7 @@ from dlrover_nb.api.views import StatusView
 from dlrover_nb.core.client.until import Until, is_reached
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, JobFailedError
+from dlrover_nb.core.structs.commands import Entry
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.snapshot import JobSnapshot
 from dlrover_nb.core.waits import tell
@@ -70,6 +71,7 @@ def main(words: Sequence[str] | None = None, *, commands: Commands | None = None
             auto_connect=True,
             address=os.environ.get(ADDRESS),
             line=line,
+            entry=Entry.COMMAND_LINE,
         )
     try:
         code = _run(words, commands)

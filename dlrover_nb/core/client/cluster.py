@@ -27,6 +27,16 @@ class Cluster(Protocol):
         ...
 
     @property
+    def user(self) -> str:
+        """The account that the cluster knows this client as: the author of its commands."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """Where jobs run; empty on clusters without namespaces."""
+        ...
+
+    @property
     def description(self) -> str:
         """One line: kind, address and capacity."""
         ...

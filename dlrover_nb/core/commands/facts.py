@@ -15,6 +15,7 @@ from dlrover_nb.core.structs.commands import AuditRow
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.commands import Asker, Command, Stage
     from dlrover_nb.core.structs.decisions import Prediction
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
@@ -66,6 +67,16 @@ def facts_of(
         predicted=predicted,
         cost_per_hour=None if after is None else pricing.cost_per_hour(after, prices),
         version=snapshot.version,
+    )
+
+
+def facts_of_submit(spec: JobSpec, *, namespace: str) -> CommandFacts:
+    """Return the facts of a submit: the plan of the job, and what it costs."""
+    return CommandFacts(
+        owner=spec.owner,
+        namespace=namespace,
+        after=spec.plan,
+        cost_per_hour=pricing.cost_per_hour(spec.plan, spec.prices),
     )
 
 

@@ -100,6 +100,11 @@ class KubernetesCluster:
         return user_of(self.api)
 
     @property
+    def namespace(self) -> str:
+        """The namespace where jobs run."""
+        return self.api.namespace
+
+    @property
     def description(self) -> str:
         """One line: kind, place and capacity."""
         api = self.api

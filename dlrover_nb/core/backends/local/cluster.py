@@ -26,7 +26,7 @@ from dlrover_nb.core.backends.local.record import (
     write_private,
 )
 from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
-from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.client.handle import JobHandle, user_name
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.promise import promised
@@ -73,6 +73,16 @@ class LocalCluster:
     def simulated(self) -> bool:
         """Whether the cluster is simulated."""
         return False
+
+    @property
+    def user(self) -> str:
+        """The account of this process."""
+        return user_name()
+
+    @property
+    def namespace(self) -> str:
+        """None: all jobs are in one place."""
+        return ""
 
     @property
     def description(self) -> str:

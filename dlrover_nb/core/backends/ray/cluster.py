@@ -36,7 +36,7 @@ from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
 from dlrover_nb.core.backends.ray.reach import ask_ray, check_reachable, silence
 from dlrover_nb.core.backends.ray.summaries import SummaryPoll
 from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
-from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.client.handle import JobHandle, user_name
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.promise import promised
@@ -87,6 +87,16 @@ class RayCluster:
     def simulated(self) -> bool:
         """Whether the cluster is simulated."""
         return False
+
+    @property
+    def user(self) -> str:
+        """The account of this process."""
+        return user_name()
+
+    @property
+    def namespace(self) -> str:
+        """None: all jobs are in one place."""
+        return ""
 
     @property
     def description(self) -> str:

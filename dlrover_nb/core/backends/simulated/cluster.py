@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.simulated.run import SimulatedRun
 from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
 from dlrover_nb.core.client.cluster import no_job
-from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.client.handle import JobHandle, user_name
 from dlrover_nb.core.driver.command_queue import CommandQueue
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
@@ -96,6 +96,16 @@ class SimulatedCluster:
     def simulated(self) -> bool:
         """Whether the cluster is simulated."""
         return True
+
+    @property
+    def user(self) -> str:
+        """The account of this process."""
+        return user_name()
+
+    @property
+    def namespace(self) -> str:
+        """None: all jobs are in one place."""
+        return ""
 
     @property
     def description(self) -> str:
