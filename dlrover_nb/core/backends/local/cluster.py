@@ -25,8 +25,8 @@ from dlrover_nb.core.backends.local.record import (
     read_master,
     write_private,
 )
-from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
-from dlrover_nb.core.client.handle import JobHandle, user_name
+from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.promise import promised
@@ -56,7 +56,7 @@ END_LIMIT_S = 60.0  # of a master that puts an ended job away: its nodes, its jo
 _AT_ONCE = 16  # masters called in parallel
 
 
-class LocalCluster:
+class LocalCluster(OfThisAccount):
     """The user's own machine; fits `core.client.cluster.Cluster`.
 
     Parameters
@@ -73,16 +73,6 @@ class LocalCluster:
     def simulated(self) -> bool:
         """Whether the cluster is simulated."""
         return False
-
-    @property
-    def user(self) -> str:
-        """The account of this process."""
-        return user_name()
-
-    @property
-    def namespace(self) -> str:
-        """None: all jobs are in one place."""
-        return ""
 
     @property
     def description(self) -> str:

@@ -35,8 +35,8 @@ from dlrover_nb.core.backends.ray.head import (
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
 from dlrover_nb.core.backends.ray.reach import ask_ray, check_reachable, silence
 from dlrover_nb.core.backends.ray.summaries import SummaryPoll
-from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
-from dlrover_nb.core.client.handle import JobHandle, user_name
+from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.promise import promised
@@ -67,7 +67,7 @@ _ENABLED_AS_IMPORTED = ray_constants.ENABLE_RAY_CLUSTER  # before our local head
 RECONNECT_S = 10_000_000  # Ray ends a process that lost its cluster for so long: never a user's kernel
 
 
-class RayCluster:
+class RayCluster(OfThisAccount):
     """The Ray that this process is connected to.
 
     Parameters
@@ -87,16 +87,6 @@ class RayCluster:
     def simulated(self) -> bool:
         """Whether the cluster is simulated."""
         return False
-
-    @property
-    def user(self) -> str:
-        """The account of this process."""
-        return user_name()
-
-    @property
-    def namespace(self) -> str:
-        """None: all jobs are in one place."""
-        return ""
 
     @property
     def description(self) -> str:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.simulated.run import SimulatedRun
 from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
-from dlrover_nb.core.client.cluster import no_job
-from dlrover_nb.core.client.handle import JobHandle, user_name
+from dlrover_nb.core.client.cluster import OfThisAccount, no_job
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.driver.command_queue import CommandQueue
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
@@ -57,7 +57,7 @@ SHARE_S = 300.0  # of virtual time
 PLENTY = 0.5  # of all cores: below this use, jobs do not compete
 
 
-class SimulatedCluster:
+class SimulatedCluster(OfThisAccount):
     """A cluster of simulated machines; implements `core.client.cluster.Cluster`.
 
     Parameters
@@ -96,16 +96,6 @@ class SimulatedCluster:
     def simulated(self) -> bool:
         """Whether the cluster is simulated."""
         return True
-
-    @property
-    def user(self) -> str:
-        """The account of this process."""
-        return user_name()
-
-    @property
-    def namespace(self) -> str:
-        """None: all jobs are in one place."""
-        return ""
 
     @property
     def description(self) -> str:
