@@ -8,17 +8,14 @@ import re
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 import builders
-import tornado.httpserver
-import tornado.netutil
-import tornado.web
+from chromium import free_port
 from masters import Master
+from waiting import LIMIT_S, until
 
-import dlrover_nb.dashboard
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
@@ -26,11 +23,13 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.people import AccessRole, Grant, Person
 from dlrover_nb.core.structs.summary import summarize
 from dlrover_nb.dashboard.clusters import WatchedCluster
-from dlrover_nb.dashboard.server import patterns
+from dlrover_nb.dashboard.server import DashboardServer, serve
+from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.team import Team
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tornado.httputil import HTTPServerRequest
 
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.core.structs.summary import JobSummary
 
-STATIC = Path(dlrover_nb.dashboard.__file__).parent / "static"
 VIEWER, OPERATOR, ADMIN = (
     Person(name, grants=(Grant(role),))
     for name, role in (("vera", AccessRole.VIEWER), ("otto", AccessRole.OPERATOR), ("ada", AccessRole.ADMIN))
@@ -49,6 +47,8 @@ PEOPLE = {person.name: person for person in (VIEWER, OPERATOR, ADMIN, SECOND)}
 
 class CookieSignIn:
     """A sign-in that believes a cookie with a name: only for tests, where nobody lies."""
+
+    page = ""
 
     def __init__(self, people: dict[str, Person] = PEOPLE) -> None:
         self.people = dict(people)
@@ -154,10 +154,10 @@ class Client:
 
 
 class Running:
-    """A Tornado server on a thread of its own; `stop` and `start` again keep the port."""
+    """The real server on a thread of its own; `stop` and `start` again keep the port."""
 
     def __init__(self, team: Team, sign_in: CookieSignIn) -> None:
-        self._team, self._sign_in, self.port = team, sign_in, 0
+        self._team, self._sign_in, self.port = team, sign_in, free_port()
         self.start()
 
     @property
@@ -166,38 +166,23 @@ class Running:
 
     def start(self) -> None:
         ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(ready,), daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(ready)), name="pages-of-a-test"
+        )
         self._thread.start()
-        assert ready.wait(60)
-
-    def _run(self, ready: threading.Event) -> None:
-        asyncio.run(self._serve(ready))
+        assert ready.wait(LIMIT_S)
 
     async def _serve(self, ready: threading.Event) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        routes = [
-            *patterns(self._team, self._sign_in),
-            (r"/static/(.*)", tornado.web.StaticFileHandler, {"path": STATIC}),
-            (r"/healthz", _Health),
-        ]
-        server = tornado.httpserver.HTTPServer(tornado.web.Application(routes))
-        sockets = tornado.netutil.bind_sockets(self.port, "127.0.0.1")
-        self.port = sockets[0].getsockname()[1]
-        server.add_sockets(sockets)
-        ready.set()
-        await self._over.wait()
-        server.stop()
-        await server.close_all_connections()
+        settings = ServeSettings(port=self.port)
+        await serve(
+            lambda: DashboardServer(self._team, self._sign_in, settings), lambda _: ready.set(), self._over
+        )
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(60)
+        self._thread.join(LIMIT_S)
         assert not self._thread.is_alive()
-
-
-class _Health(tornado.web.RequestHandler):
-    def get(self) -> None:
-        self.write("ok")
 
 
 @contextmanager
@@ -217,6 +202,8 @@ def team_of(folder: Path, *clusters: object, **options: object) -> Iterator[Team
         key: WatchedCluster(cluster, period_s=0.05)  # type: ignore[arg-type]  # as far as pages use one
         for key, cluster in zip("abcdef", clusters, strict=False)
     }
+    for each in watched.values():
+        until(lambda each=each: each.jobs().heard_s is not None or each.jobs().error, what="the list of jobs")
     team = Team(
         watched, lambda: builders.START_S + 1000, url=f"sqlite:///{folder / 'team.sqlite'}", **options
     )  # type: ignore[arg-type]
