@@ -1,7 +1,7 @@
 """Commands from forms: a form becomes a `Command`, the service carries it out, and its fate becomes words.
 
-`command_of` is pure and knows the fields; `carried_out` asks the job and turns every refusal into a sentence
-with what to do; `ActHandler` (``/do``) is the edge. A form holds what the person saw (the proposal's id, the
+`command_of` is pure and knows the fields; `carried_out` asks the job and makes every refusal a sentence with
+what to do; `forms.ActHandler` (``/do``) is the edge. A form holds what the person saw (the proposal's id, the
 version of the plan) and a key that was made with it: sent twice, by a double click or a browser that asks
 again, it is carried out once.
 
@@ -12,7 +12,6 @@ browser has scripts off, and from a link in a chat.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -33,8 +32,7 @@ from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.shards import FinishChoice, ShardAction, ShardChoice
-from dlrover_nb.dashboard.flash import Flash, keep_flash
-from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.flash import Flash
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Tone
 
@@ -286,15 +284,3 @@ def back_to(form: Form, flash: str) -> str:
     page = page if _PAGE_NAME.fullmatch(page) else "job"
     state = {"cluster": form.get("cluster", "")} | ({"name": form.get("job", "")} if page == "job" else {})
     return f"{page}?{urlencode({**state, 'flash': flash})}"
-
-
-class ActHandler(PersonHandler):
-    """Takes the form of one command."""
-
-    async def post(self) -> None:
-        """Carry it out, and lead back to the page with what became of it."""
-        form = {name: self.get_body_argument(name) for name in self.request.body_arguments}
-        loop = asyncio.get_running_loop()
-        ended = await loop.run_in_executor(None, act, self.team, self.person, form)
-        flash = keep_flash(self.team.notes, self.person.name, (ended.flash,), self.team.now_s())
-        self.redirect(back_to(form, flash), status=303)
