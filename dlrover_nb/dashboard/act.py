@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -68,15 +69,16 @@ def command_of(form: Form, *, undo: Decision | None = None) -> Command:
         When a field is missing, or is not what its action needs.
     """
     action = action_of(form)
-    job, key, why = _needed(form, "job"), form.get("key", ""), form.get("reason", "").strip()
-    if len(key) > MOST_KEY:
+    job, why = _needed(form, "job"), form.get("reason", "").strip()
+    if len(form.get("key", "")) > MOST_KEY:
         raise InvalidValueError(
-            f"key must have at most {MOST_KEY} letters, got {len(key)}; load the page again"
+            f"key must have at most {MOST_KEY} letters, got {len(form['key'])}; load the page again"
         )
     if len(why) > MOST_REASON:
         raise InvalidValueError(
             f"reason must have at most {MOST_REASON:,} letters, got {len(why):,}; shorten it"
         )
+    key = key_of(form)
     if action in _DECISIONS:
         return decide(_decision(action, form, why, undo), job, key=key)
     if action in _SHARDS:
@@ -86,6 +88,19 @@ def command_of(form: Form, *, undo: Decision | None = None) -> Command:
     return Command(Action.STOP, job, why=why, key=key)
 
 
+def key_of(form: Form) -> str:
+    """Return the idempotency key of a form: of its own key, and of all that it asks for.
+
+    A browser that goes back shows the form again with the same key; with another plan in it, or another
+    button, it asks for something else, which must not be taken for the first one. Empty: it has none.
+    """
+    if not form.get("key"):
+        return ""
+    asked = "\n".join(f"{name}={form[name]}" for name in sorted(form) if name not in _NOT_ASKED)
+    return f"form-{sha256(asked.encode()).hexdigest()[:40]}"
+
+
+_NOT_ASKED = {"csrf", "back", "reason"}
 _DECISIONS = {
     Action.ACCEPT: Verdict.ACCEPT,
     Action.REJECT: Verdict.REJECT,

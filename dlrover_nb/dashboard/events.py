@@ -25,7 +25,7 @@ from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.commands import Action
 from dlrover_nb.dashboard.handlers import PersonHandler
 from dlrover_nb.dashboard.jobs_board.boards import board
-from dlrover_nb.dashboard.jobs_board.deltas import EMPTY, delta
+from dlrover_nb.dashboard.jobs_board.deltas import EMPTY, delta, only
 
 if TYPE_CHECKING:
     from dlrover_nb.dashboard.clusters import Jobs, WatchedCluster
@@ -43,17 +43,16 @@ def event_text(told: dict[str, Any]) -> str:
 class JobsEvents(PersonHandler):
     """The events of one cluster's jobs, until the browser goes or the sign-in ends."""
 
-    _is_gone = False
+    _gone: asyncio.Event | None = None
     _changed: asyncio.Event | None = None
 
     async def get(self) -> None:
         """Send the whole board, then each change."""
-        cluster = self._cluster()
+        self._gone, self._changed, cluster = asyncio.Event(), asyncio.Event(), self._cluster()
         self.set_header("Content-Type", "text/event-stream; charset=utf-8")
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Accel-Buffering", "no")
-        self._changed, loop = asyncio.Event(), asyncio.get_running_loop()
-        changed = self._changed
+        changed, loop = self._changed, asyncio.get_running_loop()
 
         def heard(jobs: Jobs) -> None:  # noqa: ARG001 - the newest are asked for when they are sent
             try:
@@ -63,7 +62,7 @@ class JobsEvents(PersonHandler):
 
         end = cluster.listen(heard)
         try:
-            await self._send_all(cluster, changed)
+            await self._send_all(cluster, changed, self._gone)
         except StreamClosedError:
             pass
         finally:
@@ -71,9 +70,9 @@ class JobsEvents(PersonHandler):
 
     def on_connection_close(self) -> None:
         """Stop, as the browser has gone or was shown out."""
-        self._is_gone = True
-        if self._changed is not None:
-            self._changed.set()
+        for event in (self._gone, self._changed):
+            if event is not None:
+                event.set()
         super().on_connection_close()
 
     def _cluster(self) -> WatchedCluster:
@@ -86,26 +85,27 @@ class JobsEvents(PersonHandler):
             raise HTTPError(403)
         return cluster
 
-    async def _send_all(self, cluster: WatchedCluster, changed: asyncio.Event) -> None:
+    async def _send_all(self, cluster: WatchedCluster, changed: asyncio.Event, gone: asyncio.Event) -> None:
         loop, sent, heard = asyncio.get_running_loop(), EMPTY, None
         self.write(f"retry: {AGAIN_MS}\n\n")
-        while not self._is_gone:
+        while not gone.is_set():
             changed.clear()
-            newest = await loop.run_in_executor(None, board, cluster)
-            if newest is not heard:
+            whole = await loop.run_in_executor(None, board, cluster)
+            if whole is not heard:
+                heard, newest = whole, only(whole, self.get_query_argument("job", ""))
                 self.write(
                     event_text({"a": 1, **delta(sent, newest)} if sent is EMPTY else delta(sent, newest))
                 )
-                sent = heard = newest
+                sent = newest
             else:
                 self.write(": \n\n")
             await self.flush()  # until it has left: a slow browser holds back the next event, not memory
-            await asyncio.sleep(GAP_S)
+            await _until_set(gone, GAP_S)
             await _until_set(changed, HEARTBEAT_S)
 
 
-async def _until_set(changed: asyncio.Event, limit_s: float) -> None:
+async def _until_set(event: asyncio.Event, limit_s: float) -> None:
     try:
-        await asyncio.wait_for(changed.wait(), limit_s)
+        await asyncio.wait_for(event.wait(), limit_s)
     except TimeoutError:
         return

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.history.notes import Note
 from dlrover_nb.dashboard.act import act, back_to
 from dlrover_nb.dashboard.flash import Flash, keep_flash
 from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.job_parts import drift
+from dlrover_nb.dashboard.job_parts.drift import file_text
 from dlrover_nb.dashboard.jobs_board.filters import wanted_from
 from dlrover_nb.dashboard.saved_views import changed_views
 from dlrover_nb.widgets.blocks import Tone
@@ -45,6 +48,25 @@ class ActHandler(FormHandler):
     def address(self, form: dict[str, str]) -> str:
         """Carry it out."""
         return back_to(form, self.flash((act(self.team, self.person, form).flash,)))
+
+
+class FileHandler(FormHandler):
+    """Takes an exported file that a job is compared with; it is the person's own."""
+
+    def address(self, form: dict[str, str]) -> str:
+        """Keep the file, and lead back to the job."""
+        files = self.request.files.get("file", [])
+        try:
+            line = Flash(Tone.NEWS, self._kept(form, files[0]["body"] if files else b""))
+        except DlroverError as error:
+            line = Flash(Tone.WARNING, f"The file was not taken: {error}")
+        return back_to(form | {"back": "job"}, self.flash((line,)))
+
+    def _kept(self, form: dict[str, str], content: bytes) -> str:
+        text = file_text(content)
+        name = f"{form.get('job', '')} {form.get('cluster', '')}"
+        self.team.notes.keep(Note(self.person.name, drift.KIND, name, self.team.now_s(), text))
+        return "The file is compared with the job, under Drift."
 
 
 class ViewsHandler(FormHandler):

@@ -49,6 +49,14 @@ def board_of(jobs: Sequence[JobSummary], capacity: Capacity | None, error: str =
     return Board(rows, totals(jobs, capacity), per_person(jobs), error)
 
 
+def only(board: Board, job: str) -> Board:
+    """Return the board of one job alone; of all, where none is named."""
+    if not job:
+        return board
+    rows = {job: board.rows[job]} if job in board.rows else {}
+    return Board(rows, {}, (), board.error)
+
+
 def delta(before: Board, after: Board) -> dict[str, Any]:
     """Return what has changed, with short keys; empty: nothing has.
 
