@@ -20,6 +20,8 @@ from tornado.web import StaticFileHandler
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.dashboard.door import CHECK_S, Door
+from dlrover_nb.dashboard.events import JobsEvents
+from dlrover_nb.dashboard.forms import ActHandler, FileHandler, ViewsHandler
 from dlrover_nb.dashboard.handlers import FirstPage, NotHere, PageHandler
 from dlrover_nb.dashboard.headers import LIVE, strict_headers
 from dlrover_nb.dashboard.health import Lives, Ready
@@ -52,7 +54,13 @@ END_S = 3.0  # for requests that run when the server ends
 def patterns(team: Team, sign_in: SignIn) -> list[Pattern]:
     """Return the handlers of all addresses of the dashboard, as Tornado takes them."""
     shared = {"team": team, "sign_in": sign_in}
-    return [(rf"/{page.path}", PageHandler, {**shared, "page": page}) for page in PAGES]
+    return [
+        *((rf"/{page.path}", PageHandler, {**shared, "page": page}) for page in PAGES),
+        (r"/do", ActHandler, shared),
+        (r"/file", FileHandler, shared),
+        (r"/views", ViewsHandler, shared),
+        (r"/events/jobs", JobsEvents, shared),
+    ]
 
 
 def _own_patterns(team: Team, settings: ServeSettings) -> list[Pattern]:

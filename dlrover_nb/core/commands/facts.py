@@ -32,6 +32,7 @@ class CommandFacts:
     predicted: Prediction | None = None
     cost_per_hour: float | None = None
     version: str = ""  # of plan, mode and pins
+    cost_before_per_hour: float | None = None
 
 
 def facts_of(
@@ -67,6 +68,7 @@ def facts_of(
         predicted=predicted,
         cost_per_hour=None if after is None else pricing.cost_per_hour(after, prices),
         version=snapshot.version,
+        cost_before_per_hour=pricing.cost_per_hour(snapshot.target, prices),
     )
 
 
@@ -101,6 +103,7 @@ def audit_row(command: Command, asker: Asker, facts: CommandFacts, stage: Stage,
         high=predicted.high if predicted else None,
         cost_per_hour=facts.cost_per_hour,
         key=command.key,
+        cost_before_per_hour=facts.cost_before_per_hour,
     )
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from dlrover_nb.dashboard.pages import jobs
+from dlrover_nb.dashboard.pages import job, jobs
 
-PAGES = (jobs.PAGE,)
+PAGES = (
+    jobs.PAGE,
+    job.PAGE,
+    job.CONFIRM,
+)
