@@ -100,11 +100,15 @@ class ChainCheck:
         for link in links:
             self._read(link)
 
+    @property
+    def found(self) -> tuple[str, ...]:
+        """What is wrong with the rows that were read, as sentences; none: nothing."""
+        more = self.n_fault - len(self._found)
+        return (*self._found, *((f"{more:,} more rows are at fault",) if more else ()))
+
     def faults(self, head: tuple[int, str]) -> tuple[str, ...]:
         """Return what is wrong as sentences, the last row compared with the head; none: nothing."""
-        found = list(self._found)
-        if self.n_fault > MOST_FAULTS:
-            found.append(f"{self.n_fault - MOST_FAULTS:,} more rows are at fault")
+        found = list(self.found)
         if (self.seq, self.hash) != head:
             found.append(
                 f"the last row must be {head[0]} with hash {head[1][:12]}, got {self.seq} with "

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from dlrover_nb.dashboard.pages import jobs
+from typing import TYPE_CHECKING
 
-PAGES = (jobs.PAGE,)
+from dlrover_nb.dashboard.pages import decisions, jobs
+
+if TYPE_CHECKING:
+    from dlrover_nb.dashboard.page import Page
+
+PAGES: tuple[Page, ...] = (jobs.PAGE, decisions.PAGE)
