@@ -7,15 +7,17 @@ import threading
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from importlib.resources import files
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
-from tornado.web import Application
+from tornado.web import Application, StaticFileHandler
 
 from dlrover_nb.core.structs.people import AccessRole, Grant, Person
 from dlrover_nb.dashboard.server import patterns
 
 PERSON = "X-Person"
+STATIC = str(files("dlrover_nb.dashboard") / "static")
 ADA = Person("ada", grants=(Grant(AccessRole.OPERATOR),))
 VIEWER = Person("vic", grants=(Grant(AccessRole.VIEWER),))
 NOBODY = Person("nob")
@@ -41,7 +43,9 @@ def serving(team, *people, more=()):
 
     async def run():
         held["stop"], held["loop"] = asyncio.Event(), asyncio.get_running_loop()
-        application = Application([*patterns(team, ByHeader(*(people or (ADA, VIEWER, NOBODY)))), *more])
+        static = (r"/static/(.*)", StaticFileHandler, {"path": STATIC})
+        handlers = patterns(team, ByHeader(*(people or (ADA, VIEWER, NOBODY))))
+        application = Application([*handlers, *more, static])
         server = HTTPServer(application)
         sockets = bind_sockets(0, "127.0.0.1")
         server.add_sockets(sockets)

@@ -71,6 +71,7 @@ class Replay:
         self._happenings: list[Happening] = []
         self.n_left_out = 0  # happenings beyond `MOST_HAPPENINGS`
         self.first_s, self._place = self._begin()
+        self._n_byte = -1  # of the journal when it was read last
 
     @property
     def last_s(self) -> float:
@@ -102,9 +103,12 @@ class Replay:
             Called from time to time with the bytes read since the last call.
         """
         with self._lock:
+            if (n_byte := self.n_byte) == self._n_byte:
+                return
             for place, event in self._events(self._place, on_read):
                 self._place = place
                 self._note(event)
+            self._n_byte = n_byte  # what came meanwhile is read the next time
 
     def at(self, at_s: float) -> Moment:
         """Return the job as it was after the last event up to a moment.
@@ -191,6 +195,22 @@ class Replay:
         if self._kept and self._kept[0].place.segment:
             return "What came before the oldest kept segment of the journal: the job has deleted it."
         return ""
+
+
+def run_of(folder: Path, settings: ControllerSettings | None = None) -> str:
+    """Return the id of the run whose journal a folder has, ``job@seconds``; empty where none can be read."""
+    for segment in segments(folder):
+        walk = Walk(settings)
+        try:
+            if segment.number:
+                walk.begin_at(segment.snapshot)
+            else:
+                walk.step(next(read_journal(segment.events)))
+        except (DlroverError, StopIteration):
+            continue
+        if (controller := walk.controller) is not None:
+            return f"{controller.job.spec.name}@{controller.submitted_at_s:.3f}"
+    return ""
 
 
 def _numbered(segment: Segment, skip: int, on_read: Callable[[int], None]) -> Iterator[tuple[Place, Event]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.dashboard.pages import decisions, jobs
+from dlrover_nb.dashboard.pages import decisions, history, jobs
 
 if TYPE_CHECKING:
     from dlrover_nb.dashboard.page import Page
 
-PAGES: tuple[Page, ...] = (jobs.PAGE, decisions.PAGE)
+PAGES: tuple[Page, ...] = (jobs.PAGE, decisions.PAGE, history.PAGE)
