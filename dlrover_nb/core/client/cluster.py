@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dlrover_nb.core.errors import shown
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a summary is decoded by its annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.waits import QueueWait
 
 
 class Cluster(Protocol):
@@ -90,6 +91,15 @@ class Cluster(Protocol):
 
     def shutdown(self, *, force: bool = False) -> str:
         """End the cluster if this product started it, else disconnect; return what was done."""
+        ...
+
+
+@runtime_checkable
+class HasQueues(Protocol):
+    """A cluster where others than its scheduler may hold jobs back."""
+
+    def queue_waits(self) -> tuple[QueueWait, ...]:
+        """Return the jobs that a queue holds back; none where no queue can be read."""
         ...
 
 
