@@ -18,8 +18,9 @@ import numpy as np
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.space import PlanGrid, plan_grid, plan_of
 from dlrover_nb.core.planner.feasibility import has_room
+from dlrover_nb.core.planner.placement import machines_of
 from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.capacity import Capacity, Need, NodeShape, in_steps
+from dlrover_nb.core.structs.capacity import Capacity, Need, NodeShape
 from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.resources import CPU_STEP
 from dlrover_nb.core.structs.snapshot import ROOM, JobSnapshot, is_for_room
@@ -79,29 +80,12 @@ def holders_of(jobs: Iterable[JobSummary], *, beside: str = "") -> tuple[Holder,
 
 
 def free_of(capacity: Capacity, held: Sequence[Need]) -> Capacity:
-    """Return what the machines have left beside nodes, which are placed largest first.
-
-    A node that no machine has room for (they are placed otherwise in truth) takes what it can, machine by
-    machine: so no more is said to be free than is in sum.
-    """
-    free = [[in_steps(s.cpu), s.memory_mib] for s in capacity.shapes for _ in range(s.count)]
-    for cpu, mib in sorted(((in_steps(cpu), mib) for cpu, mib in held), reverse=True):
-        place = next((m for m in free if cpu <= m[0] and mib <= m[1]), None)
-        if place is not None:
-            place[0], place[1] = place[0] - cpu, place[1] - mib
-        else:
-            _take(free, cpu, mib)
-    left = sorted(((cpu, mib) for cpu, mib in free if cpu > 0 and mib > 0), reverse=True)
+    """Return what the machines have left beside nodes, which are placed largest first."""
+    machines = machines_of(capacity, (("", need) for need in held))
+    left = [(m.free_cpu, m.free_memory_mib) for m in machines if m.free_cpu > 0 and m.free_memory_mib > 0]
+    left.sort(reverse=True)
     counts = {machine: left.count(machine) for machine in dict.fromkeys(left)}
-    return Capacity(tuple(NodeShape(cpu * CPU_STEP, mib, n) for (cpu, mib), n in counts.items()))
-
-
-def _take(free: list[list[int]], cpu: int, mib: int) -> None:
-    for machine in sorted(free, reverse=True):
-        for i, wanted in enumerate((cpu, mib)):
-            taken = min(machine[i], wanted)
-            machine[i] -= taken
-            cpu, mib = (cpu - taken, mib) if i == 0 else (cpu, mib - taken)
+    return Capacity(tuple(NodeShape(cpu, mib, n) for (cpu, mib), n in counts.items()))
 
 
 def needs_of(job: JobSummary | JobSnapshot) -> list[Need]:

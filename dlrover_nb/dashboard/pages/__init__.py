@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.dashboard.pages import decisions, history, jobs
+from dlrover_nb.dashboard.pages import cluster, decisions, history, jobs, waiting
 
 if TYPE_CHECKING:
     from dlrover_nb.dashboard.page import Page
 
-PAGES: tuple[Page, ...] = (jobs.PAGE, decisions.PAGE, history.PAGE)
+PAGES: tuple[Page, ...] = (
+    jobs.PAGE,
+    waiting.PAGE,
+    cluster.PAGE,
+    decisions.PAGE,
+    history.PAGE,
+)
