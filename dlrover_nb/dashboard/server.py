@@ -21,6 +21,7 @@ from tornado.web import StaticFileHandler
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.dashboard.door import CHECK_S, Door
 from dlrover_nb.dashboard.events import JobsEvents
+from dlrover_nb.dashboard.files import FILES
 from dlrover_nb.dashboard.forms import ActHandler, FileHandler, ViewsHandler
 from dlrover_nb.dashboard.handlers import FirstPage, NotHere, PageHandler
 from dlrover_nb.dashboard.headers import LIVE, strict_headers
@@ -60,6 +61,7 @@ def patterns(team: Team, sign_in: SignIn) -> list[Pattern]:
         (r"/file", FileHandler, shared),
         (r"/views", ViewsHandler, shared),
         (r"/events/jobs", JobsEvents, shared),
+        *((path, handler, shared) for path, handler in FILES),
     ]
 
 

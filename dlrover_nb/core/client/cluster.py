@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.people import AccessRole, Person
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.waits import QueueWait
 
 
 class Cluster(Protocol):
@@ -129,6 +130,15 @@ class KnowsPeople(Protocol):
 
     def role_of_user(self) -> AccessRole | None:
         """Return what the user of this connection is to the jobs here; None: they may not see them."""
+        ...
+
+
+@runtime_checkable
+class HasQueues(Protocol):
+    """A cluster where others than its scheduler may hold jobs back."""
+
+    def queue_waits(self) -> tuple[QueueWait, ...]:
+        """Return the jobs that a queue holds back; none where no queue can be read."""
         ...
 
 

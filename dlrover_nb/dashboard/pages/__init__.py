@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from dlrover_nb.dashboard.pages import job, jobs
+from typing import TYPE_CHECKING
 
-PAGES = (
+from dlrover_nb.dashboard.pages import cluster, decisions, history, job, jobs, waiting
+
+if TYPE_CHECKING:
+    from dlrover_nb.dashboard.page import Page
+
+PAGES: tuple[Page, ...] = (
     jobs.PAGE,
     job.PAGE,
     job.CONFIRM,
+    waiting.PAGE,
+    cluster.PAGE,
+    decisions.PAGE,
+    history.PAGE,
 )

@@ -31,6 +31,7 @@ from dlrover_nb.core.backends.kubernetes.master_status import (
     end_of_job,
     has_begun,
 )
+from dlrover_nb.core.backends.kubernetes.queues import queue_waits
 from dlrover_nb.core.backends.kubernetes.strays import left_on_volume, remove_all, strays
 from dlrover_nb.core.backends.kubernetes.submission import (
     create,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.people import AccessRole, Person
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.waits import QueueWait
 
 logger = logging.getLogger(__name__)
 
@@ -140,6 +142,10 @@ class KubernetesCluster:
                 "within their own bounds, and pods wait until there is room"
             )
         return capacity
+
+    def queue_waits(self) -> tuple[QueueWait, ...]:
+        """Return the jobs that a queue of the cluster holds back; fits `core.client.cluster.HasQueues`."""
+        return queue_waits(self.api)
 
     def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
         """Return the result of the API server's dry run of documents."""
