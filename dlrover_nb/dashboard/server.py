@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.dashboard.api_v1.handlers import api_patterns
 from dlrover_nb.dashboard.handlers import PageHandler
 from dlrover_nb.dashboard.pages import PAGES
 
@@ -17,4 +18,7 @@ if TYPE_CHECKING:
 def patterns(team: Team, sign_in: SignIn) -> list[tuple[str, Any, dict[str, Any]]]:
     """Return the handlers of all addresses, as Tornado takes them."""
     shared = {"team": team, "sign_in": sign_in}
-    return [(rf"/{page.path}", PageHandler, {**shared, "page": page}) for page in PAGES]
+    return [
+        *((rf"/{page.path}", PageHandler, {**shared, "page": page}) for page in PAGES),
+        *api_patterns(team, sign_in),
+    ]

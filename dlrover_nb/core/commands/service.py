@@ -200,20 +200,20 @@ class CommandService:
             return BackendError(
                 f"{rule}, and nothing is here where the request could wait; ask at the dashboard"
             )
-        at_s, command = self._now_s(), as_seen(command, facts.version)
+        at_s, asked = self._now_s(), command
+        command = as_seen(command, facts.version)
+        row = audit_row(command, asker, facts, Stage.WAITING, at_s)
+        if command.key and (before := self._claim(row)) is not None:
+            _as_before(before, asker, asked, None)
         request = self._requests.add(
             SecondRequest(
                 "", command, asker.person.name, asker.entry, at_s, at_s + self._rules.expires_s, rule,
                 namespace=facts.namespace, cost_per_hour=facts.cost_per_hour,
             )
         )  # fmt: skip
-        row = audit_row(command, asker, facts, Stage.WAITING, at_s)
-        self._note(replace(row, answer=f"{request.id}: {rule}"))
-        return SecondPersonError(
-            f"{command.words} of job {command.job} waits as {request.id}: {rule}; somebody else with the "
-            "role for it "
-            "must approve it"
-        )
+        told = f"{request.id}: {rule}"
+        self._note(replace(row, answer=told))
+        return _waiting(command, told)
 
     def _audited(
         self,
@@ -279,12 +279,21 @@ def answer_of(done: object) -> str:
     return found
 
 
+def _waiting(command: Command, told: str) -> SecondPersonError:
+    return SecondPersonError(
+        f"{command.words} of job {command.job} waits as {told}; somebody else with the role for it must "
+        "approve it"
+    )
+
+
 def _as_before(before: AuditRow, asker: Asker, command: Command, again: Callable[[str], T] | None) -> T:
     """Return the result of a command that was asked before, or raise what is known of it."""
     if before.person != asker.person.name or before.job != command.job or before.action != command.action:
         raise StaleDecisionError("the idempotency key of this command is another command's; use a new one")
     if before.stage is Stage.DONE and again is not None:
         return again(before.answer)
+    if before.stage is Stage.WAITING and before.answer:
+        raise _waiting(command, before.answer)
     said = f": {before.answer}" if before.answer else ""
     raise StaleDecisionError(
         f"{command.words} of job {command.job} was asked before with this key, and is "
